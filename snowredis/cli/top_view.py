@@ -21,16 +21,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
 from snowredis.cli.exit_codes import STOP_SIGNALS, ExitCode
-from snowredis.cli.output import (
-    Column,
-    Line,
-    Segment,
-    column_widths,
-    pad,
-    pairs,
-    printable,
-    time_of,
-)
+from snowredis.cli.output import Column, Line, Segment, column_widths, pad, pairs, printable, time_of
 from snowredis.cli.pool_text import (
     COMPACT_GAP,
     GAP,

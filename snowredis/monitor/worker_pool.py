@@ -15,14 +15,7 @@ from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import PAGE, Event, check_stream_id, follow
 from snowredis.monitor.pool_reader import MemoryLook, PoolLook, RedisLook, ServerState, list_pools
-from snowredis.monitor.snapshot import (
-    DEATH_SHOWN_MS,
-    POOL_COUNTERS,
-    Death,
-    PoolInfo,
-    Snapshot,
-    WorkerInfo,
-)
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, POOL_COUNTERS, Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated

@@ -33,12 +33,7 @@ if TYPE_CHECKING:
         show_tag,
     )
     from snowredis.numbers.dated import DatedGenerator
-    from snowredis.numbers.errors import (
-        NumbersBroken,
-        NumbersClosed,
-        NumbersDiffer,
-        NumbersExhausted,
-    )
+    from snowredis.numbers.errors import NumbersBroken, NumbersClosed, NumbersDiffer, NumbersExhausted
     from snowredis.numbers.opening import highest_in
     from snowredis.numbers.segments import SegmentGenerator
     from snowredis.numbers.transaction import TransactionNumbers

@@ -166,10 +166,12 @@ class IdAllocator:
         return self._lanes(self._generator._position)
 
     @property
-    def namespace(self) -> int:
-        """Value of the backup bits of the last ids."""
-        state: State = self._generator._position[0].state
-        return state.lane if state.outage else self.lanes.current
+    def usage(self) -> tuple[int, int]:
+        """As ids_made, and the value of the backup bits of the last ids."""
+        position = self._generator._position
+        state: State = position[0].state
+        is_sealed = not state.outage and position[1] == SEALED
+        return position[2], state.lanes.current if is_sealed else state.lane
 
     @property
     def in_outage_lane(self) -> bool:

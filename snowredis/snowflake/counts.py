@@ -92,7 +92,8 @@ class Counts:
     @property
     def clock_backs(self) -> int:
         """Number of times that the clock went back."""
-        return sum(self.clock_backs_by_step.values())
+        waits, namespaces = self.clock_back_waits, self.clock_back_namespaces
+        return waits + namespaces + self.clock_back_workers + self.clock_back_refusals
 
     @property
     def clock_backs_by_step(self) -> dict[str, int]:

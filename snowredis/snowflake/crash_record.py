@@ -100,6 +100,10 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
 
 # 6 backup bits are the most that a layout has
 LANES = 64
+RENEWAL_ID_BYTES = 32
+# how a text of json.dumps() shows a renewal id that is pending
+_PENDING = b'"pending_renewal_id": "%s"'
+_NO_PENDING = _PENDING % b""
 # one record: a header, the end of the process, two texts in turn, two rows of marks in turn
 HEADER_BYTES = 16
 MARKS_BYTES = LANES * 8
@@ -185,29 +189,45 @@ class CrashRecord:
         # a fresh lease never gets the row of the lease that is recorded now
         row = self._row ^ fresh
         text = json.dumps(self._common | own | {"row": row}).encode()
-        if len(text) > TEXT_BYTES:
+        # a pending renewal may follow
+        if len(text) > TEXT_BYTES - RENEWAL_ID_BYTES:
             log.debug(
                 "a crash record of %d bytes is too long; the lease ends by its ttl if this process is killed",
                 len(text),
             )
             self.clear()
             return None
-        turn, marks = self._turn ^ 1, memoryview(array("q", (*marks_ms, *[0] * (LANES - len(marks_ms)))))
         try:
-            # checked directly before each store: a fork that bypasses Python calls no forget()
-            if fresh and GUARD.alive:
-                self._rows[row][:] = marks
-            if GUARD.alive:
-                self._texts[turn][: len(text)] = text
-            # one store of 8 bytes: either the old text counts or the new one
-            if GUARD.alive:
-                self._header[0] = turn << 32 | len(text)
-            self._turn, self._row = turn, row
+            if fresh:
+                marks = memoryview(array("q", (*marks_ms, *[0] * (LANES - len(marks_ms)))))
+                # checked directly before each store: a fork that bypasses Python calls no forget()
+                if GUARD.alive:
+                    self._rows[row][:] = marks
+            self._publish(text)
+            self._row = row
             owner.touch()
             return self._rows[row]
         except (ValueError, IndexError):
             # forget() was called: this is a forked child
             return None
+
+    def _publish(self, text: bytes) -> None:
+        turn = self._turn ^ 1
+        if GUARD.alive:
+            self._texts[turn][: len(text)] = text
+        # one store of 8 bytes: either the old text counts or the new one
+        if GUARD.alive:
+            self._header[0] = turn << 32 | len(text)
+        self._turn = turn
+
+    def write_pending(self, renewal_id: str) -> None:
+        """Record the id of a renewal that is about to be sent, in the lease that is recorded."""
+        owner = self._owner
+        # forget() releases the memory
+        with contextlib.suppress(ValueError):
+            if owner is not None and owner.is_writer and (size := self._header[0] & 0xFFFFFFFF):
+                text = bytes(self._texts[self._turn][:size])
+                self._publish(text.replace(_NO_PENDING, _PENDING % renewal_id.encode(), 1))
 
     def clear(self) -> None:
         """Record that nothing is held any more."""

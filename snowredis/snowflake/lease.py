@@ -228,6 +228,9 @@ class CrashRecorder(Protocol):
             be stored from anywhere, and only ever grow within a lease. None if nothing could be recorded.
         """
 
+    def write_pending(self, renewal_id: str) -> None:
+        """Record the id of a renewal of the recorded lease, before it is sent."""
+
     def note_release(self, token: str, *, sent: bool) -> None:
         """Record whether a release of the lease with *token* may have been sent: nobody may take it over then."""
 
@@ -347,19 +350,23 @@ class LeaseSlot:
         if record is not None and self.latest is None:
             record.write_claim(token, owner)
 
-    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
+    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
         """Record *held*, then make it the lease that ids may be made of; return False if it is void.
 
-        A lease that is not *fresh* is recorded only if it was when it was fresh: else its use since is unknown.
+        A lease that is not *fresh* is recorded only if it was when it was fresh: else its use since is unknown. Without
+        *stats* only its pending renewal is new.
         """
         record = self.record
         # after the record was read: a child that was forked before has another one, and this lease is void there
         if held.serial < self.oldest:
             return False
         if record is not None and (fresh or held.marks is not None):
-            marks = record.write_lease(held, stats, fresh=fresh)
-            if fresh:
-                held = held._replace(marks=marks)
+            if stats is None:
+                record.write_pending(held.pending_renewal_id)
+            else:
+                marks = record.write_lease(held, stats, fresh=fresh)
+                if fresh:
+                    held = held._replace(marks=marks)
         if held.serial < self.oldest:
             return False
         self.latest = held

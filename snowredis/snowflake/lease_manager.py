@@ -23,7 +23,7 @@ from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, Po
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
-from snowredis.snowflake.sweep import SWEEPS_A_BEAT, sweep, take_over
+from snowredis.snowflake.sweep import SWEEPS_A_BEAT, Lookout, sweep, take_over
 
 log = logging.getLogger("snowredis")
 
@@ -50,11 +50,10 @@ class LeaseManager:
         self._label, self._random_bytes = label, random_bytes
         # random, for people who look at the pool; a forked child has another
         self._name = ""
-        # how many processes of this machine the last sweep saw
-        self._neighbors = 0
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
+        self._lookout = Lookout(store)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
         self._renewed_at_s = -1e9
@@ -301,7 +300,7 @@ class LeaseManager:
         The clocks are mixed in: two clones of a machine may share their random state.
         """
         seed = f"{self._random_bytes(16).hex()} {self._clock.time_ns()} {self._clock.monotonic()!r}"
-        return hashlib.sha256(seed.encode()).hexdigest()[:32]
+        return hashlib.blake2b(seed.encode(), digest_size=16).hexdigest()
 
     # --- renew -------------------------------------------------------------------------------------
 
@@ -329,7 +328,7 @@ class LeaseManager:
             return False
         if not held.pending_renewal_id:
             held = held._replace(pending_renewal_id=self._fresh_name())
-            self.slot.hold(held, stats)
+            self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
         request = held.renew_request(self._context.now_ms(), stats, self._owner(taken_ms=held.taken_ms))
         self._guard.check()
@@ -391,9 +390,9 @@ class LeaseManager:
         if not self.store.shared:
             return 0
         try:
-            swept = self._conversation.run(lambda: sweep(self.store, most))
-            self._neighbors = swept.looked_at
-            return swept.given_back
+            if not self._lookout.sees_death():
+                return 0
+            return self._conversation.run(lambda: sweep(self.store, most))
         except SnowredisError:
             return 0
         except Exception as error:
@@ -404,9 +403,8 @@ class LeaseManager:
 
     def is_sweeper(self) -> bool:
         """Return whether this process sweeps at this heartbeat: one of few does each time, one of many now and then."""
-        if self._neighbors <= SWEEPS_A_BEAT:
-            return True
-        return self._context.random.random() * self._neighbors < SWEEPS_A_BEAT
+        neighbors = self._lookout.neighbors
+        return neighbors <= SWEEPS_A_BEAT or self._context.random.random() * neighbors < SWEEPS_A_BEAT
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.

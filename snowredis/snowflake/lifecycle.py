@@ -337,7 +337,7 @@ class LeaseLifecycle:
 
     def stats(self) -> WorkerStats:
         """Return the statistics of the next heartbeat; ids per second are counted since the last call."""
-        made, now_s = self._allocator.ids_made, self._clock.monotonic()
+        (made, namespace), now_s = self._allocator.usage, self._clock.monotonic()
         since_s, before = self._last_rate
         rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
         self._last_rate = (now_s, made)
@@ -345,7 +345,7 @@ class LeaseLifecycle:
             ids_made=made,
             ids_per_second=max(0, rate),
             clock_offset_ms=self._leases.view.offset_ms,
-            namespace=self._allocator.namespace,
+            namespace=namespace,
             clock_backs=self._leases.counts.clock_backs - self._clock_backs_before,
         )
 

@@ -5,6 +5,7 @@ Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970. T
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -160,7 +161,7 @@ class PoolConfig:
 
     def _check_outage_reserve(self) -> None:
         if self.outage_reserve_ms == -1:
-            object.__setattr__(self, "outage_reserve_ms", default_outage_reserve_ms(self.layout))
+            object.__setattr__(self, "outage_reserve_ms", default_outage_reserve_ms(self.layout, self.ttl_ms))
         if self.outage_reserve_ms and not self.layout.backup_bits:
             raise ConfigError(
                 f"outage_reserve {self.outage_reserve_ms} ms needs a namespace of its own, and layout {self.layout} "
@@ -183,7 +184,7 @@ class PoolConfig:
 
     def with_layout(self, layout: Layout) -> PoolConfig:
         """Return these constants with another layout, which an outage_reserve that is the default follows."""
-        is_default = self.outage_reserve_ms == default_outage_reserve_ms(self.layout)
+        is_default = self.outage_reserve_ms == default_outage_reserve_ms(self.layout, self.ttl_ms)
         reserve_ms = -1 if is_default else self.outage_reserve_ms
         return replace(self, layout=layout, outage_reserve_ms=reserve_ms)
 
@@ -214,11 +215,15 @@ class PoolConfig:
         )
 
 
-def default_outage_reserve_ms(layout: Layout) -> int:
-    """Return the default of outage_reserve: with one backup bit, no namespace is left for a clock that goes back."""
-    return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 else 0
+def default_outage_reserve_ms(layout: Layout, ttl_ms: int) -> int:
+    """Return the default of outage_reserve.
+
+    With one backup bit, no namespace would be left for a clock that goes back; with a ttl of a day, all last a day.
+    """
+    return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 and ttl_ms < DEFAULT_OUTAGE_RESERVE_MS else 0
 
 
+@functools.lru_cache(maxsize=100)
 def owner_text(
     host: str, pid: int, label: str, generator: str = "", lane_until_ms: int = 0, taken_ms: int = 0
 ) -> str:

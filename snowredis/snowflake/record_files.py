@@ -13,6 +13,7 @@ How the process ends is noted in the files, too, as far as Python code can tell:
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import mmap
@@ -44,6 +45,8 @@ OFF = "off"
 REST_S = 60.0
 # files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
 MOST_KEPT = 8
+# how often the time of a file is set; sweep.py removes files that are older by far
+TOUCH_S = 300.0
 # the end of a file's name, see FileName
 SENT = "sent"
 # where in a record the end of its process is
@@ -68,6 +71,7 @@ class FileName(NamedTuple):
     sent: bool = False
 
     @classmethod
+    @functools.lru_cache(maxsize=1_000)
     def parse(cls, text: str) -> FileName | None:
         """Return the parts of *text*; None if it is not the name of a crash record."""
         try:
@@ -155,6 +159,7 @@ class _RecordFile:
 
     def __init__(self, files: RecordFiles, path: str, address: int, pid: int, end: memoryview) -> None:
         self._files, self._path, self._address, self._pid, self._end = files, path, address, pid, end
+        self._touched_s = time.monotonic()
 
     @property
     def is_writer(self) -> bool:
@@ -167,9 +172,12 @@ class _RecordFile:
             self._end[0] = end
 
     def touch(self) -> None:
-        """Set the time of the file, for those who remove old ones."""
-        with contextlib.suppress(OSError):
-            os.utime(self._path)
+        """Set the time of the file now and then, for those who remove old ones."""
+        now_s = time.monotonic()
+        if now_s - self._touched_s > TOUCH_S:
+            self._touched_s = now_s
+            with contextlib.suppress(OSError):
+                os.utime(self._path)
 
     def take_back(self, page: memoryview, *, records_lease: bool) -> None:
         """Remove the file; for now, keep one that records a lease."""
@@ -201,6 +209,10 @@ class Directory:
     def names(self) -> list[str]:
         """Return the names of all files."""
         return os.listdir(self._path)
+
+    def changed_ns(self) -> int:
+        """Return when a file was made, renamed or removed last, ns since 1970."""
+        return os.stat(self._path).st_mtime_ns
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file; of several processes that do so at once, one succeeds."""

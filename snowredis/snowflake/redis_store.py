@@ -27,7 +27,6 @@ from snowredis.snowflake.protocol import (
     ReleaseRequest,
     RenewRequest,
     StoredField,
-    WorkerStats,
     pool_keys,
 )
 from snowredis.snowflake.replies import Reply, Seen, parse_reply
@@ -57,20 +56,16 @@ def load(name: str) -> Script:
 
 def script_arguments(request: ClaimRequest | RenewRequest | ReleaseRequest) -> list[str | int]:
     """Return the fields of *request* as the script takes them: in this order, without caller_ms, which is common."""
-    return [_argument(value) for name, value in request._asdict().items() if name != "caller_ms"]
+    values = zip(request._fields, request, strict=True)
+    return [_argument(value) for name, value in values if name != "caller_ms"]
 
 
 def _argument(value: Any) -> Any:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return int(value)
-        case WorkerStats():
-            return value.to_text()
-        case tuple():
-            return ",".join(map(str, value))
-    return value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "" if value is None else int(value)
 
 
 class ScriptStore(Scripted):

@@ -13,8 +13,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, PoolBroken, ShardNumberRefused, StoreUnavailable, wrong_format
 from snowredis.servers.runner import RedisScripts, translated
@@ -117,11 +118,11 @@ class Record:
         owner: where the pool was when it was last confirmed; untrusted text, printable.
     """
 
-    id: str
-    taken_ms: int
-    confirmed_ms: int
+    id: Hidden
+    taken_ms: TimeMs
+    confirmed_ms: TimeMs
     pool: str
-    owner: str
+    owner: Annotated[str, Shown(name="where")]
 
     @classmethod
     def parse(cls, text: str) -> Record | None:
@@ -145,16 +146,16 @@ class RegistryState:
     """
 
     name: str
-    now_ms: int
+    now_ms: HiddenMs
     place: Place
     durability: str
-    incarnation: str
-    closed: str
-    closed_ms: int
-    created_ms: int
+    incarnation: Hidden
+    closed: Annotated[str, Shown(null="")]
+    closed_ms: TimeMs
+    created_ms: TimeMs
     conflicts: int
-    next_number: int
-    records: Mapping[int, Record]
+    next_number: Annotated[int, Shown(name="next")]
+    records: Annotated[Mapping[int, Record], Shown(name="numbers")]
 
     @classmethod
     def parse(cls, name: str, now_ms: int, fields: Mapping[str, str]) -> RegistryState | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from snowredis.errors import SnowredisError, StoreUnavailable
@@ -28,14 +29,16 @@ RANDOM = random.SystemRandom()
 # a file of a pool that nobody asks for any more is removed after this time, once its process has ended, and its
 # reservations have: in an outage, the lease may be taken over until then
 UNUSED_S = 3600.0
-# of a process of which nobody here can tell, one in another container: it writes to its file at every heartbeat
+# of a process of which nobody here can tell, one in another container: its heartbeats set the time of its file
 UNKNOWN_S = 24 * 3600.0
-# how often that is looked for, instead of at each sweep
-CLEAN_PART = 0.02
+# one look of so many looks for that, too
+CLEAN_ONE_IN = 500
 # processes that one sweep looks at, if there are more: each takes some 10 us
 MOST_LOOKED_AT = 100
 # how often the processes of a machine sweep at a heartbeat, all together: one of many sweeps now and then
 SWEEPS_A_BEAT = 4
+# the time of a directory is that of the kernel's last tick
+GRANULARITY_NS = 100_000_000
 
 
 T = TypeVar("T")
@@ -45,6 +48,7 @@ class Files(Protocol):
     """The directory of the records: record_files.Directory, or a simulated one."""
 
     def names(self) -> list[str]: ...
+    def changed_ns(self) -> int: ...
     def rename(self, old: str, new: str) -> None: ...
     def read(self, name: str) -> bytes: ...
     def age_s(self, name: str) -> float: ...
@@ -70,15 +74,56 @@ def this_place() -> Place | None:
     return None if own is None or directory is None else Place(directory, own)
 
 
-class Swept(NamedTuple):
-    """How many leases a sweep gave back, and how many processes it looked at."""
+class Lookout:
+    """Looks for leases that dead processes left, at the cost of a few system calls. Does not talk to Redis.
 
-    given_back: int = 0
-    looked_at: int = 0
+    What was seen before is not read again: the name of this process, and the names of the files as long as the time of
+    the directory is the same. sweep() reads everything anew before it gives a lease back.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pid = 0
+        self._place: Place | None = None
+        self._pool = ""
+        # the time of the directory, and the files of the pool: replaced as a whole, since threads may look at once
+        self._seen: tuple[int, list[str]] = (0, [])
+
+    @property
+    def neighbors(self) -> int:
+        """Number of files of the pool at the last look, of dead processes too."""
+        return len(self._seen[1])
+
+    def sees_death(self) -> bool:
+        """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
+        now_ns = time.time_ns()
+        is_to_clean = now_ns // 1000 % CLEAN_ONE_IN == 0
+        if self._pid != os.getpid() or is_to_clean:
+            self._place, self._pool = this_place(), pool_name(self._store)
+            self._pid, self._seen = os.getpid(), (0, [])
+        place = self._place
+        if place is None:
+            return False
+        if is_to_clean:
+            remove_unused(place)
+        return any(_dead(place, self._texts(place, now_ns)))
+
+    def _texts(self, place: Place, now_ns: int) -> list[str]:
+        """Return the names of the files of the pool; list the directory only if files changed since the last look."""
+        before_ns, texts = self._seen
+        try:
+            changed_ns = place.files.changed_ns()
+        except OSError:
+            return []
+        if changed_ns != before_ns:
+            texts = _texts(place, self._pool)
+            # else a file that is made in the same tick of the kernel would not be seen
+            self._seen = (changed_ns if abs(now_ns - changed_ns) > GRANULARITY_NS else 0, texts)
+        return texts
 
 
-def sweep(store: Store, most: int, place: Place | None = None) -> Swept:
-    """Give back leases of *store* that dead processes left, *most* at most.
+def sweep(store: Store, most: int, place: Place | None = None) -> int:
+    """Give back leases of *store* that dead processes left, *most* at most; return how many were given back.
 
     Blocks:
         for one round trip to Redis each, two for a claim without a reply.
@@ -88,15 +133,13 @@ def sweep(store: Store, most: int, place: Place | None = None) -> Swept:
     """
     place = place or this_place()
     if place is None:
-        return Swept()
-    if RANDOM.random() < CLEAN_PART:
-        remove_unused(place)
-    names, given_back = list(_names(place, pool_name(store))), 0
-    for name in _dead(place, names):
+        return 0
+    given_back = 0
+    for name in _dead(place, _texts(place, pool_name(store))):
         if given_back >= most:
             break
         given_back += _give_back(store, place, name)
-    return Swept(given_back, len(names))
+    return given_back
 
 
 def remove_unused(place: Place) -> None:
@@ -127,23 +170,19 @@ def _lasts(place: Place, text: str) -> bool:
         return False
 
 
-def _names(place: Place, pool: str) -> Iterator[FileName]:
-    """Iterate over the names of files of *pool*."""
-    try:
-        found = [text for text in place.files.names() if text.startswith(pool)]
-    except OSError:
-        return
-    if len(found) > MOST_LOOKED_AT:
-        found = RANDOM.sample(found, MOST_LOOKED_AT)
-    for text in found:
+def _texts(place: Place, pool: str) -> list[str]:
+    """Return the names of the files of *pool*."""
+    with contextlib.suppress(OSError):
+        return [text for text in place.files.names() if text.startswith(pool)]
+    return []
+
+
+def _dead(place: Place, texts: list[str]) -> Iterator[FileName]:
+    """Iterate over files of processes that have ended, unless a process that runs is giving them back."""
+    for text in texts if len(texts) <= MOST_LOOKED_AT else RANDOM.sample(texts, MOST_LOOKED_AT):
         name = FileName.parse(text)
-        if name is not None and name.process.namespace == place.own.namespace:
-            yield name
-
-
-def _dead(place: Place, names: Iterable[FileName]) -> Iterator[FileName]:
-    """Iterate over those of processes that have ended, unless a process that runs is giving them back."""
-    for name in names:
+        if name is None or name.process.namespace != place.own.namespace:
+            continue
         if has_ended(name.process, place.own, place.look) and (
             name.taker is None or has_ended(name.taker, place.own, place.look)
         ):
@@ -199,7 +238,7 @@ def take_over(
     place = place or this_place()
     if place is None:
         return None
-    for name in _dead(place, _names(place, pool_name(store))):
+    for name in _dead(place, _texts(place, pool_name(store))):
         if name.taker is not None or name.sent or (taken := _take(place, name, accept)) is None:
             continue
         # first: a process that is killed here leaves no file. With two, the lease would be given back by the older one

@@ -300,77 +300,75 @@ def _choice(name: str, text: str, values: Sequence[str]) -> Json:
 def description(limits: Limits, pools: Sequence[str], others: Sequence[tuple[str, str]] = ()) -> Json:
     """Return the OpenAPI 3.1 document. *others*: other kinds than pools, each with its tag or ""."""
     pool = _choice("pool", f"default: {pools[0]}", pools)
-    by_name = []
+    problem = _object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT, error=_TEXT)
+    problem["properties"]["retry_after_s"] = {"type": "integer", "minimum": 1}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "snowredis", "version": __version__, "description": "Ids over HTTP."},
+        "paths": _paths_of_ids(limits, pool, others) | _paths_of_pools(pool),
+        "security": [{"token": []}, {}],
+        "components": {
+            "schemas": {"Problem": problem},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _paths_of_ids(limits: Limits, pool: Json, others: Sequence[tuple[str, str]]) -> Json:
+    """Return the paths that make ids, or say what an id contains. *pool*: the parameter of that name."""
+    named = [pool]
     if others:
-        by_name.append(
-            _choice("kind", "ids of another kind, instead of a pool", sorted({kind for kind, _ in others}))
-        )
+        kinds = sorted({kind for kind, _ in others})
+        named.append(_choice("kind", "ids of another kind, instead of a pool", kinds))
     if tags := sorted({tag for _, tag in others} - {""}):
-        by_name.append(_choice("tag", "numbers of a tag, instead of a pool", tags))
+        named.append(_choice("tag", "numbers of a tag, instead of a pool", tags))
     size: Json = {"type": "integer", "minimum": 1, "maximum": limits.max_count}
     count = _parameter("count", "how many ids", size, required=True)
     id_text: Json = {"type": "string", "minLength": 1, "maxLength": MAX_ID_TEXT}
-    an_id_given = (
+    given = (
         pool,
         _parameter("text", "an id in any of its text forms", id_text, place="path", required=True),
         _choice("form", "the text form; default: the most plausible one", list(FORMS)),
-    )
-    filters = (
-        _choice("kind", "only events of this kind", list(EventKind)),
-        _parameter(
-            "worker",
-            "only events of this worker id",
-            {"type": "integer", "minimum": 0, "maximum": 4_194_303},
-        ),
     )
     an_id: Json = {"type": "string", "minLength": 1, "example": "249734652741287936"}
     if not others:
         an_id["pattern"] = "^[0-9]{1,19}$"
     one, many = _object(id=an_id), _object(ids={"type": "array", "items": an_id})
-    paths = {
-        "/id": _get("One id.", one, pool, *by_name, more=("406", "429"), ids=True),
-        "/ids": _get(
-            "Several ids, strictly increasing.", many, pool, count, *by_name, more=("406", "429"), ids=True
-        ),
-        "/decode/{text}": _get("Time, fields and bits of an id.", DecodedId, *an_id_given),
-        "/whois/{text}": _get("Which process made an id.", FoundMaker, *an_id_given, more=("429",)),
-        "/workers": _get(
-            "The pool, its workers and deaths, and the verdict.", PoolReport, pool, more=("429",)
-        ),
+    made: Any = {"more": ("406", "429"), "ids": True}
+    return {
+        "/id": _get("One id.", one, *named, **made),
+        "/ids": _get("Several ids, strictly increasing.", many, *named, count, **made),
+        "/decode/{text}": _get("Time, fields and bits of an id.", DecodedId, *given),
+        "/whois/{text}": _get("Which process made an id.", FoundMaker, *given, more=("429",)),
+    }
+
+
+def _paths_of_pools(pool: Json) -> Json:
+    """Return the other paths. *pool*: the parameter of that name."""
+    worker_id: Json = {"type": "integer", "minimum": 0, "maximum": 4_194_303}
+    filters = (
+        _choice("kind", "only events of this kind", list(EventKind)),
+        _parameter("worker", "only events of this worker id", worker_id),
+    )
+    until = _parameter(
+        "until", "deaths up to this time; default: now", {"type": "string", "format": "date-time"}
+    )
+    seen = "Store that the deaths of the pool have been seen."
+    ready = "Readiness: 200 if every pool can make ids, else 503."
+    state = "The pool, its workers and deaths, and the verdict."
+    return {
+        "/workers": _get(state, PoolReport, pool, more=("429",)),
         "/events": _get("The newest events of the pool.", Events, pool, *filters, more=("429",)),
-        "/acknowledge": _get(
-            "Store that the deaths of the pool have been seen.",
-            Acknowledgement,
-            pool,
-            _parameter(
-                "until", "deaths up to this time; default: now", {"type": "string", "format": "date-time"}
-            ),
-            more=("429",),
-            method="post",
-        ),
+        "/acknowledge": _get(seen, Acknowledgement, pool, until, more=("429",), method="post"),
         "/history": _get("Use of the pool in the last day, a point a minute.", History, pool),
         "/pool": _get("Settings and use of the pool.", PoolState, pool, more=("429",)),
         "/pools": _get("The pools of this service.", PoolNames),
         "/kinds": _get("The kinds of ids and tags of this service besides pools.", Kinds),
         "/live": _get("State and changes of the pool, for the dashboard.", None, pool, kind=EVENTS),
         "/healthz": _get("Liveness of the process.", Alive, open_to_all=True),
-        "/readyz": _get(
-            "Readiness: 200 if every pool can make ids, else 503.", Readiness, pool, open_to_all=True
-        ),
+        "/readyz": _get(ready, Readiness, pool, open_to_all=True),
         "/metrics": _get("Metrics for Prometheus.", None, more=("429", "501")),
         "/openapi.json": _get("This description.", {"type": "object"}),
-    }
-    problem = _object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT, error=_TEXT)
-    problem["properties"]["retry_after_s"] = {"type": "integer", "minimum": 1}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "snowredis", "version": __version__, "description": "Ids over HTTP."},
-        "paths": paths,
-        "security": [{"token": []}, {}],
-        "components": {
-            "schemas": {"Problem": problem},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
     }
 
 

@@ -23,12 +23,12 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.process.liveness import own_name
 from snowredis.snowflake import record_files, sweep
-from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord
+from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord, read_page
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.open import open_store
-from snowredis.snowflake.protocol import NO_STATS, PoolConfig
+from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record_files import FileName
-from snowredis.snowflake.replies import Granted
+from snowredis.snowflake.replies import Granted, Seen
 from tests.support.programs import FORKS_WITH_THREADS, run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -422,3 +422,68 @@ def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
         left.append(len(list(records.iterdir())))
     assert left == [3, 2, 1]
     eventually(lambda: [FileName.parse(one.name).process for one in records.iterdir()] == [own])
+
+
+def test_a_look_sees_every_death_and_lists_the_directory_only_after_a_change(
+    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.mkdir(0o700)
+    listed = 0
+    names = record_files.Directory.names
+
+    def counted(directory: record_files.Directory) -> list[str]:
+        nonlocal listed
+        listed += 1
+        return names(directory)
+
+    monkeypatch.setattr(record_files.Directory, "names", counted)
+    monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
+    with contextlib.closing(open_store(server.url, PoolConfig(name=pool, layout=ONE))) as store:
+        lookout = sweep.Lookout(store)
+        assert not lookout.sees_death()
+        with holder(server.url, pool) as process:
+            # one that was made just now, in a directory that was changed just now
+            assert not lookout.sees_death()
+            (file,) = records.iterdir()
+            for at_ns in (10**18, 10**18 + 1):
+                os.utime(records, ns=(at_ns, at_ns))
+                before = listed
+                assert not any(lookout.sees_death() for _ in range(5))
+                assert listed == before + 1
+            process.kill()
+        # nothing was changed in the directory
+        assert lookout.sees_death()
+        assert listed == before + 1
+        file.unlink()
+        assert not lookout.sees_death()
+
+
+def test_a_renewal_is_recorded_before_it_is_sent(
+    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded: list[tuple[str, str]] = []
+
+    def renew(request: RenewRequest, _: Seen) -> None:
+        (file,) = records.iterdir()
+        credentials = read_page(file.read_bytes())
+        assert credentials is not None
+        recorded.append((credentials["renewal_id"], credentials["pending_renewal_id"]))
+        assert recorded[-1] == (request.renewal_id, request.pending_renewal_id)
+        raise StoreUnavailable("nowhere", "no reply")
+
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        leases = ids._lease_manager
+        with monkeypatch.context() as patched:
+            patched.setattr(leases.store, "renew", renew)
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    leases.renew(NO_STATS)
+        # the same one is repeated
+        assert recorded[0] == recorded[1]
+        assert all(recorded[0])
+        assert leases.renew(NO_STATS)
+        (file,) = records.iterdir()
+        credentials = read_page(file.read_bytes())
+        assert credentials is not None
+        assert (credentials["renewal_id"], credentials["pending_renewal_id"]) == (recorded[0][1], "")

@@ -14,9 +14,9 @@ import pytest
 import snowredis
 from snowredis.errors import StoreUnavailable
 from snowredis.process.interruption import is_interruption
-from snowredis.snowflake import lease_manager
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.sweep import Lookout
 from snowredis.testing import ManualClock, MemoryPool
 
 
@@ -121,7 +121,7 @@ def test_a_time_limit_is_not_lost_where_errors_are_logged(
         ids.next_id()
     monkeypatch.setattr(store, "shared", True, raising=False)
     monkeypatch.setattr(store, "release", interrupt)
-    monkeypatch.setattr(lease_manager, "sweep", interrupt)
+    monkeypatch.setattr(Lookout, "sees_death", interrupt)
     with pytest.raises(kind, match="the job took too long"):
         call(ids)
     monkeypatch.undo()

@@ -37,7 +37,7 @@ class HostPidKeeper(SimKeeper):
 class EndlessSlot(SimSlot):
     """A lease without an end: the holder goes on until it is told that it lost it."""
 
-    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
+    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
         kept = super().hold(held, stats, fresh=fresh)
         self.latest = held._replace(lease=held.lease._replace(until=1 << 40))
         return kept

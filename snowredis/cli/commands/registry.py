@@ -134,7 +134,7 @@ def _show(args: argparse.Namespace) -> int:
     with _opened(args) as registry:
         state, where = _read(registry), registry.where
     if args.json:
-        print_json(_record(state))
+        print_json(state)
         return ExitCode.OK
     head: Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
     write([head, *pairs(_rows(state, args.time_text), wrap=True), [], *_numbers_table(state)])
@@ -177,25 +177,6 @@ def _numbers_table(state: RegistryState) -> list[Line]:
         for number, record in state.records.items()
     ]
     return table(columns, rows, terminal_width())
-
-
-def _record(state: RegistryState) -> dict[str, object]:
-    """Return a registry as JSON shows it."""
-    from snowredis.core.as_json import time_as_json
-
-    numbers = [
-        {
-            "number": number,
-            "pool": record.pool,
-            "taken_at": time_as_json(record.taken_ms),
-            "confirmed_at": time_as_json(record.confirmed_ms),
-            "where": record.owner,
-        }
-        for number, record in state.records.items()
-    ]
-    head = {"name": state.name, "closed": state.closed or None, "durability": state.durability}
-    place = {"bits": state.place.bits, "shift": state.place.shift}
-    return {**head, **place, "next": state.next_number, "conflicts": state.conflicts, "numbers": numbers}
 
 
 _SHOW = Command(
