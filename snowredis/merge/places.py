@@ -70,20 +70,25 @@ class Places:
     def _find_here(self, progress: Progress) -> None:
         """Group the ids in as many parts as the memory needs: DuckDB's own way to spill takes longer."""
         rows = self.workspace.rows
-        total = rows("SELECT count(id) FROM ids")[0][0]
-        parts = -(-total // self.workspace.ids_at_once) or 1
-        progress.start("comparing", parts)
-        for part in range(parts):
-            mine = f"id IS NOT NULL AND hash(id) % {parts} = {part}" if parts > 1 else "id IS NOT NULL"
-            rows(
-                f"CREATE OR REPLACE TEMP TABLE repeated AS SELECT id FROM ids WHERE {mine} "
-                "GROUP BY id HAVING count(*) > 1",
-                on_progress=progress.show,
-            )
-            if rows("SELECT EXISTS (FROM repeated)")[0][0]:
-                found = "SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) GROUP BY ALL"
-                rows(f"INSERT INTO duplicates {found}")
+        rows("CREATE OR REPLACE TEMP TABLE repeated (id BIGINT)")
+        parts = self._parts(rows("SELECT count(id) FROM ids")[0][0])
+        progress.start("comparing", len(parts))
+        for mine in parts:
+            query = f"SELECT id FROM ids WHERE {mine} GROUP BY id HAVING count(*) > 1"
+            rows(f"INSERT INTO repeated {query}", on_progress=progress.show)
             progress.add(1)
+        # few, so that all sources are read once more for all of them; each is there twice or more
+        if repeated := rows("SELECT count(*) FROM repeated")[0][0]:
+            for mine in self._parts(2 * repeated):
+                found = f"SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) WHERE {mine} GROUP BY ALL"
+                rows(f"INSERT INTO duplicates {found}")
+
+    def _parts(self, ids: int) -> list[str]:
+        """Return conditions that divide so many ids into parts that can be grouped at once."""
+        count = -(-ids // self.workspace.ids_at_once)
+        if count <= 1:
+            return ["id IS NOT NULL"]
+        return [f"id IS NOT NULL AND hash(id) % {count} = {part}" for part in range(count)]
 
     # --- in a server -----------------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ class PoolConfig:
 
     def _check_outage_reserve(self) -> None:
         if self.outage_reserve_ms == -1:
-            object.__setattr__(self, "outage_reserve_ms", default_outage_reserve_ms(self.layout))
+            object.__setattr__(self, "outage_reserve_ms", default_outage_reserve_ms(self.layout, self.ttl_ms))
         if self.outage_reserve_ms and not self.layout.backup_bits:
             raise ConfigError(
                 f"outage_reserve {self.outage_reserve_ms} ms needs a namespace of its own, and layout {self.layout} "
@@ -186,7 +186,7 @@ class PoolConfig:
 
     def with_layout(self, layout: Layout) -> PoolConfig:
         """Return these constants with another layout, which an outage_reserve that is the default follows."""
-        is_default = self.outage_reserve_ms == default_outage_reserve_ms(self.layout)
+        is_default = self.outage_reserve_ms == default_outage_reserve_ms(self.layout, self.ttl_ms)
         reserve_ms = -1 if is_default else self.outage_reserve_ms
         return replace(self, layout=layout, outage_reserve_ms=reserve_ms)
 
@@ -217,9 +217,12 @@ class PoolConfig:
         )
 
 
-def default_outage_reserve_ms(layout: Layout) -> int:
-    """Return the default of outage_reserve: with one backup bit, no namespace is left for a clock that goes back."""
-    return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 else 0
+def default_outage_reserve_ms(layout: Layout, ttl_ms: int) -> int:
+    """Return the default of outage_reserve.
+
+    With one backup bit, no namespace would be left for a clock that goes back; with a ttl of a day, all last a day.
+    """
+    return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 and ttl_ms < DEFAULT_OUTAGE_RESERVE_MS else 0
 
 
 @functools.lru_cache(maxsize=100)

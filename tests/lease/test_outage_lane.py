@@ -419,3 +419,8 @@ def test_one_backup_bit_is_enough_on_request(request: pytest.FixtureRequest) -> 
         assert isinstance(holder, Granted)
         assert holder.lanes_ms == (0, 0)
         assert holder.outage_until_ms > holder.until_ms
+
+
+def test_a_ttl_of_a_day_needs_no_outage_lane() -> None:
+    assert PoolConfig(name="lanes", ttl_ms=DAY_MS - 1).outage_reserve_ms == DAY_MS
+    assert PoolConfig(name="lanes", ttl_ms=DAY_MS).outage_reserve_ms == 0
