@@ -71,22 +71,31 @@ class Storm:
     def __init__(self, url: str, directory: Path, seed: int) -> None:
         self._url, self._directory, self._source = url, directory, random.Random(seed)
         self._number = 0
+        self._paths: dict[int, Path] = {}
         self.counts = dict.fromkeys(("kills", "stops", "server stops"), 0)
 
     def start(self, lease: str) -> subprocess.Popen[bytes]:
         """Start one process."""
         self._number += 1
-        path = str(self._directory / f"{self._number}.ids")
-        call = f"from tests.host.storm import work; work({self._url!r}, {path!r}, {lease!r}, {self._number})"
+        path = self._directory / f"{self._number}.ids"
+        call = f"from tests.host.storm import work; work({self._url!r}, {str(path)!r}, {lease!r}, {self._number})"
         records = f"/dev/shm/{self._directory.name}"
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", call], env=os.environ | {"SNOWREDIS_CRASH_RECORDS": records}
         )
+        self._paths[process.pid] = path
+        return process
+
+    def _has_made_ids(self, process: subprocess.Popen[bytes]) -> bool:
+        path = self._paths[process.pid]
+        return path.exists() and path.stat().st_size > 0
 
     def run(self, seconds: float, processes: int, server: RedisServer) -> None:
         """Kill and stop for so long."""
         leases = ["host"] * processes + ["process"]
         running = [self.start(lease) for lease in leases]
+        while not all(map(self._has_made_ids, running)):
+            time.sleep(0.05)
         until_s = time.monotonic() + seconds
         stopped: list[tuple[float, int]] = []
         try:
@@ -99,6 +108,9 @@ class Storm:
                             os.kill(pid, signal.SIGCONT)
                 index = self._source.randrange(len(running))
                 kind = self._source.random()
+                if not self._has_made_ids(running[index]):
+                    # a busy machine takes seconds to start a process
+                    continue
                 if kind < 0.45:
                     running[index].kill()
                     running[index].wait()

@@ -259,4 +259,4 @@ def test_no_id_is_repeated_in_a_storm_of_kills_and_stops() -> None:
     found = json.loads(shown.stdout.splitlines()[-1])
     assert found["repeated"] == 0
     assert found["ids"] > 10_000
-    assert found["kills"] > 5
+    assert found["kills"] > 0
