@@ -254,7 +254,7 @@ def check(directory: Path, suffix: str, *tables: str) -> tuple[int, int]:
     ]
     layout = "default" if suffix else "game-shards"
     done = snowredis_command("merge", "check", *sources, "--layout", layout, "--json", "--quiet")
-    return done.returncode, json.loads(done.stdout)["duplicates"]["ids"] if done.stdout else -1
+    return done.returncode, json.loads(done.stdout)["repeated_ids"] if done.stdout else -1
 
 
 def mend(directory: Path) -> tuple[str, list[str]]:
