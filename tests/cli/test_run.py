@@ -209,11 +209,14 @@ def test_programs_in_node_and_python_repeat_no_id(start: Start, own_server: Redi
     assert len(set(made)) == len(made) == 1_000_000
 
 
-def test_what_cannot_run_is_an_error(start: Start) -> None:
+def test_what_cannot_run_is_an_error_before_a_worker_id_is_claimed(
+    start: Start, own_server: RedisServer
+) -> None:
     process = start("/no/such/program")
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "/no/such/program does not start" in err
+    assert snowredis.WorkerPool(own_server.url, "p").info().claims == 0
     process = start()
     process.communicate(timeout=30)
     assert process.returncode == 2

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -209,6 +210,9 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError(
             ExitCode.ERROR, "`snowredis run` needs process groups, which this system does not have"
         )
+    if shutil.which(words[0]) is None:
+        # before a worker id is claimed, which would be reserved for one ttl
+        raise CommandError(ExitCode.ERROR, f"{words[0]} does not start: it is not found, or may not be run")
     url, options = settings(args)
     options = {"label": f"snowredis run {Path(words[0]).name}"[:100]} | settings_of_pool(args) | options
     watch = _Watch()
@@ -216,7 +220,7 @@ def _run(args: argparse.Namespace) -> int:
         # before the handlers: until there is a program, signals end this process
         with warnings_on_stderr(), worker_id(url=url, grace=0, **options) as held:
             ttl_s = held.ttl_ms / 1000
-            signals, grace_s = _Signals(), min(args.grace or 5.0, ttl_s / 4)
+            signals, grace_s = _Signals(), min(5.0 if args.grace is None else args.grace, ttl_s / 4)
             while True:
                 try:
                     return _supervise(_Program(words, held, watch), held, watch, signals, grace_s)
