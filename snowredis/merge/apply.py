@@ -24,7 +24,7 @@ from snowredis.merge.databases import (
     writing,
 )
 from snowredis.merge.id_store import IdStore
-from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_none_unfinished
+from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished
 from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.planning import Databases, open_both, workspace
@@ -103,12 +103,13 @@ def apply_plan(
     progress = progress or Progress(shown=False)
     engine, schema, journal = databases.changed, databases.of_changed, Journal(databases.changed)
     with lock(engine, LOCK):
-        run = journal.read(plan.id)
+        # in this order: begin() refuses if another process made a run after the first
+        last, run = journal.read(), journal.read(plan.id)
         resumed = run is not None
         if run is None:
-            check_none_unfinished(engine)
+            check_finished(engine, last)
             _check(plan, file, databases, with_triggers, progress)
-            run = journal.begin(plan)
+            run = journal.begin(plan, last)
         if run.state in ("undoing", "undone"):
             raise MergeError(
                 f"plan {plan.id} is being taken back in {url_of(engine)}. Nothing was changed; finish that first, with "

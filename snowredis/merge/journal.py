@@ -19,7 +19,7 @@ from snowredis.merge import MergeError
 from snowredis.merge.databases import database_errors, url_of, writing
 from snowredis.merge.plan_file import DomainPlan, Pair, Plan
 
-__all__ = ["LOCK", "MAP", "Journal", "Run", "check_none_unfinished"]
+__all__ = ["LOCK", "MAP", "Journal", "Run", "check_finished"]
 
 # the advisory lock of whoever changes ids
 LOCK = "snowredis_merge"
@@ -119,20 +119,24 @@ class Journal:
         progress = (row.version, row.state, row.domain, row.done_to, row.changed_values)
         return Run(row.run, row.plan, *progress, domains, details["options"], details["sums"])
 
-    def begin(self, plan: Plan) -> Run:
+    def begin(self, plan: Plan, last: Run | None) -> Run:
         """Make the tables, and the record of this run.
 
+        Args:
+            last: the last run when the plan was checked. SQLite has no other lock, and another process may have
+                finished this plan since then.
+
         Raises:
-            MergeError: another process began a run since check_none_unfinished().
+            MergeError: another run is the last one now, or this run went on.
         """
         with database_errors(self._engine, "Nothing was changed"):
             _METADATA.create_all(self._engine)
         with writing(self._engine, "Nothing was changed") as connection:
-            # in the transaction that makes the record: SQLite has no other lock
-            unfinished = sa.select(_RUNS.c.run).where(_RUNS.c.state.not_in(FINISHED))
-            if (other := connection.scalar(unfinished)) is not None:
-                raise self._other_process(other)
-            number = (connection.scalar(sa.select(sa.func.max(_RUNS.c.run))) or 0) + 1
+            newest = sa.select(_RUNS.c.run, _RUNS.c.version).order_by(_RUNS.c.run.desc()).limit(1)
+            found = connection.execute(newest).first()
+            if found is not None and (last is None or tuple(found) != (last.number, last.version)):
+                raise self._other_process(found.run)
+            number = last.number + 1 if last else 1
             run = Run(number, plan.id, 0, "loading", 0, None, 0, tuple(plan.renamed), plan.options, {})
             values = {"run": number, "plan": plan.id, "started_ms": _now_ms(), **self._values(run)}
             connection.execute(sa.insert(_RUNS).values(values))
@@ -188,16 +192,11 @@ class Journal:
             connection.execute(sa.delete(table).where(table.c.run == run.number))
 
 
-def check_none_unfinished(engine: sa.Engine) -> None:
-    """Refuse a database in which a run is not finished: some of its ids are new, others are still old.
-
-    Raises:
-        MergeError: there is one.
-    """
-    run = Journal(engine).read()
-    if run is not None and run.state not in FINISHED:
+def check_finished(engine: sa.Engine, last: Run | None) -> None:
+    """Refuse a database whose last run is not finished: some of its ids are new, others are still old; MergeError."""
+    if last is not None and last.state not in FINISHED:
         raise MergeError(
-            f"plan {run.plan} was begun in {url_of(engine)} and is not finished ({run.state}). Nothing was changed; "
+            f"plan {last.plan} was begun in {url_of(engine)} and is not finished ({last.state}). Nothing was changed; "
             "finish it first, with `snowredis merge apply` and the file of that plan, or take it back with "
             "`snowredis merge abandon` and the URL."
         )

@@ -17,7 +17,7 @@ from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.databases import database_errors, is_same_database, open_database, reading, url_of
 from snowredis.merge.id_store import IdStore, Scan
-from snowredis.merge.journal import check_none_unfinished
+from snowredis.merge.journal import Journal, check_finished
 from snowredis.merge.new_ids import COUNTER_LIMIT, counter_offset, lanes_needed, new_ids, unused_lanes
 from snowredis.merge.obstacles import (
     SMALL_TABLE,
@@ -122,7 +122,7 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
     progress.start("reading tables and foreign keys")
     both = open_both(request.kept, request.changed, request.options)
     of_kept, of_changed = both.of_kept, both.of_changed
-    check_none_unfinished(both.changed)
+    check_finished(both.changed, Journal(both.changed).read())
     with contextlib.ExitStack() as stack:
         work = _Work(
             request,

@@ -151,9 +151,17 @@ def test_of_two_processes_that_find_no_run_only_one_begins(
         game.fill(url, shard, 4, counters=True, seed=1)
     plan = plan_of(kept, changed, tmp_path / "merge.plan", **OF_GAME)
     engine = open_database(changed)
-    Journal(engine).begin(plan)
+    journal = Journal(engine)
+    run = journal.begin(plan, None)
     with pytest.raises(MergeError, match="another process works on run 1"):
-        Journal(engine).begin(plan)
+        journal.begin(plan, None)
+    # nor if the other one has finished since then
+    with engine.begin() as connection:
+        journal.advance(connection, run, state="done")
+    for before in (None, run):
+        with pytest.raises(MergeError, match="another process works on run 1"):
+            journal.begin(plan, before)
+    assert journal.begin(plan, journal.read()).number == 2
     engine.dispose()
 
 
