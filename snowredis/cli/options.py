@@ -70,7 +70,7 @@ class Command:
         name: its name, the last word of what is typed.
         summary: what it does, as a verb phrase.
         about: paragraphs below the summary in its own help; may be empty.
-        examples: pairs of a command line and what it does.
+        examples: pairs of a command line and what it does; those of a group without any are the first of each command.
         add_arguments: adds its options and arguments to a parser.
         run: runs it and returns its exit code.
         commands: the commands of a group, which has no arguments of its own.
@@ -79,7 +79,7 @@ class Command:
     name: str
     summary: str
     about: str
-    examples: Sequence[tuple[str, str]]
+    examples: Sequence[tuple[str, str]] = ()
     add_arguments: Callable[[Parser], object] = lambda _: None
     run: Callable[[argparse.Namespace], int] = print_help
     commands: Sequence[Command] = ()
@@ -94,8 +94,9 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted
     parser.set_defaults(run=print_help, parser=parser)
     children = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
     for command in commands:
-        widest = max(len(line) for line, _ in command.examples)
-        examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in command.examples)
+        shown = command.examples or [child.examples[0] for child in command.commands]
+        widest = max(len(line) for line, _ in shown)
+        examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in shown)
         child = children.add_parser(
             command.name,
             help=command.summary,

@@ -449,12 +449,5 @@ NUMBERS = Command(
     "numbers of tags, in segments or dated: create, show, open and change",
     """A tag names numbers that Redis hands out, such as those of invoices: in segments,
 snowredis.generator("segment", tag="invoices"), or dated, snowredis.generator("dated", tag="invoices").""",
-    [
-        ("snowredis numbers create invoices", "once, for a new tag of segments"),
-        ("snowredis numbers create bills --period day", "once, for dated numbers"),
-        ("snowredis numbers show invoices", "for how long it lasts"),
-        ("snowredis numbers open invoices --from 5000", "Redis may have lost some"),
-        ("snowredis numbers change invoices --to URLS", "one server more"),
-    ],
     commands=_COMMANDS,
 )

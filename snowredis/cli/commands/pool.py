@@ -450,10 +450,5 @@ POOL = Command(
     "pool",
     "create, show, change and delete pools",
     "",
-    [
-        ("snowredis pool create orders --ttl 30", "before the first start of a fleet"),
-        ("snowredis pool show", "all pools of a Redis"),
-        ("snowredis pool delete orders", "asks first"),
-    ],
     commands=[_CREATE, _SHOW, _CHANGE_LAYOUT, _DELETE],
 )
