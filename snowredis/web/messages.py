@@ -185,11 +185,13 @@ def _parse_accept(accept: str) -> dict[str, float]:
     return qualities
 
 
-def choose_media_type(accept: str) -> str | None:
-    """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals; None if it accepts none."""
+# clients send few different Accept headers
+@lru_cache(maxsize=200)
+def choose_media_type(accept: bytes) -> str:
+    """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals. Raises Problem if none is."""
     if not accept.strip():
         return JSON
-    qualities = _parse_accept(accept)
+    qualities = _parse_accept(accept.decode("latin-1"))
 
     def quality_of(media_type: str) -> float:
         # the most specific range counts (RFC 9110, 12.5.1)
@@ -197,7 +199,11 @@ def choose_media_type(accept: str) -> str | None:
         return next((qualities[name] for name in ranges if name in qualities), 0.0)
 
     best = max((JSON, TEXT, BINARY), key=quality_of)
-    return best if quality_of(best) > 0 else None
+    if quality_of(best) > 0:
+        return best
+    raise Problem(
+        406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)"
+    )
 
 
 MAX_ID_TEXT = 100
@@ -227,19 +233,7 @@ def parse_count(query: Mapping[str, str], max_count: int) -> int:
 
 def parse_media_type(headers: Headers) -> str:
     """Return JSON, TEXT or BINARY as the Accept header prefers. Raises Problem."""
-    accept = b",".join([value for name, value in headers if name == b"accept"])
-    return _media_type_of(accept)
-
-
-# clients send few different Accept headers
-@lru_cache(maxsize=200)
-def _media_type_of(accept: bytes) -> str:
-    media_type = choose_media_type(accept.decode("latin-1"))
-    if media_type is None:
-        raise Problem(
-            406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)"
-        )
-    return media_type
+    return choose_media_type(b",".join([value for name, value in headers if name == b"accept"]))
 
 
 def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, int]:

@@ -125,14 +125,12 @@ def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | lis
     token_file = given.pop("token_file", "")
     limits = {limit.name: given.pop(limit.name) for limit in fields(Limits) if limit.name in given}
     pool = options.pop("pool", SETTINGS["pool"].default)
-    return options.pop("url", DEFAULT_URL), options | {
+    if token_file:
+        given["token"] = read_token(token_file)
+    return options.pop("url", DEFAULT_URL), {
+        **options,
+        **given,
         "pools": given.get("pools") or [pool],
-        "token": read_token(token_file) if token_file else given.get("token"),
-        "hosts": given.get("hosts", []),
-        "trusted_proxies": given.get("trusted_proxies", []),
-        "create": given.get("create", False),
-        "kinds": given.get("kinds", []),
-        "insecure": given.get("insecure", False),
         "limits": Limits(**limits),
     }
 
