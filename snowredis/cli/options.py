@@ -141,11 +141,8 @@ def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was
 
 def add_redis(parser: Parser, *, pool: bool = True) -> None:
     """Add --url, and --pool."""
-    parser.add_argument(
-        "--url",
-        help="redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
-        f"(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})",
-    )
+    text = "redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
+    parser.add_argument("--url", help=f"{text}(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})")
     if pool:
         setting = SETTINGS["pool"]
         default = f"default: {setting.variable}, else '{setting.default_text}'"
@@ -188,14 +185,9 @@ def add_times(parser: Parser) -> None:
 
     UTC is the default: the hosts of a fleet, and those who talk about it, are in several zones.
     """
-    parser.add_argument(
-        "--local",
-        dest="time_text",
-        action="store_const",
-        const=local_time_of,
-        default=time_of,
-        help="show times of this host's zone (default: UTC)",
-    )
+    shown: dict[str, Any] = {"dest": "time_text", "const": local_time_of, "default": time_of}
+    text = "show times of this host's zone (default: UTC)"
+    parser.add_argument("--local", action="store_const", help=text, **shown)
 
 
 def add_settings(parser: Parser, *settings: Setting) -> None:
@@ -284,6 +276,12 @@ def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]
     options |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
     url = options.pop("url", DEFAULT_URL)
     return split_urls(url) if isinstance(url, str) else url, options
+
+
+def add_layout(parser: Parser) -> None:
+    """Add --layout, for layout_text()."""
+    text = "name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
+    parser.add_argument("--layout", metavar="L", help=text)
 
 
 def layout_text(args: argparse.Namespace) -> str | None:

@@ -218,17 +218,13 @@ class RequestGuard:
             elif name in {b"content-length", b"transfer-encoding"}:
                 self._check_body(path, name, value)
         if len(scope["query_string"]) + len(path) > self._limits.max_query_bytes:
-            raise Problem(
-                414, "UriTooLong", f"path and query may have {self._limits.max_query_bytes} bytes at most"
-            )
+            detail = f"path and query may have {self._limits.max_query_bytes} bytes at most"
+            raise Problem(414, "UriTooLong", detail)
         if path in PROBES:
             return None
         if not self._hosts.allows(host):
-            raise Problem(
-                403,
-                "WrongHost",
-                "the Host header is not a name of this service. Allow it with: snowredis serve --allow-host NAME",
-            )
+            detail = "the Host header is not a name of this service. Allow it with: snowredis serve --allow-host NAME"
+            raise Problem(403, "WrongHost", detail)
         # same-site: a page on another port of this host, which gets our cookie too
         if site in {b"cross-site", b"same-site"} and path != "/":
             raise Problem(403, "CrossSite", "requests from pages of other origins are not allowed")
@@ -243,9 +239,8 @@ class RequestGuard:
         limit = self._limits.max_body_bytes if path in _WITH_BODY else 0
         # browsers send the length of a form
         if name == b"transfer-encoding" or not value.isdigit() or len(value) > 12 or int(value) > limit:
-            raise Problem(
-                413, "BodyTooLarge", f"the body of a request to {path[:40]} may have {limit} bytes at most"
-            )
+            detail = f"the body of a request to {path[:40]} may have {limit} bytes at most"
+            raise Problem(413, "BodyTooLarge", detail)
 
     def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> str | None:
         """Raise Problem unless the request has the token or a cookie, or needs none. Return the cookie's session."""
@@ -279,11 +274,8 @@ class RequestGuard:
     def _check_local(self, scope: Scope) -> None:
         server = scope.get("server")
         if self.local_only and not is_loopback(str(server[0] if server else "/")):
-            raise Problem(
-                403,
-                "TokenNeeded",
-                "this service has no token, so only this machine may use it. Start it with a token or --insecure.",
-            )
+            detail = "this service has no token, so only this machine may use it. Start it with a token or --insecure."
+            raise Problem(403, "TokenNeeded", detail)
 
     def check_metrics_rate(self) -> None:
         """Raise Problem if /metrics is read too often. Lookups do not count: who measures must see an overload."""

@@ -252,9 +252,8 @@ def parse_until(query: Mapping[str, str]) -> int | None:
     try:
         time_s = datetime.fromisoformat(text[:40]).astimezone(UTC).timestamp()
     except (ValueError, OverflowError):
-        raise Problem(
-            400, "BadTime", f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
-        ) from None
+        detail = f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
+        raise Problem(400, "BadTime", detail) from None
     return round(time_s * 1000)
 
 

@@ -360,9 +360,8 @@ class ServedPools:
             return pool
         if name in self.names:
             raise Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
-        raise Problem(
-            404, "PoolNotFound", f"this service has no pool {name[:64]!r}; it has {', '.join(self.names)}"
-        )
+        detail = f"this service has no pool {name[:64]!r}; it has {', '.join(self.names)}"
+        raise Problem(404, "PoolNotFound", detail)
 
     def chosen(self, query: Mapping[str, str]) -> list[ServedPool]:
         """Return the pool that a request names, else all. Raises Problem."""

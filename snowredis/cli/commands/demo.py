@@ -41,9 +41,8 @@ def add_arguments(parser: Parser) -> None:
     length, size = between(_MIN_SECONDS, _MAX_SECONDS, seconds), between(2, _MAX_WORKERS, natural)
     text = f"{_MIN_SECONDS} to {_MAX_SECONDS} (default: 20)"
     parser.add_argument("--seconds", type=length, default=20.0, metavar="S", help=text)
-    parser.add_argument(
-        "--workers", type=size, default=5, metavar="N", help=f"2 to {_MAX_WORKERS} (default: 5)"
-    )
+    text = f"2 to {_MAX_WORKERS} (default: 5)"
+    parser.add_argument("--workers", type=size, default=5, metavar="N", help=text)
     parser.add_argument("--plain", action="store_true", help="no live display")
 
 

@@ -301,9 +301,8 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     text = "when, in seconds from now (default: 10)"
     parser.add_argument("--in", dest="delay_s", type=seconds, default=10.0, metavar="S", help=text)
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
-    parser.add_argument(
-        "--force", action="store_true", help="even if outage lanes are reserved beyond the change"
-    )
+    text = "even if outage lanes are reserved beyond the change"
+    parser.add_argument("--force", action="store_true", help=text)
 
 
 def _change_layout(args: argparse.Namespace) -> int:
