@@ -16,22 +16,9 @@ from uuid import UUID
 
 from starlette.responses import Response
 
+from snowredis import errors
 from snowredis.core.layout import Layout
 from snowredis.core.text import parse_user_id
-from snowredis.errors import (
-    ClockMovedBack,
-    ClockSkewed,
-    ConfigError,
-    GeneratorClosed,
-    GeneratorSuspended,
-    InvalidId,
-    LayoutError,
-    LeaseExpired,
-    PoolExhausted,
-    PoolNotFound,
-    SnowredisError,
-    StoreUnavailable,
-)
 from snowredis.snowflake.codes import EventKind
 from snowredis.web.shared_reads import json_bytes
 
@@ -91,15 +78,24 @@ def too_many_requests(detail: str) -> Problem:
 
 
 # the first match counts, so subclasses come before their base
-_STATUS: tuple[tuple[tuple[type[SnowredisError], ...], int], ...] = (
-    ((PoolNotFound,), 404),
-    ((InvalidId, ConfigError, LayoutError), 400),
-    ((StoreUnavailable, PoolExhausted, LeaseExpired, ClockMovedBack, ClockSkewed), 503),
-    ((GeneratorClosed, GeneratorSuspended), 503),
+_STATUS: tuple[tuple[tuple[type[errors.SnowredisError], ...], int], ...] = (
+    ((errors.PoolNotFound,), 404),
+    ((errors.InvalidId, errors.ConfigError, errors.LayoutError), 400),
+    (
+        (
+            errors.StoreUnavailable,
+            errors.PoolExhausted,
+            errors.LeaseExpired,
+            errors.ClockMovedBack,
+            errors.ClockSkewed,
+        ),
+        503,
+    ),
+    ((errors.GeneratorClosed, errors.GeneratorSuspended), 503),
 )
 
 
-def problem_of(error: SnowredisError | Problem) -> Problem:
+def problem_of(error: errors.SnowredisError | Problem) -> Problem:
     """Return the response for *error*."""
     if isinstance(error, Problem):
         return error
@@ -118,15 +114,15 @@ def seconds(wait_ms: float) -> int:
 
 def _wait_ms(error: BaseException) -> int:
     """Return after which time the same request can succeed."""
-    if isinstance(error, PoolExhausted):
+    if isinstance(error, errors.PoolExhausted):
         return error.next_expiry_ms
-    if isinstance(error, ClockMovedBack):
+    if isinstance(error, errors.ClockMovedBack):
         return error.behind_ms
-    if isinstance(error, ClockSkewed):
+    if isinstance(error, errors.ClockSkewed):
         return _CLOCK_WAIT_MS
-    if isinstance(error, LeaseExpired) and isinstance(error.__cause__, PoolExhausted):
+    if isinstance(error, errors.LeaseExpired) and isinstance(error.__cause__, errors.PoolExhausted):
         return error.__cause__.next_expiry_ms
-    if isinstance(error, StoreUnavailable | LeaseExpired):
+    if isinstance(error, errors.StoreUnavailable | errors.LeaseExpired):
         return _REDIS_WAIT_MS
     return int(getattr(error, "wait_ms", 0))
 
@@ -239,7 +235,7 @@ def parse_media_type(headers: Headers) -> str:
 def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, int]:
     """Return (form, id) of the most plausible reading of *text*. Raises InvalidId, ConfigError."""
     if len(text) > MAX_ID_TEXT:
-        raise InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
+        raise errors.InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
     form = query["form"][:20] if "form" in query else None
     return parse_user_id(text, layout, form=form, now_ms=time.time_ns() // 1_000_000)[0]
 
