@@ -285,7 +285,7 @@ _SHOW = Command(
     "show a pool, or all of them",
     "",
     [
-        ("snowredis pool show", "one line for each pool of this Redis"),
+        ("snowredis pool show", "all pools, a line each"),
         ("snowredis pool show orders", "settings, use and counters of one"),
         ("snowredis pool show orders --json", "for programs"),
     ],
