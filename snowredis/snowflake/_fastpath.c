@@ -30,6 +30,7 @@
 /* a field of a range: it may be changing, and then the word has changed before */
 #define FIELD(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
 #define SET_FIELD(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
+#define ADD(place, count) __atomic_fetch_add(&(place), (count), __ATOMIC_RELAXED)
 #else
 #ifndef Py_BEGIN_CRITICAL_SECTION
 #define Py_BEGIN_CRITICAL_SECTION(object) {
@@ -39,6 +40,7 @@
 #define STORE(place, value) ((place) = (value))
 #define FIELD(place) (place)
 #define SET_FIELD(place, value) ((place) = (value))
+#define ADD(place, count) ((place) += (count))
 #endif
 
 /* the word, where nothing is left to take */
@@ -154,6 +156,10 @@ typedef struct {
     PyObject *ticks;
     /* the word that is used while the one above is sealed; NULL for none */
     HostPage *host;
+    /* of that word, the last id that was handed out and the last one that was taken: what is in between is left, unless the
+       tick is over. And by how often in this tick: the power of two of ids that are taken at once */
+    long long handed, taken;
+    int doublings;
     /* keep mark, alive and host in their places */
     Py_buffer marks_view, alive_view, host_view;
     /* of the module that the type belongs to, which keeps it */
@@ -336,6 +342,57 @@ path_supersede(PyObject *self, PyObject *args)
     return replaced < 0 ? NULL : PyBool_FromLong(replaced);
 }
 
+/* --- blocks of the word of a host ------------------------------------------------------------------------- */
+
+/* Without the GIL there are none: they would need a lock, or another compare-exchange. */
+#ifdef Py_GIL_DISABLED
+#define BLOCK_SIZE(path, last) 1
+#define SET_BLOCK(path, first, last)
+#define TAKE_LEFT(path, now_ns, id) 0
+#else
+#define BLOCK_SIZE block_size
+#define SET_BLOCK set_block
+#define TAKE_LEFT take_left
+
+/* Return how many ids of the tick of last to take for one: twice as many each time, so that the processes of a host do not
+   all wait for one word at each id. */
+static inline Py_ssize_t
+block_size(FastPath *path, long long last)
+{
+    return last >> path->timestamp_shift == path->taken >> path->timestamp_shift ? (Py_ssize_t)1 << path->doublings : 1;
+}
+
+/* Hand out the ids after first, up to last, next. What is left of those before is dropped: ids only grow. */
+static inline void
+set_block(FastPath *path, long long first, long long last)
+{
+    /* what is left at the end of a tick is lost: at most a 128th of its ids */
+    long long most = ((path->sequence_mask >> path->sequence_shift) + 1) >> 7;
+    if (path->taken != path->handed)
+        __atomic_fetch_sub(&path->host->made, (path->taken - path->handed) >> path->sequence_shift, __ATOMIC_RELAXED);
+    if (last >> path->timestamp_shift != path->taken >> path->timestamp_shift)
+        path->doublings = 0;
+    else if (2LL << path->doublings <= most)
+        path->doublings++;
+    path->handed = first;
+    path->taken = last;
+}
+
+/* Take one id that is left, if the clock still shows its tick, and this is no forked child. */
+static inline Py_ALWAYS_INLINE int
+take_left(FastPath *path, long long now_ns, long long *id)
+{
+    long long handed = path->handed;
+    long long tick_ns = (handed >> path->timestamp_shift) * path->tick_ns;
+    long long since_ns = (long long)((unsigned long long)now_ns - path->epoch_ns - tick_ns);
+    if (handed == path->taken || since_ns < 0 || since_ns >= path->tick_ns || !*path->alive)
+        return 0;
+    *id = path->handed = handed + (1LL << path->sequence_shift);
+    path->made++;
+    return 1;
+}
+#endif
+
 /* --- ids ---------------------------------------------------------------------------------------------- */
 
 /* Read a test clock, ns since 1970. Return 0, or -1 for an error. A time that does not fit, before 1678 or after 2262,
@@ -416,8 +473,8 @@ read_clock(FastPath *path, long long *now_ns)
     return 0;
 }
 
-/* Return how many ids of the tick of now_ns, up to count, may be taken after the last one of a host, and the first of them:
-   0 if only the slow path can tell, -1 if the clock shows an earlier tick. Set *opens if it is a later tick than that of
+/* Return how many ids of the tick of now_ns, up to count or a block for one, may be taken after the last one of a host, and the
+   first of them: 0 if only the slow path can tell, -1 if the clock shows an earlier tick. Set *opens if it is a later tick than that of
    last. What is fixed in an id (worker id, namespace, datacenter) is that of last: nothing else says it. */
 static inline Py_ssize_t
 next_of_host(FastPath *path, HostPage *host, long long last, long long now_ns, Py_ssize_t count, long long *first, int *opens)
@@ -441,8 +498,10 @@ next_of_host(FastPath *path, HostPage *host, long long last, long long now_ns, P
     }
     else if (since_ns < 0)
         return -1;
-    else
+    else {
         *first = last + (1LL << sequence_shift);
+        count = count == 1 ? BLOCK_SIZE(path, last) : count;
+    }
     return count <= left ? count : (Py_ssize_t)left;
 }
 
@@ -473,13 +532,15 @@ take_shared(FastPath *path, long long now_ns, Py_ssize_t count, long long *first
         next = *first + ((long long)(taken - 1) << path->sequence_shift);
         HOST_STEP("take");
         if (__atomic_compare_exchange_n(&host->last, &last, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-            __atomic_fetch_add(&path->made, taken, __ATOMIC_RELAXED);
             if (opens) {
                 /* for the statistics and for first_sequence(): too late by a tick, it does no harm */
                 long long used = ((last - __atomic_exchange_n(&host->first, *first, __ATOMIC_RELAXED)) >> path->sequence_shift) + 1;
                 __atomic_fetch_add(&host->made, used > 0 && used <= (path->sequence_mask >> path->sequence_shift) + 1 ? used : 0,
                                    __ATOMIC_RELAXED);
             }
+            SET_BLOCK(path, count == 1 ? *first : next, next);
+            taken = count == 1 ? 1 : taken;
+            ADD(path->made, taken);
             return taken;
         }
     }
@@ -497,8 +558,11 @@ take(FastPath *path, Py_ssize_t count, long long *first)
             return -1;
         /* after the clock: the less there is between this and exchange(), the less often another thread comes in between */
         last = LOAD(path->last);
-        if (last == SEALED || count < 1)
-            return path->host != NULL ? take_shared(path, now_ns, count, first) : 0;
+        if (last == SEALED || count < 1) {
+            if (path->host == NULL)
+                return 0;
+            return count == 1 && TAKE_LEFT(path, now_ns, first) ? 1 : take_shared(path, now_ns, count, first);
+        }
         /* unsigned, for a clock that shows any time */
         since_ns = (long long)((unsigned long long)now_ns - FIELD(path->epoch_ns) -
                                (last >> FIELD(path->timestamp_shift)) * FIELD(path->tick_ns));
@@ -631,6 +695,8 @@ path_join(PyObject *self, PyObject *args)
     failed = page != Py_None && set_alive(path, alive) < 0;
     before = failed ? view : path->host_view;
     if (!failed) {
+        if (path->host != NULL)
+            SET_BLOCK(path, 0, 0);
         path->host_view = view;
         __atomic_store_n(&path->host, (HostPage *)view.buf, __ATOMIC_RELEASE);
     }

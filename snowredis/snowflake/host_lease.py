@@ -149,7 +149,12 @@ class HostCredentials:
 
     def note_release(self, token: str, *, sent: bool) -> None:
         """Record whether a release may have been sent. Raises TurnOver: then it must not be sent."""
-        self._host.write(lambda before: {**before, "released": sent} if before else None)
+
+        def change(before: dict[str, Any] | None) -> dict[str, Any] | None:
+            # the lease of before, when another one has replaced it, is not in the page any more
+            return {**before, "released": sent} if before and before["token"] == token else before
+
+        self._host.write(change)
 
     def clear(self) -> None:
         """Record that nothing is held any more."""

@@ -45,6 +45,7 @@ def scenarios() -> dict[str, Scenario]:
     take, beat, close = Action("take", 1), Action("beat"), Action("close")
     soon, late, away = Action("wait", 5), Action("wait", TTL_MS + 100), Action("away", 1)
     back, behind = Action("back", 30), Action("back", 150)
+    far = Action("back", 2 * TTL_MS)
     other = (late, take, take)
     return {
         "two takers": Scenario({"a": (take, take), "b": (take, take)}),
@@ -69,6 +70,7 @@ def scenarios() -> dict[str, Scenario]:
         "back and forth": Scenario(
             {"a": (back, take, Action("back", -40), take), "b": (Action("back", -5), take, take)}
         ),
+        "another worker id": Scenario({"a": (take, *(far, take) * 5), "b": (take,)}, "alone", 2),
         "outage": Scenario({"a": (away, late, take), "b": (beat, take, take), "other": other}),
     }
 

@@ -210,13 +210,16 @@ class Stage:
             self._main.switch(name)
 
     def prepare(self, state: str) -> None:
-        """Let all processes of the host join and claim; let one of them make an id, too, if *state* is "open"."""
+        """Let all processes of the host join and claim; let one of them make an id, too, if *state* is "open".
+
+        If it is "alone", no other host has a worker id.
+        """
         for process in self.processes:
             if state and not process.label.startswith(("other", "new")):
                 process.ids.claim()
         if state == "open":
             self.made.append(self.processes[0].ids.next_id())
-        if self.memory.config.capacity > 1:
+        if self.memory.config.capacity > 1 and state != "alone":
             # of another host, too: when both leases have ended, that of this host is the first to be leased again
             self.clock.advance(1)
             Process(self, 99, "other", ()).ids.claim()

@@ -19,16 +19,17 @@ import sys
 import tempfile
 import time
 from array import array
+from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
 from snowredis.settings import LeaseScope
+from tests.chaos.runs import runs_of
+from tests.support.duplicates import Duplicates, Runs, find_duplicates, int64s
 from tests.support.servers import RedisServer, redis_server
 
 POOL = "storm"
-# few worker ids, which are used again soon
-LAYOUT = "41/0/2/2/10"
+# few worker ids, which are used again soon; 4,096 ids a millisecond
+LAYOUT = "41/0/2/2/12"
 TTL_S = 1.5
 
 
@@ -42,20 +43,24 @@ def work(url: str, path: str, lease: LeaseScope, seed: int) -> None:
         url, pool=POOL, layout=LAYOUT, ttl=TTL_S, lease=lease, claim_timeout=1, outage_reserve=0
     )
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(batch: list[int]) -> None:
+        os.write(descriptor, array("q", chain.from_iterable(runs_of(batch))).tobytes())
+
     while True:
         try:
             kind = source.random()
             if kind < 0.02 and lease == "host":
                 # a child goes on with the same page, and ends as it likes
                 if not os.fork():
-                    os.write(descriptor, array("q", ids.next_ids(100)).tobytes())
+                    note(ids.next_ids(100))
                     os._exit(0) if source.random() < 0.5 else os.kill(os.getpid(), signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.wait()
             elif kind < 0.5:
-                os.write(descriptor, array("q", [ids.next_id() for _ in range(5000)]).tobytes())
+                note([ids.next_id() for _ in range(5000)])
             elif kind < 0.995:
-                os.write(descriptor, array("q", ids.next_ids(20_000)).tobytes())
+                note(ids.next_ids(source.choice((10, 1_000, 20_000))))
             else:
                 ids.close()
                 ids = snowredis.connect(
@@ -131,13 +136,10 @@ class Storm:
                 process.kill()
                 process.wait()
 
-    def ids(self) -> array[int]:
-        """Return all ids that were made."""
-        made = array("q")
-        for path in self._directory.glob("*.ids"):
-            data = path.read_bytes()
-            made.frombytes(data[: len(data) // 8 * 8])
-        return made
+    def compare(self) -> Duplicates:
+        """Compare all ids that were made."""
+        files = ((path.stem, int64s(path.read_bytes(), 2)) for path in self._directory.glob("*.ids"))
+        return find_duplicates(Runs(f"process {name}", runs[::2], runs[1::2]) for name, runs in files)
 
 
 def main() -> int:
@@ -158,12 +160,13 @@ def main() -> int:
             storm = Storm(server.url, directory, args.seed)
             storm.run(args.seconds, args.processes, server)
             events = server.client().xrange(f"snowredis:{{{POOL}}}:events")
-            made = storm.ids()
+            found = storm.compare()
         shutil.rmtree(f"/dev/shm/{directory.name}", ignore_errors=True)
-    repeated = len(made) - len(np.unique(np.frombuffer(made, dtype=np.int64)))
+    for repetition in found.examples:
+        print(repetition)
     leases = sum(event[1].get("e") == "claimed" or "claimed" in event[1].values() for event in events)
-    print(json.dumps({"ids": len(made), "repeated": repeated, "claims": leases, **storm.counts}))
-    return int(repeated > 0)
+    print(json.dumps({"ids": found.ids, "repeated": found.repeated, "claims": leases, **storm.counts}))
+    return int(found.repeated > 0)
 
 
 if __name__ == "__main__":

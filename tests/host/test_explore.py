@@ -72,3 +72,10 @@ def test_no_schedule_with_one_stopped_process_repeats_an_id(scenario: str) -> No
     found = explored(scenario, "--seconds", "4")
     assert "failed" not in found
     assert found["runs"] > 20
+
+
+def test_a_host_that_replaces_its_worker_id_goes_on_with_the_new_one() -> None:
+    """After its clock was set back five times, with three namespaces for each worker id."""
+    found = explored("another worker id", "--plan", json.dumps([[0, END], [1, END]]))
+    assert "failed" not in found
+    assert (found["ids"], found["errors"]) == (7, {})

@@ -154,6 +154,38 @@ def test_a_child_forked_in_c_goes_on_with_the_word(start: Start) -> None:
     check_distinct(made, parent.ask(child), parent.ask(TAKE))
 
 
+# ids of one, of many, and of children that are forked in the middle of a tick
+MIXED = """
+def mixed():
+    made, of_children = [], []
+    ids.claim()
+    for turn in range(150):
+        made += [ids.next_id() for _ in range(turn % 23)]
+        ends = os.pipe()
+        if turn % 5 == 0 and not os.fork():
+            os.write(ends[1], json.dumps([ids.next_id() for _ in range(12)]).encode())
+            os._exit(0)
+        made += [ids.next_id() for _ in range(12)]
+        if turn % 5 == 0:
+            of_children += json.loads(os.read(ends[0], 10_000))
+            os.wait()
+        made += ids.next_ids(turn % 7 + 1)
+        for end in ends:
+            os.close(end)
+    return made, of_children
+"""
+
+
+def test_ids_that_were_taken_at_once_grow_and_no_child_has_them(start: Start) -> None:
+    beside, process = start(), start()
+    beside.ask(TAKE)
+    assert process.ask(f"exec({MIXED!r}, globals())") is None
+    made, of_children = process.ask("mixed()")
+    assert made == sorted(made)
+    assert len(of_children) == 30 * 12
+    check_distinct(made, of_children, beside.ask(TAKE))
+
+
 def test_another_label_is_another_lease(start: Start) -> None:
     assert start(label="web").ask(WORKER) != start(label="tasks").ask(WORKER)
 

@@ -35,7 +35,14 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-SMALL = (Run("fork", "pass"), Run("fork", "violation", ("void-fork",)), Run("plain", "violation", ("mark",)))
+SMALL = (
+    Run("fork", "pass"),
+    Run("fork", "violation", ("void-fork",)),
+    Run("plain", "violation", ("mark",)),
+    Run("host-end", "pass"),
+    Run("host-end", "violation", ("release-sealed",)),
+    Run("host", "violation", ("limit",)),
+)
 # what a schedule needs a rule for that the specification does not have: another ttl after a deletion, and durabilities
 NOT_MODELLED = ("deleted pool's floor", "tombstone without expiry")
 # the specification of logs has no outage lane; Lease.tla has
