@@ -70,7 +70,7 @@ class Command:
         name: its name, the last word of what is typed.
         summary: what it does, as a verb phrase.
         about: paragraphs below the summary in its own help; may be empty.
-        examples: pairs of a command line and what it does.
+        examples: pairs of a command line and what it does; those of a group without any are the first of each command.
         add_arguments: adds its options and arguments to a parser.
         run: runs it and returns its exit code.
         commands: the commands of a group, which has no arguments of its own.
@@ -79,7 +79,7 @@ class Command:
     name: str
     summary: str
     about: str
-    examples: Sequence[tuple[str, str]]
+    examples: Sequence[tuple[str, str]] = ()
     add_arguments: Callable[[Parser], object] = lambda _: None
     run: Callable[[argparse.Namespace], int] = print_help
     commands: Sequence[Command] = ()
@@ -94,8 +94,9 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted
     parser.set_defaults(run=print_help, parser=parser)
     children = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
     for command in commands:
-        widest = max(len(line) for line, _ in command.examples)
-        examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in command.examples)
+        shown = command.examples or [child.examples[0] for child in command.commands]
+        widest = max(len(line) for line, _ in shown)
+        examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in shown)
         child = children.add_parser(
             command.name,
             help=command.summary,
@@ -140,11 +141,8 @@ def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was
 
 def add_redis(parser: Parser, *, pool: bool = True) -> None:
     """Add --url, and --pool."""
-    parser.add_argument(
-        "--url",
-        help="redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
-        f"(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})",
-    )
+    text = "redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
+    parser.add_argument("--url", help=f"{text}(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})")
     if pool:
         setting = SETTINGS["pool"]
         default = f"default: {setting.variable}, else '{setting.default_text}'"
@@ -187,14 +185,9 @@ def add_times(parser: Parser) -> None:
 
     UTC is the default: the hosts of a fleet, and those who talk about it, are in several zones.
     """
-    parser.add_argument(
-        "--local",
-        dest="time_text",
-        action="store_const",
-        const=local_time_of,
-        default=time_of,
-        help="show times of this host's zone (default: UTC)",
-    )
+    shown: dict[str, Any] = {"dest": "time_text", "const": local_time_of, "default": time_of}
+    text = "show times of this host's zone (default: UTC)"
+    parser.add_argument("--local", action="store_const", help=text, **shown)
 
 
 def add_settings(parser: Parser, *settings: Setting) -> None:
@@ -283,6 +276,12 @@ def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]
     options |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
     url = options.pop("url", DEFAULT_URL)
     return split_urls(url) if isinstance(url, str) else url, options
+
+
+def add_layout(parser: Parser) -> None:
+    """Add --layout, for layout_text()."""
+    text = "name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
+    parser.add_argument("--layout", metavar="L", help=text)
 
 
 def layout_text(args: argparse.Namespace) -> str | None:

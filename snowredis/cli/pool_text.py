@@ -33,6 +33,7 @@ from snowredis.cli.output import (
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
+    from snowredis.monitor.ownership import Holder
     from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
     from snowredis.monitor.status import Status
 
@@ -90,11 +91,16 @@ def event_line(event: Event, time_text: Callable[[int], str] = time_of) -> Line:
     line: Line = [(f"{shown(event.at_ms)}  ", "dim")]
     line.append((f"{event.kind:<10}  ", _EVENT_STYLES.get(event.kind, "bad")))
     if event.worker >= 0:
-        process = f"{printable(event.host, MAX_FOREIGN)}:{event.pid}"
-        label = f" ({printable(event.label, MAX_FOREIGN)})" if event.label else ""
+        process, label = process_text(event)
         line += [(f"worker {event.worker:<6} ", ""), (process, "strong"), (label, "")]
     details = _details(event, shown)
     return [*line, (f"  {details}" if details else "", "dim")]
+
+
+def process_text(of: Event | Holder | WorkerInfo) -> tuple[str, str]:
+    """Return host and pid of a process, and its label in brackets, or ""."""
+    label = f" ({printable(of.label, MAX_FOREIGN)})" if of.label else ""
+    return f"{printable(of.host, MAX_FOREIGN)}:{of.pid}", label
 
 
 def _details(event: Event, shown: Callable[[int], str]) -> str:
@@ -259,13 +265,8 @@ def add_filter(parser: Parser) -> None:
     """Add --state, --host and --label."""
     from snowredis.monitor.snapshot import STATES
 
-    parser.add_argument(
-        "--state",
-        action="append",
-        choices=STATES,
-        metavar="STATE",
-        help=f"only {', '.join(STATES)}; may be repeated",
-    )
+    text = f"only {', '.join(STATES)}; may be repeated"
+    parser.add_argument("--state", action="append", choices=STATES, metavar="STATE", help=text)
     for name in ("host", "label"):
         text = f"only workers whose {name} matches this pattern, such as 'web-*'"
         parser.add_argument(f"--{name}", metavar="PATTERN", help=text)

@@ -113,21 +113,19 @@ def _open_uuid7(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
     else:
         # its own type is not the standard library's UUID, which drivers expect, and is made ten times as fast
         plain, full, reset = uuid_utils.uuid7, compat.uuid7, reseed_rng
-    makers: Mapping[Form, Callable[[], Any]] = {
-        "uuid": full,
-        "text": lambda: str(plain()),
-        "bytes": lambda: plain().bytes,
-    }
-    return LocalGenerator(makers[settings.get("form", "uuid")], _describe_uuid7(settings), reset)
+    return LocalGenerator(_maker(settings, full, plain), _describe_uuid7(settings), reset)
 
 
 def _open_uuid4(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
-    makers: Mapping[Form, Callable[[], Any]] = {
-        "uuid": uuid.uuid4,
-        "text": lambda: str(uuid.uuid4()),
-        "bytes": lambda: uuid.uuid4().bytes,
-    }
-    return LocalGenerator(makers[settings.get("form", "uuid")], _describe_uuid4(settings))
+    return LocalGenerator(_maker(settings, uuid.uuid4, uuid.uuid4), _describe_uuid4(settings))
+
+
+def _maker(
+    settings: Mapping[str, Any], full: Callable[[], Any], plain: Callable[[], Any]
+) -> Callable[[], Any]:
+    """Return a function that makes UUIDs in the form of *settings*: what *full* makes, else of what *plain* makes."""
+    form: Form = settings.get("form", "uuid")
+    return {"uuid": full, "text": lambda: str(plain()), "bytes": lambda: plain().bytes}[form]
 
 
 UUID7 = IdKind(

@@ -13,6 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from snowredis.errors import ConfigError
@@ -66,11 +67,12 @@ COOKIE = "snowredis"
 COOKIE_LIFE_S = 12 * 3600
 # names of sessions are never guessed, only counted apart
 _SESSION_BYTES = 8
-# of HostCheck: remembered headers
+# Host headers and addresses whose check is remembered
 _MAX_REMEMBERED = 100
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/\\]+)(?::\d{1,5})?")
 
 
+@lru_cache(maxsize=_MAX_REMEMBERED)
 def is_loopback(address: str) -> bool:
     """Return true if only this machine can connect to *address*. A path is a unix socket, which is local too."""
     if address.startswith("/") or address in ("localhost", ""):
@@ -90,22 +92,15 @@ class HostCheck:
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
         self._names = {name.lower().rstrip(".") for name in (*LOCAL_HOSTS, *map(_bracketed, hosts)) if name}
-        # headers that were allowed before
-        self._allowed: set[bytes] = set()
+        self._is_ours = lru_cache(maxsize=_MAX_REMEMBERED)(self._is_name)
 
     def allows(self, header: bytes | None) -> bool:
         """Return true if *header* is the name of this service, with or without a port."""
-        if header in self._allowed:
-            return True
-        if header is None or len(header) > 300:
-            return False
+        return header is not None and len(header) <= 300 and self._is_ours(header)
+
+    def _is_name(self, header: bytes) -> bool:
         match = _HOST.fullmatch(header.decode("latin-1"))
-        if match is None:
-            return False
-        allowed = "*" in self._names or match[1].lower().rstrip(".") in self._names
-        if allowed and len(self._allowed) < _MAX_REMEMBERED:
-            self._allowed.add(header)
-        return allowed
+        return match is not None and not self._names.isdisjoint({"*", match[1].lower().rstrip(".")})
 
 
 def _bracketed(host: str) -> str:
@@ -164,8 +159,6 @@ OPEN_PATHS = frozenset(
     {"/", "/login", "/logout", "/static/page.css", "/static/theme.css", "/static/icon.svg"}
 )
 _WITH_BODY = ("/login", "/logout")
-# remembered loopback addresses
-_MAX_REMEMBERED = 100
 
 
 class TokenBucket:
@@ -204,8 +197,6 @@ class RequestGuard:
         self._lookups = TokenBucket(limits.lookups_per_s)
         self._metrics = TokenBucket(limits.lookups_per_s)
         self._wrong_tokens = TokenBucket(limits.wrong_tokens_per_s)
-        # server addresses of earlier requests, all loopback
-        self._loopback: set[Any] = set()
 
     def check(self, scope: Scope) -> str | None:
         """Raise Problem unless the request is allowed.
@@ -227,17 +218,13 @@ class RequestGuard:
             elif name in {b"content-length", b"transfer-encoding"}:
                 self._check_body(path, name, value)
         if len(scope["query_string"]) + len(path) > self._limits.max_query_bytes:
-            raise Problem(
-                414, "UriTooLong", f"path and query may have {self._limits.max_query_bytes} bytes at most"
-            )
+            detail = f"path and query may have {self._limits.max_query_bytes} bytes at most"
+            raise Problem(414, "UriTooLong", detail)
         if path in PROBES:
             return None
         if not self._hosts.allows(host):
-            raise Problem(
-                403,
-                "WrongHost",
-                "the Host header is not a name of this service. Allow it with: snowredis serve --allow-host NAME",
-            )
+            detail = "the Host header is not a name of this service. Allow it with: snowredis serve --allow-host NAME"
+            raise Problem(403, "WrongHost", detail)
         # same-site: a page on another port of this host, which gets our cookie too
         if site in {b"cross-site", b"same-site"} and path != "/":
             raise Problem(403, "CrossSite", "requests from pages of other origins are not allowed")
@@ -252,9 +239,8 @@ class RequestGuard:
         limit = self._limits.max_body_bytes if path in _WITH_BODY else 0
         # browsers send the length of a form
         if name == b"transfer-encoding" or not value.isdigit() or len(value) > 12 or int(value) > limit:
-            raise Problem(
-                413, "BodyTooLarge", f"the body of a request to {path[:40]} may have {limit} bytes at most"
-            )
+            detail = f"the body of a request to {path[:40]} may have {limit} bytes at most"
+            raise Problem(413, "BodyTooLarge", detail)
 
     def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> str | None:
         """Raise Problem unless the request has the token or a cookie, or needs none. Return the cookie's session."""
@@ -287,17 +273,9 @@ class RequestGuard:
 
     def _check_local(self, scope: Scope) -> None:
         server = scope.get("server")
-        address = server[0] if server else "/"
-        if address in self._loopback or not self.local_only:
-            return
-        if not is_loopback(str(address)):
-            raise Problem(
-                403,
-                "TokenNeeded",
-                "this service has no token, so only this machine may use it. Start it with a token or --insecure.",
-            )
-        if len(self._loopback) < _MAX_REMEMBERED:
-            self._loopback.add(address)
+        if self.local_only and not is_loopback(str(server[0] if server else "/")):
+            detail = "this service has no token, so only this machine may use it. Start it with a token or --insecure."
+            raise Problem(403, "TokenNeeded", detail)
 
     def check_metrics_rate(self) -> None:
         """Raise Problem if /metrics is read too often. Lookups do not count: who measures must see an overload."""

@@ -16,22 +16,9 @@ from uuid import UUID
 
 from starlette.responses import Response
 
+from snowredis import errors
 from snowredis.core.layout import Layout
 from snowredis.core.text import parse_user_id
-from snowredis.errors import (
-    ClockMovedBack,
-    ClockSkewed,
-    ConfigError,
-    GeneratorClosed,
-    GeneratorSuspended,
-    InvalidId,
-    LayoutError,
-    LeaseExpired,
-    PoolExhausted,
-    PoolNotFound,
-    SnowredisError,
-    StoreUnavailable,
-)
 from snowredis.snowflake.codes import EventKind
 from snowredis.web.shared_reads import json_bytes
 
@@ -91,15 +78,24 @@ def too_many_requests(detail: str) -> Problem:
 
 
 # the first match counts, so subclasses come before their base
-_STATUS: tuple[tuple[tuple[type[SnowredisError], ...], int], ...] = (
-    ((PoolNotFound,), 404),
-    ((InvalidId, ConfigError, LayoutError), 400),
-    ((StoreUnavailable, PoolExhausted, LeaseExpired, ClockMovedBack, ClockSkewed), 503),
-    ((GeneratorClosed, GeneratorSuspended), 503),
+_STATUS: tuple[tuple[tuple[type[errors.SnowredisError], ...], int], ...] = (
+    ((errors.PoolNotFound,), 404),
+    ((errors.InvalidId, errors.ConfigError, errors.LayoutError), 400),
+    (
+        (
+            errors.StoreUnavailable,
+            errors.PoolExhausted,
+            errors.LeaseExpired,
+            errors.ClockMovedBack,
+            errors.ClockSkewed,
+        ),
+        503,
+    ),
+    ((errors.GeneratorClosed, errors.GeneratorSuspended), 503),
 )
 
 
-def problem_of(error: SnowredisError | Problem) -> Problem:
+def problem_of(error: errors.SnowredisError | Problem) -> Problem:
     """Return the response for *error*."""
     if isinstance(error, Problem):
         return error
@@ -118,15 +114,15 @@ def seconds(wait_ms: float) -> int:
 
 def _wait_ms(error: BaseException) -> int:
     """Return after which time the same request can succeed."""
-    if isinstance(error, PoolExhausted):
+    if isinstance(error, errors.PoolExhausted):
         return error.next_expiry_ms
-    if isinstance(error, ClockMovedBack):
+    if isinstance(error, errors.ClockMovedBack):
         return error.behind_ms
-    if isinstance(error, ClockSkewed):
+    if isinstance(error, errors.ClockSkewed):
         return _CLOCK_WAIT_MS
-    if isinstance(error, LeaseExpired) and isinstance(error.__cause__, PoolExhausted):
+    if isinstance(error, errors.LeaseExpired) and isinstance(error.__cause__, errors.PoolExhausted):
         return error.__cause__.next_expiry_ms
-    if isinstance(error, StoreUnavailable | LeaseExpired):
+    if isinstance(error, errors.StoreUnavailable | errors.LeaseExpired):
         return _REDIS_WAIT_MS
     return int(getattr(error, "wait_ms", 0))
 
@@ -185,11 +181,13 @@ def _parse_accept(accept: str) -> dict[str, float]:
     return qualities
 
 
-def choose_media_type(accept: str) -> str | None:
-    """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals; None if it accepts none."""
+# clients send few different Accept headers
+@lru_cache(maxsize=200)
+def choose_media_type(accept: bytes) -> str:
+    """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals. Raises Problem if none is."""
     if not accept.strip():
         return JSON
-    qualities = _parse_accept(accept)
+    qualities = _parse_accept(accept.decode("latin-1"))
 
     def quality_of(media_type: str) -> float:
         # the most specific range counts (RFC 9110, 12.5.1)
@@ -197,7 +195,11 @@ def choose_media_type(accept: str) -> str | None:
         return next((qualities[name] for name in ranges if name in qualities), 0.0)
 
     best = max((JSON, TEXT, BINARY), key=quality_of)
-    return best if quality_of(best) > 0 else None
+    if quality_of(best) > 0:
+        return best
+    raise Problem(
+        406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)"
+    )
 
 
 MAX_ID_TEXT = 100
@@ -227,25 +229,13 @@ def parse_count(query: Mapping[str, str], max_count: int) -> int:
 
 def parse_media_type(headers: Headers) -> str:
     """Return JSON, TEXT or BINARY as the Accept header prefers. Raises Problem."""
-    accept = b",".join([value for name, value in headers if name == b"accept"])
-    return _media_type_of(accept)
-
-
-# clients send few different Accept headers
-@lru_cache(maxsize=200)
-def _media_type_of(accept: bytes) -> str:
-    media_type = choose_media_type(accept.decode("latin-1"))
-    if media_type is None:
-        raise Problem(
-            406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)"
-        )
-    return media_type
+    return choose_media_type(b",".join([value for name, value in headers if name == b"accept"]))
 
 
 def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, int]:
     """Return (form, id) of the most plausible reading of *text*. Raises InvalidId, ConfigError."""
     if len(text) > MAX_ID_TEXT:
-        raise InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
+        raise errors.InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
     form = query["form"][:20] if "form" in query else None
     return parse_user_id(text, layout, form=form, now_ms=time.time_ns() // 1_000_000)[0]
 
@@ -258,9 +248,8 @@ def parse_until(query: Mapping[str, str]) -> int | None:
     try:
         time_s = datetime.fromisoformat(text[:40]).astimezone(UTC).timestamp()
     except (ValueError, OverflowError):
-        raise Problem(
-            400, "BadTime", f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
-        ) from None
+        detail = f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
+        raise Problem(400, "BadTime", detail) from None
     return round(time_s * 1000)
 
 

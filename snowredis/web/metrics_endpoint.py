@@ -73,11 +73,10 @@ class MetricsEndpoint:
             Problem: prometheus-client is not installed.
         """
         if self._registry is None:
-            raise Problem(
-                501,
-                "NotSupported",
-                "prometheus-client is not installed. Install it with: pip install 'snowredis[prometheus]'",
+            detail = (
+                "prometheus-client is not installed. Install it with: pip install 'snowredis[prometheus]'"
             )
+            raise Problem(501, "NotSupported", detail)
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError, SnowredisError
@@ -23,8 +23,6 @@ from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND
 from snowredis.web.messages import Problem
 from snowredis.web.records import Kinds, KindState
-
-T = TypeVar("T")
 
 log = logging.getLogger("snowredis")
 
@@ -63,7 +61,12 @@ class ServedKind:
 
     async def make_ids(self, count: int) -> list[Any]:
         """Make *count* ids. Raises Problem, SnowredisError."""
-        return await self._in_time(self._make(count))
+        try:
+            async with asyncio.timeout(self._wait_s):
+                return await self._make(count)
+        except TimeoutError:
+            detail = f"{self.name}: no id within {self._wait_s:g} s. Try again."
+            raise Problem(503, "NotReady", detail, 1) from None
 
     async def _make(self, count: int) -> list[Any]:
         async with self._lock:
@@ -72,15 +75,6 @@ class ServedKind:
         if count == 1:
             return [await self._generator.anext_id()]
         return await self._generator.anext_ids(count)
-
-    async def _in_time(self, result: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(self._wait_s):
-                return await result
-        except TimeoutError:
-            raise Problem(
-                503, "NotReady", f"{self.name}: no id within {self._wait_s:g} s. Try again.", 1
-            ) from None
 
     def state(self) -> KindState:
         """Return what its ids look like, what its generator in this process has, and the state of its tag.

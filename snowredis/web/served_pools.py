@@ -10,18 +10,12 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from snowredis import errors
 from snowredis.connection import connect
 from snowredis.core.layout import Layout
-from snowredis.errors import (
-    ConfigError,
-    LayoutError,
-    LayoutMismatch,
-    PoolNotFound,
-    SnowredisError,
-    StoreUnavailable,
-)
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import TagVerdict
 from snowredis.monitor.worker_pool import WorkerPool
@@ -79,7 +73,7 @@ class ServedPool:
         self._batch_lock = asyncio.Lock()
         self._claim_failed = asyncio.Event()
         self._started = False
-        self._missing: PoolNotFound | None = None
+        self._missing: errors.PoolNotFound | None = None
         # when new workers are served, on time.monotonic(); 0 if no request waits for that
         self._floor_at_s = 0.0
         self._looking: asyncio.Future[PoolInfo] | None = None
@@ -113,17 +107,17 @@ class ServedPool:
                 if self._ids is None:
                     self._ids = await in_thread(self._connect)
                 await self._ids.aclaim()
-            except PoolNotFound as error:
+            except errors.PoolNotFound as error:
                 # at the start it is raised; later a person may create the pool
                 self._missing = error
                 self._claim_failed.set()
                 self._report(Problem(503, "PoolNotFound", str(error), seconds(CLAIM_AGAIN_S * 1000)))
                 await asyncio.sleep(CLAIM_AGAIN_S)
-            except (ConfigError, LayoutError, LayoutMismatch) as error:
+            except (errors.ConfigError, errors.LayoutError, errors.LayoutMismatch) as error:
                 self._problem = problem_of(error)
                 log.critical("pool %s: no ids are served: %s", self.name, error)
                 raise
-            except SnowredisError as error:
+            except errors.SnowredisError as error:
                 self._report(problem_of(error))
                 await asyncio.sleep(CLAIM_AGAIN_S)
             else:
@@ -143,7 +137,7 @@ class ServedPool:
         try:
             # not a remembered one: a person may have created it just now
             stored = WorkerPool.info(self._open_monitor()).options
-        except PoolNotFound:
+        except errors.PoolNotFound:
             # a new pool is created with the options alone
             if not self._create:
                 raise self._not_found() from None
@@ -155,7 +149,7 @@ class ServedPool:
         monitor = self._open_monitor()
         names: list[str] = []
         # a user who may not list the keys gets the message without them
-        with contextlib.suppress(SnowredisError):
+        with contextlib.suppress(errors.SnowredisError):
             names = monitor.pools()
         return ServedPoolNotFound(self.name, monitor.where, tuple(names))
 
@@ -214,7 +208,7 @@ class ServedPool:
                 return await result
         except TimeoutError:
             raise await self.reason() from None
-        except LayoutError as error:
+        except errors.LayoutError as error:
             # the request was right: the layout is at its end
             raise Problem(503, "LayoutError", str(error)) from error
 
@@ -245,9 +239,9 @@ class ServedPool:
             self._looking = asyncio.ensure_future(self.ask(lambda monitor: monitor.info()))
         done, _ = await asyncio.wait([self._looking], timeout=_REASON_LIMIT_S)
         if not done:
-            return problem_of(StoreUnavailable(self._open_monitor().where, "it does not respond"))
+            return problem_of(errors.StoreUnavailable(self._open_monitor().where, "it does not respond"))
         error = self._looking.exception()
-        if isinstance(error, SnowredisError):
+        if isinstance(error, errors.SnowredisError):
             return problem_of(error)
         info = self._looking.result()
         wait_ms = info.floor_ms - info.now_ms
@@ -300,7 +294,7 @@ class ServedPool:
         return self._monitor
 
 
-class ServedPoolNotFound(PoolNotFound):
+class ServedPoolNotFound(errors.PoolNotFound):
     """A pool that the service was told to serve does not exist."""
 
     def __init__(self, pool: str, where: str, others: tuple[str, ...]) -> None:
@@ -335,17 +329,13 @@ class ServedPools:
         tags: Callable[[], Sequence[TagVerdict]] = tuple,
     ) -> None:
         self.url, self.names = url, names
-        self._options, self._wait_s, self._create, self._tags = options, wait_s, create, tags
+        self._make = partial(ServedPool, url, options=options, wait_s=wait_s, create=create, tags=tags)
         self._pools: dict[str, ServedPool] = {}
 
     async def start(self) -> None:
         """Start all pools at once. Raises as ServedPool.start()."""
-        pools = [
-            ServedPool(self.url, name, self._options, self._wait_s, create=self._create, tags=self._tags)
-            for name in self.names
-        ]
-        self._pools = {pool.name: pool for pool in pools}
-        await asyncio.gather(*(pool.start() for pool in pools))
+        self._pools = {name: self._make(name) for name in self.names}
+        await asyncio.gather(*(pool.start() for pool in self._pools.values()))
 
     async def stop(self) -> None:
         """Release all worker ids."""
@@ -360,9 +350,8 @@ class ServedPools:
             return pool
         if name in self.names:
             raise Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
-        raise Problem(
-            404, "PoolNotFound", f"this service has no pool {name[:64]!r}; it has {', '.join(self.names)}"
-        )
+        detail = f"this service has no pool {name[:64]!r}; it has {', '.join(self.names)}"
+        raise Problem(404, "PoolNotFound", detail)
 
     def chosen(self, query: Mapping[str, str]) -> list[ServedPool]:
         """Return the pool that a request names, else all. Raises Problem."""

@@ -143,27 +143,19 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens on *host* and *port*. Raises ConfigError."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listening = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(
-            _refusal(host, port, f"{host!r} is not an address of this machine", error)
-        ) from error
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # "::" is every address of both families
-            with contextlib.suppress(OSError):
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
-        listening.bind(address)
-        listening.listen(_BACKLOG)
+        family, _, _, _, address = found[0]
+        # "::" is every address of both families
+        both: Any = host == "::" and socket.has_dualstack_ipv6()
+        listening = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    except (socket.gaierror, UnicodeError) as error:
+        raise _refusal(host, port, f"{host!r} is not an address of this machine", error) from error
     except OSError as error:
-        listening.close()
-        raise ConfigError(_refusal(host, port, "choose another --host or --port", error)) from error
+        raise _refusal(host, port, "choose another --host or --port", error) from error
     listening.set_inheritable(True)
     return listening
 
 
-def _refusal(host: str, port: int, hint: str, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or str(error)
-    return f"the service cannot listen on {host}:{port}: {reason}; it was not started: {hint}"
+def _refusal(host: str, port: int, hint: str, error: Exception) -> ConfigError:
+    # without the address, which socket.create_server() adds
+    reason = (getattr(error, "strerror", None) or str(error)).partition(" (while")[0]
+    return ConfigError(f"the service cannot listen on {host}:{port}: {reason}; it was not started: {hint}")

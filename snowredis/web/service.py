@@ -214,9 +214,8 @@ class Service:
     ) -> None:
         """Respond with ids that are no Snowflakes. What cannot be served is refused before an id is made."""
         if media_type == BINARY and kind.description.type is str:
-            raise Problem(
-                406, "NotAcceptable", f"ids of the kind {kind.kind!r} are text, and cannot be packed"
-            )
+            detail = f"ids of the kind {kind.kind!r} are text, and cannot be packed"
+            raise Problem(406, "NotAcceptable", detail)
         ids = await kind.make_ids(1 if one else parse_count(query, self.limits.max_count))
         self.counts.count_ids(kind.name, len(ids))
         await send_body(send, encode_any(ids, media_type, one=one), media_type=media_type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from snowredis.settings import (
     DEFAULT_URL,
     SETTINGS,
     TEXT,
+    TIMEOUT,
     Kind,
     Setting,
     from_environment,
@@ -23,9 +24,18 @@ from snowredis.snowflake.batches import MAX_BATCH
 from snowredis.web import PREFIX
 
 
-def _limit(default: float, text: str) -> Any:
-    """Declare a limit with its text for people."""
-    return field(default=default, metadata={"help": text})
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+_COUNT = Kind("a whole number above 0", int, _is_positive)
+_SECONDS = Kind("seconds, more than 0", float, _is_positive)
+
+
+def _limit(default: float, text: str, kind: Kind | None = None) -> Any:
+    """Declare a limit with its text for people; *kind*: by default, a count or seconds above 0."""
+    kind = kind or (_SECONDS if isinstance(default, float) else _COUNT)
+    return field(default=default, metadata={"kind": kind, "help": text})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +56,8 @@ class Limits:
     # so that one client with viewers that do not read leaves room for others
     max_viewers_per_address: int = _limit(50, "open dashboards of one client address")
     wait_s: float = _limit(2.0, "how long a request waits for an id before it gets 503")
-    # while load balancers notice that it is not ready
-    drain_s: float = _limit(5.0, "how long it goes on serving after SIGTERM")
+    # while load balancers notice that it is not ready; 0: it stops at once
+    drain_s: float = _limit(5.0, "how long it goes on serving after SIGTERM", TIMEOUT)
     # the following need `snowredis serve`, or its worker class for gunicorn
     # one that waits costs little memory; closing it would cost more, since most come back at once
     max_connections: int = _limit(10_000, "connections, besides probes")
@@ -59,28 +69,20 @@ class Limits:
 
     def __post_init__(self) -> None:
         for limit in fields(self):
-            value = getattr(self, limit.name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            # without a drain it stops at once
-            if not is_number or not (value > 0 or (limit.name == "drain_s" and value == 0)):
-                raise ConfigError(f"{limit.name} must be a number above 0, not {value!r}")
+            _setting(limit).check(getattr(self, limit.name))
         if self.max_count > MAX_BATCH:
             raise ConfigError(f"max_count={self.max_count} is above the largest batch, {MAX_BATCH:,} ids")
+
+
+def _setting(limit: Field[Any]) -> Setting:
+    kind, text = limit.metadata["kind"], limit.metadata["help"]
+    return Setting(limit.name, kind, limit.default, f"{limit.default:,}", text)
 
 
 # 64 bits in hex, and longer than a word
 MIN_TOKEN_LENGTH = 16
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _NAMES = Kind("names, separated by spaces", str.split, lambda value: isinstance(value, list))
-_COUNT = Kind("a whole number above 0", int, lambda value: value > 0)
-_SECONDS = Kind("seconds, more than 0", float, lambda value: value > 0)
-_SECONDS_OR_0 = Kind("seconds, 0 or more", float, lambda value: value >= 0)
-
-
-def _kind_of(name: str, default: object) -> Kind:
-    if isinstance(default, float):
-        return _SECONDS_OR_0 if name == "drain_s" else _SECONDS
-    return _COUNT
 
 
 # name -> declaration; each has a variable SNOWREDIS_SERVE_NAME
@@ -104,16 +106,7 @@ SERVICE_SETTINGS: Mapping[str, Setting] = {
             "`segment:?tag=invoices`",
         ),
         Setting("insecure", BOOL, False, "off", "allow all clients, without a token"),
-        *(
-            Setting(
-                limit.name,
-                _kind_of(limit.name, limit.default),
-                limit.default,
-                f"{limit.default:,}",
-                limit.metadata["help"],
-            )
-            for limit in fields(Limits)
-        ),
+        *map(_setting, fields(Limits)),
     )
 }
 
@@ -125,14 +118,12 @@ def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | lis
     token_file = given.pop("token_file", "")
     limits = {limit.name: given.pop(limit.name) for limit in fields(Limits) if limit.name in given}
     pool = options.pop("pool", SETTINGS["pool"].default)
-    return options.pop("url", DEFAULT_URL), options | {
+    if token_file:
+        given["token"] = read_token(token_file)
+    return options.pop("url", DEFAULT_URL), {
+        **options,
+        **given,
         "pools": given.get("pools") or [pool],
-        "token": read_token(token_file) if token_file else given.get("token"),
-        "hosts": given.get("hosts", []),
-        "trusted_proxies": given.get("trusted_proxies", []),
-        "create": given.get("create", False),
-        "kinds": given.get("kinds", []),
-        "insecure": given.get("insecure", False),
         "limits": Limits(**limits),
     }
 

@@ -109,7 +109,7 @@ def test_migrations_are_complete_and_stable(project: Project) -> None:
     assert "SnowflakeField(editable=True, verbose_name='typed in')" in migration
     assert "SnowflakeField(default=None, null=True)" in migration
     assert "generator='shop.ids.next_invoice'" in migration
-    assert "IdMaker" not in migration
+    assert "partial" not in migration
     assert "lambda" not in migration
     project.program("copied_fields")
 

@@ -20,7 +20,16 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
 from snowredis.web.access import TokenBucket
-from snowredis.web.messages import BINARY, JSON, TEXT, choose_media_type, encode_id, encode_ids, problem_of
+from snowredis.web.messages import (
+    BINARY,
+    JSON,
+    TEXT,
+    Problem,
+    choose_media_type,
+    encode_id,
+    encode_ids,
+    problem_of,
+)
 from snowredis.web.service import create_app, from_environment
 from snowredis.web.settings import Limits
 from tests.support.pools import new_pool
@@ -72,7 +81,11 @@ def test_ids_are_given_as_text_and_as_big_endian_int64_too(client: TestClient) -
     ],
 )
 def test_the_kind_is_what_accept_asks_for(accept: str, kind: str | None) -> None:
-    assert choose_media_type(accept) == kind
+    if kind is not None:
+        assert choose_media_type(accept.encode()) == kind
+        return
+    with pytest.raises(Problem, match="NotAcceptable"):
+        choose_media_type(accept.encode())
 
 
 def test_a_kind_that_there_is_not_is_406(client: TestClient) -> None:

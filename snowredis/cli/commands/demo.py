@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import heapq
 import operator
 import os
 import shutil
 import subprocess
 import sys
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, starmap
@@ -41,9 +41,8 @@ def add_arguments(parser: Parser) -> None:
     length, size = between(_MIN_SECONDS, _MAX_SECONDS, seconds), between(2, _MAX_WORKERS, natural)
     text = f"{_MIN_SECONDS} to {_MAX_SECONDS} (default: 20)"
     parser.add_argument("--seconds", type=length, default=20.0, metavar="S", help=text)
-    parser.add_argument(
-        "--workers", type=size, default=5, metavar="N", help=f"2 to {_MAX_WORKERS} (default: 5)"
-    )
+    text = f"2 to {_MAX_WORKERS} (default: 5)"
+    parser.add_argument("--workers", type=size, default=5, metavar="N", help=text)
     parser.add_argument("--plain", action="store_true", help="no live display")
 
 
@@ -439,8 +438,6 @@ def _count(errors: int, explanation: str) -> Line:
 
 # --- the check: of the library it trusts only the layout -----------------------------------------------
 
-# compared at once: 20 MB of Python integers
-_WINDOW = 250_000
 _MAX_EXAMPLES = 20
 # a process, the file of its ids, and the worker ids that it had
 Recorded = tuple[str, Path, Collection[int]]
@@ -493,17 +490,9 @@ def _int64s(data: bytes) -> Sequence[int]:
 
 
 def _repeated(sources: list[Sequence[int]]) -> Iterator[int]:
-    """Yield every id that is equal to an earlier one of all *sources*, in windows of ids that are near each other."""
-    growing = [ids if all(starmap(operator.le, pairwise(ids))) else sorted(ids) for ids in sources if ids]
-    if not growing:
-        return
-    low, high = min(ids[0] for ids in growing), max(ids[-1] for ids in growing) + 1
-    windows = 1 + sum(map(len, growing)) // _WINDOW
-    edges = [low + (high - low) * window // windows for window in range(windows + 1)]
-    for begin, end in pairwise(edges):
-        near = [an_id for ids in growing for an_id in ids[bisect_left(ids, begin) : bisect_left(ids, end)]]
-        near.sort()
-        yield from (second for first, second in pairwise(near) if first == second)
+    """Yield every id that is equal to an earlier one of all *sources*."""
+    growing = (ids if all(starmap(operator.le, pairwise(ids))) else sorted(ids) for ids in sources)
+    return (second for first, second in pairwise(heapq.merge(*growing)) if first == second)
 
 
 DEMO = Command(

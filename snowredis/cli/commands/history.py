@@ -23,7 +23,7 @@ from snowredis.cli.output import (
     wants_color,
     write,
 )
-from snowredis.cli.pool_text import event_line
+from snowredis.cli.pool_text import event_line, process_text
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ _STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
 
 
 def _add_whois_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "ids", nargs="+", metavar="ID", help="number or text; twice the same one for a duplicate"
-    )
+    text = "number or text; twice the same one for a duplicate"
+    parser.add_argument("ids", nargs="+", metavar="ID", help=text)
     add_redis(parser)
     add_format(parser)
     add_times(parser)
@@ -84,7 +83,7 @@ def whois_lines(whois: Whois, time_text: Callable[[int], str]) -> list[Line]:
     rows.append(("certainty", [(whois.certainty, _STYLES[whois.certainty])]))
     rows.append(("reason", printable(whois.reason, 1000)))
     rows += [
-        ("candidate", f"{_process(holder)}  {_lease(holder, now_ms, time_text)}")
+        ("candidate", f"{''.join(process_text(holder))}  {_lease(holder, now_ms, time_text)}")
         for holder in whois.candidates
     ]
     lines: list[Line] = [[(str(whois.id), "strong")], *pairs(rows, wrap=True)]
@@ -101,14 +100,9 @@ def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
     worker = whois.worker_now
     if worker is None or worker.state == "free":
         return "no process has it"
-    process = (printable(worker.host, MAX_FOREIGN), worker.pid, printable(worker.label, MAX_FOREIGN))
     holder = whois.holder
     same = holder and holder.from_ms == worker.claimed_ms and holder.process[:2] == (worker.host, worker.pid)
-    who = (
-        "the same process"
-        if same
-        else f"{process[0]}:{process[1]}" + (f" ({process[2]})" if process[2] else "")
-    )
+    who = "the same process" if same else "".join(process_text(worker))
     return f"{who}, {worker.state}; last heartbeat {time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"
 
 
@@ -120,11 +114,6 @@ def _lease(holder: Holder, now_ms: int, time_text: Callable[[int], str]) -> str:
     if holder.to_ms is None:
         return f"from {begin} to an unknown time"
     return f"from {begin} to {time_text(holder.to_ms)}  {ago(now_ms - holder.to_ms)}"
-
-
-def _process(holder: Holder) -> str:
-    label = f" ({printable(holder.label, MAX_FOREIGN)})" if holder.label else ""
-    return f"{printable(holder.host, MAX_FOREIGN)}:{holder.pid}{label}"
 
 
 WHOIS = Command(
@@ -149,17 +138,11 @@ def _add_events_arguments(parser: Parser) -> None:
 
     kinds = [kind.value for kind in EventKind]
     add_redis(parser)
-    parser.add_argument(
-        "-n", type=natural, default=20, metavar="N", help="how many of the newest (default: 20)"
-    )
+    text = "how many of the newest (default: 20)"
+    parser.add_argument("-n", type=natural, default=20, metavar="N", help=text)
     parser.add_argument("--follow", "-f", action="store_true", help="then show new events, until Ctrl-C")
-    parser.add_argument(
-        "--kind",
-        action="append",
-        choices=kinds,
-        metavar="KIND",
-        help=f"only {', '.join(kinds)}; may be repeated",
-    )
+    text = f"only {', '.join(kinds)}; may be repeated"
+    parser.add_argument("--kind", action="append", choices=kinds, metavar="KIND", help=text)
     parser.add_argument("--worker", type=natural, metavar="N", help="only events of this worker id")
     add_times(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")

@@ -15,6 +15,7 @@ from snowredis.cli.options import (
     Command,
     Parser,
     add_format,
+    add_layout,
     add_redis,
     add_settings,
     layout_text,
@@ -47,9 +48,8 @@ _BATCH = 8192
 
 
 def _add_generate_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "-n", dest="count", type=positive, default=1, metavar="N", help="how many (default: 1)"
-    )
+    text = "how many (default: 1)"
+    parser.add_argument("-n", dest="count", type=positive, default=1, metavar="N", help=text)
     parser.add_argument("--format", choices=FORMS, default="decimal", metavar="FORM", help=", ".join(FORMS))
     add_redis(parser)
     add_settings(parser, SETTINGS["layout"], SETTINGS["ttl"])
@@ -121,13 +121,10 @@ SNOWREDIS_* variable are those of the pool.""",
 
 
 def _add_decode_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "ids", nargs="+", metavar="ID", help="number or text; - reads them from standard input"
-    )
+    text = "number or text; - reads them from standard input"
+    parser.add_argument("ids", nargs="+", metavar="ID", help=text)
     add_format(parser)
-    parser.add_argument(
-        "--layout", metavar="L", help="name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
-    )
+    add_layout(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per line; ids are strings in it")
 
 

@@ -32,21 +32,27 @@ if TYPE_CHECKING:
     from snowredis.numbers.administration import DatedInfo, TagInfo
 
 
-def _declared() -> dict[str, Setting]:
-    """Return the constants of tags, of both kinds, by name."""
-    from snowredis.numbers.settings import DATED_SETTINGS, SEGMENT_SETTINGS
+def _segment_constants() -> list[Setting]:
+    """Return the declarations of the constants of a tag of segments."""
+    from snowredis.numbers.settings import SEGMENT_SETTINGS
 
-    dated = {name: DATED_SETTINGS[name] for name in ("period", "zone", "format")}
-    return {name: setting for name, setting in SEGMENT_SETTINGS.items() if setting.of_pool} | dated
+    return [setting for setting in SEGMENT_SETTINGS.values() if setting.of_pool]
 
 
-def _constants(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the constants of the command line, else of SNOWREDIS_* variables."""
-    declared = _declared()
-    given = settings_in_environment(os.environ, declared.values())
-    return given | {
-        name: value for name, value in vars(args).items() if name in declared and value is not None
-    }
+def _dated_constants() -> list[Setting]:
+    """Return those of dated numbers, besides those that segments have, too."""
+    from snowredis.numbers.settings import DATED_SETTINGS
+
+    return [DATED_SETTINGS[name] for name in ("period", "zone", "format")]
+
+
+def _given(
+    args: argparse.Namespace, declared: Sequence[Setting], environment: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """Return the values of *declared* settings: those of the command line, else of SNOWREDIS_* variables."""
+    values = {setting.name: getattr(args, setting.name) for setting in declared}
+    given = {name: value for name, value in values.items() if value is not None}
+    return settings_in_environment(environment, declared) | given
 
 
 def _dated_of(args: argparse.Namespace) -> tuple[str | list[str], str, DatedInfo | None]:
@@ -76,7 +82,7 @@ def _add_period(parser: Parser) -> None:
 
 def _add_create(parser: Parser) -> None:
     _add_tag(parser)
-    add_settings(parser, *_declared().values())
+    add_settings(parser, *_segment_constants(), *_dated_constants())
 
 
 def _create(args: argparse.Namespace) -> int:
@@ -84,14 +90,13 @@ def _create(args: argparse.Namespace) -> int:
     from snowredis.numbers.dated import DatedGenerator
 
     url, tag = _tag_of(args)
-    constants = _constants(args)
+    constants = _given(args, _segment_constants())
     if args.period is None:
-        segments = {name: value for name, value in constants.items() if _declared()[name].of_pool}
-        create_tag(url, tag, **segments)
+        create_tag(url, tag, **constants)
         print(f"tag {tag} was created; its first number is {constants.get('start', 1):,}")
         return ExitCode.OK
-    dated = {name: value for name, value in constants.items() if name != "start"}
-    with DatedGenerator(tag, url, **dated) as ids:
+    constants.pop("start", None)
+    with DatedGenerator(tag, url, **constants, **_given(args, _dated_constants())) as ids:
         if not ids.create():
             text = f"the dated numbers of {tag} are not new. Nothing was changed. See: snowredis numbers show {tag}"
             raise CommandError(ExitCode.BAD_INPUT, text)
@@ -107,12 +112,8 @@ def _add_open(parser: Parser) -> None:
     text = "of segments: no numbers were handed out besides those that processes reported"
     where.add_argument("--as-reported", action="store_true", help=text)
     _add_period(parser)
-    _add_segment_constants(parser)
+    add_settings(parser, *_segment_constants())
     add_yes(parser)
-
-
-def _add_segment_constants(parser: Parser) -> None:
-    add_settings(parser, *(setting for setting in _declared().values() if setting.of_pool))
 
 
 def _open(args: argparse.Namespace) -> int:
@@ -120,7 +121,7 @@ def _open(args: argparse.Namespace) -> int:
     from snowredis.numbers.settings import DATED_SETTINGS
 
     url, tag, dated = _dated_of(args)
-    constants = {name: value for name, value in _constants(args).items() if _declared()[name].of_pool}
+    constants = _given(args, _segment_constants())
     if dated is not None:
         if args.first is None:
             raise CommandError(ExitCode.USAGE, "dated numbers are opened with --from N.")
@@ -140,7 +141,7 @@ def _open(args: argparse.Namespace) -> int:
 
 def _add_change(parser: Parser) -> None:
     _add_tag(parser)
-    _add_segment_constants(parser)
+    add_settings(parser, *_segment_constants())
     parser.add_argument("--to", metavar="URLS", help="the servers from now on (default: those of --url)")
     text = (
         "no number from N on was handed out: needed if a server does not reply, or may have forgotten numbers"
@@ -154,11 +155,7 @@ def _change(args: argparse.Namespace) -> int:
 
     url, tag = _tag_of(args)
     # not those of the environment, which are those of the processes: what is not named stays as it is
-    constants: Mapping[str, Any] = {
-        name: getattr(args, name)
-        for name, setting in _declared().items()
-        if setting.of_pool and getattr(args, name) is not None
-    }
+    constants = _given(args, _segment_constants(), environment={})
     confirm(args, f"Close {tag}, and open it with other settings?")
     following = change_tag(url, split_urls(args.to) if args.to else url, tag, first=args.first, **constants)
     print(
@@ -449,12 +446,5 @@ NUMBERS = Command(
     "numbers of tags, in segments or dated: create, show, open and change",
     """A tag names numbers that Redis hands out, such as those of invoices: in segments,
 snowredis.generator("segment", tag="invoices"), or dated, snowredis.generator("dated", tag="invoices").""",
-    [
-        ("snowredis numbers create invoices", "once, for a new tag of segments"),
-        ("snowredis numbers create bills --period day", "once, for dated numbers"),
-        ("snowredis numbers show invoices", "for how long it lasts"),
-        ("snowredis numbers open invoices --from 5000", "Redis may have lost some"),
-        ("snowredis numbers change invoices --to URLS", "one server more"),
-    ],
     commands=_COMMANDS,
 )

@@ -285,7 +285,7 @@ _SHOW = Command(
     "show a pool, or all of them",
     "",
     [
-        ("snowredis pool show", "one line for each pool of this Redis"),
+        ("snowredis pool show", "all pools, a line each"),
         ("snowredis pool show orders", "settings, use and counters of one"),
         ("snowredis pool show orders --json", "for programs"),
     ],
@@ -301,9 +301,8 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     text = "when, in seconds from now (default: 10)"
     parser.add_argument("--in", dest="delay_s", type=seconds, default=10.0, metavar="S", help=text)
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
-    parser.add_argument(
-        "--force", action="store_true", help="even if outage lanes are reserved beyond the change"
-    )
+    text = "even if outage lanes are reserved beyond the change"
+    parser.add_argument("--force", action="store_true", help=text)
 
 
 def _change_layout(args: argparse.Namespace) -> int:
@@ -450,10 +449,5 @@ POOL = Command(
     "pool",
     "create, show, change and delete pools",
     "",
-    [
-        ("snowredis pool create orders --ttl 30", "before the first start of a fleet"),
-        ("snowredis pool show", "all pools of a Redis"),
-        ("snowredis pool delete orders", "asks first"),
-    ],
     commands=[_CREATE, _SHOW, _CHANGE_LAYOUT, _DELETE],
 )

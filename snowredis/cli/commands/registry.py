@@ -283,11 +283,5 @@ REGISTRY = Command(
     "give each shard its own number: create, show and open registries",
     """A registry gives numbers to pools, each to one pool: the values of the datacenter bits, so that ids of
 different shards are never equal. A pool gets its number with: snowredis pool create NAME --datacenter auto.""",
-    [
-        ("snowredis registry create --layout twitter", "once"),
-        ("snowredis registry show", "which pool has which number"),
-        ("snowredis registry open", "after a restart of its Redis"),
-        ("snowredis registry free 17", "its pool is gone for good"),
-    ],
     commands=[_CREATE, _SHOW, _OPEN, _FREE],
 )

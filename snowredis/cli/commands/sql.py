@@ -6,7 +6,7 @@ import argparse
 import time
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Command, Parser, layout_text, moment_ms, positive
+from snowredis.cli.options import Command, Parser, add_layout, layout_text, moment_ms, positive
 from snowredis.core.presets import resolve_layout
 
 
@@ -15,18 +15,15 @@ def _add_arguments(parser: Parser) -> None:
     from snowredis.core.text import DIGITS
 
     parser.add_argument("database", choices=list(DIALECTS), metavar="DATABASE", help=", ".join(DIALECTS))
-    parser.add_argument(
-        "--layout", metavar="L", help="name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
-    )
+    add_layout(parser)
     text = "the functions' names begin with it (default: snowredis)"
     parser.add_argument("--prefix", default="snowredis", metavar="NAME", help=text)
     text = f"form of NAME_text: {', '.join(DIGITS)} (default: base62)"
     parser.add_argument("--format", choices=list(DIGITS), default="base62", metavar="FORM", help=text)
     parser.add_argument("--table", help="print partitions of this table instead")
     parser.add_argument("--column", default="id", help="of the ids (default: id)")
-    parser.add_argument(
-        "--by", choices=PERIODS, default="month", help="one partition for each (default: month)"
-    )
+    text = "one partition for each (default: month)"
+    parser.add_argument("--by", choices=PERIODS, default="month", help=text)
     text = "a time in the first one (default: now)"
     parser.add_argument("--start", dest="start_ms", type=moment_ms, metavar="TIME", help=text)
     parser.add_argument("--count", type=positive, default=12, metavar="N", help="how many (default: 12)")

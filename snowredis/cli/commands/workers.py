@@ -41,19 +41,12 @@ if TYPE_CHECKING:
 
 # heartbeats come every 5 s at the default ttl; more often shows leases that end in between
 DEFAULT_INTERVAL_S = 2.0
-MIN_INTERVAL_S = 0.1
 
 
 def _add_workers_arguments(parser: Parser) -> None:
     add_redis(parser)
-    parser.add_argument(
-        "--watch",
-        nargs="?",
-        type=seconds,
-        const=DEFAULT_INTERVAL_S,
-        metavar="SECONDS",
-        help="repeat until Ctrl-C, by default every 2 s",
-    )
+    every, text = DEFAULT_INTERVAL_S, "repeat until Ctrl-C, by default every 2 s"
+    parser.add_argument("--watch", nargs="?", type=seconds, const=every, metavar="SECONDS", help=text)
     parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
     add_filter(parser)
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
@@ -73,7 +66,7 @@ def _workers(args: argparse.Namespace) -> int:
             )
         watch = _open(pool, args)
         if args.watch is not None:
-            _watch(watch, pool.where, args, max(args.watch, MIN_INTERVAL_S))
+            _watch(watch, pool.where, args)
         else:
             _show(first_reading(watch), pool.where, args)
     return ExitCode.OK
@@ -114,8 +107,8 @@ def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
         write(_lines(reading, where, args))
 
 
-def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace, interval_s: float) -> None:
-    """Show the workers every *interval_s* until Ctrl-C: on a terminal in place, else one state after the other."""
+def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
+    """Show the workers every --watch seconds until Ctrl-C: on a terminal in place, else one state after the other."""
     reading = first_reading(watch)
     in_place = is_terminal(sys.stdout) and not args.json
     try:
@@ -127,7 +120,7 @@ def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace, i
                     _show(reading, where, args)
                     if not args.json:
                         print()
-                time.sleep(interval_s)
+                time.sleep(args.watch)
                 was_away, reading = reading.error is not None, watch()
                 if reading.error is not None and not was_away and not in_place:
                     print(f"snowredis: {printable(str(reading.error), 300)}; trying again", file=sys.stderr)
@@ -240,7 +233,7 @@ def _top(args: argparse.Namespace) -> int:
         view = TopView(
             lambda show_all: watch.read(idle=show_all),
             pool.where,
-            interval_s=max(args.interval, MIN_INTERVAL_S),
+            interval_s=args.interval,
             show_all=args.all,
             # a pool that does not exist is an error of the command, before the view opens
             first=first_reading(lambda: watch.read(idle=args.all)),

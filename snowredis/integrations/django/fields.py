@@ -29,21 +29,6 @@ from snowredis.process_generator import effective_kind, next_id
 NEXT_ID = "snowredis.next_id"
 
 
-class IdMaker:
-    """Calls the function that a dotted path names, which is looked up at the first call: it may import the models."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    @functools.cached_property
-    def _function(self) -> Callable[[], Any]:
-        function: Callable[[], Any] = import_string(self.path)
-        return function
-
-    def __call__(self) -> Any:
-        return self._function()
-
-
 class FilledField(models.Field):
     """Model field that fills itself with an id when its row is inserted, unless it has a default.
 
@@ -78,14 +63,12 @@ class FilledField(models.Field):
         self.generator, self.lazy = generator or NEXT_ID, lazy
         self.kind = kind or (self.default_kind if generator is None else None)
         self._source = IdSource(self.kind) if self.kind else None
-        # snowredis.next_id() itself: one C call a row, which testing.use() and configure() switch
-        self._make_id: Callable[[], Any] = (
-            self._source.next_id
-            if self._source
-            else next_id
-            if self.generator == NEXT_ID
-            else IdMaker(self.generator)
-        )
+        self._make_id: Callable[[], Any] = functools.partial(_call, self.generator)
+        if self._source is not None:
+            self._make_id = self._source.next_id
+        elif self.generator == NEXT_ID:
+            # one C call a row, which testing.use() and configure() switch
+            self._make_id = next_id
         if kwargs.keys().isdisjoint({"default", "db_default"}):
             kwargs = {"editable": False, "blank": True, **kwargs}
             if kwargs.get("primary_key"):
@@ -178,6 +161,11 @@ class FilledField(models.Field):
         # an id made for a form would be lost with the form
         defaults = {"initial": None, "show_hidden_initial": False} if self.is_filled else {}
         return super().formfield(**{**defaults, **kwargs})
+
+
+def _call(path: str) -> Any:
+    """Call the function that *path* names, which is looked up only now: its module may import the models."""
+    return import_string(path)()
 
 
 def _of_process() -> IdDescription:
