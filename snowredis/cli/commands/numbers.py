@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, add_settings, add_yes, confirm, natural
+from snowredis.cli.options import Command, Parser, confirm, natural
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -82,7 +82,7 @@ def _add_period(parser: Parser) -> None:
 
 def _add_create(parser: Parser) -> None:
     _add_tag(parser)
-    add_settings(parser, *_segment_constants(), *_dated_constants())
+    parser.add_settings(*_segment_constants(), *_dated_constants())
 
 
 def _create(args: argparse.Namespace) -> int:
@@ -112,8 +112,8 @@ def _add_open(parser: Parser) -> None:
     text = "of segments: no numbers were handed out besides those that processes reported"
     where.add_argument("--as-reported", action="store_true", help=text)
     _add_period(parser)
-    add_settings(parser, *_segment_constants())
-    add_yes(parser)
+    parser.add_settings(*_segment_constants())
+    parser.add_yes()
 
 
 def _open(args: argparse.Namespace) -> int:
@@ -141,13 +141,13 @@ def _open(args: argparse.Namespace) -> int:
 
 def _add_change(parser: Parser) -> None:
     _add_tag(parser)
-    add_settings(parser, *_segment_constants())
+    parser.add_settings(*_segment_constants())
     parser.add_argument("--to", metavar="URLS", help="the servers from now on (default: those of --url)")
     text = (
         "no number from N on was handed out: needed if a server does not reply, or may have forgotten numbers"
     )
     parser.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
-    add_yes(parser)
+    parser.add_yes()
 
 
 def _change(args: argparse.Namespace) -> int:
@@ -167,7 +167,7 @@ def _change(args: argparse.Namespace) -> int:
 def _add_delete(parser: Parser) -> None:
     _add_tag(parser)
     _add_period(parser)
-    add_yes(parser)
+    parser.add_yes()
 
 
 def _delete(args: argparse.Namespace) -> int:

@@ -14,11 +14,6 @@ from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import (
     Command,
     Parser,
-    add_pool_name,
-    add_redis,
-    add_settings,
-    add_times,
-    add_yes,
     confirm,
     needed_pool_name,
     open_known_pool,
@@ -53,10 +48,10 @@ if TYPE_CHECKING:
 
 
 def _add_create_arguments(parser: Parser) -> None:
-    add_pool_name(parser)
-    add_redis(parser, pool=False)
+    parser.add_pool_name()
+    parser.add_redis(pool=False)
     of_pool = [setting for setting in SETTINGS.values() if setting.of_pool]
-    add_settings(parser, *of_pool, SETTINGS["registry_url"])
+    parser.add_settings(*of_pool, SETTINGS["registry_url"])
 
 
 def _create(args: argparse.Namespace) -> int:
@@ -137,9 +132,9 @@ _DURABILITIES = {
 
 
 def _add_show_arguments(parser: Parser) -> None:
-    add_pool_name(parser)
-    add_redis(parser, pool=False)
-    add_times(parser)
+    parser.add_pool_name()
+    parser.add_redis(pool=False)
+    parser.add_times()
     parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
 
 
@@ -297,7 +292,7 @@ _SHOW = Command(
 def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("pool", metavar="NAME")
     parser.add_argument("new_layout", nargs="?", metavar="NEW", help="a preset's name, or a spec")
-    add_redis(parser, pool=False)
+    parser.add_redis(pool=False)
     text = "when, in seconds from now (default: 10)"
     parser.add_argument("--in", dest="delay_s", type=seconds, default=10.0, metavar="S", help=text)
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
@@ -357,9 +352,9 @@ whois goes on to work for old ids: the pool remembers which layout it had when."
 
 
 def _add_delete_arguments(parser: Parser) -> None:
-    add_pool_name(parser)
-    add_redis(parser, pool=False)
-    add_yes(parser)
+    parser.add_pool_name()
+    parser.add_redis(pool=False)
+    parser.add_yes()
     parser.add_argument("--force", action="store_true", help="even if workers are alive")
 
 

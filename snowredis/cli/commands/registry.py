@@ -8,16 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import (
-    Command,
-    Parser,
-    add_settings,
-    add_times,
-    add_yes,
-    confirm,
-    natural,
-    settings,
-)
+from snowredis.cli.options import Command, Parser, confirm, natural, settings
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -78,7 +69,7 @@ def _not_found(registry: Registry) -> CommandError:
 
 def _add_create_arguments(parser: Parser) -> None:
     _add_registry(parser)
-    add_settings(parser, SETTINGS["layout"])
+    parser.add_settings(SETTINGS["layout"])
     text = (
         "whether Redis may lose writes that it acknowledged: detect: yes, in a restart or failover, after which the "
         "registry gives no new numbers until you open it; assured: never (default: detect)"
@@ -126,7 +117,7 @@ for a registry that existed: it could give numbers a second time.""",
 
 def _add_show_arguments(parser: Parser) -> None:
     _add_registry(parser)
-    add_times(parser)
+    parser.add_times()
     parser.add_argument("--json", action="store_true", help="an object")
 
 
@@ -197,7 +188,7 @@ def _add_open_arguments(parser: Parser) -> None:
     text = "servers whose pools confirm their numbers first"
     parser.add_argument("--from", dest="servers", nargs="+", default=[], metavar="URL", help=text)
     parser.add_argument("--above", type=natural, metavar="N", help="give only numbers above this one")
-    add_yes(parser)
+    parser.add_yes()
 
 
 def _open(args: argparse.Namespace) -> int:

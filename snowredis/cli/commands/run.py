@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands.ids import settings_of_pool, warnings_on_stderr
 from snowredis.cli.exit_codes import CommandError, ExitCode, print_error
-from snowredis.cli.options import Command, Parser, add_redis, add_settings, seconds, settings
+from snowredis.cli.options import Command, Parser, seconds, settings
 from snowredis.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def _give_terminal(group: int) -> None:
 
 
 def _add_arguments(parser: Parser) -> None:
-    add_redis(parser)
-    add_settings(parser, *(SETTINGS[name] for name in ("layout", "ttl", "label")))
+    parser.add_redis()
+    parser.add_settings(*(SETTINGS[name] for name in ("layout", "ttl", "label")))
     text = (
         "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
     )

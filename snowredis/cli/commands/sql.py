@@ -6,7 +6,7 @@ import argparse
 import time
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Command, Parser, add_layout, layout_text, moment_ms, positive
+from snowredis.cli.options import Command, Parser, layout_text, moment_ms, positive
 from snowredis.core.presets import resolve_layout
 
 
@@ -15,7 +15,7 @@ def _add_arguments(parser: Parser) -> None:
     from snowredis.core.text import DIGITS
 
     parser.add_argument("database", choices=list(DIALECTS), metavar="DATABASE", help=", ".join(DIALECTS))
-    add_layout(parser)
+    parser.add_layout()
     text = "the functions' names begin with it (default: snowredis)"
     parser.add_argument("--prefix", default="snowredis", metavar="NAME", help=text)
     text = f"form of NAME_text: {', '.join(DIGITS)} (default: base62)"

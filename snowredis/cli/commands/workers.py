@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
-from snowredis.cli.options import Command, Parser, add_redis, add_times, open_known_pool, seconds
+from snowredis.cli.options import Command, Parser, open_known_pool, seconds
 from snowredis.cli.output import (
     Line,
     alternate_screen,
@@ -44,7 +44,7 @@ DEFAULT_INTERVAL_S = 2.0
 
 
 def _add_workers_arguments(parser: Parser) -> None:
-    add_redis(parser)
+    parser.add_redis()
     every, text = DEFAULT_INTERVAL_S, "repeat until Ctrl-C, by default every 2 s"
     parser.add_argument("--watch", nargs="?", type=seconds, const=every, metavar="SECONDS", help=text)
     parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
@@ -52,7 +52,7 @@ def _add_workers_arguments(parser: Parser) -> None:
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
     text = "acknowledge the deaths that are shown: they are no warning any more"
     parser.add_argument("--acknowledge", action="store_true", help=text)
-    add_times(parser)
+    parser.add_times()
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
 
 
@@ -209,11 +209,11 @@ sorts and filters.""",
 
 
 def _add_top_arguments(parser: Parser) -> None:
-    add_redis(parser)
+    parser.add_redis()
     text = "time between two reads of Redis (default: 2)"
     parser.add_argument("--interval", type=seconds, default=DEFAULT_INTERVAL_S, metavar="SECONDS", help=text)
     parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
-    add_times(parser)
+    parser.add_times()
 
 
 def _top(args: argparse.Namespace) -> int:
