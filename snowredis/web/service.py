@@ -18,6 +18,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Router
+from starlette.types import Message, Receive, Scope, Send
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check, check_settings
@@ -27,11 +28,7 @@ from snowredis.web.messages import (
     BINARY,
     CONNECTION,
     PROBLEM_JSON,
-    Message,
     Problem,
-    Receive,
-    Scope,
-    Send,
     encode_any,
     encode_id,
     encode_ids,
@@ -116,20 +113,19 @@ class Service:
         pools: ServedPools,
         guard: RequestGuard,
         limits: Limits,
-        proxies: Proxies | None = None,
-        kinds: ServedKinds | None = None,
+        proxies: Proxies,
+        kinds: ServedKinds,
     ) -> None:
         self.pools, self.guard, self.limits = pools, guard, limits
-        self.kinds = kinds or ServedKinds(pools.url, (), limits.wait_s)
+        self.proxies, self.kinds = proxies, kinds
         self.counts = RequestCounts(pools.names)
         self.drain = Drain(limits.drain_s, pools.end_streams)
-        self.proxies = proxies or Proxies(())
         self._running = 0
         self._sessions = EndedSessions(pools.url)
-        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, self.drain, self.kinds)
+        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, self.drain, kinds)
         self._router = Router([*self._routes.all(), *page_routes(guard, self._sessions)], default=_not_found)
         self._on_signals = contextlib.ExitStack()
-        self._entry = self.proxies.around(self._respond)
+        self._entry = proxies.around(self._respond)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
