@@ -121,7 +121,7 @@ class Command:
         about: paragraphs below the summary in its own help; may be empty.
         examples: pairs of a command line and what it does; those of a group without any are the first of each command.
         add_arguments: adds its options and arguments to a parser.
-        run: runs it and returns its exit code.
+        run: runs it and returns its exit code; None: OK.
         commands: the commands of a group, which has no arguments of its own.
     """
 
@@ -130,7 +130,7 @@ class Command:
     about: str
     examples: Sequence[tuple[str, str]] = ()
     add_arguments: Callable[[Parser], object] = lambda _: None
-    run: Callable[[argparse.Namespace], int] = print_help
+    run: Callable[[argparse.Namespace], int | None] = print_help
     commands: Sequence[Command] = ()
 
 

@@ -148,7 +148,7 @@ def _add_events_arguments(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
-def _events(args: argparse.Namespace) -> int:
+def _events(args: argparse.Namespace) -> None:
     with open_known_pool(args) as pool:
         # raises PoolNotFound, where events() returns none
         now_ms = pool.info().now_ms
@@ -163,7 +163,6 @@ def _events(args: argparse.Namespace) -> int:
             last = next((event.id for event in reversed(events) if event.id), str(now_ms))
             shown = {event.key for event in events if not event.id}
             _follow(pool, last, shown, args)
-    return ExitCode.OK
 
 
 def _is_chosen(event: Event, args: argparse.Namespace) -> bool:

@@ -45,7 +45,7 @@ def _add_generate_arguments(parser: Parser) -> None:
     parser.add_argument("--label", help="what `snowredis workers` shows for it (default: snowredis generate)")
 
 
-def _generate(args: argparse.Namespace) -> int:
+def _generate(args: argparse.Namespace) -> None:
     from snowredis.connection import connect
     from snowredis.core.text import encode
 
@@ -62,7 +62,6 @@ def _generate(args: argparse.Namespace) -> int:
             sys.stdout.write("\n".join(texts) + "\n")
         # a closed pipe raises here at the latest, while the lease can still be released
         sys.stdout.flush()
-    return ExitCode.OK
 
 
 def settings_of_pool(args: argparse.Namespace) -> dict[str, Any]:

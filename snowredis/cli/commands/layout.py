@@ -6,7 +6,6 @@ import argparse
 import time
 from typing import Any
 
-from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import (
     Cell,
@@ -32,14 +31,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="an object, or a list of the presets")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     layout = None if args.layout is None else resolve_layout(args.layout)
     if args.json:
         presets = layouts.values()
         print_json(layout_record(layout) if layout else [layout_record(preset) for preset in presets])
     else:
         write(_in_full(layout) if layout else _presets())
-    return ExitCode.OK
 
 
 def name_of(layout: Layout) -> str | None:

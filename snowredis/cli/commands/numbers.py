@@ -85,7 +85,7 @@ def _add_create(parser: Parser) -> None:
     parser.add_settings(*_segment_constants(), *_dated_constants())
 
 
-def _create(args: argparse.Namespace) -> int:
+def _create(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import create_tag
     from snowredis.numbers.dated import DatedGenerator
 
@@ -94,14 +94,13 @@ def _create(args: argparse.Namespace) -> int:
     if args.period is None:
         create_tag(url, tag, **constants)
         print(f"tag {tag} was created; its first number is {constants.get('start', 1):,}")
-        return ExitCode.OK
+        return
     constants.pop("start", None)
     with DatedGenerator(tag, url, **constants, **_given(args, _dated_constants())) as ids:
         if not ids.create():
             text = f"the dated numbers of {tag} are not new. Nothing was changed. See: snowredis numbers show {tag}"
             raise CommandError(ExitCode.BAD_INPUT, text)
     print(f"tag {tag} was created; its numbers start again each {args.period}")
-    return ExitCode.OK
 
 
 def _add_open(parser: Parser) -> None:
@@ -116,7 +115,7 @@ def _add_open(parser: Parser) -> None:
     parser.add_yes()
 
 
-def _open(args: argparse.Namespace) -> int:
+def _open(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import open_dated, open_tag
     from snowredis.numbers.settings import DATED_SETTINGS
 
@@ -131,12 +130,11 @@ def _open(args: argparse.Namespace) -> int:
         limits |= {name: value for name, value in constants.items() if name == "failover_slack"}
         following = open_dated(dated.url, tag, args.first, period, **limits)
         print(f"the period {period} of tag {tag} is open; its next number is {following:,}")
-        return ExitCode.OK
+        return
     what = "beyond those that processes reported" if args.first is None else f"from {args.first:,} on"
     confirm(args, f"Are you sure that no number of {tag} {what} was ever handed out?")
     following = open_tag(url, tag, args.first, **constants)
     print(f"tag {tag} is open; its next number is {following:,}")
-    return ExitCode.OK
 
 
 def _add_change(parser: Parser) -> None:
@@ -150,7 +148,7 @@ def _add_change(parser: Parser) -> None:
     parser.add_yes()
 
 
-def _change(args: argparse.Namespace) -> int:
+def _change(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import change_tag
 
     url, tag = _tag_of(args)
@@ -161,7 +159,6 @@ def _change(args: argparse.Namespace) -> int:
     print(
         f"tag {tag} was changed; its next number is {following:,}. Restart its processes with the new settings"
     )
-    return ExitCode.OK
 
 
 def _add_delete(parser: Parser) -> None:
@@ -170,14 +167,13 @@ def _add_delete(parser: Parser) -> None:
     parser.add_yes()
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _delete(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import delete_dated, delete_tag
 
     url, tag, dated = _dated_of(args)
     confirm(args, f"Delete {tag}? Then which of its numbers were handed out is not known any more.")
     deleted = delete_dated(dated.url, tag) if dated is not None else delete_tag(url, tag)
     print(f"tag {tag} was deleted" if deleted else f"there is no tag {tag}")
-    return ExitCode.OK
 
 
 def _add_tag(parser: Parser) -> None:
@@ -211,12 +207,13 @@ def _add_show(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="an object, or a list of all tags")
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import remaining, show_tag
 
     url, tag = _url_and_tag(args)
     if tag is None:
-        return _show_all(url, args)
+        _show_all(url, args)
+        return
     (infos, dated), rate = _read(url, tag), None
     exists = any(info.exists for info in infos)
     if not exists and dated is None:
@@ -238,7 +235,7 @@ def _show(args: argparse.Namespace) -> int:
         left_text = None if left is None else str(left)
         facts = {"tag": tag, "rate": rate, "remaining": left_text, "used_up_in_s": lasts_s}
         print_json({**facts, "servers": infos, "dated": dated})
-        return ExitCode.OK
+        return
     now_ms = time.time_ns() // 1_000_000
     lines: list[Line] = []
     if exists:
@@ -247,10 +244,9 @@ def _show(args: argparse.Namespace) -> int:
     if dated is not None:
         lines += [[("dated numbers of ", "dim"), (tag, "strong")], *pairs(_dated_rows(dated), wrap=True)]
     write(lines if lines[-1] else lines[:-1])
-    return ExitCode.OK
 
 
-def _show_all(url: str | list[str], args: argparse.Namespace) -> int:
+def _show_all(url: str | list[str], args: argparse.Namespace) -> None:
     """Show a table of the tags of the first server."""
     from snowredis.monitor.number_checks import tags_at
 
@@ -282,7 +278,6 @@ def _show_all(url: str | list[str], args: argparse.Namespace) -> int:
         write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows, terminal_width())])
     else:
         print(f"there is no tag at {where}; create one with: snowredis numbers create TAG")
-    return ExitCode.OK
 
 
 def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:

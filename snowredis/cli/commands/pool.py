@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands.layout import name_of
-from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import (
     Command,
     Parser,
@@ -54,7 +53,7 @@ def _add_create_arguments(parser: Parser) -> None:
     parser.add_settings(*of_pool, SETTINGS["registry_url"])
 
 
-def _create(args: argparse.Namespace) -> int:
+def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
     from snowredis.snowflake.open import has_registry
@@ -79,7 +78,6 @@ def _create(args: argparse.Namespace) -> int:
         )
         write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
     write(pairs(settings_rows(info), wrap=True))
-    return ExitCode.OK
 
 
 def _now_ms() -> int:
@@ -138,9 +136,10 @@ def _add_show_arguments(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     if args.pool is None:
-        return _show_all(args)
+        _show_all(args)
+        return
     from snowredis.monitor.status import status_of
 
     with open_known_pool(args) as pool:
@@ -152,7 +151,6 @@ def _show(args: argparse.Namespace) -> int:
         head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
         rows = [*settings_rows(info), *_state_rows(snapshot, args.time_text)]
         write([head, *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
-    return ExitCode.OK
 
 
 def settings_rows(info: PoolInfo) -> list[Pair]:
@@ -230,7 +228,7 @@ def _alarm_text(info: PoolInfo, time_text: Callable[[int], str]) -> str:
     return f"ids may have been repeated between {since} and {until}"
 
 
-def _show_all(args: argparse.Namespace) -> int:
+def _show_all(args: argparse.Namespace) -> None:
     infos: list[PoolInfo] = []
     unreadable: list[str] = []
     with open_pool(args) as server:
@@ -250,7 +248,6 @@ def _show_all(args: argparse.Namespace) -> int:
         print(f"there is no pool at {where}; create one with: snowredis pool create NAME")
     for line in unreadable:
         print(line, file=sys.stderr)
-    return ExitCode.OK
 
 
 def _all(infos: list[PoolInfo]) -> list[Line]:
@@ -300,7 +297,7 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help=text)
 
 
-def _change_layout(args: argparse.Namespace) -> int:
+def _change_layout(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
     from snowredis.monitor.layout_change import change_layout, undo_change
 
@@ -312,7 +309,7 @@ def _change_layout(args: argparse.Namespace) -> int:
         if args.undo:
             undo_change(client, info, caller_ms=caller_ms)
             print(f"pool {pool.name} at {pool.where} keeps its layout {info.layout}")
-            return ExitCode.OK
+            return
         layout = resolve_layout(args.new_layout)
         delay_ms = round(args.delay_s * 1000)
         change = change_layout(client, info, layout, delay_ms=delay_ms, caller_ms=caller_ms, force=args.force)
@@ -329,7 +326,6 @@ def _change_layout(args: argparse.Namespace) -> int:
         "until then processes use the old layout. After that, start them with the new one: the first one waits for "
         f"{wait}"
     )
-    return ExitCode.OK
 
 
 _CHANGE_LAYOUT = Command(
@@ -358,7 +354,7 @@ def _add_delete_arguments(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help="even if workers are alive")
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _delete(args: argparse.Namespace) -> None:
     needed_pool_name(args)
     with open_known_pool(args) as pool:
         alive, use = _use(pool)
@@ -395,7 +391,6 @@ def _delete(args: argparse.Namespace) -> int:
             "its ttl was longer than 30 s, wait for that long before you create it again",
             file=sys.stderr,
         )
-    return ExitCode.OK
 
 
 def _number_of(pool: WorkerPool) -> tuple[str, int] | None:

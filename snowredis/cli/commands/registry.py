@@ -79,7 +79,7 @@ def _add_create_arguments(parser: Parser) -> None:
     parser.add_argument("--first", type=natural, default=1, metavar="N", help=text)
 
 
-def _create(args: argparse.Namespace) -> int:
+def _create(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
     from snowredis.snowflake.registry import Place, Status
 
@@ -94,7 +94,6 @@ def _create(args: argparse.Namespace) -> int:
         print(f"registry {registry.name} at {registry.where} {text}")
         if reply.closed and not created:
             print(f"it gives no new numbers; see: snowredis registry show {registry.name}")
-    return ExitCode.OK
 
 
 _CREATE = Command(
@@ -121,15 +120,14 @@ def _add_show_arguments(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="an object")
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     with _opened(args) as registry:
         state, where = _read(registry), registry.where
     if args.json:
         print_json(state)
-        return ExitCode.OK
+        return
     head: Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
     write([head, *pairs(_rows(state, args.time_text), wrap=True), [], *_numbers_table(state)])
-    return ExitCode.OK
 
 
 def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[Pair]:
@@ -191,7 +189,7 @@ def _add_open_arguments(parser: Parser) -> None:
     parser.add_yes()
 
 
-def _open(args: argparse.Namespace) -> int:
+def _open(args: argparse.Namespace) -> None:
     from snowredis.snowflake.registration import confirm_pools
 
     with _opened(args) as registry:
@@ -214,7 +212,6 @@ def _open(args: argparse.Namespace) -> int:
                 f"({_closed_text(reply.closed)}). Run it again: snowredis registry open {registry.name}",
             )
         print(f"registry {registry.name} gives new numbers again, from {reply.highest + 1}")
-    return ExitCode.OK
 
 
 _OPEN = Command(
@@ -241,7 +238,7 @@ def _add_free_arguments(parser: Parser) -> None:
     _add_registry(parser, "--registry")
 
 
-def _free(args: argparse.Namespace) -> int:
+def _free(args: argparse.Namespace) -> None:
     from snowredis.snowflake.registry import Status
 
     with _opened(args) as registry:
@@ -252,7 +249,6 @@ def _free(args: argparse.Namespace) -> int:
             text = f"no pool has the number {args.number}; nothing was changed"
             raise CommandError(ExitCode.BAD_INPUT, text)
         print(f"number {args.number} of registry {registry.name} is free; pool {reply.fields[0]} had it")
-    return ExitCode.OK
 
 
 _FREE = Command(

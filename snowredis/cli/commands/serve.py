@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from snowredis.cli.exit_codes import ExitCode, missing_extra
+from snowredis.cli.exit_codes import missing_extra
 from snowredis.cli.options import Command, Parser, between, natural, reader
 from snowredis.errors import ConfigError
 from snowredis.settings import BOOL
@@ -49,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--access-log", action="store_true", help="log every request")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     try:
         from snowredis.web import server
         from snowredis.web.service import from_environment
@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
     app = from_environment(_environment(args))
     _check_host(args.host, app)
     server.run(app, args.host, args.port, access_log=args.access_log)
-    return ExitCode.OK
 
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:

@@ -56,7 +56,7 @@ def _add_workers_arguments(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
 
 
-def _workers(args: argparse.Namespace) -> int:
+def _workers(args: argparse.Namespace) -> None:
     with open_known_pool(args) as pool:
         if args.acknowledge:
             seen = pool.acknowledge_deaths(by=this_person())
@@ -69,7 +69,6 @@ def _workers(args: argparse.Namespace) -> int:
             _watch(watch, pool.where, args)
         else:
             _show(first_reading(watch), pool.where, args)
-    return ExitCode.OK
 
 
 def this_person() -> str:
