@@ -347,7 +347,7 @@ path_supersede(PyObject *self, PyObject *args)
 /* Without the GIL there are none: they would need a lock, or another compare-exchange. */
 #ifdef Py_GIL_DISABLED
 #define BLOCK_SIZE(path, last) 1
-#define SET_BLOCK(path, first, last)
+#define SET_BLOCK(path, first, last) ((void)0)
 #define TAKE_LEFT(path, now_ns, id) 0
 #else
 #define BLOCK_SIZE block_size
