@@ -313,10 +313,15 @@ def sorted_by_id(infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
     return sorted(infos, key=lambda info: info.worker)
 
 
+_COUNTED_STATES = ("healthy", "late", "suspect", "unknown")
 _GROUP_COLUMNS = tuple(
-    Column(title, right=True)
-    for title in ("workers", "healthy", "late", "suspect", "unknown", "died", "oldest beat", "ids/s")
+    Column(title, right=True) for title in ("workers", *_COUNTED_STATES, "died", "oldest beat", "ids/s")
 )
+
+
+def counted(number: int, style: str) -> Segment:
+    """Return *number* in *style*, or dim if it is 0."""
+    return f"{number:,}", style if number else "dim"
 
 
 def group_table(
@@ -335,11 +340,8 @@ def group_table(
             [
                 (printable(name, MAX_FOREIGN) or "(none)", "strong"),
                 f"{len(living):,}",
-                (f"{states.count('healthy'):,}", "good" if states.count("healthy") else "dim"),
-                (f"{states.count('late'):,}", "warn" if states.count("late") else "dim"),
-                (f"{states.count('suspect'):,}", "bad" if states.count("suspect") else "dim"),
-                (f"{states.count('unknown'):,}", "note" if states.count("unknown") else "dim"),
-                (f"{died:,}", "bad" if died else "dim"),
+                *(counted(states.count(name), _STATE_STYLES[name]) for name in _COUNTED_STATES),
+                counted(died, "bad"),
                 "" if oldest_ms is None else duration(oldest_ms),
                 compact(sum(worker.ids_per_second for worker in living)),
             ]

@@ -96,10 +96,6 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
 # --- metrics ------------------------------------------------------------------------------------
 
 
-def _add_metrics_arguments(parser: Parser) -> None:
-    parser.add_redis()
-
-
 def _metrics(args: argparse.Namespace) -> int:
     from snowredis.monitor.metric_values import PoolsReader, as_text, families_of
 
@@ -122,6 +118,6 @@ METRICS = Command(
         ("snowredis metrics --pool orders", "the text format"),
         ("snowredis metrics | sponge /var/node/orders.prom", "from cron"),
     ],
-    _add_metrics_arguments,
+    Parser.add_redis,
     _metrics,
 )

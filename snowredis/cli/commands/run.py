@@ -23,12 +23,9 @@ if TYPE_CHECKING:
     from snowredis.lent_worker import WorkerId
 
 # passed on to the program, as far as this system has them
-_STOP = [
-    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
-]
-_PASSED = _STOP + [
-    getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2", "SIGWINCH") if hasattr(signal, name)
-]
+_KNOWN = {known.name: known for known in signal.Signals}
+_STOP = [_KNOWN[name] for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if name in _KNOWN]
+_PASSED = _STOP + [_KNOWN[name] for name in ("SIGUSR1", "SIGUSR2", "SIGWINCH") if name in _KNOWN]
 # so long before the end of the reservation this process kills the program, and so long before it the watch does
 _KILL_S, _WATCH_S = 1.0, 0.5
 _EVERY_S = 0.1
