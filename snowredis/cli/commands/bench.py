@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from snowredis.cli.options import Command, Parser
-from snowredis.cli.output import Cell, Column, Line, print_json, table, terminal_width, write
+from snowredis.cli.output import Cell, Column, Line, print_json, table, write
 
 if TYPE_CHECKING:
     from snowredis.snowflake.generator import Generator
@@ -106,7 +106,7 @@ def _report(
             )
         ],
         [],
-        *table(columns, rows, terminal_width()),
+        *table(columns, rows),
         [],
         [(f"layout twitter, one thread: {rate:.1%} of its 4,096 ids a ms, on {cpu:.0%} of a CPU", "")],
     ]

@@ -7,17 +7,7 @@ import time
 from typing import Any
 
 from snowredis.cli.options import Command, Parser
-from snowredis.cli.output import (
-    Cell,
-    Column,
-    Line,
-    encodable,
-    print_json,
-    table,
-    terminal_width,
-    wrapped,
-    write,
-)
+from snowredis.cli.output import Cell, Column, Line, encodable, print_json, table, wrapped, write
 from snowredis.core.layout import ID_BITS, Layout
 from snowredis.core.presets import layout_spec, layouts, preset_source, resolve_layout
 
@@ -72,7 +62,7 @@ def _presets() -> list[Line]:
         "over: for reading old ids only",
         "all about one: snowredis layout NAME",
     ]
-    return [*table(columns, rows, terminal_width()), *([(note, "dim")] for note in notes)]
+    return [*table(columns, rows), *([(note, "dim")] for note in notes)]
 
 
 def _in_full(layout: Layout) -> list[Line]:

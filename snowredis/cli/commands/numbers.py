@@ -22,7 +22,6 @@ from snowredis.cli.output import (
     print_json,
     printable,
     table,
-    terminal_width,
     time_of,
     write,
 )
@@ -275,7 +274,7 @@ def _show_all(url: str | list[str], args: argparse.Namespace) -> None:
             [(printable(name, MAX_FOREIGN), "strong"), numbers, (state, styles[state]), f"{following:,}"]
             for name, numbers, state, following in found
         ]
-        write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows, terminal_width())])
+        write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows)])
     else:
         print(f"there is no tag at {where}; create one with: snowredis numbers create TAG")
 
@@ -366,7 +365,7 @@ def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
         rows.append(
             [printable(info.where, 60), (state, "good" if state == "open" else "bad"), *numbers, last]
         )
-    return table(columns, rows, terminal_width())
+    return table(columns, rows)
 
 
 _COMMANDS = [

@@ -31,7 +31,6 @@ from snowredis.cli.output import (
     print_json,
     printable,
     table,
-    terminal_width,
     time_of,
     wrapped,
     write,
@@ -269,7 +268,7 @@ def _all(infos: list[PoolInfo]) -> list[Line]:
         ]
         for info in infos
     ]
-    return table(columns, rows, terminal_width())
+    return table(columns, rows)
 
 
 _SHOW = Command(

@@ -20,7 +20,6 @@ from snowredis.cli.output import (
     print_json,
     printable,
     table,
-    terminal_width,
     write,
 )
 from snowredis.errors import ConfigError
@@ -165,7 +164,7 @@ def _numbers_table(state: RegistryState) -> list[Line]:
         ]
         for number, record in state.records.items()
     ]
-    return table(columns, rows, terminal_width())
+    return table(columns, rows)
 
 
 _SHOW = Command(

@@ -123,7 +123,7 @@ def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace) -
 
 def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int | None = None) -> list[Line]:
     """Return the status, the pool and its workers in at most *height* lines."""
-    snapshot, width = reading.snapshot, terminal_width()
+    snapshot = reading.snapshot
     status = pool_text.status_lines(
         reading.status, args.time_text, advice=height is None, most=None if height is None else 3
     )
@@ -135,7 +135,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     if reading.error is not None:
         lines.append([(f"below: the state of {args.time_text(reading.read_at_ms)}, not up to date", "bad")])
     if args.group_by:
-        return [*lines, [], *pool_text.group_table(args.group_by, workers, deaths, width)][:height]
+        return [*lines, [], *pool_text.group_table(args.group_by, workers, deaths)][:height]
     lines += [[], *_death_lines(deaths, info, args, height)]
     if not workers:
         none = "no worker matches" if snapshot.workers else "no worker is alive"
@@ -148,7 +148,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     # besides the table's head and the line that counts the others
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
     shown = workers if len(workers) <= fits else workers[: max(1, fits - 1)]
-    lines += pool_text.worker_table(shown, info, width)
+    lines += pool_text.worker_table(shown, info, terminal_width())
     if len(shown) < len(workers):
         others = len(workers) - len(shown)
         lines.append([(f"… and {others:,} more: snowredis top shows them all", "dim")])
@@ -162,7 +162,7 @@ def _death_lines(
         return []
     # a third of the screen
     most = len(deaths) if height is None else max(1, height // 3 - 4)
-    lines = [*pool_text.death_table(deaths[:most], info.now_ms, terminal_width(), args.time_text)]
+    lines = [*pool_text.death_table(deaths[:most], info.now_ms, args.time_text)]
     if most < len(deaths):
         lines.append([(f"… and {len(deaths) - most:,} more", "dim")])
     return [[(f"died in the last hour: {len(deaths):,}", "strong")], *lines, []]
