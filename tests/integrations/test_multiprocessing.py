@@ -49,7 +49,7 @@ def test_parent_and_children_repeat_no_id_and_children_give_their_worker_ids_bac
 ) -> None:
     if lease == "host" and (snowredis.IMPLEMENTATION != "c" or sys.platform != "linux"):
         pytest.skip("needs the fast path in C, on Linux")
-    monkeypatch.setenv("SNOWREDIS_LEASE", lease)
+    monkeypatch.setenv("LEASE", lease)
     done = program("processes_and_pools", method)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
