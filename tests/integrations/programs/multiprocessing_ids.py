@@ -1,7 +1,7 @@
 """Make ids in several processes: multiprocessing_ids URL POOL METHOD TTL_S WORK, which is a function of this file.
 
-LEASE is in the environment. What makes ids prints how many it made, how many of them differ, and the pids of others that hold a
-worker id.
+LEASE is in the environment. What makes ids prints how many it made, how many of them differ, and the pids of others
+that hold a worker id.
 """
 
 import json
