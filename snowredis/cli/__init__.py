@@ -122,8 +122,8 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
         return ExitCode.OK
     if args.print_completion:
         return print_completion(parser, args.print_completion)
-    code: int = args.run(args)
-    return code
+    code: int | None = args.run(args)
+    return code or ExitCode.OK
 
 
 def _versions() -> str:

@@ -45,6 +45,55 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(ExitCode.USAGE, f"snowredis: error: {printable(message)}. See: {self.prog} --help\n")
 
+    def add_yes(self) -> None:
+        """Add --yes, for confirm()."""
+        self.add_argument("--yes", action="store_true", help="do not ask")
+
+    def add_redis(self, *, pool: bool = True) -> None:
+        """Add --url, and --pool."""
+        text = "redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
+        self.add_argument("--url", help=f"{text}(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})")
+        if pool:
+            setting = SETTINGS["pool"]
+            default = f"default: {setting.variable}, else '{setting.default_text}'"
+            self.add_argument("--pool", metavar="NAME", help=default)
+
+    def add_pool_name(self) -> None:
+        """Add NAME, a pool, which can also be given as --pool NAME."""
+        self.add_argument("pool", nargs="?", metavar="NAME", default=argparse.SUPPRESS, action=_PoolName)
+        self.add_argument("--pool", metavar="NAME", action=_PoolName, help="the same as NAME")
+
+    def add_format(self) -> None:
+        """Add --format, the form of the ids that are given."""
+        text = f"the form of the ids: {', '.join(FORMS)} (default: any)"
+        self.add_argument("--format", choices=FORMS, metavar="FORM", help=text)
+
+    def add_layout(self) -> None:
+        """Add --layout, for layout_text()."""
+        text = "name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
+        self.add_argument("--layout", metavar="L", help=text)
+
+    def add_times(self) -> None:
+        """Add --local; the arguments' ``time_text`` is then a function that shows ms since 1970.
+
+        UTC is the default: the hosts of a fleet, and those who talk about it, are in several zones.
+        """
+        shown: dict[str, Any] = {"dest": "time_text", "const": local_time_of, "default": time_of}
+        text = "show times of this host's zone (default: UTC)"
+        self.add_argument("--local", action="store_const", help=text, **shown)
+
+    def add_settings(self, *settings: Setting) -> None:
+        """Add an option for each of *settings*."""
+        for setting in settings:
+            text = f"{setting.help} (default: {setting.default_text})".replace("%", "%%").replace("`", "")
+            values: dict[str, Any] = {"type": reader(setting)}
+            values["metavar"] = "S" if setting.kind is SECONDS else setting.name.upper()
+            if setting.kind is BOOL:
+                values = {"action": "store_const", "const": True}
+            elif setting.kind.choices:
+                values = {"choices": setting.kind.choices}
+            self.add_argument(f"--{setting.name.replace('_', '-')}", help=text, **values)
+
 
 class _Help(argparse.HelpFormatter):
     """Formatter that fills paragraphs to the terminal's width and keeps the list of examples as it is."""
@@ -72,7 +121,7 @@ class Command:
         about: paragraphs below the summary in its own help; may be empty.
         examples: pairs of a command line and what it does; those of a group without any are the first of each command.
         add_arguments: adds its options and arguments to a parser.
-        run: runs it and returns its exit code.
+        run: runs it and returns its exit code; None: OK.
         commands: the commands of a group, which has no arguments of its own.
     """
 
@@ -81,7 +130,7 @@ class Command:
     about: str
     examples: Sequence[tuple[str, str]] = ()
     add_arguments: Callable[[Parser], object] = lambda _: None
-    run: Callable[[argparse.Namespace], int] = print_help
+    run: Callable[[argparse.Namespace], int | None] = print_help
     commands: Sequence[Command] = ()
 
 
@@ -113,11 +162,6 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted
             add_commands(child, "action", command.commands)
 
 
-def add_yes(parser: Parser) -> None:
-    """Add --yes, for confirm()."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
 def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was changed") -> None:
     """Ask at the terminal; return if the answer is yes, or if --yes was given.
 
@@ -139,22 +183,6 @@ def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was
         raise CommandError(ExitCode.ERROR, refused)
 
 
-def add_redis(parser: Parser, *, pool: bool = True) -> None:
-    """Add --url, and --pool."""
-    text = "redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
-    parser.add_argument("--url", help=f"{text}(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})")
-    if pool:
-        setting = SETTINGS["pool"]
-        default = f"default: {setting.variable}, else '{setting.default_text}'"
-        parser.add_argument("--pool", metavar="NAME", help=default)
-
-
-def add_pool_name(parser: Parser) -> None:
-    """Add NAME, a pool, which can also be given as --pool NAME."""
-    parser.add_argument("pool", nargs="?", metavar="NAME", default=argparse.SUPPRESS, action=_PoolName)
-    parser.add_argument("--pool", metavar="NAME", action=_PoolName, help="the same as NAME")
-
-
 class _PoolName(argparse.Action):
     """Store the name of a pool; refuse a second, different one."""
 
@@ -172,35 +200,6 @@ def needed_pool_name(args: argparse.Namespace) -> str:
         raise CommandError(ExitCode.USAGE, "no pool is named. Write its NAME after the command.")
     name: str = args.pool
     return name
-
-
-def add_format(parser: Parser) -> None:
-    """Add --format, the form of the ids that are given."""
-    text = f"the form of the ids: {', '.join(FORMS)} (default: any)"
-    parser.add_argument("--format", choices=FORMS, metavar="FORM", help=text)
-
-
-def add_times(parser: Parser) -> None:
-    """Add --local; the arguments' ``time_text`` is then a function that shows ms since 1970.
-
-    UTC is the default: the hosts of a fleet, and those who talk about it, are in several zones.
-    """
-    shown: dict[str, Any] = {"dest": "time_text", "const": local_time_of, "default": time_of}
-    text = "show times of this host's zone (default: UTC)"
-    parser.add_argument("--local", action="store_const", help=text, **shown)
-
-
-def add_settings(parser: Parser, *settings: Setting) -> None:
-    """Add an option for each of *settings*."""
-    for setting in settings:
-        text = f"{setting.help} (default: {setting.default_text})".replace("%", "%%").replace("`", "")
-        values: dict[str, Any] = {"type": reader(setting)}
-        values["metavar"] = "S" if setting.kind is SECONDS else setting.name.upper()
-        if setting.kind is BOOL:
-            values = {"action": "store_const", "const": True}
-        elif setting.kind.choices:
-            values = {"choices": setting.kind.choices}
-        parser.add_argument(f"--{setting.name.replace('_', '-')}", help=text, **values)
 
 
 def reader(setting: Setting) -> Callable[[str], Any]:
@@ -276,12 +275,6 @@ def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]
     options |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
     url = options.pop("url", DEFAULT_URL)
     return split_urls(url) if isinstance(url, str) else url, options
-
-
-def add_layout(parser: Parser) -> None:
-    """Add --layout, for layout_text()."""
-    text = "name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
-    parser.add_argument("--layout", metavar="L", help=text)
 
 
 def layout_text(args: argparse.Namespace) -> str | None:

@@ -29,6 +29,8 @@ Pair = tuple[str, str | Line]
 _SGR = {"strong": "1", "dim": "2", "good": "32", "note": "36", "warn": "33", "bad": "31"}
 # columns for a host or label in a table, so that a long one does not push the other columns off the screen
 MAX_FOREIGN = 40
+# width of a table that is never cut
+UNLIMITED = sys.maxsize
 # a narrower column shows nothing useful
 _MIN_WIDTH = 4
 
@@ -115,11 +117,12 @@ def table(
     """Lay out a table; the first line is its head.
 
     Args:
-        width: columns of the terminal: optional columns are left out, and then those that shrink are cut, the widest
-            first; None: no limit.
+        width: columns that it may take: optional columns are left out, and then those that shrink are cut, the widest
+            first; None: those of the terminal, and without one no limit.
         gap: spaces between columns.
     """
     cells = [[cell if isinstance(cell, tuple) else (cell, "") for cell in row] for row in rows]
+    width = terminal_width() if width is None else width
     columns, cells = _without_optional(columns, cells, width, gap)
     widths = column_widths(columns, cells, width, gap)
     cells.insert(0, [(column.title, "dim") for column in columns])

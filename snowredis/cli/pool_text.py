@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from snowredis.cli.options import Parser
 from snowredis.cli.output import (
     MAX_FOREIGN,
+    UNLIMITED,
     Cell,
     Column,
     Line,
@@ -143,7 +144,7 @@ _HOW = {"expired": "lease ended", "reclaimed": "killed, released by another proc
 
 
 def death_table(
-    deaths: Sequence[Death], now_ms: int, width: int | None = None, time_text: Callable[[int], str] = time_of
+    deaths: Sequence[Death], now_ms: int, time_text: Callable[[int], str] = time_of
 ) -> list[Line]:
     """Return a table of *deaths* as of *now_ms* on the Redis clock."""
     rows: list[list[Cell]] = [
@@ -160,7 +161,7 @@ def death_table(
         ]
         for death in deaths
     ]
-    return table(_DEATH_COLUMNS, rows, width)
+    return table(_DEATH_COLUMNS, rows)
 
 
 # --- workers --------------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     A terminal narrower than WIDE gets no column for the state: the color of the heartbeat shows it.
     """
     hidden = () if width is None or width >= WIDE else ("state",)
-    lines = table(*worker_rows(workers, info, hidden=hidden), gap=GAP)
+    lines = table(*worker_rows(workers, info, hidden=hidden), UNLIMITED, GAP)
     if width is None or width_of(plain(lines[0])) <= width:
         return lines
     return table(*worker_rows(workers, info, hidden=hidden, short_numbers=True), width, COMPACT_GAP)
@@ -313,15 +314,18 @@ def sorted_by_id(infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
     return sorted(infos, key=lambda info: info.worker)
 
 
+_COUNTED_STATES = ("healthy", "late", "suspect", "unknown")
 _GROUP_COLUMNS = tuple(
-    Column(title, right=True)
-    for title in ("workers", "healthy", "late", "suspect", "unknown", "died", "oldest beat", "ids/s")
+    Column(title, right=True) for title in ("workers", *_COUNTED_STATES, "died", "oldest beat", "ids/s")
 )
 
 
-def group_table(
-    by: str, workers: Sequence[WorkerInfo], deaths: Sequence[Death], width: int | None
-) -> list[Line]:
+def counted(number: int, style: str) -> Segment:
+    """Return *number* in *style*, or dim if it is 0."""
+    return f"{number:,}", style if number else "dim"
+
+
+def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[Death]) -> list[Line]:
     """Return one row for each host or label, with counts of its workers and of its deaths in the last hour."""
     names = sorted({getattr(who, by) for who in (*workers, *deaths)})
     rows: list[list[Cell]] = []
@@ -335,16 +339,13 @@ def group_table(
             [
                 (printable(name, MAX_FOREIGN) or "(none)", "strong"),
                 f"{len(living):,}",
-                (f"{states.count('healthy'):,}", "good" if states.count("healthy") else "dim"),
-                (f"{states.count('late'):,}", "warn" if states.count("late") else "dim"),
-                (f"{states.count('suspect'):,}", "bad" if states.count("suspect") else "dim"),
-                (f"{states.count('unknown'):,}", "note" if states.count("unknown") else "dim"),
-                (f"{died:,}", "bad" if died else "dim"),
+                *(counted(states.count(name), _STATE_STYLES[name]) for name in _COUNTED_STATES),
+                counted(died, "bad"),
                 "" if oldest_ms is None else duration(oldest_ms),
                 compact(sum(worker.ids_per_second for worker in living)),
             ]
         )
-    return table((Column(by, shrinks=True), *_GROUP_COLUMNS), rows, width)
+    return table((Column(by, shrinks=True), *_GROUP_COLUMNS), rows)
 
 
 def life_rows(worker: WorkerInfo, info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:

@@ -20,18 +20,9 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
+from snowredis.cli import pool_text
 from snowredis.cli.exit_codes import STOP_SIGNALS, ExitCode
 from snowredis.cli.output import Column, Line, Segment, column_widths, pad, pairs, printable, time_of
-from snowredis.cli.pool_text import (
-    COMPACT_GAP,
-    GAP,
-    SORT_KEYS,
-    WIDE,
-    headline,
-    life_rows,
-    pool_lines,
-    worker_rows,
-)
 from snowredis.monitor.polling import Reading
 
 if TYPE_CHECKING:
@@ -71,7 +62,7 @@ class Details(ModalScreen[None]):
         yield Static(as_text(self._lines()))
 
     def _lines(self) -> list[Line]:
-        return pairs(life_rows(self.worker, self._info, self._time_text), indent=0)
+        return pairs(pool_text.life_rows(self.worker, self._info, self._time_text), indent=0)
 
     def show(self, snapshot: Snapshot) -> None:
         """Show the worker as of *snapshot*."""
@@ -226,7 +217,10 @@ class TopView(App[int]):
 
     def _show(self) -> None:
         """Draw the newest state. The worker under the cursor stays at its place on the screen."""
-        lines = [*pool_lines(self._where, self._snapshot.info), headline(self._reading.status)]
+        lines = [
+            *pool_text.pool_lines(self._where, self._snapshot.info),
+            pool_text.headline(self._reading.status),
+        ]
         self.query_one("#pool", Static).update(as_text(lines))
         table = self.query_one(WorkerTable)
         at = table.cursor_row
@@ -245,7 +239,7 @@ class TopView(App[int]):
         """Return the workers that match the filter, sorted; equal ones by worker id, so that no row jumps."""
         matching = [worker for worker in self._listed if _matches(worker, self._words)]
         matching.sort(key=lambda worker: worker.worker)
-        matching.sort(key=SORT_KEYS[self._sort], reverse=self._reverse)
+        matching.sort(key=pool_text.SORT_KEYS[self._sort], reverse=self._reverse)
         return matching
 
     @property
@@ -258,8 +252,14 @@ class TopView(App[int]):
         """Write the workers into *table*: only the cells that changed, or everything if rows or columns changed."""
         width = self.size.width - _SCROLL_BAR
         # the two columns that a narrow terminal leaves out are among the details
-        hidden, gap = ((), GAP) if self.size.width >= WIDE else (("ns", "back"), COMPACT_GAP)
-        columns, cells = worker_rows(self._shown, self._snapshot.info, hidden=hidden, short_numbers=True)
+        hidden, gap = (
+            ((), pool_text.GAP)
+            if self.size.width >= pool_text.WIDE
+            else (("ns", "back"), pool_text.COMPACT_GAP)
+        )
+        columns, cells = pool_text.worker_rows(
+            self._shown, self._snapshot.info, hidden=hidden, short_numbers=True
+        )
         titled = [replace(column, title=self._title(column)) for column in columns]
         widths = column_widths(titled, cells, width, gap)
         head = [(column_width, column.title) for column_width, column in zip(widths, titled, strict=True)]
@@ -311,7 +311,7 @@ class TopView(App[int]):
 
     def action_sort(self, step: int) -> None:
         """Sort by the next column, or by the one before."""
-        names = list(SORT_KEYS)
+        names = list(pool_text.SORT_KEYS)
         self._sort_by(names[(names.index(self._sort) + step) % len(names)], reverse=False)
 
     def action_reverse(self) -> None:

@@ -15,20 +15,7 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnDefault,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Uuid,
-    event,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import ArgumentError, InvalidRequestError
 from sqlalchemy.sql import operators
@@ -66,7 +53,7 @@ class GeneratedId(TypeDecorator[Any]):
         ConfigError: an unknown kind or setting.
     """
 
-    impl: Any = BigInteger
+    impl: Any = sa.BigInteger
     cache_ok = True
 
     def __init__(self, kind: str | IdGenerator[Any], **settings: Any) -> None:
@@ -83,7 +70,7 @@ class GeneratedId(TypeDecorator[Any]):
         self._source, self._next_id = source, next_id
 
     def load_dialect_impl(self, dialect: Any) -> TypeEngine[Any]:
-        if isinstance(self.impl, LargeBinary) and dialect.name in ("mysql", "mariadb"):
+        if isinstance(self.impl, sa.LargeBinary) and dialect.name in ("mysql", "mariadb"):
             # a BLOB cannot be a key there
             return dialect.type_descriptor(mysql.BINARY(self.impl.length))  # type: ignore[no-any-return]
         return super().load_dialect_impl(dialect)
@@ -164,10 +151,10 @@ class SnowflakeId(GeneratedId):
 def _column_type(description: IdDescription) -> TypeEngine[Any]:
     """Return the type of the column in the database."""
     if description.type is UUID:
-        return Uuid()
+        return sa.Uuid()
     if description.type is str:
-        return String(description.text_length)
-    return BigInteger() if description.is_number else LargeBinary((description.bits or 0) // 8)
+        return sa.String(description.text_length)
+    return sa.BigInteger() if description.is_number else sa.LargeBinary((description.bits or 0) // 8)
 
 
 def _check_type(value: Any, description: IdDescription) -> Any:
@@ -182,16 +169,16 @@ def _check_type(value: Any, description: IdDescription) -> Any:
     )
 
 
-@event.listens_for(GeneratedId, "after_parent_attach", propagate=True)
-def _on_column_of_type(_: GeneratedId, column: Column[Any]) -> None:
+@sa.event.listens_for(GeneratedId, "after_parent_attach", propagate=True)
+def _on_column_of_type(_: GeneratedId, column: sa.Column[Any]) -> None:
     # SQLAlchemy sets a column's default and foreign key after its type
-    event.listen(column, "after_parent_attach", _on_table_of_column)
+    sa.event.listen(column, "after_parent_attach", _on_table_of_column)
 
 
-def _on_table_of_column(column: Column[Any], table: Table) -> None:
+def _on_table_of_column(column: sa.Column[Any], table: sa.Table) -> None:
     _set_default(column)
     # a table's primary key may be declared after its columns
-    event.listen(table, "after_parent_attach", lambda *_: _set_default(column))
+    sa.event.listen(table, "after_parent_attach", lambda *_: _set_default(column))
     # tables that were declared before the one that they refer to
     for other in table.metadata.tables.values():
         for key in other.foreign_keys:
@@ -199,8 +186,8 @@ def _on_table_of_column(column: Column[Any], table: Table) -> None:
                 _widen(key.parent, column)
 
 
-@event.listens_for(ForeignKeyConstraint, "after_parent_attach")
-def _on_foreign_key(constraint: ForeignKeyConstraint, table: Table) -> None:
+@sa.event.listens_for(sa.ForeignKeyConstraint, "after_parent_attach")
+def _on_foreign_key(constraint: sa.ForeignKeyConstraint, table: sa.Table) -> None:
     for key in constraint.elements:
         target, name = _target_of(key, table.metadata)
         if target in table.metadata.tables:
@@ -210,16 +197,16 @@ def _on_foreign_key(constraint: ForeignKeyConstraint, table: Table) -> None:
             _set_default(column)
 
 
-def _target_of(key: ForeignKey, metadata: MetaData) -> tuple[str, str]:
+def _target_of(key: sa.ForeignKey, metadata: sa.MetaData) -> tuple[str, str]:
     """Return the key in *metadata* of the table to which *key* refers, and the column."""
     table, _, column = key.target_fullname.rpartition(".")
     return (f"{metadata.schema}.{table}" if metadata.schema and "." not in table else table), column
 
 
-def _widen(column: Column[Any], target: Column[Any] | None) -> None:
+def _widen(column: sa.Column[Any], target: sa.Column[Any] | None) -> None:
     """Give *column*, a foreign key to *target*, the type of that if it is a GeneratedId: 32 bits are too few."""
     # NullType: SQLAlchemy sets it itself; a subclass is somebody's decision
-    if target is not None and isinstance(target.type, GeneratedId) and type(column.type) is Integer:
+    if target is not None and isinstance(target.type, GeneratedId) and type(column.type) is sa.Integer:
         column.type = target.type
 
 
@@ -231,7 +218,7 @@ def render_item(kind: str, item: Any, _autogen_context: Any) -> Any:
     return f"sa.{item.impl!r}" if kind == "type" and isinstance(item, GeneratedId) else False
 
 
-def _set_default(column: Column[Any]) -> None:
+def _set_default(column: sa.Column[Any]) -> None:
     """Add the default that makes ids to *column*, or remove it. Raises ArgumentError for autoincrement=True."""
     if column.autoincrement is True:
         name = type(column.type).__name__
@@ -241,6 +228,6 @@ def _set_default(column: Column[Any]) -> None:
     makes_ids = not column.nullable and not column.foreign_keys and column.server_default is None
     default_function = getattr(column.default, "arg", None)
     if makes_ids and column.default is None and isinstance(column.type, GeneratedId):
-        column.default = ColumnDefault(column.type.next_for)
+        column.default = sa.ColumnDefault(column.type.next_for)
     elif not makes_ids and isinstance(getattr(default_function, "__self__", None), GeneratedId):
         column.default = None

@@ -16,8 +16,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from starlette.types import Scope
+
 from snowredis.errors import ConfigError
-from snowredis.web.messages import Problem, Scope, too_many_requests
+from snowredis.web.messages import Problem, too_many_requests
 from snowredis.web.settings import Limits
 
 

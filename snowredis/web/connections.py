@@ -19,8 +19,10 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from starlette.types import Receive, Scope, Send
+
 from snowredis.web.access import PROBES
-from snowredis.web.messages import CONNECTION, Problem, Receive, Scope, Send, send_body
+from snowredis.web.messages import CONNECTION, Problem, send_body
 from snowredis.web.settings import Limits
 
 # connections above the limit, for probes only

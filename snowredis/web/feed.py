@@ -11,9 +11,8 @@ import contextlib
 import json
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from snowredis.core.as_json import to_json
@@ -41,40 +40,28 @@ Point: TypeAlias = tuple[int, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
-    """A reading as viewers are sent it; FeedState.update() makes it and FeedState.apply() stores it.
+class FeedState:
+    """The state of a pool as viewers have it after a reading.
 
     Attributes:
+        values: the pool, its status and its deaths.
+        points: the live chart, the oldest first; so are the events.
         offset_ms: Redis clock minus the clock of this host.
-        change: what a viewer of the previous state needs, as a server-sent event.
     """
 
-    values: Row
-    workers: dict[int, Row]
-    point: Point
-    events: list[Row]
-    offset_ms: int
-    change: bytes
+    values: Row = field(default_factory=dict)
+    workers: dict[int, Row] = field(default_factory=dict)
+    points: tuple[Point, ...] = ()
+    events: tuple[Row, ...] = ()
+    offset_ms: int = 0
 
-
-class FeedState:
-    """The state of a pool as viewers have it after the last update."""
-
-    def __init__(self) -> None:
-        self._values: Row = {}
-        self._workers: dict[int, Row] = {}
-        self._points: deque[Point] = deque(maxlen=MAX_POINTS)
-        self._events: deque[Row] = deque(maxlen=MAX_EVENTS)
-        # Redis clock minus the clock of this host
-        self._offset_ms = 0
-
-    def update(self, reading: Reading, events: list[Row]) -> Update:
-        """Return what *reading* changes, without changing this state: it may be called in a thread.
+    def after(self, reading: Reading, events: list[Row]) -> tuple[FeedState, bytes]:
+        """Return the state after *reading*, and what a viewer of this state needs, as a server-sent event.
 
         Args:
             events: the newest ones, the oldest first; as many as are kept, so that all unknown ones are new.
         """
-        snapshot, offset_ms = reading.snapshot, self._offset_ms
+        snapshot, offset_ms = reading.snapshot, self.offset_ms
         values: Row = {
             "status": status_row(reading.status),
             "stale_since_ms": reading.stale_since_ms,
@@ -86,35 +73,29 @@ class FeedState:
         if reading.error is None and snapshot is not None:
             offset_ms = snapshot.info.now_ms - reading.read_at_ms
             point = (snapshot.info.now_ms, rate_of(snapshot), len(snapshot.workers))
-        known = {event["key"] for event in self._events}
+        known = {event["key"] for event in self.events}
         new = [event for event in events if event["key"] not in known]
         change = {
-            **{name: value for name, value in values.items() if self._values.get(name) != value},
+            **{name: value for name, value in values.items() if self.values.get(name) != value},
             # the page takes its absence for null
             "stale_since_ms": reading.stale_since_ms,
             "now_ms": point[0],
-            "workers": [row for worker, row in workers.items() if self._workers.get(worker) != row],
-            "gone": [worker for worker in self._workers if worker not in workers],
+            "workers": [row for worker, row in workers.items() if self.workers.get(worker) != row],
+            "gone": [worker for worker in self.workers if worker not in workers],
             "points": [point],
             "events": new,
         }
-        return Update(values, workers, point, new, offset_ms, sse("change", change))
-
-    def apply(self, update: Update) -> None:
-        """Store *update*, which was made from this state."""
-        self._values, self._workers, self._offset_ms = update.values, update.workers, update.offset_ms
-        self._events.extend(update.events)
-        self._points.append(update.point)
-        while self._points[0][0] < update.point[0] - PAST_MS:
-            self._points.popleft()
+        recent = [each for each in self.points if each[0] >= point[0] - PAST_MS]
+        points, kept = (*recent, point)[-MAX_POINTS:], (*self.events, *new)[-MAX_EVENTS:]
+        return FeedState(values, workers, points, kept, offset_ms), sse("change", change)
 
     def complete(self) -> bytes:
         """Return all of it as a server-sent event."""
-        state = self._values | {
-            "now_ms": self._points[-1][0] if self._points else None,
-            "workers": list(self._workers.values()),
-            "points": list(self._points),
-            "events": list(self._events),
+        state = self.values | {
+            "now_ms": self.points[-1][0] if self.points else None,
+            "workers": list(self.workers.values()),
+            "points": self.points,
+            "events": self.events,
         }
         return sse("all", state)
 
@@ -227,12 +208,12 @@ class LiveFeed:
         while not self._stopped:
             started_s = time.monotonic()
             try:
-                reading, update = await in_thread(lambda: self._read(self._read_update))
+                reading, state, change = await in_thread(lambda: self._read(self._read_state))
             except Exception:
                 # viewers see by themselves that nothing comes any more
                 log.exception("pool %s cannot be read; trying again", self.name)
             else:
-                self._store(reading, update)
+                self._store(reading, state, change)
             every_s = READ_EVERY_S if self.viewers else IDLE_EVERY_S
             self._hurry.clear()
             with contextlib.suppress(TimeoutError):
@@ -240,8 +221,8 @@ class LiveFeed:
                 async with asyncio.timeout(max(every_s / 4, every_s - (time.monotonic() - started_s))):
                     await self._hurry.wait()
 
-    def _read_update(self, monitor: WorkerPool) -> tuple[Reading, Update]:
-        """Read the pool. Blocks for a few round trips to Redis, in a thread; viewers see nothing of it yet."""
+    def _read_state(self, monitor: WorkerPool) -> tuple[Reading, FeedState, bytes]:
+        """Return a reading, the state after it, and the change. Blocks for a few round trips to Redis, in a thread."""
         if self._watch is None:
             self._watch = PoolWatch(monitor)
         reading = self._watch.read()
@@ -254,16 +235,15 @@ class LiveFeed:
                 if counts != self._event_counts:
                     events = to_json(monitor.events(newest=MAX_EVENTS))
                     self._event_counts = counts
-        return reading, self._state.update(reading, events)
+        return reading, *self._state.after(reading, events)
 
-    def _store(self, reading: Reading, update: Update) -> None:
-        self._state.apply(update)
-        self.status = reading.status
+    def _store(self, reading: Reading, state: FeedState, change: bytes) -> None:
+        self._state, self.status = state, reading.status
         if reading.error is None and reading.snapshot is not None:
             self.history.add(reading.snapshot)
         else:
-            self.history.go_to(update.point[0])
-        self._change, self._complete = update.change, None
+            self.history.go_to(state.points[-1][0])
+        self._change, self._complete = change, None
         self._number += 1
         self._wake_viewers()
 

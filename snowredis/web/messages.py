@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from array import array
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 from starlette.responses import Response
+from starlette.types import Send
 
 from snowredis import errors
 from snowredis.core.layout import Layout
@@ -263,10 +264,6 @@ def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int 
     return EventKind(kind) if kind is not None else None, int(worker) if worker is not None else None
 
 
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 # key in the state of a request: its connection under `snowredis serve`, see connections.py
 CONNECTION = "snowredis.connection"
 

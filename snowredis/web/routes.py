@@ -17,6 +17,7 @@ from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind
+from snowredis.web import records
 from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.drain import Drain
 from snowredis.web.feed import MAX_EVENTS
@@ -33,20 +34,6 @@ from snowredis.web.messages import (
 )
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.pages import EndedSessions, check_origin
-from snowredis.web.records import (
-    Alive,
-    Events,
-    FoundMaker,
-    History,
-    Kinds,
-    PoolNames,
-    PoolReadiness,
-    PoolState,
-    Readiness,
-    TagReadiness,
-    decode_id,
-    description,
-)
 from snowredis.web.served_kinds import ServedKinds
 from snowredis.web.served_pools import ServedPool, ServedPools
 from snowredis.web.settings import Limits
@@ -114,14 +101,14 @@ class Routes:
         # without a generator the layout is read from Redis
         layout = pool.layout or (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = parse_id(request.path_params["text"], _query(request), layout)
-        return json_response(decode_id(layout, an_id, form))
+        return json_response(records.decode_id(layout, an_id, form))
 
     async def _whois(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
         layout = (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = parse_id(request.path_params["text"], _query(request), layout)
         whois = await pool.ask_alone(lambda monitor: monitor.whois(an_id))
-        return json_response(FoundMaker(decode_id(layout, an_id, form), whois))
+        return json_response(records.FoundMaker(records.decode_id(layout, an_id, form), whois))
 
     async def _workers(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
@@ -130,18 +117,18 @@ class Routes:
     async def _pool(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
 
-        def state(monitor: WorkerPool) -> PoolState:
+        def state(monitor: WorkerPool) -> records.PoolState:
             report = report_of(monitor)
-            return PoolState(monitor.info(), report.status, pool.worker, pool.ready)
+            return records.PoolState(monitor.info(), report.status, pool.worker, pool.ready)
 
         return bytes_response(await pool.answer("pool", state))
 
     async def _pool_names(self, _request: Request) -> Response:
-        return json_response(PoolNames(tuple(self._pools.names)))
+        return json_response(records.PoolNames(tuple(self._pools.names)))
 
     async def _kinds_served(self, _request: Request) -> Response:
         if not self._kinds.served:
-            return json_response(Kinds(()))
+            return json_response(records.Kinds(()))
         # without a limit: all dashboards ask, and the tags are read once for all of them
         answer = await self._answers.get("kinds", lambda: json_bytes(self._kinds.state()))
         return bytes_response(answer)
@@ -151,11 +138,11 @@ class Routes:
         kind, worker = parse_event_filter(_query(request))
         if kind is None and worker is None:
             answer = await pool.answer(
-                "events", lambda monitor: Events(pool.name, tuple(monitor.events(newest=MAX_EVENTS)))
+                "events", lambda monitor: records.Events(pool.name, tuple(monitor.events(newest=MAX_EVENTS)))
             )
             return bytes_response(answer)
         return json_response(
-            Events(pool.name, await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker)))
+            records.Events(pool.name, await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker)))
         )
 
     async def _acknowledge(self, request: Request) -> Response:
@@ -171,7 +158,7 @@ class Routes:
 
     async def _history(self, request: Request) -> Response:
         pool = self._pools.find(_query(request))
-        return json_response(History(pool.name, tuple(pool.feed.history.points())))
+        return json_response(records.History(pool.name, tuple(pool.feed.history.points())))
 
     async def _pool_for_lookup(self, request: Request) -> ServedPool:
         pool = self._pools.find(_query(request))
@@ -225,7 +212,7 @@ class Routes:
     # --- for machines ------------------------------------------------------------------------------
 
     async def _healthz(self, _request: Request) -> Response:
-        return json_response(Alive())
+        return json_response(records.Alive())
 
     async def _readyz(self, request: Request) -> Response:
         """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status.
@@ -246,10 +233,12 @@ class Routes:
         }
         # the longest wait: all of them are needed
         problem = max(problems.values(), key=lambda one: one.retry_after_s) if problems else None
-        state = Readiness(
+        state = records.Readiness(
             problem is None,
             {pool.name: _readiness(pool, problems.get(pool.name)) for pool in pools} if known else {},
-            {tag.name: TagReadiness(tag.state, tag.level) for tag in self._kinds.verdicts} if known else {},
+            {tag.name: records.TagReadiness(tag.state, tag.level) for tag in self._kinds.verdicts}
+            if known
+            else {},
         )
         if problem is None:
             return json_response(state)
@@ -267,7 +256,7 @@ class Routes:
 
     async def _openapi(self, _request: Request) -> Response:
         others = [(one.kind, one.tag) for one in self._kinds.served]
-        return json_response(description(self._limits, self._pools.names, others))
+        return json_response(records.description(self._limits, self._pools.names, others))
 
 
 async def _no_id(_request: Request) -> Response:
@@ -294,6 +283,6 @@ def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) 
     return tuple(found[-MAX_EVENTS:])
 
 
-def _readiness(pool: ServedPool, problem: Problem | None) -> PoolReadiness:
+def _readiness(pool: ServedPool, problem: Problem | None) -> records.PoolReadiness:
     error, detail = (problem.error, problem.detail) if problem is not None else (None, None)
-    return PoolReadiness(problem is None, pool.feed.status, error, detail)
+    return records.PoolReadiness(problem is None, pool.feed.status, error, detail)

@@ -18,29 +18,13 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Router
+from starlette.types import Message, Receive, Scope, Send
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check, check_settings
+from snowredis.web import messages
 from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
 from snowredis.web.drain import Drain
-from snowredis.web.messages import (
-    BINARY,
-    CONNECTION,
-    PROBLEM_JSON,
-    Message,
-    Problem,
-    Receive,
-    Scope,
-    Send,
-    encode_any,
-    encode_id,
-    encode_ids,
-    parse_count,
-    parse_media_type,
-    parse_query,
-    problem_of,
-    send_body,
-)
 from snowredis.web.metrics_endpoint import RequestCounts
 from snowredis.web.pages import EndedSessions, page_routes
 from snowredis.web.routes import Routes
@@ -116,24 +100,23 @@ class Service:
         pools: ServedPools,
         guard: RequestGuard,
         limits: Limits,
-        proxies: Proxies | None = None,
-        kinds: ServedKinds | None = None,
+        proxies: Proxies,
+        kinds: ServedKinds,
     ) -> None:
         self.pools, self.guard, self.limits = pools, guard, limits
-        self.kinds = kinds or ServedKinds(pools.url, (), limits.wait_s)
+        self.proxies, self.kinds = proxies, kinds
         self.counts = RequestCounts(pools.names)
         self.drain = Drain(limits.drain_s, pools.end_streams)
-        self.proxies = proxies or Proxies(())
         self._running = 0
         self._sessions = EndedSessions(pools.url)
-        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, self.drain, self.kinds)
+        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, self.drain, kinds)
         self._router = Router([*self._routes.all(), *page_routes(guard, self._sessions)], default=_not_found)
         self._on_signals = contextlib.ExitStack()
-        self._entry = self.proxies.around(self._respond)
+        self._entry = proxies.around(self._respond)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            connection = scope.get("state", {}).get(CONNECTION)
+            connection = scope.get("state", {}).get(messages.CONNECTION)
             if connection is None:
                 await self._entry(scope, receive, send)
             else:
@@ -150,7 +133,7 @@ class Service:
         if self.drain.draining:
             send = _closing(scope, send)
         if self._running >= self.limits.max_at_once and scope["path"] not in PROBES:
-            busy = Problem(503, "Busy", "too many concurrent requests. Try again.", 1)
+            busy = messages.Problem(503, "Busy", "too many concurrent requests. Try again.", 1)
             await self._send_problem(send, busy)
             return
         self._running += 1
@@ -165,11 +148,11 @@ class Service:
                 # makes the router raise its 404 and 405
                 scope["app"] = self
                 await self._router(scope, receive, send)
-        except (Problem, SnowredisError) as error:
-            await self._send_problem(send, problem_of(error))
+        except (messages.Problem, SnowredisError) as error:
+            await self._send_problem(send, messages.problem_of(error))
         except HTTPException as error:
             detail = _HTTP_DETAILS.get(error.status_code, error.detail)
-            problem = Problem(error.status_code, error.detail.replace(" ", ""), detail)
+            problem = messages.Problem(error.status_code, error.detail.replace(" ", ""), detail)
             await self._send_problem(send, problem, error.headers)
         except ClientDisconnect:
             # there is nobody to respond to
@@ -177,24 +160,28 @@ class Service:
         except Exception:
             log.exception("%s: the request failed", scope["path"][:100])
             # fails if the response has begun; then the server closes the connection
-            await self._send_problem(send, Problem(500, "InternalError", "the service failed; see its log"))
+            await self._send_problem(
+                send, messages.Problem(500, "InternalError", "the service failed; see its log")
+            )
         finally:
             self._running -= 1
 
     async def _send_problem(
-        self, send: Send, problem: Problem, more: Mapping[str, str] | None = None
+        self, send: Send, problem: messages.Problem, more: Mapping[str, str] | None = None
     ) -> None:
         self.counts.count_error(problem.status)
         headers = problem.headers()
         headers += [(name.lower().encode(), text.encode()) for name, text in (more or {}).items()]
-        await send_body(send, problem.body(), status=problem.status, media_type=PROBLEM_JSON, more=headers)
+        await messages.send_body(
+            send, problem.body(), status=problem.status, media_type=messages.PROBLEM_JSON, more=headers
+        )
 
     # --- ids ---------------------------------------------------------------------------------------
 
     async def _send_ids(self, scope: Scope, send: Send) -> None:
         """Respond to GET /id and GET /ids."""
-        media_type = parse_media_type(scope["headers"])
-        query = parse_query(scope["query_string"])
+        media_type = messages.parse_media_type(scope["headers"])
+        query = messages.parse_query(scope["query_string"])
         if query and (other := self.kinds.find(query)) is not None:
             await self._send_other_ids(scope["path"] == "/id", other, query, media_type, send)
             return
@@ -202,23 +189,23 @@ class Service:
         if scope["path"] == "/id":
             an_id = await pool.make_id()
             self.counts.count_ids(pool.name, 1)
-            body = encode_id(an_id, media_type)
+            body = messages.encode_id(an_id, media_type)
         else:
-            ids = await pool.make_ids(parse_count(query, self.limits.max_count))
+            ids = await pool.make_ids(messages.parse_count(query, self.limits.max_count))
             self.counts.count_ids(pool.name, len(ids))
-            body = encode_ids(ids, media_type)
-        await send_body(send, body, media_type=media_type)
+            body = messages.encode_ids(ids, media_type)
+        await messages.send_body(send, body, media_type=media_type)
 
     async def _send_other_ids(
         self, one: bool, kind: ServedKind, query: Mapping[str, str], media_type: str, send: Send
     ) -> None:
         """Respond with ids that are no Snowflakes. What cannot be served is refused before an id is made."""
-        if media_type == BINARY and kind.description.type is str:
+        if media_type == messages.BINARY and kind.description.type is str:
             detail = f"ids of the kind {kind.kind!r} are text, and cannot be packed"
-            raise Problem(406, "NotAcceptable", detail)
-        ids = await kind.make_ids(1 if one else parse_count(query, self.limits.max_count))
+            raise messages.Problem(406, "NotAcceptable", detail)
+        ids = await kind.make_ids(1 if one else messages.parse_count(query, self.limits.max_count))
         self.counts.count_ids(kind.name, len(ids))
-        await send_body(send, encode_any(ids, media_type, one=one), media_type=media_type)
+        await messages.send_body(send, messages.encode_any(ids, media_type, one=one), media_type=media_type)
 
     # --- start and stop ----------------------------------------------------------------------------
 

@@ -13,10 +13,11 @@ import redis
 from celery import Celery
 
 import snowredis
+from snowredis.settings import LeaseScope
 from tests.integrations.celery_worker import IDS_KEY, IDS_PER_TASK, POOL
 
 POOL_URL = os.environ["POOL_URL"]
-LEASE = os.environ.get("LEASE", "process")
+LEASE: LeaseScope = "host" if os.environ.get("LEASE") == "host" else "process"
 
 app = Celery("tests", broker=os.environ["BROKER"], backend=os.environ["BROKER"])
 app.conf.update(

@@ -23,6 +23,7 @@ CONSTANTS
   Newcomers, \* those of them that are not yet members at the beginning
   Wids,      \* worker ids
   Lanes,     \* namespaces of each
+  Outs, G,   \* those of them that are outage lanes, and their reservation's length
   SEQ,       \* ids of a tick
   TTL, TMAX, \* length of a reservation; Redis' clock ends here
   Leads,     \* how far the clocks of callers are ahead: reservations end later by that
@@ -57,17 +58,18 @@ On(protection) == protection \notin Off
 Max(a, b) == IF a > b THEN a ELSE b
 Each(x) == [l \in Lanes |-> x]
 Nobody == 0
-MaxTick == TMAX + TTL + 1
+MaxTick == TMAX + Max(TTL, G) + 1
+Len(l) == IF l \in Outs THEN G ELSE TTL
 Other == -1
 
 (* A token and a renewal id are the number of the turn in which they were   *)
 (* made; the name of a chain that Redis makes is below 0.                   *)
-NoCred == [kind |-> "none", tok |-> 0, w |-> "", tip |-> 0, pend |-> 0, until |-> 0,
+NoCred == [kind |-> "none", tok |-> 0, w |-> "", tip |-> 0, pend |-> 0, until |-> Each(0),
            from |-> Each(0), marks |-> Each(0), rel |-> FALSE]
 NoId == [w |-> "", l |-> 0, t |-> 0, s |-> 0, x |-> TRUE, of |-> 0]
 NoHeader == [n |-> 0, k |-> 0, c |-> NoCred]
-NoReply == [kind |-> "none", w |-> "", tip |-> 0, until |-> 0, from |-> Each(0)]
-NoRecord == [tok |-> Nobody, tip |-> 0, end |-> 0, until |-> 0, from |-> Each(0), mark |-> Each(0)]
+NoReply == [kind |-> "none", w |-> "", tip |-> 0, until |-> Each(0), from |-> Each(0)]
+NoRecord == [tok |-> Nobody, tip |-> 0, end |-> 0, until |-> Each(0), from |-> Each(0), mark |-> Each(0)]
 NoWit == [id |-> NoId, by |-> "nobody"]
 
 (* pc: the next step. goal: what the turn n is for. c: the lease or claim   *)
@@ -81,7 +83,8 @@ Gone == [Idle EXCEPT !.pc = "gone"]
 Init ==
   LET w1 == CHOOSE w \in Wids : TRUE
       l1 == CHOOSE l \in Lanes : \A m \in Lanes : l <= m
-      c == [NoCred EXCEPT !.kind = "lease", !.tok = 1, !.w = w1, !.tip = -1, !.until = TTL]
+      first == [l \in Lanes |-> Len(l)]
+      c == [NoCred EXCEPT !.kind = "lease", !.tok = 1, !.w = w1, !.tip = -1, !.until = first]
   IN
   /\ turn = IF Open THEN 1 ELSE 0
   /\ word = IF Open THEN [w |-> w1, l |-> l1, t |-> 0, s |-> 0, x |-> FALSE, of |-> 1] ELSE NoId
@@ -92,9 +95,9 @@ Init ==
   /\ now = 0 /\ net = {} /\ others = 0 /\ late = 0
   /\ chain = IF Open THEN 1 ELSE 0
   /\ rec = [w \in Wids |-> IF Open /\ w = w1
-                           THEN [tok |-> 1, tip |-> -1, end |-> TTL, until |-> TTL, from |-> Each(0), mark |-> Each(TTL)]
+                           THEN [tok |-> 1, tip |-> -1, end |-> TTL, until |-> first, from |-> Each(0), mark |-> first]
                            ELSE NoRecord]
-  /\ res = IF Open THEN {[tok |-> 1, w |-> w1, f |-> Each(0), u |-> TTL]} ELSE {}
+  /\ res = IF Open THEN {[tok |-> 1, w |-> w1, f |-> Each(0), u |-> first]} ELSE {}
   /\ pr = [p \in Procs |-> IF p \in Newcomers THEN [Idle EXCEPT !.pc = "out"] ELSE Idle]
   /\ wit \in {NoWit} \cup (IF Open THEN {[id |-> [word EXCEPT !.of = 0], by |-> "host"]} ELSE {})
   /\ again = FALSE /\ out = FALSE /\ lost = FALSE
@@ -115,7 +118,7 @@ Made(id) ==
       isRepeated == IF wit.by = "host" THEN isBefore ELSE id.t = w.t
   IN
   /\ again' = (again \/ (wit # NoWit /\ id.w = w.w /\ id.l = w.l /\ isRepeated))
-  /\ out' = (out \/ ~\E r \in res : r.tok = id.of /\ r.w = id.w /\ r.f[id.l] <= id.t /\ id.t < r.u)
+  /\ out' = (out \/ ~\E r \in res : r.tok = id.of /\ r.w = id.w /\ r.f[id.l] <= id.t /\ id.t < r.u[id.l])
   /\ \/ wit' = wit
      \/ wit = NoWit /\ wit' = [id |-> bare, by |-> "host"]
   /\ UNCHANGED lost
@@ -196,7 +199,7 @@ Decide(p) ==
              THEN Go(p, [q EXCEPT !.goal = "release", !.pc = IF On("release-sealed") THEN "seal" ELSE "marks"])
              ELSE Over(p)
         ELSE IF c.kind = "lease"
-        THEN \/ \E l \in Lanes : \E t \in c.from[l]..c.until - 1 :
+        THEN \/ \E l \in Lanes : \E t \in c.from[l]..c.until[l] - 1 :
                   Go(p, [q EXCEPT !.goal = "open", !.pc = "seal",
                          !.nx = [w |-> c.w, l |-> l, t |-> t, s |-> 0, x |-> FALSE, of |-> c.tok]])
              \/ Go(p, [q EXCEPT !.goal = "renew", !.c = renewed, !.pc = IF isWritten THEN "ask" ELSE "header"])
@@ -235,7 +238,7 @@ Check(p) ==
 MarksOfRelease(p) ==
   /\ At(p, "marks")
   /\ LET c == Usable(Read(header))
-         marks == IF c.tok = pr[p].c.tok THEN Marks(c, word) ELSE Each(pr[p].c.until)
+         marks == IF c.tok = pr[p].c.tok THEN Marks(c, word) ELSE pr[p].c.until
      IN Go(p, [pr[p] EXCEPT !.c.marks = marks, !.pc = IF On("note-release") THEN "header" ELSE "ask"])
   /\ UNCHANGED <<page, redis, found>>
 
@@ -249,7 +252,7 @@ Written(p, before) ==
                         !.until = q.rep.until, !.from = q.rep.from]
     [] q.goal = "renew" -> [before EXCEPT !.pend = q.c.pend]
     [] q.goal = "renewed" ->
-         [q.c EXCEPT !.until = Max(q.rep.until, @), !.tip = q.c.pend, !.pend = 0, !.marks = before.marks]
+         [q.c EXCEPT !.until = [l \in Lanes |-> Max(q.rep.until[l], @[l])], !.tip = q.c.pend, !.pend = 0, !.marks = before.marks]
     [] q.goal = "open" -> [before EXCEPT !.marks = q.c.marks]
     [] q.goal = "clear" -> NoCred
     [] q.goal = "release" -> IF On("note-token") => before.tok = q.c.tok
@@ -265,7 +268,7 @@ LoadHeader(p) ==
   /\ LET q == pr[p]
          before == Read(header)
          isLease == before.kind = "lease"
-         old == IF isLease THEN [q.old EXCEPT !.marks = Marks(before, word)] ELSE [q.old EXCEPT !.marks = Each(q.old.until)]
+         old == IF isLease THEN [q.old EXCEPT !.marks = Marks(before, word)] ELSE [q.old EXCEPT !.marks = q.old.until]
      IN IF \/ On("fence-header") /\ header.n # q.n
            \/ q.goal \in {"renew", "renewed", "open"} /\ ~isLease
         THEN Failed(p)
@@ -296,17 +299,19 @@ SwapHeader(p) ==
                   [] q.goal = "clear" -> Over(p)
   /\ UNCHANGED <<word, limit, turn, slot, mem, redis, wit, again, out>>
 
-(* Host.extend(): only for a word that is open.                             *)
+(* Host.extend(): only for a word that is open, and not in an outage lane.  *)
 Extend(p) ==
   /\ At(p, "extend")
-  /\ IF word.x THEN Over(p) ELSE Go(p, [pr[p] EXCEPT !.pc = "limit", !.c.until = Max(@, pr[p].rep.until)])
+  /\ IF word.x \/ word.l \in Outs THEN Over(p)
+     ELSE Go(p, [pr[p] EXCEPT !.pc = "limit", !.nx = [NoId EXCEPT !.l = word.l],
+                              !.c.until = [l \in Lanes |-> Max(@[l], pr[p].rep.until[l])]])
   /\ UNCHANGED <<page, redis, found>>
 
 (* HostPage.set_limit()                                                     *)
 SetLimit(p) ==
   /\ At(p, "limit")
   /\ IF On("fence-limit") /\ limit.n # pr[p].n THEN Over(p) /\ UNCHANGED limit
-     ELSE /\ limit' = [n |-> IF On("fence-limit") THEN pr[p].n ELSE 0, u |-> pr[p].c.until]
+     ELSE /\ limit' = [n |-> IF On("fence-limit") THEN pr[p].n ELSE 0, u |-> pr[p].c.until[pr[p].nx.l]]
           /\ IF pr[p].goal = "open" THEN Go(p, [pr[p] EXCEPT !.pc = "open"]) ELSE Over(p)
   /\ UNCHANGED <<word, turn, header, slot, mem, redis, found>>
 
@@ -325,7 +330,8 @@ Same3 == [rec |-> rec, chain |-> chain, res |-> res]
 Outcome(reply, state) == state @@ [reply |-> reply]
 Granting(w, r, tip, from) ==
   {LET n == [tok |-> r.tok, tip |-> tip, from |-> from, end |-> Max(r.end, now + TTL),
-             until |-> Max(r.until, now + lead + TTL), mark |-> [l \in Lanes |-> Max(r.mark[l], now + lead + TTL)]]
+             until |-> [l \in Lanes |-> Max(r.until[l], now + lead + Len(l))],
+             mark |-> [l \in Lanes |-> Max(r.mark[l], now + lead + Len(l))]]
    IN Outcome([kind |-> "ok", w |-> w, tip |-> tip, until |-> n.until, from |-> from],
               [rec |-> [rec EXCEPT ![w] = n], chain |-> IF tip < 0 THEN chain + 1 ELSE chain,
                res |-> {o \in res : o.tok # r.tok \/ o.w # w \/ o.f # from}
@@ -333,8 +339,8 @@ Granting(w, r, tip, from) ==
 (* The end that the process knows is the mark. A lane that was not used     *)
 (* goes back to where its reservation began.                                *)
 Lowered(r, c) ==
-  [l \in Lanes |-> IF r.mark[l] # c.until \/ r.from[l] >= c.until THEN r.mark[l]
-                   ELSE Max(r.from[l], IF c.marks[l] < c.until THEN c.marks[l] ELSE c.until)]
+  [l \in Lanes |-> IF r.mark[l] # c.until[l] \/ r.from[l] >= c.until[l] THEN r.mark[l]
+                   ELSE Max(r.from[l], IF c.marks[l] < c.until[l] THEN c.marks[l] ELSE c.until[l])]
 
 Outcomes(q) ==
   LET c == q.c
@@ -343,7 +349,7 @@ Outcomes(q) ==
   IN CASE q.do = "claim" ->
             IF own # {} THEN UNION {Granting(w, rec[w], -1 - chain, rec[w].from) : w \in own}
             ELSE IF free = {} THEN {Outcome([NoReply EXCEPT !.kind = "full"], Same3)}
-            ELSE UNION {Granting(w, [rec[w] EXCEPT !.tok = c.tok, !.until = 0], -1 - chain, rec[w].mark) : w \in free}
+            ELSE UNION {Granting(w, [rec[w] EXCEPT !.tok = c.tok, !.until = Each(0)], -1 - chain, rec[w].mark) : w \in free}
        [] q.do = "renew" ->
             LET r == rec[c.w] IN
             IF r.tok # c.tok \/ r.tip \notin {c.tip, c.pend}
@@ -398,11 +404,11 @@ OtherClaims ==
   /\ others' = others + 1
   /\ \E w \in Wids :
        LET r == rec[w]
-           mark == [l \in Lanes |-> Max(r.mark[l], now + TTL)]
+           mark == [l \in Lanes |-> Max(r.mark[l], now + Len(l))]
            ids == {[NoId EXCEPT !.w = w, !.l = l, !.t = t, !.x = FALSE] :
-                     <<l, t>> \in {<<l, t>> \in Lanes \X (0..now + TTL) : r.mark[l] <= t /\ t < mark[l]}}
+                     <<l, t>> \in {<<l, t>> \in Lanes \X (0..now + Max(TTL, G)) : r.mark[l] <= t /\ t < mark[l]}}
        IN /\ r.end <= now
-          /\ rec' = [rec EXCEPT ![w] = [tok |-> Other, tip |-> 0, end |-> now + TTL, until |-> now + TTL, from |-> r.mark, mark |-> mark]]
+          /\ rec' = [rec EXCEPT ![w] = [tok |-> Other, tip |-> 0, end |-> now + TTL, until |-> mark, from |-> r.mark, mark |-> mark]]
           /\ again' = (again \/ (wit.by = "host" /\ [wit.id EXCEPT !.s = 0] \in ids))
           /\ \/ wit' = wit
              \/ wit = NoWit /\ wit' \in {[id |-> id, by |-> "other"] : id \in ids}

@@ -65,14 +65,23 @@ def data_of(event: bytes) -> dict[str, Any]:
     return data
 
 
-def change(state: FeedState, now: Reading, events: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    update = state.update(now, events or [])
-    state.apply(update)
-    return data_of(update.change)
+class Viewed:
+    """The state that viewers have, reading after reading."""
+
+    def __init__(self) -> None:
+        self.state = FeedState()
+
+    def complete(self) -> bytes:
+        return self.state.complete()
+
+
+def change(viewed: Viewed, now: Reading, events: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    viewed.state, event = viewed.state.after(now, events or [])
+    return data_of(event)
 
 
 def test_a_change_has_only_the_workers_that_changed_and_those_that_are_gone() -> None:
-    state = FeedState()
+    state = Viewed()
     assert len(change(state, reading(snapshot(worker(1), worker(2), worker(3))))["workers"]) == 3
     # the age of a heartbeat is no change
     changed = change(state, reading(snapshot(worker(1, heartbeat_age_ms=5), worker(3, ids_made=7))))
@@ -83,7 +92,7 @@ def test_a_change_has_only_the_workers_that_changed_and_those_that_are_gone() ->
 
 
 def test_where_nothing_was_read_there_is_a_gap_and_the_last_state_stays() -> None:
-    state = FeedState()
+    state = Viewed()
     last = snapshot(worker(1))
     change(state, reading(last))
     changed = change(state, failed(last, 3000))
@@ -97,7 +106,7 @@ def test_where_nothing_was_read_there_is_a_gap_and_the_last_state_stays() -> Non
 
 
 def test_a_pool_that_never_could_be_read_is_no_empty_pool() -> None:
-    state = FeedState()
+    state = Viewed()
     changed = change(state, failed(None, 0))
     assert changed["workers"] == []
     assert data_of(state.complete())["pool"] is None
@@ -113,7 +122,7 @@ def test_the_rate_of_silent_workers_is_unknown_and_not_zero(states: list[str], r
 
 
 def test_deaths_are_sent_when_they_change_and_events_once() -> None:
-    state = FeedState()
+    state = Viewed()
     death = Death(
         **{field.name: 0 for field in dataclasses.fields(Death)}  # type: ignore[arg-type]
         | {"at_ms": NOW_MS, "worker": 5, "host": "h", "label": "web", "kind": "expired"}
@@ -136,5 +145,5 @@ def test_events_are_read_again_when_a_counter_changes(name: str) -> None:
 
 
 def test_an_unknown_worker_says_so() -> None:
-    rows = change(FeedState(), reading(snapshot(worker(1), unknown=(worker(2, state="unknown"),))))["workers"]
+    rows = change(Viewed(), reading(snapshot(worker(1), unknown=(worker(2, state="unknown"),))))["workers"]
     assert [row.get("state") for row in rows] == [None, "unknown"]

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Command, Parser
-from snowredis.cli.output import Cell, Column, Line, print_json, table, terminal_width, write
+from snowredis.cli.output import Cell, Column, Line, print_json, table, write
 
 if TYPE_CHECKING:
     from snowredis.snowflake.generator import Generator
@@ -45,7 +44,7 @@ def subjects(ids: Generator) -> dict[str, Subject]:
     }
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from snowredis.snowflake.fast_path import IMPLEMENTATION
     from snowredis.testing import memory_pool
 
@@ -74,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
         print_json(report)
     else:
         write(_report(IMPLEMENTATION, rounds, results, rate, cpu))
-    return ExitCode.OK
 
 
 def _rounded(numbers: Iterable[float]) -> list[float]:
@@ -108,7 +106,7 @@ def _report(
             )
         ],
         [],
-        *table(columns, rows, terminal_width()),
+        *table(columns, rows),
         [],
         [(f"layout twitter, one thread: {rate:.1%} of its 4,096 ids a ms, on {cpu:.0%} of a CPU", "")],
     ]

@@ -293,7 +293,7 @@ class Demo:
         self._wait(_START_TIMEOUT_S, lambda: all(each.workers or each.stopped for each in fleet))
         able = sorted((each for each in fleet if each.workers), key=lambda each: each.workers[0])
         if able:
-            self.log(f"they claimed worker ids {_listed([each.workers[0] for each in able])}")
+            self.log(f"they claimed worker ids {', '.join(str(each.workers[0]) for each in able)}")
         self.failed = self.failed or not able
         return [each for each in able if not each.stopped]
 
@@ -342,14 +342,6 @@ class Demo:
         used = self.info.used if self.info else 0
         self.failed = self.failed or used > 0
         self.log(f"{used} worker ids are still leased" if used else "no worker id is leased any more")
-
-
-def _listed(numbers: list[int]) -> str:
-    """Return numbers as text: 0, 1 and 2; or 0 to 11."""
-    if len(numbers) > 6 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    *most, last = map(str, numbers)
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 # --- what is shown ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
-from snowredis.cli.options import Command, Parser, add_redis, open_pool, settings
+from snowredis.cli.options import Command, Parser, open_pool, settings
 from snowredis.cli.output import MAX_FOREIGN, Line, print_json, printable, wrapped, write
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _STYLES = {"ok": "good", "unknown": "dim", "warning": "warn", "error": "bad"}
 
 
 def _add_doctor_arguments(parser: Parser) -> None:
-    add_redis(parser)
+    parser.add_redis()
     text = "the tag to check, of segments or of dated numbers (default: all)"
     parser.add_argument("--tag", metavar="NAME", help=text)
     parser.add_argument("--json", action="store_true", help="one object")
@@ -96,10 +96,6 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
 # --- metrics ------------------------------------------------------------------------------------
 
 
-def _add_metrics_arguments(parser: Parser) -> None:
-    add_redis(parser)
-
-
 def _metrics(args: argparse.Namespace) -> int:
     from snowredis.monitor.metric_values import PoolsReader, as_text, families_of
 
@@ -122,6 +118,6 @@ METRICS = Command(
         ("snowredis metrics --pool orders", "the text format"),
         ("snowredis metrics | sponge /var/node/orders.prom", "from cron"),
     ],
-    _add_metrics_arguments,
+    Parser.add_redis,
     _metrics,
 )

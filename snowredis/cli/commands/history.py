@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Command, Parser, add_format, add_redis, add_times, natural, open_known_pool
+from snowredis.cli.options import Command, Parser, natural, open_known_pool
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Line,
@@ -40,9 +40,9 @@ _STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
 def _add_whois_arguments(parser: Parser) -> None:
     text = "number or text; twice the same one for a duplicate"
     parser.add_argument("ids", nargs="+", metavar="ID", help=text)
-    add_redis(parser)
-    add_format(parser)
-    add_times(parser)
+    parser.add_redis()
+    parser.add_format()
+    parser.add_times()
     parser.add_argument("--json", action="store_true", help="one JSON object per line; ids are strings in it")
 
 
@@ -137,18 +137,18 @@ def _add_events_arguments(parser: Parser) -> None:
     from snowredis.snowflake.codes import EventKind
 
     kinds = [kind.value for kind in EventKind]
-    add_redis(parser)
+    parser.add_redis()
     text = "how many of the newest (default: 20)"
     parser.add_argument("-n", type=natural, default=20, metavar="N", help=text)
     parser.add_argument("--follow", "-f", action="store_true", help="then show new events, until Ctrl-C")
     text = f"only {', '.join(kinds)}; may be repeated"
     parser.add_argument("--kind", action="append", choices=kinds, metavar="KIND", help=text)
     parser.add_argument("--worker", type=natural, metavar="N", help="only events of this worker id")
-    add_times(parser)
+    parser.add_times()
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
-def _events(args: argparse.Namespace) -> int:
+def _events(args: argparse.Namespace) -> None:
     with open_known_pool(args) as pool:
         # raises PoolNotFound, where events() returns none
         now_ms = pool.info().now_ms
@@ -163,7 +163,6 @@ def _events(args: argparse.Namespace) -> int:
             last = next((event.id for event in reversed(events) if event.id), str(now_ms))
             shown = {event.key for event in events if not event.id}
             _follow(pool, last, shown, args)
-    return ExitCode.OK
 
 
 def _is_chosen(event: Event, args: argparse.Namespace) -> bool:

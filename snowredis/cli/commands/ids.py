@@ -11,18 +11,7 @@ from typing import Any
 
 from snowredis.cli.commands.layout import bits_of, draw, name_of
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
-from snowredis.cli.options import (
-    Command,
-    Parser,
-    add_format,
-    add_layout,
-    add_redis,
-    add_settings,
-    layout_text,
-    open_pool,
-    positive,
-    settings,
-)
+from snowredis.cli.options import Command, Parser, layout_text, open_pool, positive, settings
 from snowredis.cli.output import (
     Line,
     Pair,
@@ -51,12 +40,12 @@ def _add_generate_arguments(parser: Parser) -> None:
     text = "how many (default: 1)"
     parser.add_argument("-n", dest="count", type=positive, default=1, metavar="N", help=text)
     parser.add_argument("--format", choices=FORMS, default="decimal", metavar="FORM", help=", ".join(FORMS))
-    add_redis(parser)
-    add_settings(parser, SETTINGS["layout"], SETTINGS["ttl"])
+    parser.add_redis()
+    parser.add_settings(SETTINGS["layout"], SETTINGS["ttl"])
     parser.add_argument("--label", help="what `snowredis workers` shows for it (default: snowredis generate)")
 
 
-def _generate(args: argparse.Namespace) -> int:
+def _generate(args: argparse.Namespace) -> None:
     from snowredis.connection import connect
     from snowredis.core.text import encode
 
@@ -73,7 +62,6 @@ def _generate(args: argparse.Namespace) -> int:
             sys.stdout.write("\n".join(texts) + "\n")
         # a closed pipe raises here at the latest, while the lease can still be released
         sys.stdout.flush()
-    return ExitCode.OK
 
 
 def settings_of_pool(args: argparse.Namespace) -> dict[str, Any]:
@@ -123,8 +111,8 @@ SNOWREDIS_* variable are those of the pool.""",
 def _add_decode_arguments(parser: Parser) -> None:
     text = "number or text; - reads them from standard input"
     parser.add_argument("ids", nargs="+", metavar="ID", help=text)
-    add_format(parser)
-    add_layout(parser)
+    parser.add_format()
+    parser.add_layout()
     parser.add_argument("--json", action="store_true", help="one JSON object per line; ids are strings in it")
 
 

@@ -6,19 +6,8 @@ import argparse
 import time
 from typing import Any
 
-from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Command, Parser
-from snowredis.cli.output import (
-    Cell,
-    Column,
-    Line,
-    encodable,
-    print_json,
-    table,
-    terminal_width,
-    wrapped,
-    write,
-)
+from snowredis.cli.output import Cell, Column, Line, encodable, print_json, table, wrapped, write
 from snowredis.core.layout import ID_BITS, Layout
 from snowredis.core.presets import layout_spec, layouts, preset_source, resolve_layout
 
@@ -32,14 +21,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="an object, or a list of the presets")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     layout = None if args.layout is None else resolve_layout(args.layout)
     if args.json:
         presets = layouts.values()
         print_json(layout_record(layout) if layout else [layout_record(preset) for preset in presets])
     else:
         write(_in_full(layout) if layout else _presets())
-    return ExitCode.OK
 
 
 def name_of(layout: Layout) -> str | None:
@@ -74,7 +62,7 @@ def _presets() -> list[Line]:
         "over: for reading old ids only",
         "all about one: snowredis layout NAME",
     ]
-    return [*table(columns, rows, terminal_width()), *([(note, "dim")] for note in notes)]
+    return [*table(columns, rows), *([(note, "dim")] for note in notes)]
 
 
 def _in_full(layout: Layout) -> list[Line]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, add_settings, add_yes, confirm, natural
+from snowredis.cli.options import Command, Parser, confirm, natural
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -22,7 +22,6 @@ from snowredis.cli.output import (
     print_json,
     printable,
     table,
-    terminal_width,
     time_of,
     write,
 )
@@ -82,10 +81,10 @@ def _add_period(parser: Parser) -> None:
 
 def _add_create(parser: Parser) -> None:
     _add_tag(parser)
-    add_settings(parser, *_segment_constants(), *_dated_constants())
+    parser.add_settings(*_segment_constants(), *_dated_constants())
 
 
-def _create(args: argparse.Namespace) -> int:
+def _create(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import create_tag
     from snowredis.numbers.dated import DatedGenerator
 
@@ -94,14 +93,13 @@ def _create(args: argparse.Namespace) -> int:
     if args.period is None:
         create_tag(url, tag, **constants)
         print(f"tag {tag} was created; its first number is {constants.get('start', 1):,}")
-        return ExitCode.OK
+        return
     constants.pop("start", None)
     with DatedGenerator(tag, url, **constants, **_given(args, _dated_constants())) as ids:
         if not ids.create():
             text = f"the dated numbers of {tag} are not new. Nothing was changed. See: snowredis numbers show {tag}"
             raise CommandError(ExitCode.BAD_INPUT, text)
     print(f"tag {tag} was created; its numbers start again each {args.period}")
-    return ExitCode.OK
 
 
 def _add_open(parser: Parser) -> None:
@@ -112,11 +110,11 @@ def _add_open(parser: Parser) -> None:
     text = "of segments: no numbers were handed out besides those that processes reported"
     where.add_argument("--as-reported", action="store_true", help=text)
     _add_period(parser)
-    add_settings(parser, *_segment_constants())
-    add_yes(parser)
+    parser.add_settings(*_segment_constants())
+    parser.add_yes()
 
 
-def _open(args: argparse.Namespace) -> int:
+def _open(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import open_dated, open_tag
     from snowredis.numbers.settings import DATED_SETTINGS
 
@@ -131,26 +129,25 @@ def _open(args: argparse.Namespace) -> int:
         limits |= {name: value for name, value in constants.items() if name == "failover_slack"}
         following = open_dated(dated.url, tag, args.first, period, **limits)
         print(f"the period {period} of tag {tag} is open; its next number is {following:,}")
-        return ExitCode.OK
+        return
     what = "beyond those that processes reported" if args.first is None else f"from {args.first:,} on"
     confirm(args, f"Are you sure that no number of {tag} {what} was ever handed out?")
     following = open_tag(url, tag, args.first, **constants)
     print(f"tag {tag} is open; its next number is {following:,}")
-    return ExitCode.OK
 
 
 def _add_change(parser: Parser) -> None:
     _add_tag(parser)
-    add_settings(parser, *_segment_constants())
+    parser.add_settings(*_segment_constants())
     parser.add_argument("--to", metavar="URLS", help="the servers from now on (default: those of --url)")
     text = (
         "no number from N on was handed out: needed if a server does not reply, or may have forgotten numbers"
     )
     parser.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
-    add_yes(parser)
+    parser.add_yes()
 
 
-def _change(args: argparse.Namespace) -> int:
+def _change(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import change_tag
 
     url, tag = _tag_of(args)
@@ -161,23 +158,21 @@ def _change(args: argparse.Namespace) -> int:
     print(
         f"tag {tag} was changed; its next number is {following:,}. Restart its processes with the new settings"
     )
-    return ExitCode.OK
 
 
 def _add_delete(parser: Parser) -> None:
     _add_tag(parser)
     _add_period(parser)
-    add_yes(parser)
+    parser.add_yes()
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _delete(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import delete_dated, delete_tag
 
     url, tag, dated = _dated_of(args)
     confirm(args, f"Delete {tag}? Then which of its numbers were handed out is not known any more.")
     deleted = delete_dated(dated.url, tag) if dated is not None else delete_tag(url, tag)
     print(f"tag {tag} was deleted" if deleted else f"there is no tag {tag}")
-    return ExitCode.OK
 
 
 def _add_tag(parser: Parser) -> None:
@@ -211,12 +206,13 @@ def _add_show(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="an object, or a list of all tags")
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import remaining, show_tag
 
     url, tag = _url_and_tag(args)
     if tag is None:
-        return _show_all(url, args)
+        _show_all(url, args)
+        return
     (infos, dated), rate = _read(url, tag), None
     exists = any(info.exists for info in infos)
     if not exists and dated is None:
@@ -238,7 +234,7 @@ def _show(args: argparse.Namespace) -> int:
         left_text = None if left is None else str(left)
         facts = {"tag": tag, "rate": rate, "remaining": left_text, "used_up_in_s": lasts_s}
         print_json({**facts, "servers": infos, "dated": dated})
-        return ExitCode.OK
+        return
     now_ms = time.time_ns() // 1_000_000
     lines: list[Line] = []
     if exists:
@@ -247,10 +243,9 @@ def _show(args: argparse.Namespace) -> int:
     if dated is not None:
         lines += [[("dated numbers of ", "dim"), (tag, "strong")], *pairs(_dated_rows(dated), wrap=True)]
     write(lines if lines[-1] else lines[:-1])
-    return ExitCode.OK
 
 
-def _show_all(url: str | list[str], args: argparse.Namespace) -> int:
+def _show_all(url: str | list[str], args: argparse.Namespace) -> None:
     """Show a table of the tags of the first server."""
     from snowredis.monitor.number_checks import tags_at
 
@@ -279,10 +274,9 @@ def _show_all(url: str | list[str], args: argparse.Namespace) -> int:
             [(printable(name, MAX_FOREIGN), "strong"), numbers, (state, styles[state]), f"{following:,}"]
             for name, numbers, state, following in found
         ]
-        write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows, terminal_width())])
+        write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows)])
     else:
         print(f"there is no tag at {where}; create one with: snowredis numbers create TAG")
-    return ExitCode.OK
 
 
 def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
@@ -371,7 +365,7 @@ def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
         rows.append(
             [printable(info.where, 60), (state, "good" if state == "open" else "bad"), *numbers, last]
         )
-    return table(columns, rows, terminal_width())
+    return table(columns, rows)
 
 
 _COMMANDS = [

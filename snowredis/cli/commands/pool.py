@@ -10,15 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands.layout import name_of
-from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import (
     Command,
     Parser,
-    add_pool_name,
-    add_redis,
-    add_settings,
-    add_times,
-    add_yes,
     confirm,
     needed_pool_name,
     open_known_pool,
@@ -37,7 +31,6 @@ from snowredis.cli.output import (
     print_json,
     printable,
     table,
-    terminal_width,
     time_of,
     wrapped,
     write,
@@ -53,13 +46,13 @@ if TYPE_CHECKING:
 
 
 def _add_create_arguments(parser: Parser) -> None:
-    add_pool_name(parser)
-    add_redis(parser, pool=False)
+    parser.add_pool_name()
+    parser.add_redis(pool=False)
     of_pool = [setting for setting in SETTINGS.values() if setting.of_pool]
-    add_settings(parser, *of_pool, SETTINGS["registry_url"])
+    parser.add_settings(*of_pool, SETTINGS["registry_url"])
 
 
-def _create(args: argparse.Namespace) -> int:
+def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
     from snowredis.snowflake.open import has_registry
@@ -84,7 +77,6 @@ def _create(args: argparse.Namespace) -> int:
         )
         write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
     write(pairs(settings_rows(info), wrap=True))
-    return ExitCode.OK
 
 
 def _now_ms() -> int:
@@ -137,15 +129,16 @@ _DURABILITIES = {
 
 
 def _add_show_arguments(parser: Parser) -> None:
-    add_pool_name(parser)
-    add_redis(parser, pool=False)
-    add_times(parser)
+    parser.add_pool_name()
+    parser.add_redis(pool=False)
+    parser.add_times()
     parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     if args.pool is None:
-        return _show_all(args)
+        _show_all(args)
+        return
     from snowredis.monitor.status import status_of
 
     with open_known_pool(args) as pool:
@@ -157,7 +150,6 @@ def _show(args: argparse.Namespace) -> int:
         head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
         rows = [*settings_rows(info), *_state_rows(snapshot, args.time_text)]
         write([head, *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
-    return ExitCode.OK
 
 
 def settings_rows(info: PoolInfo) -> list[Pair]:
@@ -235,7 +227,7 @@ def _alarm_text(info: PoolInfo, time_text: Callable[[int], str]) -> str:
     return f"ids may have been repeated between {since} and {until}"
 
 
-def _show_all(args: argparse.Namespace) -> int:
+def _show_all(args: argparse.Namespace) -> None:
     infos: list[PoolInfo] = []
     unreadable: list[str] = []
     with open_pool(args) as server:
@@ -255,7 +247,6 @@ def _show_all(args: argparse.Namespace) -> int:
         print(f"there is no pool at {where}; create one with: snowredis pool create NAME")
     for line in unreadable:
         print(line, file=sys.stderr)
-    return ExitCode.OK
 
 
 def _all(infos: list[PoolInfo]) -> list[Line]:
@@ -277,7 +268,7 @@ def _all(infos: list[PoolInfo]) -> list[Line]:
         ]
         for info in infos
     ]
-    return table(columns, rows, terminal_width())
+    return table(columns, rows)
 
 
 _SHOW = Command(
@@ -297,7 +288,7 @@ _SHOW = Command(
 def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("pool", metavar="NAME")
     parser.add_argument("new_layout", nargs="?", metavar="NEW", help="a preset's name, or a spec")
-    add_redis(parser, pool=False)
+    parser.add_redis(pool=False)
     text = "when, in seconds from now (default: 10)"
     parser.add_argument("--in", dest="delay_s", type=seconds, default=10.0, metavar="S", help=text)
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
@@ -305,7 +296,7 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help=text)
 
 
-def _change_layout(args: argparse.Namespace) -> int:
+def _change_layout(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
     from snowredis.monitor.layout_change import change_layout, undo_change
 
@@ -317,7 +308,7 @@ def _change_layout(args: argparse.Namespace) -> int:
         if args.undo:
             undo_change(client, info, caller_ms=caller_ms)
             print(f"pool {pool.name} at {pool.where} keeps its layout {info.layout}")
-            return ExitCode.OK
+            return
         layout = resolve_layout(args.new_layout)
         delay_ms = round(args.delay_s * 1000)
         change = change_layout(client, info, layout, delay_ms=delay_ms, caller_ms=caller_ms, force=args.force)
@@ -334,7 +325,6 @@ def _change_layout(args: argparse.Namespace) -> int:
         "until then processes use the old layout. After that, start them with the new one: the first one waits for "
         f"{wait}"
     )
-    return ExitCode.OK
 
 
 _CHANGE_LAYOUT = Command(
@@ -357,13 +347,13 @@ whois goes on to work for old ids: the pool remembers which layout it had when."
 
 
 def _add_delete_arguments(parser: Parser) -> None:
-    add_pool_name(parser)
-    add_redis(parser, pool=False)
-    add_yes(parser)
+    parser.add_pool_name()
+    parser.add_redis(pool=False)
+    parser.add_yes()
     parser.add_argument("--force", action="store_true", help="even if workers are alive")
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _delete(args: argparse.Namespace) -> None:
     needed_pool_name(args)
     with open_known_pool(args) as pool:
         alive, use = _use(pool)
@@ -400,7 +390,6 @@ def _delete(args: argparse.Namespace) -> int:
             "its ttl was longer than 30 s, wait for that long before you create it again",
             file=sys.stderr,
         )
-    return ExitCode.OK
 
 
 def _number_of(pool: WorkerPool) -> tuple[str, int] | None:

@@ -8,16 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import (
-    Command,
-    Parser,
-    add_settings,
-    add_times,
-    add_yes,
-    confirm,
-    natural,
-    settings,
-)
+from snowredis.cli.options import Command, Parser, confirm, natural, settings
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -29,7 +20,6 @@ from snowredis.cli.output import (
     print_json,
     printable,
     table,
-    terminal_width,
     write,
 )
 from snowredis.errors import ConfigError
@@ -78,7 +68,7 @@ def _not_found(registry: Registry) -> CommandError:
 
 def _add_create_arguments(parser: Parser) -> None:
     _add_registry(parser)
-    add_settings(parser, SETTINGS["layout"])
+    parser.add_settings(SETTINGS["layout"])
     text = (
         "whether Redis may lose writes that it acknowledged: detect: yes, in a restart or failover, after which the "
         "registry gives no new numbers until you open it; assured: never (default: detect)"
@@ -88,7 +78,7 @@ def _add_create_arguments(parser: Parser) -> None:
     parser.add_argument("--first", type=natural, default=1, metavar="N", help=text)
 
 
-def _create(args: argparse.Namespace) -> int:
+def _create(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
     from snowredis.snowflake.registry import Place, Status
 
@@ -103,7 +93,6 @@ def _create(args: argparse.Namespace) -> int:
         print(f"registry {registry.name} at {registry.where} {text}")
         if reply.closed and not created:
             print(f"it gives no new numbers; see: snowredis registry show {registry.name}")
-    return ExitCode.OK
 
 
 _CREATE = Command(
@@ -126,19 +115,18 @@ for a registry that existed: it could give numbers a second time.""",
 
 def _add_show_arguments(parser: Parser) -> None:
     _add_registry(parser)
-    add_times(parser)
+    parser.add_times()
     parser.add_argument("--json", action="store_true", help="an object")
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     with _opened(args) as registry:
         state, where = _read(registry), registry.where
     if args.json:
         print_json(state)
-        return ExitCode.OK
+        return
     head: Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
     write([head, *pairs(_rows(state, args.time_text), wrap=True), [], *_numbers_table(state)])
-    return ExitCode.OK
 
 
 def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[Pair]:
@@ -176,7 +164,7 @@ def _numbers_table(state: RegistryState) -> list[Line]:
         ]
         for number, record in state.records.items()
     ]
-    return table(columns, rows, terminal_width())
+    return table(columns, rows)
 
 
 _SHOW = Command(
@@ -197,10 +185,10 @@ def _add_open_arguments(parser: Parser) -> None:
     text = "servers whose pools confirm their numbers first"
     parser.add_argument("--from", dest="servers", nargs="+", default=[], metavar="URL", help=text)
     parser.add_argument("--above", type=natural, metavar="N", help="give only numbers above this one")
-    add_yes(parser)
+    parser.add_yes()
 
 
-def _open(args: argparse.Namespace) -> int:
+def _open(args: argparse.Namespace) -> None:
     from snowredis.snowflake.registration import confirm_pools
 
     with _opened(args) as registry:
@@ -223,7 +211,6 @@ def _open(args: argparse.Namespace) -> int:
                 f"({_closed_text(reply.closed)}). Run it again: snowredis registry open {registry.name}",
             )
         print(f"registry {registry.name} gives new numbers again, from {reply.highest + 1}")
-    return ExitCode.OK
 
 
 _OPEN = Command(
@@ -250,7 +237,7 @@ def _add_free_arguments(parser: Parser) -> None:
     _add_registry(parser, "--registry")
 
 
-def _free(args: argparse.Namespace) -> int:
+def _free(args: argparse.Namespace) -> None:
     from snowredis.snowflake.registry import Status
 
     with _opened(args) as registry:
@@ -261,7 +248,6 @@ def _free(args: argparse.Namespace) -> int:
             text = f"no pool has the number {args.number}; nothing was changed"
             raise CommandError(ExitCode.BAD_INPUT, text)
         print(f"number {args.number} of registry {registry.name} is free; pool {reply.fields[0]} had it")
-    return ExitCode.OK
 
 
 _FREE = Command(

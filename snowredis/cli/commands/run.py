@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands.ids import settings_of_pool, warnings_on_stderr
 from snowredis.cli.exit_codes import CommandError, ExitCode, print_error
-from snowredis.cli.options import Command, Parser, add_redis, add_settings, seconds, settings
+from snowredis.cli.options import Command, Parser, seconds, settings
 from snowredis.settings import SETTINGS
 
 if TYPE_CHECKING:
     from snowredis.lent_worker import WorkerId
 
 # passed on to the program, as far as this system has them
-_STOP = [
-    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
-]
-_PASSED = _STOP + [
-    getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2", "SIGWINCH") if hasattr(signal, name)
-]
+_KNOWN = {known.name: known for known in signal.Signals}
+_STOP = [_KNOWN[name] for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if name in _KNOWN]
+_PASSED = _STOP + [_KNOWN[name] for name in ("SIGUSR1", "SIGUSR2", "SIGWINCH") if name in _KNOWN]
 # so long before the end of the reservation this process kills the program, and so long before it the watch does
 _KILL_S, _WATCH_S = 1.0, 0.5
 _EVERY_S = 0.1
@@ -189,8 +186,8 @@ def _give_terminal(group: int) -> None:
 
 
 def _add_arguments(parser: Parser) -> None:
-    add_redis(parser)
-    add_settings(parser, *(SETTINGS[name] for name in ("layout", "ttl", "label")))
+    parser.add_redis()
+    parser.add_settings(*(SETTINGS[name] for name in ("layout", "ttl", "label")))
     text = (
         "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
     )

@@ -6,8 +6,8 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from snowredis.cli.exit_codes import ExitCode, missing_extra
-from snowredis.cli.options import Command, Parser, add_redis, between, natural, reader
+from snowredis.cli.exit_codes import missing_extra
+from snowredis.cli.options import Command, Parser, between, natural, reader
 from snowredis.errors import ConfigError
 from snowredis.settings import BOOL
 from snowredis.web import PREFIX
@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
 
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=between(0, 65535, natural), default=8600, help="default: 8600")
-    add_redis(parser, pool=False)
+    parser.add_redis(pool=False)
     for option, name in _OPTIONS.items():
         setting = SERVICE_SETTINGS[name]
         text = f"{setting.help} (default: {setting.default_text})".replace("`", "")
@@ -49,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--access-log", action="store_true", help="log every request")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     try:
         from snowredis.web import server
         from snowredis.web.service import from_environment
@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
     app = from_environment(_environment(args))
     _check_host(args.host, app)
     server.run(app, args.host, args.port, access_log=args.access_log)
-    return ExitCode.OK
 
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:

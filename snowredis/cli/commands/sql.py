@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Command, Parser, add_layout, layout_text, moment_ms, positive
+from snowredis.cli.options import Command, Parser, layout_text, moment_ms, positive
 from snowredis.core.presets import resolve_layout
 
 
@@ -15,7 +14,7 @@ def _add_arguments(parser: Parser) -> None:
     from snowredis.core.text import DIGITS
 
     parser.add_argument("database", choices=list(DIALECTS), metavar="DATABASE", help=", ".join(DIALECTS))
-    add_layout(parser)
+    parser.add_layout()
     text = "the functions' names begin with it (default: snowredis)"
     parser.add_argument("--prefix", default="snowredis", metavar="NAME", help=text)
     text = f"form of NAME_text: {', '.join(DIGITS)} (default: base62)"
@@ -29,7 +28,7 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument("--count", type=positive, default=12, metavar="N", help="how many (default: 12)")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     from snowredis.core.sql import functions, partitions
 
     layout = resolve_layout(layout_text(args))
@@ -41,7 +40,6 @@ def _run(args: argparse.Namespace) -> int:
             args.database, layout, args.table, args.column, by=args.by, start_ms=start_ms, count=args.count
         )
     print("\n".join(statements))
-    return ExitCode.OK
 
 
 SQL = Command(

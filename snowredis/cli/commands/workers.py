@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from snowredis.cli import pool_text
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
-from snowredis.cli.options import Command, Parser, add_redis, add_times, open_known_pool, seconds
+from snowredis.cli.options import Command, Parser, open_known_pool, seconds
 from snowredis.cli.output import (
     Line,
     alternate_screen,
@@ -21,15 +22,6 @@ from snowredis.cli.output import (
     printable,
     terminal_width,
     write,
-)
-from snowredis.cli.pool_text import (
-    WorkerFilter,
-    add_filter,
-    death_table,
-    group_table,
-    pool_lines,
-    status_lines,
-    worker_table,
 )
 
 if TYPE_CHECKING:
@@ -44,19 +36,19 @@ DEFAULT_INTERVAL_S = 2.0
 
 
 def _add_workers_arguments(parser: Parser) -> None:
-    add_redis(parser)
+    parser.add_redis()
     every, text = DEFAULT_INTERVAL_S, "repeat until Ctrl-C, by default every 2 s"
     parser.add_argument("--watch", nargs="?", type=seconds, const=every, metavar="SECONDS", help=text)
     parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
-    add_filter(parser)
+    pool_text.add_filter(parser)
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
     text = "acknowledge the deaths that are shown: they are no warning any more"
     parser.add_argument("--acknowledge", action="store_true", help=text)
-    add_times(parser)
+    parser.add_times()
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
 
 
-def _workers(args: argparse.Namespace) -> int:
+def _workers(args: argparse.Namespace) -> None:
     with open_known_pool(args) as pool:
         if args.acknowledge:
             seen = pool.acknowledge_deaths(by=this_person())
@@ -69,7 +61,6 @@ def _workers(args: argparse.Namespace) -> int:
             _watch(watch, pool.where, args)
         else:
             _show(first_reading(watch), pool.where, args)
-    return ExitCode.OK
 
 
 def this_person() -> str:
@@ -88,7 +79,7 @@ def _open(pool: WorkerPool, args: argparse.Namespace) -> Callable[[], Reading]:
     """Return a function that reads *pool*; it blocks for a few round trips to Redis."""
     from snowredis.monitor.polling import PoolWatch
 
-    watch, idle = PoolWatch(pool), args.all or WorkerFilter.of(args).wants_idle
+    watch, idle = PoolWatch(pool), args.all or pool_text.WorkerFilter.of(args).wants_idle
     return lambda: watch.read(idle=idle)
 
 
@@ -132,19 +123,19 @@ def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace) -
 
 def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int | None = None) -> list[Line]:
     """Return the status, the pool and its workers in at most *height* lines."""
-    snapshot, width = reading.snapshot, terminal_width()
-    status = status_lines(
+    snapshot = reading.snapshot
+    status = pool_text.status_lines(
         reading.status, args.time_text, advice=height is None, most=None if height is None else 3
     )
     if snapshot is None:
         return status
-    info, chosen = snapshot.info, WorkerFilter.of(args)
+    info, chosen = snapshot.info, pool_text.WorkerFilter.of(args)
     workers, deaths = chosen.workers(snapshot, show_all=args.all), chosen.deaths(snapshot)
-    lines = [*pool_lines(where, info), *status]
+    lines = [*pool_text.pool_lines(where, info), *status]
     if reading.error is not None:
         lines.append([(f"below: the state of {args.time_text(reading.read_at_ms)}, not up to date", "bad")])
     if args.group_by:
-        return [*lines, [], *group_table(args.group_by, workers, deaths, width)][:height]
+        return [*lines, [], *pool_text.group_table(args.group_by, workers, deaths)][:height]
     lines += [[], *_death_lines(deaths, info, args, height)]
     if not workers:
         none = "no worker matches" if snapshot.workers else "no worker is alive"
@@ -157,7 +148,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     # besides the table's head and the line that counts the others
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
     shown = workers if len(workers) <= fits else workers[: max(1, fits - 1)]
-    lines += worker_table(shown, info, width)
+    lines += pool_text.worker_table(shown, info, terminal_width())
     if len(shown) < len(workers):
         others = len(workers) - len(shown)
         lines.append([(f"… and {others:,} more: snowredis top shows them all", "dim")])
@@ -171,7 +162,7 @@ def _death_lines(
         return []
     # a third of the screen
     most = len(deaths) if height is None else max(1, height // 3 - 4)
-    lines = [*death_table(deaths[:most], info.now_ms, terminal_width(), args.time_text)]
+    lines = [*pool_text.death_table(deaths[:most], info.now_ms, args.time_text)]
     if most < len(deaths):
         lines.append([(f"… and {len(deaths) - most:,} more", "dim")])
     return [[(f"died in the last hour: {len(deaths):,}", "strong")], *lines, []]
@@ -180,7 +171,7 @@ def _death_lines(
 def _print_json(reading: Reading, args: argparse.Namespace) -> None:
     report = reading.report
     if (snapshot := reading.snapshot) is not None:
-        chosen = WorkerFilter.of(args)
+        chosen = pool_text.WorkerFilter.of(args)
         workers = tuple(chosen.workers(snapshot, show_all=args.all))
         report = replace(report, workers=workers, deaths=tuple(chosen.deaths(snapshot)))
     print_json(report)
@@ -209,11 +200,11 @@ sorts and filters.""",
 
 
 def _add_top_arguments(parser: Parser) -> None:
-    add_redis(parser)
+    parser.add_redis()
     text = "time between two reads of Redis (default: 2)"
     parser.add_argument("--interval", type=seconds, default=DEFAULT_INTERVAL_S, metavar="SECONDS", help=text)
     parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
-    add_times(parser)
+    parser.add_times()
 
 
 def _top(args: argparse.Namespace) -> int:
