@@ -143,12 +143,9 @@ def _claim_all(until_s: float) -> None:
 
     generators = [member for member in EXIT.members if isinstance(member, Generator) and not member.closed]
     try:
-        if (
-            not generators
-            and effective_settings()
-            and isinstance(of_process := process_generator(), Generator)
-        ):
-            generators = [of_process]
+        if not generators and effective_settings():
+            # one of another kind claims nothing
+            generators = [one for one in [process_generator()] if isinstance(one, Generator)]
         for generator in generators:
             _claim(generator, until_s)
     except SnowredisError as error:

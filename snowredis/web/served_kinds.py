@@ -54,11 +54,6 @@ class ServedKind:
         """Name in metrics, which no pool can have."""
         return f"{self.kind}:{self.tag}"
 
-    @property
-    def has_tag_state(self) -> bool:
-        """True if its tag has a state that can be read."""
-        return self._watch is not None
-
     async def make_ids(self, count: int) -> list[Any]:
         """Make *count* ids. Raises Problem, SnowredisError."""
         try:
@@ -178,7 +173,7 @@ class ServedKinds:
 
     def start(self) -> None:
         """Begin to read the states of the tags."""
-        if any(one.has_tag_state for one in self.served):
+        if any(one.kind in _OF_TAGS for one in self.served):
             self._task = asyncio.create_task(self._read_tags())
 
     async def _read_tags(self) -> None:
