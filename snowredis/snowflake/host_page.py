@@ -38,7 +38,7 @@ from snowredis.snowflake.fast_path import load_c
 from snowredis.snowflake.record_files import map_memory, open_directory, view_memory
 
 # offsets of the words; the first four as in _fastpath.c
-WORD, LIMIT, MADE, TURN, HEADER, ATTEMPT = 0, 64, 136, 192, 200, 208
+WORD, LIMIT, MADE, TURN, HEADER, ATTEMPT, INODE = 0, 64, 136, 192, 200, 208, 216
 # processes of one host, each with its pid and its start
 MEMBERS, MOST_MEMBERS = 256, 480
 # credentials: with 64 lanes they take about 2.5 KB. Eight, so that a process which stops in the middle of writing one
@@ -335,13 +335,17 @@ def _map(path: str) -> memoryview:
             raise HostRefused(f"{path} is a file of another user")
         if not _c.is_tmpfs(descriptor):
             raise HostRefused(f"{path} is not on tmpfs, so other machines might write to it")
-        # else the first write to a full file system would end this process by SIGBUS
-        os.posix_fallocate(descriptor, 0, PAGE_BYTES)
         if status.st_size not in (0, PAGE_BYTES):
             raise HostRefused(f"{path} is damaged: it has {status.st_size} bytes. Remove it.")
+        # else the first write to a full file system would end this process by SIGBUS
+        os.posix_fallocate(descriptor, 0, PAGE_BYTES)
         key = path, status.st_dev, status.st_ino
         if key not in _mapped:
             _mapped[key] = view_memory(map_memory(descriptor, 0, PAGE_BYTES), PAGE_BYTES)
-        return _mapped[key]
+        memory = _mapped[key]
+        # two files with one lease would make the same ids
+        if not _c.page_swap(memory, INODE, 0, status.st_ino) and _c.page_load(memory, INODE) != status.st_ino:
+            raise HostRefused(f"{path} is a copy of another file. Remove it.")
+        return memory
     finally:
         os.close(descriptor)

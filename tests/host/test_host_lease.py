@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -248,6 +249,33 @@ def test_damaged_credentials_cost_a_worker_id_and_no_id(start: Start, records: s
     time.sleep(2 * TTL_S)
     check_distinct(made, first.ask(TAKE))
     assert first.ask("ids.counts.claims") == 2
+
+
+def test_a_copy_of_the_page_is_not_another_page_with_the_same_lease(start: Start, records: str) -> None:
+    first = start()
+    made = first.ask(TAKE)
+    (page,) = Path(records).glob("host1.*")
+    copy = page.with_name("copy")
+    shutil.copy(page, copy)
+    copy.replace(page)
+    second = start()
+    check_distinct(made, *(process.ask(TAKE) for process in (second, first, second)))
+    assert first.ask(WORKER) != second.ask(WORKER)
+    assert "is a copy of another file. Remove it." in second.end()
+
+
+def test_a_page_of_another_size_is_refused_until_it_is_removed(start: Start, records: str) -> None:
+    first = start()
+    made = first.ask(TAKE)
+    (page,) = Path(records).glob("host1.*")
+    first.end()
+    page.write_bytes(page.read_bytes()[:1000])
+    for _ in range(2):
+        alone = start()
+        check_distinct(made, alone.ask(TAKE))
+        assert "is damaged: it has 1000 bytes. Remove it." in alone.end()
+    page.unlink()
+    assert start().end() == ""
 
 
 @pytest.mark.parametrize(
