@@ -121,8 +121,8 @@ def _terminal_of_warnings() -> Any:
 
 log = logging.getLogger("snowredis")
 
-# pause before a full pool is asked again; it doubles up to RETRY_S, so that many who wait do not load Redis
-FIRST_PAUSE_S = 0.02
+# pause before a full pool is asked again; it doubles, so that a thousand who wait do not load Redis
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 2.0
 
 
 class ClockSkewMemory:
@@ -247,7 +247,7 @@ class ClaimWait:
             # those who timed out together do not ask together again
             return self._context.random.uniform(0, 2 * RETRY_S)
         pause_s = max(self._pause_s, min(RETRY_S, error.next_expiry_ms / 1000))
-        self._pause_s = min(RETRY_S, 2 * self._pause_s)
+        self._pause_s = min(LAST_PAUSE_S, 2 * self._pause_s)
         return pause_s
 
     def _why_floor(self) -> str:
