@@ -184,7 +184,9 @@ class HostPage:
         if now_s - self._looked_s < LOOK_S:
             return False
         self._looked_s = now_s
-        member = self.load(MEMBERS + 8 * ((word & (1 << _OWNER_BITS) - 1) - 1))
+        index = (word & (1 << _OWNER_BITS) - 1) - 1
+        # in a damaged word, there is no such member
+        member = self.load(MEMBERS + 8 * index) if index < MOST_MEMBERS else 0
         return member != 0 and self._is_dead(member)
 
     def _fence(self, offset: int, bits: int, turn_bits: int, turn: Turn) -> None:
@@ -280,7 +282,8 @@ class HostPage:
         """
         if header is None:
             header = self.load(HEADER)
-        begin = SLOTS + (header >> 32 & 0xF) * SLOT_BYTES
+        # of a damaged header, any slot
+        begin = SLOTS + (header >> 32 & 0xF) % SLOT_COUNT * SLOT_BYTES
         slot = bytes(self.memory[begin : begin + SLOT_BYTES])
         (length,) = _LENGTH.unpack_from(slot)
         text = slot[_LENGTH.size : _LENGTH.size + length]

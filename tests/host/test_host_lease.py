@@ -239,16 +239,21 @@ def test_a_directory_that_is_not_in_memory_is_refused(start: Start, tmp_path: Pa
     assert "is not on tmpfs" in text
 
 
-def test_damaged_credentials_cost_a_worker_id_and_no_id(start: Start, records: str) -> None:
+# the turn, the header, all credentials
+@pytest.mark.parametrize(("offset", "size", "claims"), [(192, 8, 1), (200, 8, 2), (4096, 8 * 3072, 2)])
+def test_damage_of_the_page_costs_a_worker_id_and_no_id(
+    start: Start, records: str, offset: int, size: int, claims: int
+) -> None:
     first = start()
     made = first.ask(TAKE)
     (page,) = Path(records).glob("host1.*")
     with page.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * (8 * 3072))
+        file.seek(offset)
+        file.write(b"\xff" * size)
     time.sleep(2 * TTL_S)
     check_distinct(made, first.ask(TAKE))
-    assert first.ask("ids.counts.claims") == 2
+    assert first.ask("ids.counts.claims") == claims
+    assert "Traceback" not in first.end()
 
 
 def test_a_copy_of_the_page_is_not_another_page_with_the_same_lease(start: Start, records: str) -> None:
