@@ -14,19 +14,11 @@ import sqlalchemy as sa
 from snowredis.core.layout import Layout, utc_text
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import shown
-from snowredis.merge import MergeError
+from snowredis.merge import MergeError, obstacles
 from snowredis.merge.databases import database_errors, is_same_database, open_database, reading, url_of
 from snowredis.merge.id_store import IdStore, Scan
 from snowredis.merge.journal import Journal, check_finished
 from snowredis.merge.new_ids import COUNTER_LIMIT, counter_offset, lanes_needed, new_ids, unused_lanes
-from snowredis.merge.obstacles import (
-    SMALL_TABLE,
-    check_columns,
-    check_no_orphans,
-    check_obstacles,
-    check_same_types,
-    without_index,
-)
 from snowredis.merge.plan_file import DomainPlan, Pair, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, read_schema, tables_called
@@ -209,9 +201,9 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
     request = work.request
     independent = {work.of_changed.named(text, "--independent") for text in request.independent}
     work.progress.start("looking for rows without a parent")
-    check_same_types(work.of_kept, work.of_changed)
-    check_no_orphans(work.kept, work.of_kept, "that is kept")
-    check_no_orphans(work.changed, work.of_changed, "that changes")
+    obstacles.check_same_types(work.of_kept, work.of_changed)
+    obstacles.check_no_orphans(work.kept, work.of_kept, "that is kept")
+    obstacles.check_no_orphans(work.changed, work.of_changed, "that changes")
     partials, findings = find_partials(work.changed, work.of_changed, independent)
     work.of_changed = work.of_changed.with_partials(partials)
     # the other database says its kinds by other ids
@@ -241,7 +233,7 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
         file.add(plan.number, work.store.pairs(plan.number))
     renamed = [plan.domain for plan in domains if plan.renamed]
     if renamed:
-        check_obstacles(work.changed, work.of_changed, renamed, with_triggers=request.with_triggers)
+        obstacles.check_obstacles(work.changed, work.of_changed, renamed, with_triggers=request.with_triggers)
     return Plan(
         id=secrets.token_hex(8),
         kept=url_of(work.kept.engine, hide=False),
@@ -286,8 +278,8 @@ def _at_once(work: _Work, plan: DomainPlan) -> bool:
         return True
     slow = [
         name
-        for name in (without_index(engine, work.of_changed, domain) if plan.renamed else ())
-        if _count(work.changed, work.of_changed.tables[name.of]) > SMALL_TABLE
+        for name in (obstacles.without_index(engine, work.of_changed, domain) if plan.renamed else ())
+        if _count(work.changed, work.of_changed.tables[name.of]) > obstacles.SMALL_TABLE
     ]
     work.notes += [
         f"{name} has no index: all ids of {plan.name} are changed in one transaction, which reads the table once; for "
@@ -317,7 +309,7 @@ def _choose(work: _Work, domain: Domain) -> DomainPlan:
         limit = min(work.support.limit(s.column(c)) for s in both for c in domain.columns if c.of in s.tables)
         offset = counter_offset(scan.lowest, scan.highest, limit, domain.name)
         work.store.add_offset(number, offset)
-        check_columns(both, domain, scan.highest + offset, work.support)
+        obstacles.check_columns(both, domain, scan.highest + offset, work.support)
         return replace(_domain_plan(work, domain, "counter"), offset=offset)
     clashes = work.store.clashes(number)
     layout, lanes = _lanes(work, domain, clashes)
@@ -327,7 +319,7 @@ def _choose(work: _Work, domain: Domain) -> DomainPlan:
         )
     work.store.add(number, ((old, new, new) for old, new in new_ids(clashes, layout, lanes)))
     highest = work.store.rows(f"SELECT max(new) FROM mapping WHERE domain = {number}")[0][0]
-    check_columns(both, domain, highest, work.support)
+    obstacles.check_columns(both, domain, highest, work.support)
     return replace(_domain_plan(work, domain, "layout"), lanes=tuple(lanes))
 
 
@@ -434,7 +426,9 @@ def _match(work: _Work, domain: Domain) -> DomainPlan:
         (old, free + at if through else new, new) for at, (old, new) in enumerate(sorted(moved.items()), 1)
     ]
     work.store.add(number, pairs)
-    check_columns((work.of_kept, work.of_changed), domain, free + len(pairs) * through, work.support)
+    obstacles.check_columns(
+        (work.of_kept, work.of_changed), domain, free + len(pairs) * through, work.support
+    )
     return _domain_plan(work, domain, "match")
 
 

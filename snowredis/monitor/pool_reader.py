@@ -16,15 +16,7 @@ from typing import Any
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.monitor.snapshot import (
-    POOL_COUNTERS,
-    LayoutPeriod,
-    PoolInfo,
-    WorkerInfo,
-    parse_owner,
-    parse_record,
-    setting_ms,
-)
+from snowredis.monitor import snapshot
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -46,7 +38,7 @@ _POOL_NUMBERS = (
     "floor",
     "records",
     "swept",
-    *POOL_COUNTERS,
+    *snapshot.POOL_COUNTERS,
 )
 
 
@@ -61,10 +53,10 @@ class ServerState:
         idle: all worker ids without a lease, if they were asked for.
     """
 
-    info: PoolInfo
-    alive: list[WorkerInfo]
-    ended: list[WorkerInfo]
-    idle: list[WorkerInfo]
+    info: snapshot.PoolInfo
+    alive: list[snapshot.WorkerInfo]
+    ended: list[snapshot.WorkerInfo]
+    idle: list[snapshot.WorkerInfo]
 
 
 class PoolLook(ABC):
@@ -91,12 +83,12 @@ class PoolLook(ABC):
     def _count_alive(self) -> int:
         return len(self.workers())
 
-    def info(self) -> PoolInfo:
+    def info(self) -> snapshot.PoolInfo:
         """Return settings and counters of the pool."""
         ended = self._ended(self._records(self._swept_ms, self.now_ms))
         return self._info(self._count_alive(), len(ended))
 
-    def stored(self) -> PoolInfo:
+    def stored(self) -> snapshot.PoolInfo:
         """Return what info() returns, but without a look at the leases: as if none was leased. Does not block."""
         return self._info(0, 0)
 
@@ -107,12 +99,12 @@ class PoolLook(ABC):
         others = [info for info in infos if idle and not info.alive]
         return ServerState(self._info(len(alive), len(ended)), alive, ended, others)
 
-    def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
+    def workers(self, *, alive_only: bool = True) -> list[snapshot.WorkerInfo]:
         """Return the workers, by worker id; with *alive_only* false also those whose lease ended."""
         infos = self._records(self.now_ms if alive_only else None)
         return [info for info in infos if info.alive or not alive_only]
 
-    def expired(self) -> list[WorkerInfo]:
+    def expired(self) -> list[snapshot.WorkerInfo]:
         """Return workers whose lease ended without a release that no script wrote yet, by the end of their lease.
 
         Those whose renewals Redis may have forgotten are left out.
@@ -139,24 +131,24 @@ class PoolLook(ABC):
     def _broken(self, reason: str) -> StoreUnavailable:
         return StoreUnavailable(self.where, reason)
 
-    def _records(self, low: int | None, high: int | None = None) -> list[WorkerInfo]:
+    def _records(self, low: int | None, high: int | None = None) -> list[snapshot.WorkerInfo]:
         """Return the workers of _rows(), by worker id, without records that are not valid."""
         infos = (
             self._parse(int(worker), text) for worker, text in self._rows(low, high) if _is_worker(worker)
         )
         return sorted((info for info in infos if info is not None), key=lambda info: info.worker)
 
-    def _parse(self, worker: int, text: str) -> WorkerInfo | None:
+    def _parse(self, worker: int, text: str) -> snapshot.WorkerInfo | None:
         # until the floor has passed, leases whose renewals Redis forgot are adopted
         settling = self._texts["incarnation"] if self._count("floor") > self.now_ms else ""
-        ttl_ms = setting_ms(self._texts["signature"], "ttl_ms")
-        return parse_record(worker, text, self.now_ms, ttl_ms, settling=settling)
+        ttl_ms = snapshot.setting_ms(self._texts["signature"], "ttl_ms")
+        return snapshot.parse_record(worker, text, self.now_ms, ttl_ms, settling=settling)
 
-    def _ended(self, infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    def _ended(self, infos: Iterable[snapshot.WorkerInfo]) -> list[snapshot.WorkerInfo]:
         ended = (info for info in infos if info.state in ("expired", "unknown"))
         return [info for info in ended if info.lease_end_ms > self._swept_ms]
 
-    def _info(self, used: int, ended: int) -> PoolInfo:
+    def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
         texts = self._texts
         try:
             settings = settings_of(texts["signature"])
@@ -174,8 +166,8 @@ class PoolLook(ABC):
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         numbers["expired"] += ended
         mismatch_at, _, owner = texts["mismatch"].partition("|")
-        by = parse_owner(owner)
-        return PoolInfo(
+        by = snapshot.parse_owner(owner)
+        return snapshot.PoolInfo(
             name=self.name,
             layout=layout,
             signature=texts["signature"],
@@ -196,7 +188,7 @@ class PoolLook(ABC):
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
-            **{counter: numbers[counter] for counter in POOL_COUNTERS},
+            **{counter: numbers[counter] for counter in snapshot.POOL_COUNTERS},
         )
 
 
@@ -240,7 +232,7 @@ class RedisLook(PoolLook):
         return int(self._client.zcard(self._leases)) == self._count("records")
 
 
-def read_record(client: Any, info: PoolInfo, worker: int) -> WorkerInfo | None:
+def read_record(client: Any, info: snapshot.PoolInfo, worker: int) -> snapshot.WorkerInfo | None:
     """Return one worker of a pool that was just read, alive or not; None if its worker id was never leased.
 
     Raises StoreUnavailable.
@@ -250,7 +242,7 @@ def read_record(client: Any, info: PoolInfo, worker: int) -> WorkerInfo | None:
     settling = info.incarnation if info.floor_ms > info.now_ms else ""
     if text is None:
         return None
-    return parse_record(worker, text_of(text), info.now_ms, info.ttl_ms, settling=settling)
+    return snapshot.parse_record(worker, text_of(text), info.now_ms, info.ttl_ms, settling=settling)
 
 
 class MemoryLook(PoolLook):
@@ -262,7 +254,7 @@ class MemoryLook(PoolLook):
             raise PoolNotFound(name)
         self._records_in_memory, now_ms = dict(store._records), store._server_time_ms()
         texts = dict.fromkeys((*_POOL_TEXTS, *_POOL_NUMBERS), "")
-        texts |= {counter: str(store._counts[counter]) for counter in POOL_COUNTERS}
+        texts |= {counter: str(store._counts[counter]) for counter in snapshot.POOL_COUNTERS}
         texts |= {
             "signature": store.stored("signature"),
             "incarnation": store._incarnation,
@@ -276,12 +268,14 @@ class MemoryLook(PoolLook):
     def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
         return [(str(worker), _record_text(record)) for worker, record in self._records_in_memory.items()]
 
-    def _info(self, used: int, ended: int) -> PoolInfo:
+    def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
         # it is not counted
         return replace(super()._info(used, ended), peak=used)
 
 
-def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
+def layout_periods(
+    layout: Layout, past: str, next_signature: str, next_ms: int
+) -> tuple[snapshot.LayoutPeriod, ...]:
     """Return all layouts of a pool: those of its field *layouts*, the present one, and the planned one.
 
     Raises ConfigError, KeyError or ValueError for what no script wrote.
@@ -289,11 +283,13 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
     periods, from_ms = [], 0
     for entry in past.split():
         until, _, spec = entry.partition("|")
-        periods.append(LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
+        periods.append(snapshot.LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
         from_ms = int(until)
-    periods.append(LayoutPeriod(layout, from_ms, next_ms or None))
+    periods.append(snapshot.LayoutPeriod(layout, from_ms, next_ms or None))
     if next_signature:
-        periods.append(LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
+        periods.append(
+            snapshot.LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None)
+        )
     return tuple(periods)
 
 

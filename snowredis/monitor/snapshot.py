@@ -15,13 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.settings import POOL_DURATIONS
-from snowredis.snowflake.protocol import (
-    HEARTBEATS_PER_TTL,
-    WorkerStats,
-    default_outage_reserve_ms,
-    parse_share,
-    settings_of,
-)
+from snowredis.snowflake import protocol
 
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
@@ -182,7 +176,7 @@ class PoolInfo:
     @in_json
     def settings(self) -> dict[str, str]:
         """The parts of the signature by name: layout, datacenter, ttl_ms, …"""
-        return settings_of(self.signature)
+        return protocol.settings_of(self.signature)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -191,7 +185,9 @@ class PoolInfo:
         numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
         # left out of the signature if it is 0; and out of the options if it is the default, which follows the layout
         numbers.setdefault("outage_reserve_ms", 0)
-        if numbers["outage_reserve_ms"] == default_outage_reserve_ms(self.layout, numbers.get("ttl_ms", 0)):
+        if numbers["outage_reserve_ms"] == protocol.default_outage_reserve_ms(
+            self.layout, numbers.get("ttl_ms", 0)
+        ):
             del numbers["outage_reserve_ms"]
         durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
         texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
@@ -245,7 +241,7 @@ class PoolInfo:
     @property
     def share(self) -> tuple[int, int]:
         """Which part of the layout's worker ids this server leases: (index, count of servers)."""
-        return parse_share(self.settings.get("share", ""))
+        return protocol.parse_share(self.settings.get("share", ""))
 
     def makes_same_ids_as(self, other: PoolInfo) -> bool:
         """Return true if ids of this pool and of *other* can be equal, so that they must not fill one table."""
@@ -326,7 +322,7 @@ class Snapshot:
         info = self.info
         if not info.outage_reserve_ms or self.is_new:
             return False
-        is_early = info.now_ms - (info.raised_ms or 0) < info.ttl_ms // HEARTBEATS_PER_TTL
+        is_early = info.now_ms - (info.raised_ms or 0) < info.ttl_ms // protocol.HEARTBEATS_PER_TTL
         return is_early or self.lanes_until_ms > info.now_ms
 
     @property
@@ -355,7 +351,7 @@ class Snapshot:
 
 def setting_ms(signature: str, name: str) -> int:
     """Return the setting *name* of a signature, in ms; 0 if it is absent."""
-    text = settings_of(signature).get(name, "")
+    text = protocol.settings_of(signature).get(name, "")
     return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
 
 
@@ -372,7 +368,7 @@ def state_of(
         return "free"
     if lease_left_ms <= 0:
         return "expired" if confirmed else "unknown"
-    if heartbeat_age_ms * HEARTBEATS_PER_TTL < 2 * ttl_ms:
+    if heartbeat_age_ms * protocol.HEARTBEATS_PER_TTL < 2 * ttl_ms:
         return "healthy"
     return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"
 
@@ -398,7 +394,7 @@ def parse_record(
     match = _RECORD.fullmatch(text)
     if match is None:
         return None
-    stats, claimed = WorkerStats.from_text(match["stats"]), bool(match["token"])
+    stats, claimed = protocol.WorkerStats.from_text(match["stats"]), bool(match["token"])
     renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     confirmed = not settling or match["incarnation"] == settling

@@ -21,22 +21,9 @@ from typing import NamedTuple
 
 from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
+from snowredis.numbers import protocol
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
-from snowredis.numbers.protocol import (
-    MAX_NUMBER,
-    MOST_SEGMENTS,
-    Closed,
-    ClosedReason,
-    Copied,
-    Exhausted,
-    Granted,
-    Opened,
-    OpenRequest,
-    TagStore,
-    TakeReply,
-    TakeRequest,
-)
 from snowredis.process.clock import Clock
 from snowredis.snowflake.lease import PROCESS
 from snowredis.snowflake.protocol import owner_text
@@ -68,7 +55,11 @@ class TagClient:
     """
 
     def __init__(
-        self, store: TagStore, random_name: Callable[[], str], owner: Callable[[], str], seen: int = 0
+        self,
+        store: protocol.TagStore,
+        random_name: Callable[[], str],
+        owner: Callable[[], str],
+        seen: int = 0,
     ) -> None:
         self.store = store
         self._random_name, self._owner = random_name, owner
@@ -92,14 +83,14 @@ class TagClient:
             return None
         return (self.view.next - self.since.next) / (self.view.redis_ms - self.since.redis_ms) * 1000
 
-    def ask(self, wanted: int) -> TakeReply:
+    def ask(self, wanted: int) -> protocol.TakeReply:
         """Ask for a segment of *wanted* positions; or report, if that is 0. Blocks for a round trip.
 
         Raises StoreUnavailable, NumbersDiffer.
         """
         if wanted and not self._request_id:
             self._request_id = self._random_name()
-        request = TakeRequest(
+        request = protocol.TakeRequest(
             self._name,
             self._received,
             self._request_id,
@@ -113,19 +104,19 @@ class TagClient:
         self._learn(reply)
         return reply
 
-    def _learn(self, reply: TakeReply) -> None:
+    def _learn(self, reply: protocol.TakeReply) -> None:
         self.seen = max(self.seen, reply.next)
         self.view = TagView(reply.redis_ms, reply.incarnation, reply.next)
         if self.since is None or self.since.incarnation != reply.incarnation:
             self.since = self.view
         match reply:
-            case Granted():
+            case protocol.Granted():
                 self._received += 1
                 newest = (reply.from_position, reply.until_position)
-                self._segments = (*self._segments, newest)[-MOST_SEGMENTS:]
+                self._segments = (*self._segments, newest)[-protocol.MOST_SEGMENTS :]
                 self._incarnation = reply.incarnation
                 self._request_id = ""
-            case Copied():
+            case protocol.Copied():
                 self._begin()
 
     def failed(self, error: Exception) -> None:
@@ -202,7 +193,7 @@ class Fetcher:
 
     def __init__(
         self,
-        stores: Sequence[TagStore],
+        stores: Sequence[protocol.TagStore],
         steps: Steps,
         counts: SegmentCounts,
         *,
@@ -325,7 +316,7 @@ class Fetcher:
         try:
             reply = client.ask(0)
             self._notice(index, client, reply)
-            if isinstance(reply, Closed):
+            if isinstance(reply, protocol.Closed):
                 self._open(client, reply)
             client.away = client.silent = False
         except Exception as error:  # noqa: BLE001 - of any kind: callers get it when they need a segment
@@ -341,7 +332,7 @@ class Fetcher:
         for store in self._stores:
             store.close()
 
-    def _ask(self, index: int, client: TagClient, size: int) -> Granted:
+    def _ask(self, index: int, client: TagClient, size: int) -> protocol.Granted:
         config = client.store.config
         if client.is_asked:
             raise StoreUnavailable(client.store.where, "it did not reply to the last report yet")
@@ -351,17 +342,17 @@ class Fetcher:
             client.told_at_s = self._clock.monotonic()
             self._notice(index, client, reply)
             match reply:
-                case Granted():
+                case protocol.Granted():
                     return reply
-                case Exhausted():
+                case protocol.Exhausted():
                     raise NumbersExhausted(config.tag, config.maximum)
-                case Closed():
+                case protocol.Closed():
                     self._counts.closed += 1
                     if not self._open(client, reply):
                         raise NumbersClosed(config.tag, reply.reason, config.number_at(reply.next))
         raise StoreUnavailable(client.store.where, "it calls every request of this process a copy")
 
-    def _notice(self, index: int, client: TagClient, reply: TakeReply) -> None:
+    def _notice(self, index: int, client: TagClient, reply: protocol.TakeReply) -> None:
         """Drop the numbers that others may have."""
         config = client.store.config
         if reply.alarm is not None:
@@ -372,7 +363,7 @@ class Fetcher:
                 *(client.store.where, config.tag, config.number_at(low), config.number_at(high - 1)),
             )
             self._drop(index, low)
-        if isinstance(reply, Copied):
+        if isinstance(reply, protocol.Copied):
             self._counts.copied += 1
             log.error(
                 "this process is a copy of another one: it had the same segments of tag %s, which it dropped",
@@ -380,10 +371,10 @@ class Fetcher:
             )
             self._drop(index, 0)
 
-    def _open(self, client: TagClient, closed: Closed) -> bool:
+    def _open(self, client: TagClient, closed: protocol.Closed) -> bool:
         """Open the tag if there is a bound, and the tag has been closed for long enough."""
         # what a person closed, only a person opens
-        if self._bound is None or closed.reason is ClosedReason.MOVED:
+        if self._bound is None or closed.reason is protocol.ClosedReason.MOVED:
             return False
         if closed.redis_ms < closed.closed_ms + SETTLE_MS:
             return False
@@ -393,12 +384,12 @@ class Fetcher:
             number = store.config.start - 1 if highest is None else as_int(highest)
         except TypeError:
             raise ConfigError(f"bound must return a whole number or None, not {highest!r}") from None
-        position = store.config.position_from(min(number + 1 + self._bound.margin, MAX_NUMBER))
-        opened = store.open(OpenRequest("bound", position, SETTLE_MS))
-        if isinstance(opened, Opened) and opened.changed:
+        position = store.config.position_from(min(number + 1 + self._bound.margin, protocol.MAX_NUMBER))
+        opened = store.open(protocol.OpenRequest("bound", position, SETTLE_MS))
+        if isinstance(opened, protocol.Opened) and opened.changed:
             log.warning(
                 "the tag %s was opened by its bound: numbers go on from %d",
                 store.config.tag,
                 store.config.number_at(opened.next),
             )
-        return isinstance(opened, Opened)
+        return isinstance(opened, protocol.Opened)

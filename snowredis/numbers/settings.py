@@ -5,32 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from snowredis import settings
 from snowredis.errors import ConfigError
 from snowredis.numbers import formats
 from snowredis.numbers.formats import PeriodName
 from snowredis.numbers.protocol import MAX_NUMBER
-from snowredis.settings import (
-    ANYTHING,
-    BOOL,
-    DEFAULT_URL,
-    POOL_NAME,
-    REPLICAS,
-    SECONDS,
-    SETTINGS,
-    TEXT,
-    URL,
-    WHOLE,
-    Kind,
-    Setting,
-    one_of,
-)
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
 # as Leaf's
 DEFAULT_PERIOD_S = 900.0
 DEFAULT_SKEW_S = 2.5
-TAG_NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "invoices"))
+TAG_NAME = settings.POOL_NAME._replace(what=settings.POOL_NAME.what.replace("orders", "invoices"))
 
 # longer blocks are probably mistakes
 MAX_BLOCK = 1_000_000
@@ -38,26 +24,32 @@ MAX_BLOCK = 1_000_000
 MAX_STEP = 10**12
 
 
-def _at_most(most: int) -> Kind:
+def _at_most(most: int) -> settings.Kind:
     what = f"a whole number from 1 to {most}"
-    return WHOLE._replace(what=what, accepts=lambda value: WHOLE.accepts(value) and 1 <= value <= most)
+    return settings.WHOLE._replace(
+        what=what, accepts=lambda value: settings.WHOLE.accepts(value) and 1 <= value <= most
+    )
 
 
 # of segments and of dated numbers
-_DURABILITY = Setting(
+_DURABILITY = settings.Setting(
     "durability",
-    one_of(Literal["detect", "assured"]),
+    settings.one_of(Literal["detect", "assured"]),
     "detect",
     "detect",
     "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, after which the tag, "
     "or the current period, is closed; `assured`: never",
 )
-_REDIS_SKEW = Setting(
-    "redis_skew", SECONDS, DEFAULT_SKEW_S, "2.5 s", "how far the clocks of two Redis servers may differ"
+_REDIS_SKEW = settings.Setting(
+    "redis_skew",
+    settings.SECONDS,
+    DEFAULT_SKEW_S,
+    "2.5 s",
+    "how far the clocks of two Redis servers may differ",
 )
-_FAILOVER_SLACK = Setting(
+_FAILOVER_SLACK = settings.Setting(
     "failover_slack",
-    SECONDS,
+    settings.SECONDS,
     None,
     "0 s; 15 s under Sentinel and Cluster",
     "how long a deposed master may go on answering",
@@ -65,60 +57,60 @@ _FAILOVER_SLACK = Setting(
 
 # columns: name, kind, default, default in the docs, help
 # fmt: off
-SEGMENT_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
-    Setting("url", URL, DEFAULT_URL, DEFAULT_URL,
+SEGMENT_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for setting in (
+    settings.Setting("url", settings.URL, settings.DEFAULT_URL, settings.DEFAULT_URL,
             "the Redis, as for connect(); or a list of independent servers, the same in every process"),
-    Setting("tag", TAG_NAME, "default", "default",
+    settings.Setting("tag", TAG_NAME, "default", "default",
             "the sequence of numbers: processes that must not repeat each other's numbers use the same; letters, "
             "digits, _ . -"),
-    Setting("start", WHOLE, 1, "1",
+    settings.Setting("start", settings.WHOLE, 1, "1",
             "the first number", of_pool=True),
-    Setting("maximum", WHOLE, MAX_NUMBER, "2^63 - 1",
+    settings.Setting("maximum", settings.WHOLE, MAX_NUMBER, "2^63 - 1",
             "the last number", of_pool=True),
-    Setting("step", _at_most(MAX_STEP), DEFAULT_STEP, f"{DEFAULT_STEP:,}",
+    settings.Setting("step", _at_most(MAX_STEP), DEFAULT_STEP, f"{DEFAULT_STEP:,}",
             "how many numbers the first segment has, and the least of any"),
-    Setting("max_step", _at_most(MAX_STEP), DEFAULT_MAX_STEP, f"{DEFAULT_MAX_STEP:,}",
+    settings.Setting("max_step", _at_most(MAX_STEP), DEFAULT_MAX_STEP, f"{DEFAULT_MAX_STEP:,}",
             "the most numbers of a segment; a crash leaves at most two of them unused"),
-    Setting("period", SECONDS, DEFAULT_PERIOD_S, "900 s",
+    settings.Setting("period", settings.SECONDS, DEFAULT_PERIOD_S, "900 s",
             "how long a segment shall last: its size follows the consumption"),
-    Setting("prefetch", BOOL, True, "on",
+    settings.Setting("prefetch", settings.BOOL, True, "on",
             "fetch a segment before it is needed; off: when a caller waits for it"),
     _DURABILITY._replace(of_pool=True),
     _FAILOVER_SLACK._replace(of_pool=True),
-    Setting("min_replicas", REPLICAS, 0, "0",
+    settings.Setting("min_replicas", settings.REPLICAS, 0, "0",
             "how many replicas must have each segment before it counts, or `all`"),
-    Setting("bound", ANYTHING, None, "none",
+    settings.Setting("bound", settings.ANYTHING, None, "none",
             "opens a closed tag: a function that returns the highest number in use, or None; see "
             "`snowredis.numbers.highest_in()`"),
-    Setting("bound_margin", WHOLE, None, "2 x max_step",
+    settings.Setting("bound_margin", settings.WHOLE, None, "2 x max_step",
             "how many numbers beyond `bound` are left out, for processes that hold segments and cannot report"),
-    Setting("label", TEXT, "", "none",
+    settings.Setting("label", settings.TEXT, "", "none",
             "name of this process, shown to people; at most 100 characters"),
 )}
 # fmt: on
 
 
 # fmt: off
-DATED_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
-    SETTINGS["url"],
-    Setting("tag", TAG_NAME, None, "none",
+DATED_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for setting in (
+    settings.SETTINGS["url"],
+    settings.Setting("tag", TAG_NAME, None, "none",
             "name of the numbers: processes that must not repeat each other's use the same; letters, digits, _ . -"),
-    Setting("period", one_of(PeriodName), "day", "day",
+    settings.Setting("period", settings.one_of(PeriodName), "day", "day",
             "numbers start again each `hour`, `day`, `month` or `year`"),
-    Setting("zone", TEXT, "UTC", "UTC",
+    settings.Setting("zone", settings.TEXT, "UTC", "UTC",
             "name of the time zone of the period, such as `Europe/Berlin`"),
-    Setting("format", TEXT, None, "by period; of a day, `{date:%Y%m%d}-{number:06}`",
+    settings.Setting("format", settings.TEXT, None, "by period; of a day, `{date:%Y%m%d}-{number:06}`",
             "text of a number, as for Python's `str.format()`, with the fields `date` (the beginning of the period), "
             "`number` and `tag`; it has to show the whole period"),
-    Setting("block", _at_most(MAX_BLOCK), 1, "1",
+    settings.Setting("block", _at_most(MAX_BLOCK), 1, "1",
             "how many numbers a process gets from Redis at once; those left at the end of a period are gaps"),
-    Setting("maximum", _at_most(formats.MAX_NUMBER), None, "as many digits as in the format",
+    settings.Setting("maximum", _at_most(formats.MAX_NUMBER), None, "as many digits as in the format",
             "the highest number of a period"),
     _DURABILITY,
     _REDIS_SKEW,
     _FAILOVER_SLACK,
-    SETTINGS["min_replicas"],
-    Setting("bound", ANYTHING, None, "none",
+    settings.SETTINGS["min_replicas"],
+    settings.Setting("bound", settings.ANYTHING, None, "none",
             "function that returns the highest number in use of a period, called instead of raising NumbersClosed"),
 )}
 # fmt: on

@@ -11,18 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from snowredis.errors import ServerUnidentified
+from snowredis.numbers import protocol
 from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
-from snowredis.numbers.protocol import (
-    OpenReply,
-    OpenRequest,
-    PeriodReply,
-    PeriodRequest,
-    Stopped,
-    TagConfig,
-    TakeReply,
-    TakeRequest,
-    parse_reply,
-)
 from snowredis.servers.clients import is_cluster
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
@@ -82,7 +72,7 @@ class NumberStore(Scripted):
     def _call(self, name: str, *args: str | int) -> Any:
         texts = self.ask(name, *self._constants, *args)
         try:
-            return parse_reply(texts)
+            return protocol.parse_reply(texts)
         except ValueError:
             raise self.unknown(texts) from None
 
@@ -125,7 +115,7 @@ class ScriptTagStore(NumberStore):
 
     def __init__(
         self,
-        config: TagConfig,
+        config: protocol.TagConfig,
         *,
         max_events: int = DEFAULT_MAX_EVENTS,
         random_bytes: Callable[[int], bytes] = os.urandom,
@@ -137,26 +127,26 @@ class ScriptTagStore(NumberStore):
         self._max_events = max_events
         self.use(config)
 
-    def use(self, config: TagConfig) -> None:
+    def use(self, config: protocol.TagConfig) -> None:
         """Go on with other constants of the same tag."""
         self.config, self.signature = config, config.signature
         self._constants = (int(config.assured), config.size, config.failover_slack_ms, self._max_events)
 
-    def take(self, request: TakeRequest) -> TakeReply:
-        reply: TakeReply = self._call("take", *request.arguments())
+    def take(self, request: protocol.TakeRequest) -> protocol.TakeReply:
+        reply: protocol.TakeReply = self._call("take", *request.arguments())
         return reply
 
-    def open(self, request: OpenRequest) -> OpenReply:
-        reply: OpenReply = self._call("open", *request)
+    def open(self, request: protocol.OpenRequest) -> protocol.OpenReply:
+        reply: protocol.OpenReply = self._call("open", *request)
         return reply
 
-    def stop(self, run: str, *, force: bool) -> Stopped:
+    def stop(self, run: str, *, force: bool) -> protocol.Stopped:
         """Close the tag, whatever its constants, for the change *run*, which opens it.
 
         Args:
             force: close it for the change even if Redis may have forgotten numbers.
         """
-        reply: Stopped = self._call("close", run, int(force))
+        reply: protocol.Stopped = self._call("close", run, int(force))
         return reply
 
     def after_fork(self) -> None:
@@ -175,7 +165,7 @@ class RedisTagStore(_InRedis, ScriptTagStore):
         min_replicas: how many replicas must have each change, 0 or more, or "all".
     """
 
-    def __init__(self, server: Any, config: TagConfig, *, min_replicas: MinReplicas = 0) -> None:
+    def __init__(self, server: Any, config: protocol.TagConfig, *, min_replicas: MinReplicas = 0) -> None:
         ScriptTagStore.__init__(self, config)
         RedisScripts.__init__(self, server, min_replicas)
 
@@ -218,7 +208,7 @@ class DatedStore(_InRedis):
         self._constants = (int(assured), skew_ms, slack)
         self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
 
-    def send(self, request: PeriodRequest) -> PeriodReply:
+    def send(self, request: protocol.PeriodRequest) -> protocol.PeriodReply:
         """Run the script once.
 
         Blocks for a round trip. Raises NumbersDiffer, StoreUnavailable and its subclasses. Is never repeated here:
@@ -227,7 +217,7 @@ class DatedStore(_InRedis):
         period = request.period
         when = (period.label, period.from_ms, period.until_ms, period.first_ms)
         rest = (request.least, request.most, self._maximum, request.seen, PERIOD_SETTLE_MS, self._format)
-        reply: PeriodReply = self._call("dated", request.action, *when, *rest)
+        reply: protocol.PeriodReply = self._call("dated", request.action, *when, *rest)
         return reply
 
     def now_ms(self) -> int:

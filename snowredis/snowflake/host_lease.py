@@ -17,17 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from snowredis.process.clock import SYSTEM
+from snowredis.snowflake import host_page
 from snowredis.snowflake.context import LOCK_LIMIT_S, Context
 from snowredis.snowflake.crash_record import UNKNOWN_WORKER, of_claim, of_lease
-from snowredis.snowflake.host_page import (
-    HEADER,
-    SEALED_BIT,
-    WORD,
-    HostPage,
-    HostRefused,
-    TurnOver,
-    open_page,
-)
 from snowredis.snowflake.lease import HeldLease, LeaseSlot
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import WorkerStats
@@ -55,7 +47,7 @@ class HostSlot(LeaseSlot):
         page = self.host.page
         if page is None or page.has_turn:
             return super().held
-        header = page.load(HEADER)
+        header = page.load(host_page.HEADER)
         if header != self._shown[0]:
             self._shown = header, self.host.credentials.lease_of(self.host.credentials.read(), self.oldest)
         return self._shown[1]
@@ -88,7 +80,7 @@ class HostCredentials:
     def marks(self, credentials: dict[str, Any]) -> tuple[int, ...]:
         """Return each lane's first unused ms, 0 for a lane never used, by the credentials and the word."""
         host, marks = self._host, list(credentials["marks_ms"])
-        word = host.word & ~SEALED_BIT
+        word = host.word & ~host_page.SEALED_BIT
         layout, parts = host.layout, host.layout.decode(word)
         if parts.worker == credentials["worker"]:
             end_ms = layout.ms_at(parts.tick + 1)
@@ -130,7 +122,7 @@ class HostCredentials:
             elif before and "marks_ms" in before:
                 marks = before["marks_ms"]
             else:
-                raise TurnOver
+                raise host_page.TurnOver
             return of_lease(held, stats) | more | {"marks_ms": [*marks]}
 
         if self._write(change, seal=fresh) and not fresh:
@@ -142,7 +134,7 @@ class HostCredentials:
 
         def change(before: dict[str, Any] | None) -> dict[str, Any]:
             if before is None or "marks_ms" not in before:
-                raise TurnOver
+                raise host_page.TurnOver
             return {**before, "pending_renewal_id": renewal_id}
 
         self._write(change, seal=False)
@@ -173,7 +165,7 @@ class HostCredentials:
                 # as long as the word is open, it is of the lease that the credentials show
                 self._host.seal()
             self._host.write(change)
-        except TurnOver:
+        except host_page.TurnOver:
             self._host.leases.slot.make_void()
             return False
         return True
@@ -192,7 +184,7 @@ class Host:
         self.context, self.leases, self.config = context, leases, context.config
         self.layout, self.pool = context.config.layout, context.config.name
         self._name = ""
-        self.page: HostPage | None = None
+        self.page: host_page.HostPage | None = None
         self.refused = False
         self.on_join: Callable[[], object] = bool
         self.credentials = HostCredentials(self)
@@ -209,7 +201,7 @@ class Host:
         try:
             page = self._open_page()
             page.join()
-        except HostRefused as error:
+        except host_page.HostRefused as error:
             log.warning('pool %s: lease="host" cannot be used by this process: %s', self.pool, error)
             self.refused = True
             return False
@@ -220,16 +212,16 @@ class Host:
         self.on_join()
         return True
 
-    def _open_page(self) -> HostPage:
+    def _open_page(self) -> host_page.HostPage:
         """Open the page of all processes that may share a lease. Raises HostRefused."""
         store = self.leases.store
         if not store.shared or self.context.clock is not SYSTEM:
-            raise HostRefused("its pool, or its clock, is in the memory of this process")
+            raise host_page.HostRefused("its pool, or its clock, is in the memory of this process")
         if store.redundant or self.config.registry:
-            raise HostRefused("its pool has a registry, or several servers")
+            raise host_page.HostRefused("its pool has a registry, or several servers")
         text = f"{pool_name(store)}\n{self.leases.label}\n{getattr(store, 'min_replicas', 0)}"
         self._name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return open_page(self._name, min(LOCK_LIMIT_S, self.config.heartbeat_ms / 1000))
+        return host_page.open_page(self._name, min(LOCK_LIMIT_S, self.config.heartbeat_ms / 1000))
 
     def leave(self) -> bool:
         """Be no member any more; return True if this was the last one, which still has the page."""
@@ -255,12 +247,12 @@ class Host:
     @property
     def word(self) -> int:
         """The last id of the host, with SEALED_BIT if it is sealed."""
-        return SEALED_BIT if self.page is None else self.page.load(WORD)
+        return host_page.SEALED_BIT if self.page is None else self.page.load(host_page.WORD)
 
     def seal(self) -> int:
         """Let nobody take ids of the host. Raises TurnOver."""
         if self.page is None:
-            raise TurnOver
+            raise host_page.TurnOver
         layout = self.layout
         mask = (layout.sequences - 1) * layout.sequence_step
         return self.page.seal(layout.sequence_step, mask, 1 << layout.timestamp_shift)
@@ -268,15 +260,15 @@ class Host:
     def write(self, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]) -> None:
         """Replace the credentials by what *change* makes of them. Raises TurnOver."""
         if self.page is None:
-            raise TurnOver
+            raise host_page.TurnOver
         self.page.write(change)
 
     def extend(self, held: HeldLease) -> None:
         """Raise the limit to the end of *held*, if ids are made of it, in another lane than its outage lane."""
         word, page = self.word, self.page
-        if page is None or word & SEALED_BIT or self.is_outage_lane(word):
+        if page is None or word & host_page.SEALED_BIT or self.is_outage_lane(word):
             return
-        with contextlib.suppress(TurnOver):
+        with contextlib.suppress(host_page.TurnOver):
             page.set_limit(self.limit_ms(held.lease.until))
 
     def limit_ms(self, until: int) -> int:
@@ -285,7 +277,7 @@ class Host:
 
     def is_outage_lane(self, word: int) -> bool:
         """Return whether *word* is an id of an outage lane."""
-        return self.layout.decode(word & ~SEALED_BIT).backup >= self.config.ordinary_lanes
+        return self.layout.decode(word & ~host_page.SEALED_BIT).backup >= self.config.ordinary_lanes
 
     # --- turns ------------------------------------------------------------------------------------
 
@@ -310,7 +302,7 @@ class Host:
         try:
             self._load()
             return action()
-        except TurnOver:
+        except host_page.TurnOver:
             return None
         finally:
             if page.has_turn:

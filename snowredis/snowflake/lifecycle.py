@@ -14,16 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from snowredis import errors
 from snowredis.core.layout import utc_text
-from snowredis.errors import (
-    ClockMovedBack,
-    LayoutMismatch,
-    LeaseExpired,
-    PoolExhausted,
-    SnowredisError,
-    StoreUnavailable,
-    as_cause,
-)
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
 from snowredis.process.threads import locked, start_thread
@@ -175,12 +167,12 @@ class LeaseLifecycle:
         try:
             try:
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
-            except PoolExhausted:
+            except errors.PoolExhausted:
                 if not self._leases.give_back_of_dead(MOST_AT_ONCE):
                     raise
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             self._failure = ""
-        except LayoutMismatch:
+        except errors.LayoutMismatch:
             self._seal_if_lost()
             raise
         if claimed.taken_over:
@@ -221,12 +213,12 @@ class LeaseLifecycle:
                 self._renew()
                 self.start_heartbeat()
                 return
-            except StoreUnavailable as error:
-                reason, cause = str(error), as_cause(error)
+            except errors.StoreUnavailable as error:
+                reason, cause = str(error), errors.as_cause(error)
         if not (self._move() or self._open_outage_lane()):
             if held.lease.outage_until and not self._leases.clocks_agree:
                 reason = f"{reason.rstrip('.')}. {_CLOSED}"
-            raise LeaseExpired(self._pool, held.lease.worker, reason) from cause
+            raise errors.LeaseExpired(self._pool, held.lease.worker, reason) from cause
 
     def _renew(self) -> bool:
         """Renew; return False if the lease is lost, and sealed. See LeaseManager.renew()."""
@@ -238,7 +230,7 @@ class LeaseLifecycle:
             if renewed:
                 self._close_outage_lane()
             return renewed
-        except StoreUnavailable as error:
+        except errors.StoreUnavailable as error:
             # the time of the end: an attempt may have taken long
             self._failure, self._failed_at_s = str(error), self._clock.monotonic()
             raise
@@ -262,7 +254,7 @@ class LeaseLifecycle:
         old = None
         try:
             old = self._claim(MOVE_WAIT_MS, held.serial).replaced
-        except SnowredisError as error:
+        except errors.SnowredisError as error:
             log.warning("pool %s: no other server has an available worker id: %s", self._pool, error)
         if old is None:
             self._replace_again_s = self._clock.monotonic() + RETRY_S
@@ -288,15 +280,15 @@ class LeaseLifecycle:
         cause: BaseException | None = None
         if now_s < self._replace_again_s:
             # refused a moment ago: Redis is not asked for every id
-            raise ClockMovedBack(behind_ms, self._context.rules.policy)
+            raise errors.ClockMovedBack(behind_ms, self._context.rules.policy)
         try:
             claimed = self._claim(0, held.serial)
-        except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
-            cause = as_cause(error)
+        except (errors.PoolExhausted, errors.ClockMovedBack, errors.StoreUnavailable) as error:
+            cause = errors.as_cause(error)
         if claimed.settling_ms or cause is not None:
             self._context.clock_backs.note(behind_ms, "refusal", self._allocator.ids_made)
             self._replace_again_s = now_s + RETRY_S
-            raise ClockMovedBack(behind_ms, self._context.rules.policy) from cause
+            raise errors.ClockMovedBack(behind_ms, self._context.rules.policy) from cause
         if claimed.replaced is not None:
             self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
 
@@ -412,7 +404,7 @@ class LeaseLifecycle:
                 settling_ms = self._claim(self._context.longest_wait_ms).settling_ms
                 self._give_back_if_ended()
                 return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
-        except SnowredisError as error:
+        except errors.SnowredisError as error:
             # a warning once for each outage, not twice a second
             level = logging.DEBUG if self._failing else logging.WARNING
             log.log(level, "pool %s: heartbeat failed, trying again: %s", self._pool, error)
@@ -425,7 +417,7 @@ class LeaseLifecycle:
         """Renew; return False if there is no lease afterwards, neither the same nor one of another server."""
         try:
             return self._renew()
-        except StoreUnavailable:
+        except errors.StoreUnavailable:
             if not self._move():
                 raise
             return True

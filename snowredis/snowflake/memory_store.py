@@ -11,18 +11,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from snowredis.snowflake import replies
+from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
-from snowredis.snowflake.protocol import (
-    DEFAULT_MAX_EVENTS,
-    NO_STATS,
-    ClaimRequest,
-    PoolConfig,
-    ReleaseRequest,
-    RenewRequest,
-    StoredField,
-    WorkerStats,
-)
 from snowredis.snowflake.replies import Seen
 
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
@@ -43,7 +33,7 @@ class Record:
     until_ms: int
     lanes_ms: tuple[int, ...]
     lease_end_ms: int
-    stats: WorkerStats
+    stats: protocol.WorkerStats
     owner: str
     claimed_ms: int = 0
     renewed_ms: int = 0
@@ -57,7 +47,7 @@ class Record:
 
 
 # of a worker id that was never leased
-_UNUSED = Record("", "", "", 0, (0,), 0, NO_STATS, "")
+_UNUSED = Record("", "", "", 0, (0,), 0, protocol.NO_STATS, "")
 
 
 class MemoryStore:
@@ -73,7 +63,9 @@ class MemoryStore:
     urls = ()
     redundant = shared = False
 
-    def __init__(self, config: PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
+    def __init__(
+        self, config: protocol.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True
+    ) -> None:
         self.config = config
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
@@ -87,7 +79,7 @@ class MemoryStore:
         self._raises = 0
         self._swept_ms = 0
         # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
-        self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=DEFAULT_MAX_EVENTS)
+        self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=protocol.DEFAULT_MAX_EVENTS)
         self._events_added = 0
         self._counts: Counter[str] = Counter()
         if new:
@@ -158,7 +150,7 @@ class MemoryStore:
         margin_ms = self.config.redis_skew_ms + self.config.failover_slack_ms
         return self._losses_unnoticed and record.lease_end_ms <= now + margin_ms
 
-    def stored(self, field: StoredField) -> str:
+    def stored(self, field: protocol.StoredField) -> str:
         """Return a field of the pool; "" after a wipe."""
         values = {
             "signature": self.config.signature,
@@ -242,7 +234,7 @@ class MemoryStore:
         self._sweep(now)
         return now, self._incarnation, self._version, self._floor_ms, None
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
+    def claim(self, request: protocol.ClaimRequest, seen: Seen) -> replies.ClaimReply:
         with self._lock:
             now, capped = self._open(request.caller_ms, seen)
             ttl = self.config.ttl_ms
@@ -284,7 +276,7 @@ class MemoryStore:
                 until_ms=capped + ttl,
                 lanes_ms=tuple(lanes_ms),
                 lease_end_ms=now + ttl,
-                stats=NO_STATS,
+                stats=protocol.NO_STATS,
                 owner=request.owner,
                 claimed_ms=now,
                 renewed_ms=now,
@@ -338,7 +330,7 @@ class MemoryStore:
         behind = self._low_mark_ms(self._records[nearest]) - fit_ms
         return nearest if behind <= wait_ms else replies.Behind(*self._pool(now), behind)
 
-    def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
+    def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:
         with self._lock:
             now, capped = self._open(request.caller_ms, seen)
             config, record, adopted = self.config, self._records.get(request.worker), False
@@ -405,7 +397,7 @@ class MemoryStore:
                 *self._pool(now), record.until_ms, adopted, outage_from_ms, record.outage_ms
             )
 
-    def _adopted(self, request: RenewRequest, now: int) -> Record:
+    def _adopted(self, request: protocol.RenewRequest, now: int) -> Record:
         """Return the record of a lease that was lost, as its holder knows it (R4)."""
         lanes_ms, outage_ms = request.held_lanes_ms, request.held_outage_ms
         if self.config.outage_reserve_ms and outage_ms <= lanes_ms[-1]:
@@ -417,13 +409,13 @@ class MemoryStore:
             until_ms=request.held_until_ms,
             lanes_ms=lanes_ms,
             lease_end_ms=0,
-            stats=NO_STATS,
+            stats=protocol.NO_STATS,
             owner=request.owner,
             claimed_ms=now,
             outage_ms=outage_ms,
         )
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
+    def release(self, request: protocol.ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         with self._lock:
             now, _ = self._open(request.caller_ms, seen)
             record = self._records.get(request.worker)
@@ -462,7 +454,7 @@ class MemoryStore:
             )
             return replies.Released(*self._pool(now))
 
-    def _lowered(self, record: Record, request: ReleaseRequest, marks_ms: tuple[int, ...]) -> Record:
+    def _lowered(self, record: Record, request: protocol.ReleaseRequest, marks_ms: tuple[int, ...]) -> Record:
         """Return *record* with those marks lowered to *marks_ms* that are this holder's own ends (R7)."""
         lanes_ms = list(map(max, record.lanes_ms, marks_ms))
         ordinary = self.config.ordinary_lanes

@@ -19,16 +19,7 @@ from snowredis.servers.runner import Acknowledged, RedisScripts, save_snapshot, 
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
-from snowredis.snowflake import replies
-from snowredis.snowflake.protocol import (
-    DEFAULT_MAX_EVENTS,
-    ClaimRequest,
-    PoolConfig,
-    ReleaseRequest,
-    RenewRequest,
-    StoredField,
-    pool_keys,
-)
+from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.replies import Reply, Seen, parse_reply
 
 log = logging.getLogger("snowredis")
@@ -54,7 +45,9 @@ def load(name: str) -> Script:
     return load_script(name, __file__, ("pool",))
 
 
-def script_arguments(request: ClaimRequest | RenewRequest | ReleaseRequest) -> list[str | int]:
+def script_arguments(
+    request: protocol.ClaimRequest | protocol.RenewRequest | protocol.ReleaseRequest,
+) -> list[str | int]:
     """Return the fields of *request* as the script takes them: in this order, without caller_ms, which is common."""
     values = zip(request._fields, request, strict=True)
     return [_argument(value) for name, value in values if name != "caller_ms"]
@@ -81,13 +74,15 @@ class ScriptStore(Scripted):
 
     def __init__(
         self,
-        config: PoolConfig,
+        config: protocol.PoolConfig,
         *,
-        max_events: int = DEFAULT_MAX_EVENTS,
+        max_events: int = protocol.DEFAULT_MAX_EVENTS,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         scripts = {name: load(name) for name in SCRIPTS}
-        super().__init__(config.signature, pool_keys(config.name), scripts, random_bytes=random_bytes)
+        super().__init__(
+            config.signature, protocol.pool_keys(config.name), scripts, random_bytes=random_bytes
+        )
         self.config = config
         self.urls: Sequence[str] = ()
         self._constants = (
@@ -132,7 +127,7 @@ class ScriptStore(Scripted):
             raise self.unknown(texts)
         return reply
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
+    def claim(self, request: protocol.ClaimRequest, seen: Seen) -> replies.ClaimReply:
         args = (*script_arguments(request), self.config.capacity, self.config.layout.namespaces)
         expected = (replies.Granted, replies.ClaimRefused)
         if self._refusal is not None and 0 <= request.caller_ms - self._refusal[1] < REFUSED_FOR_MS:
@@ -145,11 +140,11 @@ class ScriptStore(Scripted):
             self._refusal = (error.args, request.caller_ms)
             raise
 
-    def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
+    def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:
         expected = (replies.Renewed, replies.LeaseGone)
         return self._call("renew", expected, seen, request.caller_ms, *script_arguments(request))
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
+    def release(self, request: protocol.ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         expected = (replies.Released, replies.NotHeld)
         return self._call("release", expected, seen, request.caller_ms, *script_arguments(request))
 
@@ -198,10 +193,10 @@ class RedisStore(RedisScripts, ScriptStore):
     def __init__(
         self,
         server: Any,
-        config: PoolConfig,
+        config: protocol.PoolConfig,
         *,
         min_replicas: MinReplicas = 0,
-        max_events: int = DEFAULT_MAX_EVENTS,
+        max_events: int = protocol.DEFAULT_MAX_EVENTS,
     ) -> None:
         ScriptStore.__init__(self, config, max_events=max_events)
         RedisScripts.__init__(self, server, min_replicas)
@@ -246,7 +241,7 @@ class RedisStore(RedisScripts, ScriptStore):
             )
         return reply
 
-    def stored(self, field: StoredField) -> str:
+    def stored(self, field: protocol.StoredField) -> str:
         """Return a field of the pool in this Redis; "" if there is no pool.
 
         Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.

@@ -22,16 +22,7 @@ from typing import Protocol, TypeVar
 
 from snowredis.errors import ConfigError, LayoutMismatch, StoreUnavailable
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
-from snowredis.snowflake import replies
-from snowredis.snowflake.protocol import (
-    NO_STATS,
-    ClaimRequest,
-    PoolConfig,
-    ReleaseRequest,
-    RenewRequest,
-    Store,
-    StoredField,
-)
+from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.replies import Reply, Seen
 
 log = logging.getLogger("snowredis")
@@ -40,10 +31,10 @@ log = logging.getLogger("snowredis")
 CHECK_LIMIT_S = 0.3
 
 
-class Server(Store, Protocol):
+class Server(protocol.Store, Protocol):
     """A store whose pool can be read before anything is claimed in it."""
 
-    def stored(self, field: StoredField) -> str:
+    def stored(self, field: protocol.StoredField) -> str:
         """Return a field of the pool there; "" if there is no pool. Raises StoreUnavailable and its subclasses."""
 
 
@@ -54,7 +45,7 @@ class ListCheck:
         known: servers whose pool was found to belong to this list.
     """
 
-    def __init__(self, servers: Sequence[Server], config: PoolConfig) -> None:
+    def __init__(self, servers: Sequence[Server], config: protocol.PoolConfig) -> None:
         self._servers = servers
         self._config = config
         self.known: set[int] = set()
@@ -212,7 +203,7 @@ class ShardedStore:
     def __init__(
         self,
         servers: Sequence[Server],
-        config: PoolConfig,
+        config: protocol.PoolConfig,
         *,
         choose: Callable[[int], int] = secrets.randbelow,
     ) -> None:
@@ -242,7 +233,7 @@ class ShardedStore:
         urls = [url for server in self._servers for url in server.urls]
         return urls if len(urls) == len(self._servers) else ()
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
+    def claim(self, request: protocol.ClaimRequest, seen: Seen) -> replies.ClaimReply:
         """Lease a worker id of the first server that has one to be used soon; else the one that can be used first.
 
         *seen* is ignored: what was seen of one server says nothing about another.
@@ -305,7 +296,7 @@ class ShardedStore:
             return soonest.replaced(wait_ms=min(ASK_AGAIN_MS, soonest.wait_ms))
         return soonest
 
-    def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
+    def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:
         """Renew the lease, and check one of the servers that were not checked yet.
 
         Raises LayoutMismatch, after the lease was renewed, if that server belongs to another list: then another process
@@ -316,7 +307,7 @@ class ShardedStore:
         self._list.check_next()
         return reply
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
+    def release(self, request: protocol.ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         local, index = divmod(request.worker, len(self._servers))
         return self._ask(index, lambda server, seen: server.release(request._replace(worker=local), seen))
 
@@ -381,9 +372,9 @@ class ShardedStore:
         self._seen[index] = reply.seen
         return reply
 
-    def _give_back(self, index: int, granted: replies.Granted, request: ClaimRequest) -> None:
+    def _give_back(self, index: int, granted: replies.Granted, request: protocol.ClaimRequest) -> None:
         """Release a worker id that was claimed and will not be used; on an unavailable server, its lease expires."""
-        unused = ReleaseRequest(
+        unused = protocol.ReleaseRequest(
             worker=granted.worker,
             token=request.token,
             renewal_id=granted.renewal_id,
@@ -392,7 +383,7 @@ class ShardedStore:
             held_until_ms=granted.until_ms,
             held_outage_ms=granted.outage_until_ms,
             marks_ms=(0,) * len(granted.lanes_ms),
-            stats=NO_STATS,
+            stats=protocol.NO_STATS,
         )
         with contextlib.suppress(StoreUnavailable):
             self._ask(index, lambda server, seen: server.release(unused, seen))

@@ -15,21 +15,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from snowredis import errors
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
 from snowredis.core.layout import utc_text
-from snowredis.errors import (
-    ClockMovedBack,
-    ClockSkewed,
-    ClockStopped,
-    GeneratorClosed,
-    GeneratorSuspended,
-    LeaseExpired,
-    LeaseLost,
-    PoolExhausted,
-    SnowredisError,
-    StoreUnavailable,
-    as_cause,
-)
 from snowredis.process.clock import MAX_SLEEP_S, Clock, FrozenClockCheck, nap
 from snowredis.snowflake.allocator import IdAllocator, NoLease, Step
 from snowredis.snowflake.context import Context
@@ -133,16 +121,16 @@ class ClockSkewMemory:
         self._offset_ms = self._limit_ms = 0
         self._until_s = -1e9
 
-    def error(self, offset_ms: int, limit_ms: int) -> ClockSkewed:
+    def error(self, offset_ms: int, limit_ms: int) -> errors.ClockSkewed:
         """Return the error, and remember it."""
         self._offset_ms, self._limit_ms = offset_ms, limit_ms
         self._until_s = self._clock.monotonic() + RETRY_S
-        return ClockSkewed(offset_ms, limit_ms)
+        return errors.ClockSkewed(offset_ms, limit_ms)
 
     def check(self) -> None:
         """Raise the error again if it was returned less than RETRY_S ago."""
         if self._clock.monotonic() < self._until_s:
-            raise ClockSkewed(self._offset_ms, self._limit_ms)
+            raise errors.ClockSkewed(self._offset_ms, self._limit_ms)
 
 
 class ClaimTimeout:
@@ -157,9 +145,9 @@ class ClaimTimeout:
         self._began_s = 0.0
         self._failed_s: float | None = None
 
-    def left_s(self, error: PoolExhausted | StoreUnavailable, began_s: float) -> float:
+    def left_s(self, error: errors.PoolExhausted | errors.StoreUnavailable, began_s: float) -> float:
         """Return how long a call that began at *began_s* may go on waiting after *error*; 0 or less: not at all."""
-        if isinstance(error, StoreUnavailable) and not error.timed_out:
+        if isinstance(error, errors.StoreUnavailable) and not error.timed_out:
             return 0
         now_s = self._clock.monotonic()
         # after a longer silence, there may have been worker ids meanwhile
@@ -167,7 +155,7 @@ class ClaimTimeout:
             self._began_s = began_s
             if self._timeout_s > 0:
                 reason = "Redis does not reply in time"
-                if isinstance(error, PoolExhausted):
+                if isinstance(error, errors.PoolExhausted):
                     reason = f"all {error.capacity} worker ids are leased"
                 text = "pool %s: %s; waiting for a worker id, for %g s at most"
                 log.warning(text, self._pool, reason, self._timeout_s)
@@ -220,30 +208,32 @@ class ClaimWait:
             return False
         try:
             settling_ms = self._lifecycle.claim(self._context.longest_wait_ms).settling_ms
-        except (PoolExhausted, StoreUnavailable) as error:
+        except (errors.PoolExhausted, errors.StoreUnavailable) as error:
             left_s = self._timeout.left_s(error, self._began_s)
             if left_s > 0:
                 now_s = self._clock.monotonic() - self._began_s
                 self._ask_again_after_s = now_s + min(self._pause_after(error), left_s)
                 return False
             if leases.lost_worker is not None:
-                raise LeaseLost(config.name, leases.lost_worker, str(error)) from as_cause(error)
+                raise errors.LeaseLost(config.name, leases.lost_worker, str(error)) from errors.as_cause(
+                    error
+                )
             raise
-        except ClockMovedBack as error:
+        except errors.ClockMovedBack as error:
             raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
         self._timeout.end()
         if not settling_ms:
             return True
         self._notice.show(leases.view.floor_ms - self._context.now_ms())
         if waited_s > 2 * config.floor_ms / 1000 + 1:
-            raise LeaseExpired(config.name, -1, self._why_floor())
+            raise errors.LeaseExpired(config.name, -1, self._why_floor())
         # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
         # guard_rollbacks takes for a rollback
         self._ask_again_after_s = waited_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
         return False
 
-    def _pause_after(self, error: PoolExhausted | StoreUnavailable) -> float:
-        if isinstance(error, StoreUnavailable):
+    def _pause_after(self, error: errors.PoolExhausted | errors.StoreUnavailable) -> float:
+        if isinstance(error, errors.StoreUnavailable):
             # those who timed out together do not ask together again
             return self._context.random.uniform(0, 2 * RETRY_S)
         pause_s = max(self._pause_s, min(RETRY_S, error.next_expiry_ms / 1000))
@@ -323,7 +313,9 @@ class SlowPath:
             generation = self._guard.generation
             if self._lifecycle.closed or self._lifecycle.suspended:
                 self._lifecycle.give_back()
-                raise (GeneratorClosed if self._lifecycle.closed else GeneratorSuspended)(self._pool)
+                raise (errors.GeneratorClosed if self._lifecycle.closed else errors.GeneratorSuspended)(
+                    self._pool
+                )
             an_id, decision = self._allocator.advance(only_claim=only_claim)
             if decision is None:
                 if claim_wait is not None:
@@ -342,7 +334,7 @@ class SlowPath:
                 self._lifecycle.replace(decision.behind_ms)
             elif isinstance(decision, RaiseClockBack):
                 self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
-                raise ClockMovedBack(decision.behind_ms, self._context.rules.policy)
+                raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
             else:
                 claim_wait = claim_wait or ClaimWait(
                     self._context,
@@ -379,7 +371,7 @@ class SlowPath:
     def check_clock(self, frozen_check: FrozenClockCheck, wait: Wait) -> None:
         """Raise ClockStopped if the wall clock stands still, after *wait*."""
         if still_ms := frozen_check.still_ms(min(wait.seconds, MAX_SLEEP_S)):
-            raise ClockStopped(still_ms, self._context.rules.policy)
+            raise errors.ClockStopped(still_ms, self._context.rules.policy)
 
     def after_fork(self) -> None:
         """Forget, in a forked child, which errors the parent had and what its threads were doing."""
@@ -400,7 +392,7 @@ class SlowPath:
             return
         try:
             claimed = claim_wait.claim()
-        except SnowredisError:
+        except errors.SnowredisError:
             if not lifecycle.open_outage_lane():
                 raise
             return
@@ -419,6 +411,6 @@ class SlowPath:
             return
         config = self._context.config
         if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
-            raise ClockSkewed(self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms)
+            raise errors.ClockSkewed(self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms)
         # the tick is borrowed ahead of the clock: each renewal allows a little more
         self._wait(Wait(min(config.heartbeat_ms / 10, config.layout.tick_ms), clock_back=False))

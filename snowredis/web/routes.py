@@ -17,21 +17,10 @@ from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind
-from snowredis.web import records
+from snowredis.web import messages, records
 from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.drain import Drain
 from snowredis.web.feed import MAX_EVENTS
-from snowredis.web.messages import (
-    PLAIN_HEADERS,
-    PROBLEM_JSON,
-    Problem,
-    bytes_response,
-    json_response,
-    parse_event_filter,
-    parse_id,
-    parse_query,
-    parse_until,
-)
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.pages import EndedSessions, check_origin
 from snowredis.web.served_kinds import ServedKinds
@@ -100,19 +89,19 @@ class Routes:
         pool = self._pools.find(_query(request))
         # without a generator the layout is read from Redis
         layout = pool.layout or (await pool.ask(lambda monitor: monitor.info())).layout
-        form, an_id = parse_id(request.path_params["text"], _query(request), layout)
-        return json_response(records.decode_id(layout, an_id, form))
+        form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
+        return messages.json_response(records.decode_id(layout, an_id, form))
 
     async def _whois(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
         layout = (await pool.ask(lambda monitor: monitor.info())).layout
-        form, an_id = parse_id(request.path_params["text"], _query(request), layout)
+        form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
         whois = await pool.ask_alone(lambda monitor: monitor.whois(an_id))
-        return json_response(records.FoundMaker(records.decode_id(layout, an_id, form), whois))
+        return messages.json_response(records.FoundMaker(records.decode_id(layout, an_id, form), whois))
 
     async def _workers(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
-        return bytes_response(await pool.answer("workers", report_of))
+        return messages.bytes_response(await pool.answer("workers", report_of))
 
     async def _pool(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
@@ -121,27 +110,27 @@ class Routes:
             report = report_of(monitor)
             return records.PoolState(monitor.info(), report.status, pool.worker, pool.ready)
 
-        return bytes_response(await pool.answer("pool", state))
+        return messages.bytes_response(await pool.answer("pool", state))
 
     async def _pool_names(self, _request: Request) -> Response:
-        return json_response(records.PoolNames(tuple(self._pools.names)))
+        return messages.json_response(records.PoolNames(tuple(self._pools.names)))
 
     async def _kinds_served(self, _request: Request) -> Response:
         if not self._kinds.served:
-            return json_response(records.Kinds(()))
+            return messages.json_response(records.Kinds(()))
         # without a limit: all dashboards ask, and the tags are read once for all of them
         answer = await self._answers.get("kinds", lambda: json_bytes(self._kinds.state()))
-        return bytes_response(answer)
+        return messages.bytes_response(answer)
 
     async def _events(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
-        kind, worker = parse_event_filter(_query(request))
+        kind, worker = messages.parse_event_filter(_query(request))
         if kind is None and worker is None:
             answer = await pool.answer(
                 "events", lambda monitor: records.Events(pool.name, tuple(monitor.events(newest=MAX_EVENTS)))
             )
-            return bytes_response(answer)
-        return json_response(
+            return messages.bytes_response(answer)
+        return messages.json_response(
             records.Events(pool.name, await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker)))
         )
 
@@ -149,16 +138,16 @@ class Routes:
         """Store that the deaths of a pool have been seen, for all who look at the pool."""
         check_origin(request)
         pool = await self._pool_for_lookup(request)
-        until_ms = parse_until(_query(request))
+        until_ms = messages.parse_until(_query(request))
         seen = await pool.ask(
             lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms, by="the dashboard")
         )
         pool.feed.look_now()
-        return json_response(seen)
+        return messages.json_response(seen)
 
     async def _history(self, request: Request) -> Response:
         pool = self._pools.find(_query(request))
-        return json_response(records.History(pool.name, tuple(pool.feed.history.points())))
+        return messages.json_response(records.History(pool.name, tuple(pool.feed.history.points())))
 
     async def _pool_for_lookup(self, request: Request) -> ServedPool:
         pool = self._pools.find(_query(request))
@@ -169,7 +158,7 @@ class Routes:
         """Raise Problem, after a pause, if there are too many lookups: who repeats them at once slows down ids."""
         try:
             self._guard.check_lookup_rate()
-        except Problem:
+        except messages.Problem:
             if self._pausing < _MAX_PAUSING:
                 self._pausing += 1
                 try:
@@ -184,14 +173,14 @@ class Routes:
         client = request.client.host if request.client else ""
         limits = self._limits
         if self._drain.draining:
-            raise Problem(503, "Draining", "this process of the service is stopping", 1)
+            raise messages.Problem(503, "Draining", "this process of the service is stopping", 1)
         if self._pools.viewers >= limits.max_viewers:
-            raise Problem(503, "Busy", f"{limits.max_viewers} dashboards are already open", 30)
+            raise messages.Problem(503, "Busy", f"{limits.max_viewers} dashboards are already open", 30)
         if self._viewers[client] >= limits.max_viewers_per_address:
             detail = f"{limits.max_viewers_per_address} dashboards are already open at this address"
-            raise Problem(503, "Busy", detail, 30)
+            raise messages.Problem(503, "Busy", detail, 30)
         # for proxies that would buffer it
-        headers = PLAIN_HEADERS | {"x-accel-buffering": "no"}
+        headers = messages.PLAIN_HEADERS | {"x-accel-buffering": "no"}
         stream = self._stream(pool, client, request.scope.get("snowredis.session"))
         return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
@@ -203,7 +192,7 @@ class Routes:
                 if session is not None:
                     await self._sessions.check(session)
                 yield event
-        except Problem:
+        except messages.Problem:
             return
         finally:
             self._viewers[client] -= 1
@@ -212,7 +201,7 @@ class Routes:
     # --- for machines ------------------------------------------------------------------------------
 
     async def _healthz(self, _request: Request) -> Response:
-        return json_response(records.Alive())
+        return messages.json_response(records.Alive())
 
     async def _readyz(self, request: Request) -> Response:
         """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status.
@@ -223,9 +212,9 @@ class Routes:
         known = self._guard.knows(request.scope)
         try:
             pools = self._pools.chosen(_query(request))
-        except Problem as error:
-            raise error if known else Problem(error.status, error.error, _ASK_WITH_TOKEN) from None
-        draining = Problem(503, "Draining", "this process of the service is stopping", 1)
+        except messages.Problem as error:
+            raise error if known else messages.Problem(error.status, error.error, _ASK_WITH_TOKEN) from None
+        draining = messages.Problem(503, "Draining", "this process of the service is stopping", 1)
         problems = {
             pool.name: draining if self._drain.draining else await pool.reason()
             for pool in pools
@@ -241,30 +230,32 @@ class Routes:
             else {},
         )
         if problem is None:
-            return json_response(state)
+            return messages.json_response(state)
         fields = problem.fields() | to_json(state) | ({} if known else {"detail": _ASK_WITH_TOKEN})
         retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
-        return json_response(fields, status=problem.status, more=retry, media_type=PROBLEM_JSON)
+        return messages.json_response(
+            fields, status=problem.status, more=retry, media_type=messages.PROBLEM_JSON
+        )
 
     async def _metrics(self, _request: Request) -> Response:
         self._guard.check_metrics_rate()
         endpoint = self._metrics_endpoint
         if endpoint is None:
-            raise Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
+            raise messages.Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
         answer = await self._answers.get("metrics", endpoint.text)
-        return bytes_response(answer, media_type=endpoint.media_type)
+        return messages.bytes_response(answer, media_type=endpoint.media_type)
 
     async def _openapi(self, _request: Request) -> Response:
         others = [(one.kind, one.tag) for one in self._kinds.served]
-        return json_response(records.description(self._limits, self._pools.names, others))
+        return messages.json_response(records.description(self._limits, self._pools.names, others))
 
 
 async def _no_id(_request: Request) -> Response:
-    return Response(headers=PLAIN_HEADERS)
+    return Response(headers=messages.PLAIN_HEADERS)
 
 
 def _query(request: Request) -> dict[str, str]:
-    return parse_query(request.scope["query_string"])
+    return messages.parse_query(request.scope["query_string"])
 
 
 def report_of(monitor: WorkerPool) -> PoolReport:
@@ -283,6 +274,6 @@ def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) 
     return tuple(found[-MAX_EVENTS:])
 
 
-def _readiness(pool: ServedPool, problem: Problem | None) -> records.PoolReadiness:
+def _readiness(pool: ServedPool, problem: messages.Problem | None) -> records.PoolReadiness:
     error, detail = (problem.error, problem.detail) if problem is not None else (None, None)
     return records.PoolReadiness(problem is None, pool.feed.status, error, detail)
