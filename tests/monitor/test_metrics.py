@@ -16,7 +16,7 @@ import pytest
 
 import snowredis
 from snowredis.monitor.metric_values import TotalsTracker, new_durations, readings_of
-from snowredis.monitor.metrics import CONDITIONS, POOL, PROCESS, SEGMENTS, SERVICE, TAG_CONDITIONS
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.numbers import create_tag
 from snowredis.snowflake.counts import BOUNDS_S, Durations
@@ -373,7 +373,6 @@ def test_durations_that_were_added_are_told_one_by_one() -> None:
 
 
 def test_the_catalog_names_what_the_code_counts() -> None:
-    from snowredis.monitor import status
     from snowredis.monitor.snapshot import POOL_COUNTERS
     from snowredis.snowflake.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
@@ -381,7 +380,6 @@ def test_the_catalog_names_what_the_code_counts() -> None:
     assert values["snowredis_clock_backs_total"] == tuple(CLOCK_BACK_STEPS)
     assert values["snowredis_claims_refused_total"] == CLAIM_REFUSALS
     assert {f"snowredis_pool_{name}_total" for name in POOL_COUNTERS} <= set(values)
-    assert tuple(status._HEADLINES) == (*CONDITIONS, *TAG_CONDITIONS)
     counted = set(readings_of(PROCESS, memory_pool().connect()).totals)
     assert counted >= {
         (metric.name, value)
