@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from snowredis.monitor.status import HEADLINES, TAG_CONDITIONS
+from snowredis.monitor.status import HEADLINES, LEVELS, TAG_CONDITIONS
 from snowredis.snowflake.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
 Value: TypeAlias = Callable[[Any], Any]
@@ -30,8 +30,8 @@ class Metric:
         values: what the last label can be. Each has a sample from the start, so that the first increase is seen.
         merged: how several processes under PROMETHEUS_MULTIPROC_DIR, and several generators of one process, make one
             gauge.
-        value: its value, of a generator, the status of a segment generator, or a Snapshot: a number, one for each of
-            *values*, or None if it is unknown. Metrics of a status or of the service have none.
+        value: its value, of a generator, the status of a segment generator, a Reading, or a Snapshot: a number, one for
+            each of *values*, or None if it is unknown. Metrics of the service have none.
     """
 
     name: str
@@ -213,20 +213,32 @@ SEGMENTS = (
     ),
 )
 
-# codes of the conditions in the status of a pool
-CONDITIONS = tuple(code for code in HEADLINES if code not in TAG_CONDITIONS)
-_status, _pool, _info = (_Metrics("snowredis_pool_", path) for path in (None, "", "info."))
-# of a pool, read from Redis. Without the pool, or without Redis, all but the first three are absent: they are unknown
-POOL = (
-    _status.gauge("up", "1: the pool was read; 0: Redis is unavailable or has no such pool", "1"),
-    _status.gauge("level", "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical", "1"),
-    _status.gauge(
+_pool, _info = _Metrics("snowredis_pool_", ""), _Metrics("snowredis_pool_", "info.")
+# of a pool, also one that cannot be read
+READING = (
+    _pool.gauge(
+        "up",
+        "1: the pool was read; 0: Redis is unavailable or has no such pool",
+        "1",
+        lambda it: it.error is None,
+    ),
+    _pool.gauge(
+        "level",
+        "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical",
+        "1",
+        lambda it: LEVELS.index(it.status.level),
+    ),
+    _pool.gauge(
         "condition",
         "level of each condition that makes the status, as snowredis_pool_level; 0: it is not the case",
         "1",
+        lambda it: Counter({each.code: LEVELS.index(each.level) for each in it.status.conditions}),
         label="condition",
-        values=CONDITIONS,
+        values=(code for code in HEADLINES if code not in TAG_CONDITIONS),
     ),
+)
+# of a pool that was read. Without the pool, or without Redis, they are absent: they are unknown
+SNAPSHOT = (
     _pool.gauge(
         "makes_ids",
         "1: a process can make ids now, since it has a valid lease or would get one at once; 0: no process can",
@@ -289,6 +301,7 @@ POOL = (
     _info.counter("mismatches", "claims of processes with other settings, refused", "{claim}"),
     _info.counter("alarms", "times that Redis went back in time", "{alarm}"),
 )
+POOL = (*READING, *SNAPSHOT)
 # of one process of `snowredis serve`
 SERVICE = (
     _Metrics("snowredis_").counter("served_ids", "ids sent over HTTP", "{id}"),
