@@ -137,8 +137,8 @@ class Domain:
 
     @property
     def all_columns(self) -> tuple[ColumnName, ...]:
-        """The same, and the columns that hold these ids in some rows."""
-        return (*self.columns, *(part.column for part in self.partials))
+        """Columns that hold these ids in some rows, then those that do in all."""
+        return (*(part.column for part in self.partials), *self.columns)
 
     @property
     def tables(self) -> list[TableName]:
