@@ -8,8 +8,9 @@ same, from the map in the database, in the other direction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,7 +30,7 @@ from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.planning import Databases, open_both, workspace
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import ColumnName, Domain, Schema, read_schema
+from snowredis.merge.schema import ColumnName, Schema, read_schema
 from snowredis.merge.support import support_of
 from snowredis.merge.verify import check_references, check_sums, sums
 
@@ -56,6 +57,11 @@ class Outcome:
     tables: int
     rows: int
     resumed: bool
+
+    @classmethod
+    def of(cls, run: Run, *, resumed: bool) -> Outcome:
+        rows = sum(count for count, _ in run.sums.values())
+        return cls(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows, resumed)
 
 
 def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | None = None) -> Databases:
@@ -125,8 +131,7 @@ def apply_plan(
             tail = "The ids were changed, and the check failed; `snowredis merge abandon` and the URL take it back"
             _verify(engine, schema, run, run.domains, tail, progress)
             run = _advance(engine, journal, run, state="done")
-    rows = sum(count for count, _ in run.sums.values())
-    return Outcome(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows, resumed)
+    return Outcome.of(run, resumed=resumed)
 
 
 def _verify(
@@ -150,7 +155,7 @@ def _check(plan: Plan, file: PlanFile, databases: Databases, with_triggers: bool
         store = IdStore(place)
         for domain in plan.domains:
             progress.start(f"proving that no id of {domain.name} clashes any more")
-            there = Domain(domain.keys, domain.references)
+            there = replace(domain.domain, partials=())
             store.load("kept", domain.number, kept, databases.of_kept, there)
             store.load("changed", domain.number, changed, databases.of_changed, domain.domain)
             store.add(domain.number, file.pairs(domain.number))
@@ -187,7 +192,7 @@ def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, prog
 
 def _move_counters(engine: sa.Engine, schema: Schema, run: Run) -> None:
     """Let the database's own counters go on above the new numbers."""
-    keys = {key for plan in run.domains for key in plan.keys}
+    keys = {key for plan in run.domains for key in plan.domain.keys}
     support = support_of(engine)
     with reading(engine) as connection:
         statements = [text for name, text in support.counters(connection, schema) if name in keys]
@@ -239,8 +244,7 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
         with writing(engine, "All ids have their old values") as connection:
             journal.forget(connection, run)
             journal.advance(connection, run, state="undone", domain=0, done_to=None)
-    rows = sum(count for count, _ in run.sums.values())
-    return Outcome(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows, resumed)
+    return Outcome.of(run, resumed=resumed)
 
 
 def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
@@ -266,7 +270,7 @@ def _check_unused(engine: sa.Engine, schema: Schema, run: Run) -> None:
     with reading(engine) as connection:
         for plan in run.domains:
             # the old ids of matched rows are new ids of others
-            for name in plan.keys if plan.kind != "match" else ():
+            for name in plan.domain.keys if plan.kind != "match" else ():
                 column = schema.column(name)
                 query = (
                     sa.select(column)
@@ -337,18 +341,16 @@ class _Rewriter:
         self, connection: sa.Connection, plan: DomainPlan, mine: list[sa.ColumnElement[bool]], backwards: bool
     ) -> int:
         """Change the ids of a batch, through temporary ids where new ids are also old ones of other rows."""
-        through = [MAP.c.old, MAP.c.via, MAP.c.new]
         is_chain = connection.scalar(sa.select(sa.func.count()).where(*mine, MAP.c.via != MAP.c.new))
-        steps = (
-            [(through[0], through[1]), (through[1], through[2])] if is_chain else [(through[0], through[2])]
-        )
+        through = [MAP.c.old, *([MAP.c.via] if is_chain else []), MAP.c.new]
         if backwards:
-            steps = [(new, old) for old, new in reversed(steps)]
+            through.reverse()
         # a kind that changes here, too, has its old value before all steps, and after them when going back
-        changed = 0 if backwards else self._update_partials(connection, plan, mine, backwards)
-        for old, new in steps:
+        partials = partial(self._update_partials, connection, plan, mine, through[0], through[-1])
+        changed = 0 if backwards else partials()
+        for old, new in pairwise(through):
             changed += sum(self._update(connection, name, old, new, mine) for name in plan.domain.columns)
-        return changed + (self._update_partials(connection, plan, mine, backwards) if backwards else 0)
+        return changed + (partials() if backwards else 0)
 
     def _update(
         self,
@@ -379,15 +381,15 @@ class _Rewriter:
         connection: sa.Connection,
         plan: DomainPlan,
         mine: Sequence[sa.ColumnElement[bool]],
-        backwards: bool,
+        old: sa.ColumnElement[Any],
+        new: sa.ColumnElement[Any],
     ) -> int:
         """Change references of some rows; no constraint is on them, so new ids may be old ones of other rows."""
-        sides = (MAP.c.new, MAP.c.old) if backwards else (MAP.c.old, MAP.c.new)
         changed = 0
-        for part in plan.partials:
+        for part in plan.domain.partials:
             kind = self._schema.tables[part.column.of].c[part.kind]
             is_kind = sa.cast(kind, sa.String(200)) == part.value
-            changed += self._update(connection, part.column, *sides, mine, [is_kind], is_text=part.is_text)
+            changed += self._update(connection, part.column, old, new, mine, [is_kind], is_text=part.is_text)
         return changed
 
 

@@ -202,7 +202,8 @@ def _lines_of(plan: Plan) -> list[Line]:
         [*columns, Column("new ids", right=True), Column("how", shrinks=True)], rows, terminal_width()
     )
     for domain in plan.renamed:
-        others = [*map(str, domain.references), *map(str, domain.keys[1:]), *map(str, domain.partials)]
+        of = domain.domain
+        others = [*map(str, of.references), *map(str, of.keys[1:]), *map(str, of.partials)]
         if others:
             lines += wrapped(
                 [(f"  {printable(domain.name)} is also in ", "dim")], printable(", ".join(others))

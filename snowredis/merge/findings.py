@@ -13,7 +13,7 @@ from enum import StrEnum
 from snowredis.core.as_json import IdNumber, NowMs, TimeMs
 from snowredis.core.layout import Layout, utc_text
 from snowredis.core.presets import layout_spec
-from snowredis.merge.id_sql import ID_LIMIT, Bounds, FieldSql
+from snowredis.merge.id_sql import Bounds, FieldSql
 from snowredis.merge.places import Places
 from snowredis.merge.sources import Source
 
@@ -226,7 +226,7 @@ _TEXTS = {
 
 
 class Findings:
-    """Makes the table ``workers`` and the view ``decoded``; ``duplicates`` is there already.
+    """Makes the tables ``groups`` and ``workers`` and the view ``decoded``; ``duplicates`` is there already.
 
     Args:
         bounds: of each source: ids outside are not attributed to a worker.
@@ -235,27 +235,20 @@ class Findings:
     def __init__(self, places: Places, sources: Sequence[Source], bounds: Sequence[Bounds]) -> None:
         self._places, self._rows = places, places.workspace.rows
         self._sources, self._bounds = sources, bounds
+        columns = "source USMALLINT, {} UTINYINT, datacenter BIGINT, worker BIGINT, ids BIGINT, {} BIGINT, {} BIGINT"
+        self._rows(f"CREATE OR REPLACE TEMP TABLE groups ({columns.format('kind', 'lowest', 'highest')})")
         self._rows(
-            "CREATE OR REPLACE TEMP TABLE workers (source USMALLINT, layout USMALLINT, datacenter BIGINT, "
-            "worker BIGINT, ids BIGINT, first_ms BIGINT, last_ms BIGINT)"
+            f"CREATE OR REPLACE TEMP TABLE workers ({columns.format('layout', 'first_ms', 'last_ms')})"
         )
         layouts = [source.layout for source in sources]
-        # of each source: rows, ids, and for each kind of _conditions() how many, the lowest and the highest
-        self._counts: list[tuple[int, ...]] = []
         # one at a time: DuckDB reads only the blocks of that source
         for number, layout in enumerate(layouts):
-            fields, limits = FieldSql(layout), bounds[number]
-            places.insert(
-                "workers",
-                f"{number}, {layouts.index(layout)}",
-                number,
-                f"SELECT {fields.datacenter} AS a, {fields.worker} AS b, count(*) AS c, min({fields.time_ms}) AS d, "
-                f"max({fields.time_ms}) AS e FROM ids WHERE id BETWEEN {limits.first} AND {limits.future - 1} "
-                "GROUP BY 1, 2",
+            places.insert("groups", str(number), number, _grouped(layout, bounds[number]))
+            first, last = (FieldSql(layout, an_id).time_ms for an_id in ("lowest", "highest"))
+            self._rows(
+                f"INSERT INTO workers SELECT source, {layouts.index(layout)}, datacenter, worker, ids, {first}, {last} "
+                f"FROM groups WHERE source = {number} AND kind = {_PLAUSIBLE}"
             )
-            found = [f"CASE WHEN {condition} THEN id END" for condition in _conditions(limits).values()]
-            values = ", ".join(f"count({each}), min({each}), max({each})" for each in found)
-            self._counts += places.rows(number, f"SELECT count(*), count(id), {values} FROM ids")
         parts = " UNION ALL ".join(self._decoded(number) for number in range(len(sources)))
         self._rows(f"CREATE OR REPLACE TEMP VIEW decoded AS {parts}")
 
@@ -295,15 +288,20 @@ class Findings:
         return self._sources[number].name
 
     def _summaries(self) -> list[SourceSummary]:
-        query = "SELECT source, count(*), min(first_ms), max(last_ms) FROM workers GROUP BY source"
+        rows = self._rows(
+            "SELECT source, sum(ids), coalesce(sum(ids) FILTER (kind > 0), 0) FROM groups GROUP BY source"
+        )
+        counts = {number: (int(rows), int(ids)) for number, rows, ids in rows}
+        query = "SELECT source, min(first_ms), max(last_ms), count(*) FROM workers GROUP BY source"
         workers = {number: row for number, *row in self._rows(query)}
-        summaries = []
-        for number, source in enumerate(self._sources):
-            rows, ids, *_ = self._counts[number]
-            count, first_ms, last_ms = workers.get(number, (0, None, None))
-            place = (source.name, source.kind, source.shown, layout_spec(source.layout))
-            summaries.append(SourceSummary(*place, rows, ids, first_ms, last_ms, count))
-        return summaries
+        return [
+            SourceSummary(
+                *(source.name, source.kind, source.shown, layout_spec(source.layout)),
+                *counts.get(number, (0, 0)),
+                *workers.get(number, (None, None, 0)),
+            )
+            for number, source in enumerate(self._sources)
+        ]
 
     # --- repeated ids ------------------------------------------------------------------------------
 
@@ -395,17 +393,15 @@ class Findings:
                 number,
             )
         }
-        rows, ids, *values = self._counts[number]
-        outside: dict[ProblemKind, tuple[int, list[str]]] = {}
-        for at, kind in enumerate(_conditions(self._bounds[number])):
-            count, *ends = values[3 * at : 3 * at + 3]
-            outside[kind] = count, list(map(str, sorted(set(ends)))) if count else []
-        missing = rows - ids - sum(count for count, _ in rejected.values())
-        if not rows:
+        groups = "SELECT kind, sum(ids)::BIGINT, min(lowest), max(highest) FROM groups WHERE source = ? GROUP BY kind"
+        found = {_GROUPS[kind]: (count, ends) for kind, count, *ends in self._rows(groups, number)}
+        outside = {kind: (count, list(map(str, sorted(set(ends))))) for kind, (count, ends) in found.items()}
+        if not found:
             text = "there are no ids in it. See whether it is the right one"
             yield Problem(source.name, ProblemKind.NO_IDS, 0, [], text, is_error=False)
-        # NULLs of columns that were not stored
-        outside[ProblemKind.MISSING] = (missing, [])
+        # the others are NULLs of columns that were not stored
+        missing = found.get(ProblemKind.MISSING, (0, []))[0] - sum(count for count, _ in rejected.values())
+        outside[ProblemKind.MISSING] = missing, []
         for kind in ProblemKind:
             parts = [part[kind] for part in (rejected, outside) if kind in part]
             if not (count := sum(number for number, _ in parts)):
@@ -418,15 +414,27 @@ class Findings:
             )
 
 
-def _conditions(bounds: Bounds) -> dict[ProblemKind, str]:
-    conditions = {
-        ProblemKind.NEGATIVE: "id < 0",
-        ProblemKind.FUTURE: f"id BETWEEN {bounds.future} AND {bounds.limit - 1}",
-        ProblemKind.COUNTER: f"id BETWEEN 0 AND {bounds.first - 1}",
-    }
-    if bounds.limit < ID_LIMIT:
-        conditions[ProblemKind.TOO_WIDE] = f"id >= {bounds.limit}"
-    return conditions
+# what _grouped() tells apart: the position is the column ``kind``
+_GROUPS = (
+    *(ProblemKind.MISSING, ProblemKind.NEGATIVE, ProblemKind.COUNTER, None),
+    *(ProblemKind.FUTURE, ProblemKind.TOO_WIDE),
+)
+_PLAUSIBLE = _GROUPS.index(None)
+
+
+def _grouped(layout: Layout, bounds: Bounds) -> str:
+    """Return a query for the ids of one source by kind, and, if they are plausible, by worker id."""
+    ends = (bounds.first, bounds.future, bounds.limit)
+    kinds = " ".join(f"WHEN id <= {end - 1} THEN {kind}" for kind, end in enumerate(ends, 2))
+    fields = FieldSql(layout)
+    datacenter, worker = (
+        f"CASE WHEN id BETWEEN {bounds.first} AND {bounds.future - 1} THEN {field} ELSE 0 END"
+        for field in (fields.datacenter, fields.worker)
+    )
+    return (
+        f"SELECT CASE WHEN id IS NULL THEN 0 WHEN id < 0 THEN 1 {kinds} ELSE 5 END AS a, {datacenter} AS b, "
+        f"{worker} AS c, count(*) AS d, coalesce(min(id), 0) AS e, coalesce(max(id), 0) AS f FROM ids GROUP BY 1, 2, 3"
+    )
 
 
 def _text(kind: ProblemKind, layout: Layout) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from snowredis.core.layout import MAX_ID, Layout
+from snowredis.core.layout import Layout
 
-__all__ = ["ID_LIMIT", "Bounds", "FieldSql", "quoted", "text_literal", "translated"]
+__all__ = ["Bounds", "FieldSql", "quoted", "text_literal", "translated"]
 
-# one more than the greatest id
-ID_LIMIT = MAX_ID + 1
 # a layout's first hour holds no id of a generator that was started later, but every counter that starts at 1
 COUNTER_MS = 3_600_000
 # ids whose time is less than this ahead are not from the future: clocks differ

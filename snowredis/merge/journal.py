@@ -143,7 +143,9 @@ class Journal:
             columns = [
                 {"run": number, "domain": domain.number, "number": at, "column_name": str(name)[:400]}
                 for domain in plan.renamed
-                for at, name in enumerate([*domain.keys, *domain.references, *domain.partials])
+                for at, name in enumerate(
+                    [*domain.domain.keys, *domain.domain.references, *domain.domain.partials]
+                )
             ]
             if columns:
                 connection.execute(sa.insert(_COLUMNS), columns)

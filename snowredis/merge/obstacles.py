@@ -57,8 +57,14 @@ _RULES = sa.text(
 )
 
 
-def _orphans(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
-    """Return a query for the values of *key* that refer to no row."""
+def _orphans(connection: sa.Connection, schema: Schema) -> Iterator[tuple[ForeignKey, list[str]]]:
+    """Yield the foreign keys with values that refer to no row, and some of these values."""
+    for key in schema.foreign_keys:
+        if rows := connection.execute(_without_parent(schema, key).limit(3)).all():
+            yield key, [shown(row[0] if len(row) == 1 else tuple(row)) for row in rows]
+
+
+def _without_parent(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
     child = schema.tables[key.child].alias("child")
     parent = schema.tables[key.parent].alias("parent")
     pairs = list(zip(key.columns, key.parents, strict=True))
@@ -69,10 +75,10 @@ def _orphans(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
 
 def first_orphan(connection: sa.Connection, schema: Schema) -> str:
     """Return which row refers to no row, as the end of a sentence; empty if none does."""
-    for key in schema.foreign_keys:
-        if (row := connection.execute(_orphans(schema, key).limit(1)).first()) is not None:
-            return f"foreign key {key} leads nowhere from {tuple(row)}"
-    return ""
+    found = (
+        f"foreign key {key} leads nowhere from {values[0]}" for key, values in _orphans(connection, schema)
+    )
+    return next(found, "")
 
 
 def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> None:
@@ -81,15 +87,12 @@ def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> N
     Raises:
         MergeError: there are some.
     """
-    for key in schema.foreign_keys:
-        rows = connection.execute(_orphans(schema, key).limit(3)).all()
-        if rows:
-            values = ", ".join(shown(row[0] if len(row) == 1 else tuple(row)) for row in rows)
-            raise MergeError(
-                f"the database {which} has rows of {key.child} whose {', '.join(c.column for c in key.columns)} leads "
-                f"to no row of {key.parent}, such as {values}. Nothing was planned, since a row of the other database "
-                "may have that id; delete those rows, or set the column to NULL."
-            )
+    for key, values in _orphans(connection, schema):
+        raise MergeError(
+            f"the database {which} has rows of {key.child} whose {', '.join(c.column for c in key.columns)} leads to "
+            f"no row of {key.parent}, such as {', '.join(values)}. Nothing was planned, since a row of the other "
+            "database may have that id; delete those rows, or set the column to NULL."
+        )
 
 
 def check_same_types(of_kept: Schema, of_changed: Schema) -> None:
@@ -122,7 +125,7 @@ def check_columns(schemas: Sequence[Schema], domain: Domain, highest: int, suppo
     Raises:
         MergeError: with the column.
     """
-    for name in [*domain.columns, *(partial.column for partial in domain.partials)]:
+    for name in domain.all_columns:
         for schema in schemas:
             if name.of not in schema.tables:
                 continue
@@ -246,7 +249,7 @@ def rehearse(engine: sa.Engine, domains: Sequence[Domain], schema: Schema) -> No
     ):
         with support.relaxed(connection, tables):
             for domain in domains:
-                for name in [*domain.columns, *(partial.column for partial in domain.partials)]:
+                for name in domain.all_columns:
                     table, column = schema.tables[name.of], schema.column(name)
                     connection.execute(sa.update(table).values({column: column}).where(sa.literal(1) == 0))
         transaction.rollback()

@@ -68,26 +68,33 @@ class Places:
     # --- here ------------------------------------------------------------------------------------------
 
     def _find_here(self, progress: Progress) -> None:
-        """Group the ids in as many parts as the memory needs: DuckDB's own way to spill takes longer."""
-        rows = self.workspace.rows
+        """Sort the ids in as many parts as the memory needs: equal ones are neighbors then.
+
+        Sources are nearly always in the order of their ids, and a stable sort only merges what is in order: a fifth of
+        the time of DuckDB's GROUP BY.
+        """
+        rows, at_once = self.workspace.rows, self.workspace.ids_at_once
         rows("CREATE OR REPLACE TEMP TABLE repeated (id BIGINT)")
         parts = self._parts(rows("SELECT count(id) FROM ids")[0][0])
         progress.start("comparing", len(parts))
         for mine in parts:
-            query = f"SELECT id FROM ids WHERE {mine} GROUP BY id HAVING count(*) > 1"
-            rows(f"INSERT INTO repeated {query}", on_progress=progress.show)
+            # one id may be there more often than fits
+            if len(parts) > 1 and rows(f"SELECT count(*) FROM ids WHERE {mine}")[0][0] > 2 * at_once:
+                rows(f"INSERT INTO repeated SELECT id FROM ids WHERE {mine} GROUP BY id HAVING count(*) > 1")
+            else:
+                ids = self.workspace.column(f"SELECT id FROM ids WHERE {mine}")
+                ids.sort(kind="stable")
+                self.workspace.insert("repeated", "id", {"id": np.unique(ids[1:][ids[1:] == ids[:-1]])})
             progress.add(1)
         # few, so that all sources are read once more for all of them; each is there twice or more
-        if repeated := rows("SELECT count(*) FROM repeated")[0][0]:
-            for mine in self._parts(2 * repeated):
+        if count := rows("SELECT count(*) FROM repeated")[0][0]:
+            for mine in self._parts(2 * count):
                 found = f"SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) WHERE {mine} GROUP BY ALL"
                 rows(f"INSERT INTO duplicates {found}")
 
     def _parts(self, ids: int) -> list[str]:
-        """Return conditions that divide so many ids into parts that can be grouped at once."""
-        count = -(-ids // self.workspace.ids_at_once)
-        if count <= 1:
-            return ["id IS NOT NULL"]
+        """Return conditions that divide so many ids into parts that can be sorted at once."""
+        count = max(1, -(-ids // self.workspace.ids_at_once))
         return [f"id IS NOT NULL AND hash(id) % {count} = {part}" for part in range(count)]
 
     # --- in a server -----------------------------------------------------------------------------------

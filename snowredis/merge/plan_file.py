@@ -16,7 +16,7 @@ from snowredis.merge.schema import ColumnName, Domain, Partial
 
 __all__ = ["DomainPlan", "Pair", "Plan", "PlanFile"]
 
-_VERSION = 3
+_VERSION = 4
 _TABLES = """
 CREATE TABLE about (plan TEXT NOT NULL);
 CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRIMARY KEY (domain, old)) WITHOUT ROWID;
@@ -31,7 +31,7 @@ class DomainPlan:
 
     Attributes:
         number: order in which domains are rewritten, from 1.
-        keys, references, partials: the columns, as in schema.Domain.
+        domain: its columns.
         kind: "unchanged", "match", "counter" or "layout".
         kept, changed: how many ids each database has.
         clashes: how many of them both have.
@@ -42,9 +42,7 @@ class DomainPlan:
     """
 
     number: int
-    keys: tuple[ColumnName, ...]
-    references: tuple[ColumnName, ...]
-    partials: tuple[Partial, ...]
+    domain: Domain
     kind: str
     kept: int
     changed: int
@@ -55,21 +53,18 @@ class DomainPlan:
     lanes: tuple[int, ...] = ()
 
     @property
-    def domain(self) -> Domain:
-        return Domain(self.keys, self.references, self.partials)
-
-    @property
     def name(self) -> str:
-        return str(self.keys[0])
+        return self.domain.name
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> DomainPlan:
         """Return the plan of json.loads() of asdict()."""
-        data["keys"], data["references"] = (
-            tuple(ColumnName(*name) for name in data[part]) for part in ("keys", "references")
+        keys, references = (
+            tuple(ColumnName(*name) for name in data["domain"][part]) for part in ("keys", "references")
         )
-        data["partials"] = tuple(Partial(ColumnName(*column), *rest) for column, *rest in data["partials"])
-        return cls(**{**data, "lanes": tuple(data["lanes"])})
+        partials = (Partial(ColumnName(*column), *rest) for column, *rest in data["domain"]["partials"])
+        domain = Domain(keys, references, tuple(partials))
+        return cls(**{**data, "domain": domain, "lanes": tuple(data["lanes"])})
 
 
 @dataclass(frozen=True, slots=True)

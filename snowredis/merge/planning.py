@@ -293,7 +293,7 @@ def _domain_plan(work: _Work, domain: Domain, kind: str) -> DomainPlan:
     scan, number = work.scans[domain.name], work.numbers[domain.name]
     (renamed,) = work.store.rows(f"SELECT count(*) FROM mapping WHERE domain = {number}")[0]
     counts = (scan.kept, scan.changed, scan.clashes, renamed)
-    return DomainPlan(number, domain.keys, domain.references, domain.partials, kind, *counts)
+    return DomainPlan(number, domain, kind, *counts)
 
 
 # --- new ids ---------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
@@ -136,11 +136,14 @@ class Domain:
         return self.references + self.keys
 
     @property
+    def all_columns(self) -> tuple[ColumnName, ...]:
+        """Columns that hold these ids in some rows, then those that do in all."""
+        return (*(part.column for part in self.partials), *self.columns)
+
+    @property
     def tables(self) -> list[TableName]:
         """Tables of all columns."""
-        return list(
-            dict.fromkeys(name.of for name in (*(part.column for part in self.partials), *self.columns))
-        )
+        return list(dict.fromkeys(name.of for name in self.all_columns))
 
 
 class Schema:
@@ -198,7 +201,7 @@ class Schema:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def _domains(self) -> list[Domain]:
-        sets = _DisjointSets()
+        same: dict[ColumnName, set[ColumnName]] = {}
         # columns that are ids, not a part of a composite key such as the number of a line
         certain = set(self.ids)
         for table_name, table in self.tables.items():
@@ -206,19 +209,19 @@ class Schema:
             if len(key) == 1 and is_integer(key[0]):
                 certain.add(ColumnName(*table_name, key[0].name))
         certain |= {parent for _, parent in self.partials}
-        for name in certain:
-            sets.add(name)
+        same.update((name, set()) for name in certain)
         refers: dict[ColumnName, set[ColumnName]] = {}
         for key_ in self.foreign_keys:
             for child, parent in zip(key_.columns, key_.parents, strict=True):
                 if is_integer(self.column(child)) and is_integer(self.column(parent)):
-                    sets.join(child, parent)
+                    same.setdefault(child, set()).add(parent)
+                    same.setdefault(parent, set()).add(child)
                     if child != parent:
                         refers.setdefault(child, set()).add(parent)
                     if len(key_.columns) == 1:
                         certain.add(parent)
         domains = []
-        for columns in sets.sets():
+        for columns in _connected(same):
             if not certain & set(columns):
                 continue
             # columns that refer to each other in a circle: all of them define ids
@@ -253,31 +256,17 @@ def is_integer(column: sa.Column[object]) -> bool:
     return isinstance(getattr(column.type, "data_type", column.type), sa.Integer)
 
 
-class _DisjointSets:
-    """Sets of columns that can be joined (union-find)."""
-
-    def __init__(self) -> None:
-        self._parent: dict[ColumnName, ColumnName] = {}
-
-    def add(self, column: ColumnName) -> None:
-        self._parent.setdefault(column, column)
-
-    def find(self, column: ColumnName) -> ColumnName:
-        self.add(column)
-        while self._parent[column] != column:
-            # halves the path: a chain of a thousand tables stays short
-            self._parent[column] = self._parent[self._parent[column]]
-            column = self._parent[column]
-        return column
-
-    def join(self, first: ColumnName, second: ColumnName) -> None:
-        self._parent[self.find(first)] = self.find(second)
-
-    def sets(self) -> list[list[ColumnName]]:
-        found: dict[ColumnName, list[ColumnName]] = {}
-        for column in sorted(self._parent, key=str):
-            found.setdefault(self.find(column), []).append(column)
-        return list(found.values())
+def _connected(neighbors: Mapping[ColumnName, set[ColumnName]]) -> Iterator[list[ColumnName]]:
+    """Yield the sets of columns that are connected over any number of steps, each in the order of names."""
+    left = dict.fromkeys(sorted(neighbors, key=str))
+    while left:
+        found, new = set[ColumnName](), {next(iter(left))}
+        while new:
+            found |= new
+            new = {name for column in new for name in neighbors[column]} - found
+        for column in found:
+            del left[column]
+        yield sorted(found, key=str)
 
 
 # --- the catalog -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from snowredis.merge.journal import MAP, Run
 from snowredis.merge.obstacles import first_orphan
 from snowredis.merge.plan_file import DomainPlan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import Schema, TableName
+from snowredis.merge.schema import ColumnName, Schema, TableName
 from snowredis.merge.support import support_of
 
 __all__ = ["check_references", "check_sums", "sums"]
@@ -60,7 +60,7 @@ def _as_before(
             source = source.outerjoin(pairs, _is_new(pairs, run, plain[column.name], column))
             # MariaDB makes a decimal of a column without a sign and one with
             values[column.name] = sa.cast(sa.func.coalesce(pairs.c.old, column), sa.BigInteger)
-    partials = [(d.number, part) for d in domains for part in d.partials if part.column.of == name]
+    partials = [(d.number, part) for d in domains for part in d.domain.partials if part.column.of == name]
     for at, (number, part) in enumerate(partials):
         column, pairs = table.c[part.column.column], MAP.alias(f"p{at}")
         # the kind may be an id that has changed, too
@@ -72,16 +72,13 @@ def _as_before(
         before = sa.func.coalesce(old, values[part.column.column])
         values[part.column.column] = before if part.is_text else sa.cast(before, sa.BigInteger)
     # what has no type that the sums must agree on is read the same way before and after
-    numbers = {
-        part.column.column
-        for d in run.domains
-        for part in d.partials
-        if part.column.of == name and not part.is_text
-    }
-    numbers |= {name_.column for d in run.domains for name_ in d.domain.columns if name_.of == name}
-    return [
-        sa.cast(value, sa.BigInteger) if key in numbers else value for key, value in values.items()
-    ], source
+    texts = {part.column for d in run.domains for part in d.domain.partials if part.is_text}
+    numbers = {each for d in run.domains for each in d.domain.all_columns} - texts
+    columns = [
+        sa.cast(value, sa.BigInteger) if ColumnName(*name, key) in numbers else value
+        for key, value in values.items()
+    ]
+    return columns, source
 
 
 def _is_new(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import duckdb
+import numpy as np
 
 from snowredis.errors import ConfigError
 
@@ -24,10 +25,10 @@ MIB = 1 << 20
 # Python, DuckDB, numpy and SQLAlchemy, loaded and idle: 90 to 110 MiB measured
 _IDLE_BYTES = 160 * MIB
 MIN_MEMORY = 384 * MIB
-# DuckDB exceeds its limit by what its allocator keeps: 20 % measured
-_DUCKDB_PERCENT = 75
-# of DuckDB's memory for each id that is grouped at once
-_BYTES_PER_ID = 40
+# DuckDB exceeds its limit by what its allocator keeps: 20 % measured; arrays of numpy have the rest
+_DUCKDB_PERCENT = 40
+# of all memory, for each id that is sorted at once: 21 measured
+_BYTES_PER_ID = 32
 # how often the progress of a statement is read
 _POLL_S = 0.2
 # values of columns: whole numbers of 64 bits, and as text those that are none
@@ -40,6 +41,7 @@ class Workspace:
     Attributes:
         directory: where they are.
         duckdb_bytes: limit of DuckDB's own accounting.
+        ids_at_once: how many ids fit the memory while they are sorted.
 
     Raises:
         ConfigError: too little memory.
@@ -51,7 +53,9 @@ class Workspace:
                 f"{memory_bytes // MIB} MiB of memory are too little for a check. Nothing was read; give it "
                 f"{MIN_MEMORY // MIB} MiB or more."
             )
-        self.duckdb_bytes = (memory_bytes - _IDLE_BYTES) * _DUCKDB_PERCENT // 100
+        free_bytes = memory_bytes - _IDLE_BYTES
+        self.duckdb_bytes = free_bytes * _DUCKDB_PERCENT // 100
+        self.ids_at_once = free_bytes // _BYTES_PER_ID
         self.directory = Path(tempfile.mkdtemp(prefix="snowredis-merge-"))
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{self.duckdb_bytes // MIB}MiB",
@@ -75,11 +79,6 @@ class Workspace:
 
     def _remove(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
-
-    @property
-    def ids_at_once(self) -> int:
-        """Return how many ids fit the memory while they are grouped."""
-        return self.duckdb_bytes // _BYTES_PER_ID
 
     def __enter__(self) -> Self:
         return self
@@ -107,11 +106,14 @@ class Workspace:
             KeyboardInterrupt: a signal handler raised any exception while the statement ran.
         """
         with self._polled(on_progress) if on_progress else contextlib.nullcontext():
-            try:
-                return self._connection.execute(sql, values or None).fetchall()
-            except RuntimeError as error:
-                # DuckDB's own, in place of what the handler raised
-                raise KeyboardInterrupt from error
+            return self._run(sql, *values).fetchall()
+
+    def _run(self, sql: str, *values: object) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._connection.execute(sql, values or None)
+        except RuntimeError as error:
+            # DuckDB's own, in place of what the handler raised
+            raise KeyboardInterrupt from error
 
     @contextlib.contextmanager
     def _polled(self, on_progress: Callable[[float], None]) -> Iterator[None]:
@@ -131,6 +133,11 @@ class Workspace:
             ended.set()
             if thread.is_alive():
                 thread.join()
+
+    def column(self, sql: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return the only column of a query of whole numbers, none of which is NULL, as an array."""
+        (values,) = self._run(sql).fetchnumpy().values()
+        return values
 
     def insert(self, table: str, columns: str, arrays: Mapping[str, Any]) -> None:
         """Insert arrays of numpy as rows: *columns* are expressions over their names."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
-from snowredis.merge.check import Check
+from snowredis.merge.check import DEFAULT_MEMORY, Check
 from snowredis.merge.findings import CheckResult, ProblemKind
 from snowredis.merge.sources import parse_sources
 from snowredis.merge.workspace import MIB, Workspace
@@ -207,8 +207,7 @@ def test_parts_that_fit_the_memory_find_the_same(tmp_path: Path, monkeypatch: py
     rng = np.random.default_rng(5)
     # one id is there more often than fits at all
     ids = np.concatenate([rng.integers(0, 2000, 3000), np.full(2500, 77), [-(2**63), 2**63 - 1] * 2])
-    monkeypatch.setattr(Workspace, "ids_at_once", 500)
-    duckdb.from_query("SELECT 1")
+    monkeypatch.setattr("snowredis.merge.workspace._BYTES_PER_ID", (DEFAULT_MEMORY - 160 * MIB) // 500)
     path = tmp_path / "a.parquet"
     table = {"id": ids}
     duckdb.connect().register("t", table).execute(f"COPY (SELECT id FROM t) TO '{path}'")

@@ -286,7 +286,7 @@ def test_rows_that_both_have_get_the_ids_of_the_other_even_in_a_circle(
 def test_a_reference_without_an_index_is_changed_by_one_statement(
     two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("snowredis.merge.planning.SMALL_TABLE", 3)
+    monkeypatch.setattr("snowredis.merge.obstacles.SMALL_TABLE", 3)
     monkeypatch.setattr("snowredis.merge.apply._FIRST", 1)
     rows = "INSERT INTO child SELECT n + 10, 1 + n % 2 FROM generate_series(1, 20) n"
     kept, changed = two("postgresql", f"{FAMILY}; {rows}")
