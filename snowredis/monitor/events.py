@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
@@ -23,8 +22,6 @@ from snowredis.snowflake.protocol import WorkerStats, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
-# of a longer stream, whois() reads only what is around the time of an id: about 25 ms for each 1,000 events
-MOST_READ = 22 * PAGE
 _STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
 _LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
@@ -198,78 +195,18 @@ def read_events(
     """
     key = pool_keys(name)[2]
     low = "-" if since is None else f"({since}"
+    entries: list[_Entry] = []
     with translated(address(client)):
-        if newest is None:
-            entries = [entry for page in _pages(client, key, low, "+", count=count) for entry in page]
-        else:
+        if newest is not None:
             entries = list(client.xrevrange(key, "+", low, count=newest))[::-1] if newest > 0 else []
+        else:
+            while True:
+                page = client.xrange(key, low, "+", count=count)
+                entries += page
+                if len(page) < count:
+                    break
+                low = f"({text_of(page[-1][0])}"
     return list(_parse_all(entries))
-
-
-def read_events_around(
-    client: Any, name: str, worker: int, at_ms: int, *, most: int = MOST_READ
-) -> tuple[list[Event], bool]:
-    """Return the events that show which process had *worker* at *at_ms*, as far as a bounded reading finds them.
-
-    Reads backwards from *at_ms* up to the claim of that process, then from *at_ms* to the newest event. In memory are
-    one page and the events of *worker* and of the whole pool.
-
-    Args:
-        most: how many events are read at most, half of them in each direction.
-
-    Returns:
-        the events, the oldest first; and whether all events from the claim to the newest were read.
-
-    Raises:
-        StoreUnavailable.
-    """
-    key, pages = pool_keys(name)[2], most // (2 * PAGE)
-    kept: list[Event] = []
-    claim_found = False
-    with translated(address(client)):
-        for page in islice(_pages(client, key, "-", f"{at_ms}-0", newest_first=True), pages):
-            older = _of_worker(page[::-1], worker)
-            kept = older + kept
-            # where a lane begins later than the first one, the process before may have used it
-            claim_found = any(
-                event.kind == EventKind.CLAIMED and max((event.from_ms, *event.lanes_ms)) <= at_ms
-                for event in older
-                if event.worker == worker
-            )
-            if claim_found:
-                break
-        for page in islice(_pages(client, key, f"({at_ms}-0", "+"), pages):
-            kept += _of_worker(page, worker)
-            if len(page) < PAGE:
-                return kept, claim_found
-    return kept, False
-
-
-def _pages(
-    client: Any, key: str, low: str, high: str, *, newest_first: bool = False, count: int = PAGE
-) -> Iterator[list[_Entry]]:
-    """Yield the entries of a stream from *low* to *high*, up to *count* at a time; the last page has fewer."""
-    while True:
-        page = (
-            client.xrevrange(key, high, low, count) if newest_first else client.xrange(key, low, high, count)
-        )
-        yield page
-        if len(page) < count:
-            return
-        place = f"({text_of(page[-1][0])}"
-        low, high = (low, place) if newest_first else (place, high)
-
-
-def _of_worker(entries: list[_Entry], worker: int) -> list[Event]:
-    """Return the events of *worker* and of the whole pool, and those just before these: how far others are known."""
-    wanted = {str(worker), "-1"}
-    kept = []
-    for place, (_, fields) in enumerate(entries):
-        number = text_of(fields.get(b"worker") or fields.get("worker") or b"")
-        if number in wanted:
-            kept += entries[place - 1 : place] if number == "-1" else []
-            kept.append(entries[place])
-    return list(_parse_all(kept))
 
 
 def _parse_all(entries: Iterable[_Entry]) -> Iterator[Event]:

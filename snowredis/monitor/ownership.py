@@ -32,8 +32,7 @@ class Past:
         created_ms: when the pool was created; 0 if unknown.
         claims: number of claims since then; -1 if unknown.
         state: how much of the stream is left.
-        records: the current records by worker id, read before the events.
-        unread: why events after the first one are missing; empty if all were read.
+        records: the current records by worker id, read before the events; those of other worker ids may be missing.
     """
 
     ttl_ms: int = 30_000
@@ -43,7 +42,6 @@ class Past:
     claims: int = -1
     state: StreamState = field(default_factory=StreamState)
     records: Mapping[int, WorkerInfo] = field(default_factory=dict)
-    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +272,6 @@ class History:
     @property
     def gap(self) -> str:
         """Why the first event is not the creation of the pool; empty if it is."""
-        if self.past.unread:
-            return self.past.unread
         if not self.events:
             return "this pool has no events"
         first = self.events[0]

@@ -130,8 +130,6 @@ def _judge_owner(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: i
             "it ended while Redis was unavailable, and another process of its host may have had the lease before "
             f"{time_text(holder.until_ms)}"
         )
-    if lane.history.past.unread:
-        doubts.append(lane.history.past.unread)
     if lane.history.has_holes:
         doubts.append("events of this pool were deleted by hand, or could not be written")
     if doubts:
@@ -206,8 +204,6 @@ def _reason_without_owner(lane: LaneHistory, tick_ms: int) -> str:
     for loss in history.losses:
         if loss.affects(tick_ms, past.lead_ms):
             return f"{_loss_text(loss)}, among them who had worker id {worker}"
-    if past.unread:
-        return f"{past.unread}, and they do not show who had worker id {worker} then"
     if history.gap and tick_ms < first_ms:
         return f"{history.gap}; who had worker id {worker} at that time is no longer known"
     if not lane.owners:

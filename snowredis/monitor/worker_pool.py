@@ -307,7 +307,7 @@ class WorkerPool:
         """Return which process of this pool made *an_id*, as far as it can be known.
 
         Blocks:
-            at most 1 s, also if the stream has a million events; Redis is busy for 20 ms of it.
+            about 0.5 s if the stream is full; Redis is busy for 20 ms of it.
 
         Raises:
             PoolNotFound, StoreUnavailable; InvalidId: a number that no id can be.
