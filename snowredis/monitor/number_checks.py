@@ -21,27 +21,12 @@ from snowredis.snowflake.redis_store import SCRIPTS, load
 
 # a command, and the number of the key that it is called on, from 1; 0: none
 Call = tuple[str, int]
-# arguments for ACL DRYRUN, which also checks their number
-_ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "time": (),
-    "info": ("server",),
-    "del": ("KEY",),
-    "hget": ("KEY", "f"),
-    "hmget": ("KEY", "f"),
-    "hdel": ("KEY", "f"),
-    "hexists": ("KEY", "f"),
-    "hkeys": ("KEY",),
-    "hset": ("KEY", "f", "v"),
-    "hincrby": ("KEY", "f", "1"),
-    "hscan": ("KEY", "0"),
-    "unlink": ("KEY",),
-    "zadd": ("KEY", "1", "m"),
-    "zcard": ("KEY",),
-    "zcount": ("KEY", "0", "1"),
-    "zrange": ("KEY", "0", "0"),
-    "zrangebyscore": ("KEY", "0", "1"),
-    "zrem": ("KEY", "m"),
-    "xadd": ("KEY", "*", "f", "v"),
+# how many arguments ACL DRYRUN needs after the key of a command
+_ARGUMENTS = {
+    **dict.fromkeys(("del", "unlink", "hkeys", "zcard"), 0),
+    **dict.fromkeys(("hget", "hmget", "hdel", "hexists", "hscan", "zrem"), 1),
+    **dict.fromkeys(("hset", "hincrby", "zadd", "zcount", "zrange", "zrangebyscore"), 2),
+    "xadd": 3,
 }
 # with all keys
 _OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
@@ -158,7 +143,8 @@ def _as_commands(keys: Sequence[str], calls: Sequence[Call]) -> Iterator[tuple[s
         yield name, "", (name, script, str(len(keys)), *keys)
     for name, number in calls:
         key = keys[number - 1] if number else ""
-        yield name, key, (name, *(key if word == "KEY" else word for word in _ARGUMENTS[name]))
+        # those without a key, time and info, need no arguments
+        yield name, key, (name, key, *["1"] * _ARGUMENTS[name]) if key else (name,)
 
 
 def _try_script(client: Any) -> Result:

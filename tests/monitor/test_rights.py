@@ -111,7 +111,7 @@ def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
     assert allowed_by("generator") == needed_commands(pool_calls())
     assert keys_of("generator") == set(pool_keys(POOL))
     needed = [*pool_calls(), *segment_tag("t").calls, *dated_tag("t").calls]
-    assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS}
+    assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS, "time", "info"}
 
 
 def allowed_by(rule: str) -> set[str]:
