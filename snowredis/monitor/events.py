@@ -98,21 +98,6 @@ class Event:
         return int(time_ms), int(number or 0), self.server, self.worker
 
 
-@dataclass(frozen=True, slots=True)
-class StreamState:
-    """State of an event stream: how much of the past it still holds.
-
-    Attributes:
-        length: number of entries.
-        trimmed: whether older entries were removed; None if unknown, with Redis 6.2.
-        deleted_id: the newest entry that was deleted by hand; NO_ID if none.
-    """
-
-    length: int = 0
-    trimmed: bool | None = False
-    deleted_id: str = NO_ID
-
-
 def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     """Return the event in an entry of the stream; None if it is not valid."""
     values = {text_of(name): text_of(value) for name, value in fields.items()}
@@ -184,14 +169,13 @@ def check_stream_id(text: str) -> str:
 
 
 def read_events(
-    client: Any, name: str, *, newest: int | None = None, since: str | None = None, count: int = PAGE
+    client: Any, name: str, *, newest: int | None = None, since: str | None = None
 ) -> list[Event]:
     """Return events of one server, the oldest first. Raises StoreUnavailable.
 
     Args:
         newest: at most this many, the newest ones; None: all.
         since: only events after this one; see check_stream_id().
-        count: how many are read in one command.
     """
     key = pool_keys(name)[2]
     low = "-" if since is None else f"({since}"
@@ -201,9 +185,9 @@ def read_events(
             entries = list(client.xrevrange(key, "+", low, count=newest))[::-1] if newest > 0 else []
         else:
             while True:
-                page = client.xrange(key, low, "+", count=count)
+                page = client.xrange(key, low, "+", count=PAGE)
                 entries += page
-                if len(page) < count:
+                if len(page) < PAGE:
                     break
                 low = f"({text_of(page[-1][0])}"
     return list(_parse_all(entries))
@@ -217,21 +201,24 @@ def _parse_all(entries: Iterable[_Entry]) -> Iterator[Event]:
             yield event
 
 
-def read_stream_state(client: Any, name: str) -> StreamState:
-    """Return how much of the past the stream still holds. Raises StoreUnavailable."""
+def read_gaps(client: Any, name: str) -> tuple[bool | None, str]:
+    """Return which events the stream does not hold any more. Raises StoreUnavailable.
+
+    Returns:
+        whether older entries were removed, None if unknown, with Redis 6.2; and the id of the newest entry that was
+        deleted by hand, NO_ID if none was.
+    """
     key = pool_keys(name)[2]
     with translated(address(client)):
         if not client.exists(key):
-            return StreamState()
+            return False, NO_ID
         stream = {text_of(k): v for k, v in client.xinfo_stream(key).items()}
     length, added = int(stream["length"]), stream.get("entries-added")
     trimmed = None if added is None else int(added) > length
-    return StreamState(length, trimmed, text_of(stream.get("max-deleted-entry-id", NO_ID)))
+    return trimmed, text_of(stream.get("max-deleted-entry-id", NO_ID))
 
 
-def read_memory(
-    pool: Any, name: str, *, newest: int | None = None, since: str | None = None, **_: object
-) -> list[Event]:
+def read_memory(pool: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:
     """Return the events of a pool of snowredis.testing as read_events() does."""
     store = pool._stores.get(name)
     entries = list(store._entries) if store else []

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Shown
 from snowredis.core.layout import utc_text
-from snowredis.monitor.events import NO_ID, Event, StreamState
+from snowredis.monitor.events import NO_ID, Event
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.snowflake.codes import EventKind, FloorReason
 
@@ -31,7 +31,7 @@ class Past:
         now_ms: on the Redis clock.
         created_ms: when the pool was created; 0 if unknown.
         claims: number of claims since then; -1 if unknown.
-        state: how much of the stream is left.
+        trimmed, deleted_id: which events the stream does not hold any more; see read_gaps().
         records: the current records by worker id, read before the events; those of other worker ids may be missing.
     """
 
@@ -40,7 +40,8 @@ class Past:
     now_ms: int = FOREVER_MS
     created_ms: int = 0
     claims: int = -1
-    state: StreamState = field(default_factory=StreamState)
+    trimmed: bool | None = False
+    deleted_id: str = NO_ID
     records: Mapping[int, WorkerInfo] = field(default_factory=dict)
 
 
@@ -267,7 +268,7 @@ class History:
     def has_holes(self) -> bool:
         """True if events are missing between the first and the last."""
         claims_are_missing = self._created_place >= 0 and self._claims < self.past.claims
-        return claims_are_missing or self.past.state.deleted_id != NO_ID
+        return claims_are_missing or self.past.deleted_id != NO_ID
 
     @property
     def gap(self) -> str:
@@ -278,7 +279,7 @@ class History:
         # with a layout, the worker ids began anew, too
         began = (FloorReason.NO_POOL, FloorReason.LAYOUT_CHANGED)
         created = first.kind == EventKind.FLOOR and first.reason in began
-        if self.past.state.trimmed or not created:
+        if self.past.trimmed or not created:
             return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
         return ""
 

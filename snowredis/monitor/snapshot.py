@@ -394,7 +394,7 @@ def parse_record(
     match = _RECORD.fullmatch(text)
     if match is None:
         return None
-    stats, claimed = protocol.WorkerStats.from_text(match["stats"]), bool(match["token"])
+    claimed = bool(match["token"])
     renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     confirmed = not settling or match["incarnation"] == settling
@@ -409,11 +409,7 @@ def parse_record(
         lease_end_ms=lease_end_ms,
         lease_left_ms=lease_left_ms,
         reserved_until_ms=int(match["until"]),
-        ids_made=stats.ids_made,
-        ids_per_second=stats.ids_per_second,
-        clock_offset_ms=stats.clock_offset_ms,
-        namespace=stats.namespace,
-        clock_backs=stats.clock_backs,
+        **protocol.WorkerStats.from_text(match["stats"])._asdict(),
         token_hash=match["token"],
         heartbeat_age_ms=age_ms,
         state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Layout, Parts, check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
-from snowredis.monitor.events import read_events, read_stream_state
+from snowredis.monitor.events import read_events, read_gaps
 from snowredis.monitor.ownership import History, Holder, Past
 from snowredis.monitor.pool_reader import RedisLook, list_pools
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
@@ -113,11 +113,11 @@ def read_history(look: RedisLook, workers: Iterable[int]) -> History:
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
     """
-    info, state = look.stored(), read_stream_state(look.client, look.name)
+    info, gaps = look.stored(), read_gaps(look.client, look.name)
     # in this order: an event may be newer than the records, but no record may be newer than the events
     found = {worker: look.worker(worker) for worker in workers}
     records = {worker: record for worker, record in found.items() if record is not None}
-    past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, state, records)
+    past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, *gaps, records)
     return History(read_events(look.client, look.name), past)
 
 

@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError
-from snowredis.monitor.polling import PoolWatch, Reading
+from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
 from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
 from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
-from snowredis.monitor.usage import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 

@@ -48,12 +48,15 @@ def test_whois_names_the_process_that_holds_it_and_the_one_that_held_it(
     assert was.holder.worker == has.holder.worker
 
 
-def test_events_come_the_oldest_first_and_in_parts(server: RedisServer, pool: WorkerPool) -> None:
+def test_events_come_the_oldest_first_and_in_parts(
+    server: RedisServer, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.monitor.events.PAGE", 3)
     for number in range(4):
         connect(server, pool, f"n{number}").close()
         with connect(server, pool, f"n{number}") as ids:
             ids.next_id()
-    events = pool.events(count=3)
+    events = pool.events()
     assert [event.kind for event in events] == ["floor", *["claimed", "released"] * 4]
     assert events == pool.events(newest=100)
     assert pool.events(newest=2) == events[-2:]
