@@ -163,7 +163,7 @@ def _number(text: str) -> int | None:
 
 def check_stream_id(text: str) -> str:
     """Return *text* if it is the id of an event, or ms since 1970. Raises ConfigError."""
-    if not isinstance(text, str) or not _STREAM_ID.fullmatch(text):
+    if not _STREAM_ID.fullmatch(text):
         raise ConfigError(f"{text!r} is not a place in the events. Use the id of an event, or ms since 1970.")
     return text
 

@@ -106,11 +106,6 @@ def pool_calls() -> list[Call]:
     return sorted(set[Call]().union(*(calls_in(load(script).source) for script in run)))
 
 
-def needed_commands(calls: Sequence[Call]) -> set[str]:
-    """Return the commands of *calls*, and those that run scripts."""
-    return {command for command, _ in calls} | set(_OF_SCRIPTS)
-
-
 def _refused(client: Any, keys: Sequence[str], calls: Sequence[Call]) -> tuple[str, str]:
     """Return the user of *client*, and what of *calls* on *keys* is refused, as a phrase; "" if nothing is."""
     with translated(address(client)):

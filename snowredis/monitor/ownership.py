@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Shown
-from snowredis.core.layout import utc_text
 from snowredis.monitor.events import NO_ID, Event
-from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.monitor.snapshot import WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
 
 FOREVER_MS = 10**15
@@ -352,14 +351,3 @@ def _event_of(record: WorkerInfo) -> Event:
     names = (record.worker, record.host, record.pid, record.label)
     times = (record.reserved_from_ms, record.reserved_until_ms)
     return Event(record.taken_ms, EventKind.RETURNED, *names, *times, id="", taken_ms=record.taken_ms)
-
-
-def time_text(time_ms: int) -> str:
-    """Return a time for people, in UTC."""
-    # events are untrusted
-    return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
-
-
-def duration_text(ms: int) -> str:
-    """Return a length of time for people."""
-    return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"

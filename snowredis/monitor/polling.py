@@ -73,10 +73,8 @@ class Reading:
         return PoolReport(snapshot.info, self.status, workers, unknown, deaths)
 
 
-def _out_of_date(snapshot: Snapshot | None) -> Snapshot | None:
+def _out_of_date(snapshot: Snapshot) -> Snapshot:
     """Return *snapshot* with unknown states: who was healthy then may be dead now."""
-    if snapshot is None:
-        return None
     return replace(snapshot, workers=tuple(replace(each, state="unknown") for each in snapshot.workers))
 
 
@@ -113,7 +111,7 @@ class PoolWatch:
                 now_ms=now_ms,
                 last_read_ms=self._read_at_ms,
             )
-            return Reading(status, _out_of_date(self._snapshot), error, self._read_at_ms)
+            return Reading(status, self._snapshot and _out_of_date(self._snapshot), error, self._read_at_ms)
         self._read_at_ms = self._clock_ms()
         if self._failed_since_ms is not None:
             info, heartbeat_ms = snapshot.info, snapshot.info.ttl_ms // HEARTBEATS_PER_TTL
@@ -128,13 +126,12 @@ class PoolWatch:
         began_ms, settled_ms = self._outage_ms
         if snapshot.info.now_ms >= settled_ms:
             return snapshot
-        held_back = [death.kind == "expired" and death.at_ms >= began_ms for death in snapshot.deaths]
-        pairs = list(zip(snapshot.deaths, held_back, strict=True))
-        return replace(
-            snapshot,
-            deaths=tuple(death for death, held in pairs if not held),
-            returning=tuple(death for death, held in pairs if held),
-        )
+
+        def may_return(death: Death) -> bool:
+            return death.kind == "expired" and death.at_ms >= began_ms
+
+        deaths = tuple(death for death in snapshot.deaths if not may_return(death))
+        return replace(snapshot, deaths=deaths, returning=tuple(filter(may_return, snapshot.deaths)))
 
 
 # --- use over time --------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
-from snowredis.core.layout import Layout
+from snowredis.core.layout import Layout, utc_text
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake import protocol
 
@@ -371,6 +371,17 @@ def state_of(
     if heartbeat_age_ms * protocol.HEARTBEATS_PER_TTL < 2 * ttl_ms:
         return "healthy"
     return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time for people, in UTC."""
+    # events are untrusted, and may say a negative one
+    return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
+
+
+def duration_text(ms: int) -> str:
+    """Return a length of time for people."""
+    return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"
 
 
 # --- records as pool.lua writes them --------------------------------------------------------------

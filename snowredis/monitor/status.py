@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
-from snowredis.core.layout import utc_text
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo, time_text
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL
 
@@ -64,7 +63,7 @@ class Condition:
     @in_json
     def text(self) -> str:
         """Return the sentence that describes it, with times in UTC."""
-        return self.render(lambda time_ms: utc_text(time_ms) or f"{time_ms} ms")
+        return self.render(time_text)
 
     @property
     def short(self) -> str:

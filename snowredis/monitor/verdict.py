@@ -22,10 +22,8 @@ from snowredis.monitor.ownership import (
     Ownership,
     Past,
     Refusal,
-    duration_text,
-    time_text,
 )
-from snowredis.monitor.snapshot import PoolInfo
+from snowredis.monitor.snapshot import PoolInfo, duration_text, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from snowredis.errors import StoreRefused
 from snowredis.monitor.number_checks import (
     _ARGUMENTS,
     _OF_SCRIPTS,
+    Call,
     calls_in,
     dated_tag,
-    needed_commands,
     pool_calls,
     segment_tag,
 )
@@ -112,6 +112,11 @@ def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
     assert keys_of("generator") == set(pool_keys(POOL))
     needed = [*pool_calls(), *segment_tag("t").calls, *dated_tag("t").calls]
     assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS, "time", "info"}
+
+
+def needed_commands(calls: Iterable[Call]) -> set[str]:
+    """Return the commands of *calls*, and those that run scripts."""
+    return {command for command, _ in calls} | set(_OF_SCRIPTS)
 
 
 def allowed_by(rule: str) -> set[str]:
