@@ -60,11 +60,6 @@ class Reading:
     read_at_ms: int = 0
 
     @property
-    def stale_since_ms(self) -> int | None:
-        """Since when the pool cannot be read, on this host's clock; None if it can."""
-        return self.status.stale_since_ms
-
-    @property
     def report(self) -> PoolReport:
         """The reading as JSON shows it; without a snapshot only the status."""
         if (snapshot := self.snapshot) is None:

@@ -63,7 +63,7 @@ class FeedState:
         snapshot, offset_ms = reading.snapshot, self.offset_ms
         values: Row = {
             "status": status_row(reading.status),
-            "stale_since_ms": reading.stale_since_ms,
+            "stale_since_ms": reading.status.stale_since_ms,
             "pool": None if snapshot is None else to_json(snapshot.info),
             "deaths": [] if snapshot is None else to_json(snapshot.deaths[:MAX_DEATHS]),
         }
@@ -77,7 +77,7 @@ class FeedState:
         change = {
             **{name: value for name, value in values.items() if self.values.get(name) != value},
             # the page takes its absence for null
-            "stale_since_ms": reading.stale_since_ms,
+            "stale_since_ms": reading.status.stale_since_ms,
             "now_ms": point[0],
             "workers": [row for worker, row in workers.items() if self.workers.get(worker) != row],
             "gone": [worker for worker in self.workers if worker not in workers],

@@ -200,7 +200,7 @@ def test_doctor_says_which_rights_on_a_tag_are_missing(
     lacks: tuple[str, ...],
     text: str,
 ) -> None:
-    monkeypatch.setattr("snowredis.monitor.doctor.check_host", list)
+    monkeypatch.setattr("snowredis.monitor.checks.check_host", list)
     create_tag(own_server.url, "invoices")
     url = url_of("segments")
     words = [word for word in RULES["segments"].split() if word not in lacks]
@@ -246,7 +246,7 @@ def test_doctor_names_what_these_users_keep_it_from_checking_and_finds_no_proble
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # not the host that the tests run on
-    monkeypatch.setattr("snowredis.monitor.doctor.check_host", list)
+    monkeypatch.setattr("snowredis.monitor.checks.check_host", list)
     url = url_of(rule)
     code = main(["doctor", "--url", url, "--pool", POOL])
     shown = " ".join(capsys.readouterr().out.replace("other rights are", "rights").split())
