@@ -34,9 +34,9 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
     before: dict[tuple[Metric, str], Durations] = {}
 
     def record_durations() -> None:
-        for pool, readings in totals.by_pool().items():
+        for pool, samples in totals.by_pool().items():
             for metric, histogram in histograms.items():
-                now = readings.durations(metric)
+                now = samples[metric, ""]
                 for duration in new_durations(before.get((metric, pool), Durations()), now):
                     histogram.record(duration, {"pool": pool})
                 before[metric, pool] = now
@@ -48,10 +48,13 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
             if metric is PROCESS[0]:
                 # histograms have no callback of their own: they are recorded when the first counter is read
                 record_durations()
-            for pool, readings in of.by_pool().items():
-                for label, value in readings.values(metric):
-                    if not isinstance(value, Durations):
-                        yield Observation(value, dict(zip(metric.labels, (pool, *label), strict=True)))
+            for pool, samples in of.by_pool().items():
+                for label in metric.values or ("",):
+                    if (metric, label) in samples:
+                        # a metric without values has one label
+                        yield Observation(
+                            samples[metric, label], dict(zip(metric.labels, (pool, label), strict=False))
+                        )
 
         return observe
 

@@ -12,11 +12,14 @@ metrics, and a warning in the log: it disturbs no id, and no release of a worker
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +28,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Exported
 from prometheus_client.multiprocess import mark_process_dead
 
-from snowredis.monitor.metric_values import (
-    Family,
-    PoolsReader,
-    Readings,
-    SegmentTotals,
-    TotalsTracker,
-    cumulative,
-    new_durations,
-)
+from snowredis.monitor.metric_values import Family, SegmentTotals, TotalsTracker, families_of, new_durations
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
+from snowredis.monitor.polling import PoolWatch
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
@@ -46,7 +42,11 @@ VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 EVERY_S = 5.0
 # what a gauge without a value is: no other process' value is hidden by it, no reservation seems to end, and nothing
 # stays of a generator that was closed
-_UNKNOWN = {"livemin": float("inf"), "livesum": 0.0, "livemax": 0.0}
+_UNKNOWN = {"livemin": inf, "livesum": 0.0, "livemax": 0.0}
+# the ends of the buckets as Prometheus writes them; the last one has none
+_BUCKETS = (*map(repr, BOUNDS_S), "+Inf")
+# pools that are read at once: if Redis hangs, each takes about a second, and a scrape has ten
+_AT_ONCE = 16
 
 
 class MetricFiles:
@@ -65,7 +65,7 @@ class MetricFiles:
     def _start(self) -> None:
         # a forked child starts at 0, and the lock may be held by a thread of the parent
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._before: dict[tuple[str, ...], Any] = {}
+        self._before: dict[tuple[Metric, tuple[str, ...]], Any] = {}
         threading.Thread(target=self._run, name="snowredis-metrics", daemon=True).start()
 
     def _run(self) -> None:
@@ -86,8 +86,12 @@ class MetricFiles:
         forget_dead_processes(Path(os.environ[VARIABLE]))
         with self._lock:
             for totals in self._totals:
-                for pool, readings in totals.by_pool().items():
-                    self._update(pool, readings, totals.metrics)
+                unknown = {
+                    (each, ""): _UNKNOWN[each.merged] for each in totals.metrics if each.merged in _UNKNOWN
+                }
+                for pool, samples in totals.by_pool().items():
+                    for (metric, label), value in (unknown | samples).items():
+                        self._write(metric, (pool, label) if label else (pool,), value)
 
     def _warn(self, problem: str) -> None:
         if problem and problem != self._warning:
@@ -98,25 +102,16 @@ class MetricFiles:
             )
         self._warning = problem
 
-    def _update(self, pool: str, readings: Readings, metrics: Iterable[Metric]) -> None:
-        for metric in metrics:
-            values = list(readings.values(metric))
-            if not values and metric.merged in _UNKNOWN:
-                values = [((), _UNKNOWN[metric.merged])]
-            for label, value in values:
-                written = self._metrics[metric].labels(pool, *label)
-                self._write(metric, written, (metric.name, pool, *label), value)
-
-    def _write(self, metric: Metric, written: Any, key: tuple[str, ...], value: Any) -> None:
+    def _write(self, metric: Metric, labels: tuple[str, ...], value: Any) -> None:
+        written, before = self._metrics[metric].labels(*labels), self._before.get((metric, labels))
         if metric.kind == "gauge":
             written.set(value)
         elif metric.kind == "counter":
-            written.inc(max(0, value - self._before.get(key, 0)))
-            self._before[key] = value
+            written.inc(max(0, value - (before or 0)))
         else:
-            for duration in new_durations(self._before.get(key, Durations()), value):
+            for duration in new_durations(before or Durations(), value):
                 written.observe(duration)
-            self._before[key] = value
+        self._before[metric, labels] = value
 
     def close(self) -> None:
         """Write the last metrics, at exit."""
@@ -176,7 +171,9 @@ def as_prometheus(family: Family) -> Exported:
     converted: Any = kind[metric.kind](metric.family, metric.text, labels=list(metric.labels))
     for labels, value in family.samples.items():
         if isinstance(value, Durations):
-            converted.add_metric(labels, cumulative(value), sum(value.sums_s))
+            # Prometheus counts in each bucket those below it, too
+            counts = itertools.accumulate(value.counts)
+            converted.add_metric(labels, [*zip(_BUCKETS, counts, strict=True)], sum(value.sums_s))
         else:
             converted.add_metric(labels, value)
     return converted  # type: ignore[no-any-return]
@@ -237,14 +234,21 @@ class PoolCollector:
     """
 
     def __init__(self, url: Any, *pools: str) -> None:
-        self._reader = PoolsReader([WorkerPool(url, name) for name in pools or ("default",)])
+        self._watches = {name: PoolWatch(WorkerPool(url, name)) for name in pools or ("default",)}
+        self._pid, self._lock = os.getpid(), threading.Lock()
 
     def describe(self) -> Iterable[Exported]:
         """Return the metrics without samples: registering does not read from Redis."""
         return [as_prometheus(Family(metric)) for metric in POOL]
 
     def collect(self) -> Iterator[Exported]:
-        return map(as_prometheus, self._reader.families())
+        if self._pid != os.getpid():
+            # a thread of the parent may have had the lock
+            self._pid, self._lock = os.getpid(), threading.Lock()
+        watches = self._watches
+        with self._lock, ThreadPoolExecutor(min(_AT_ONCE, len(watches))) as executor:
+            readings = dict(zip(watches, executor.map(PoolWatch.read, watches.values()), strict=True))
+        return map(as_prometheus, families_of(readings))
 
 
 log = logging.getLogger("snowredis")

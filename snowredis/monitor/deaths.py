@@ -92,14 +92,12 @@ class RecentEvents:
     """Newest events of one server, for a reader that comes again: only what is new is read from Redis. Thread-safe.
 
     Args:
-        read: returns all events of one server after an id or a time, the oldest first.
+        read: returns all events of one server since an id or a time, the oldest first.
         kinds: which events are kept.
         keep_ms: how long.
     """
 
-    def __init__(
-        self, read: Callable[[str], list[Event]], kinds: Collection[EventKind], keep_ms: int
-    ) -> None:
+    def __init__(self, read: Callable[..., list[Event]], kinds: Collection[EventKind], keep_ms: int) -> None:
         self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
         self._lock = threading.Lock()
         self._events: list[Event] = []
@@ -121,7 +119,7 @@ class RecentEvents:
             if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
                 # another stream, of a server whose clock is far behind
                 self._events, self._claims, self._last_id = [], [], ""
-            new = self._read(self._last_id or str(first_ms))
+            new = self._read(since=self._last_id or str(first_ms))
             if new:
                 self._last_id = new[-1].id
             self._events += [event for event in new if event.kind in self._kinds]

@@ -7,10 +7,10 @@ plain commands. The protocol does not depend on these events, and hosts and labe
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from itertools import islice
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
@@ -198,17 +198,11 @@ def read_events(
     """
     key = pool_keys(name)[2]
     low = "-" if since is None else f"({since}"
-    entries: list[_Entry] = []
     with translated(address(client)):
-        if newest is not None:
-            entries = list(client.xrevrange(key, "+", low, count=newest))[::-1] if newest > 0 else []
+        if newest is None:
+            entries = [entry for page in _pages(client, key, low, "+", count=count) for entry in page]
         else:
-            while True:
-                page = client.xrange(key, low, "+", count=count)
-                entries += page
-                if len(page) < count:
-                    break
-                low = f"({text_of(page[-1][0])}"
+            entries = list(client.xrevrange(key, "+", low, count=newest))[::-1] if newest > 0 else []
     return list(_parse_all(entries))
 
 
@@ -229,12 +223,11 @@ def read_events_around(
     Raises:
         StoreUnavailable.
     """
-    key, low, high = pool_keys(name)[2], f"({at_ms}-0", f"{at_ms}-0"
+    key, pages = pool_keys(name)[2], most // (2 * PAGE)
     kept: list[Event] = []
-    claim_found, pages = False, most // (2 * PAGE)
+    claim_found = False
     with translated(address(client)):
-        for _ in range(pages):
-            page = client.xrevrange(key, high, "-", count=PAGE)
+        for page in islice(_pages(client, key, "-", f"{at_ms}-0", newest_first=True), pages):
             older = _of_worker(page[::-1], worker)
             kept = older + kept
             # where a lane begins later than the first one, the process before may have used it
@@ -243,16 +236,28 @@ def read_events_around(
                 for event in older
                 if event.worker == worker
             )
-            if claim_found or len(page) < PAGE:
+            if claim_found:
                 break
-            high = f"({text_of(page[-1][0])}"
-        for _ in range(pages):
-            page = client.xrange(key, low, "+", count=PAGE)
+        for page in islice(_pages(client, key, f"({at_ms}-0", "+"), pages):
             kept += _of_worker(page, worker)
             if len(page) < PAGE:
                 return kept, claim_found
-            low = f"({text_of(page[-1][0])}"
     return kept, False
+
+
+def _pages(
+    client: Any, key: str, low: str, high: str, *, newest_first: bool = False, count: int = PAGE
+) -> Iterator[list[_Entry]]:
+    """Yield the entries of a stream from *low* to *high*, up to *count* at a time; the last page has fewer."""
+    while True:
+        page = (
+            client.xrevrange(key, high, low, count) if newest_first else client.xrange(key, low, high, count)
+        )
+        yield page
+        if len(page) < count:
+            return
+        place = f"({text_of(page[-1][0])}"
+        low, high = (low, place) if newest_first else (place, high)
 
 
 def _of_worker(entries: list[_Entry], worker: int) -> list[Event]:
@@ -287,37 +292,6 @@ def read_stream_state(client: Any, name: str) -> StreamState:
     return StreamState(length, trimmed, text_of(stream.get("max-deleted-entry-id", NO_ID)))
 
 
-def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
-    """Yield events as they happen, and None after each *block_ms* without one.
-
-    Args:
-        after: the id of an event, or "$": only new events.
-        block_ms: must be shorter than the client's own time-out, 1000 ms.
-
-    Raises:
-        StoreUnavailable: call it again with the last event's id.
-    """
-    key, where = pool_keys(name)[2], address(client)
-    if after == "$":
-        with translated(where):
-            newest = client.xrevrange(key, count=1)
-        # every event in a stream that is empty now is new
-        after = text_of(newest[0][0]) if newest else NO_ID
-    while True:
-        with translated(where):
-            reply = client.xread({key: after}, count=PAGE, block=block_ms)
-        pages = list(reply.values()) if isinstance(reply, dict) else [page for _, page in reply or ()]
-        # redis-py puts the entries of a stream into one more list under RESP3
-        entries = [
-            entry for page in pages for entry in (page[0] if page and isinstance(page[0], list) else page)
-        ]
-        for entry in entries:
-            after = text_of(entry[0])
-            yield from _parse_all([entry])
-        if not entries:
-            yield None
-
-
 def read_memory(
     pool: Any, name: str, *, newest: int | None = None, since: str | None = None, **_: object
 ) -> list[Event]:
@@ -330,61 +304,62 @@ def read_memory(
     return valid if newest is None else valid[max(0, len(valid) - newest) :]
 
 
-def follow_memory(pool: Any, name: str, after: str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
-    """Yield the events of a pool of snowredis.testing as follow_events() does."""
-    if after == "$":
-        events = read_memory(pool, name, newest=1)
-        after = events[-1].id if events else "0-0"
-    while True:
-        events = read_memory(pool, name, since=after)
-        yield from events
-        if events:
-            after = events[-1].id
-        else:
-            time.sleep(block_ms / 1000)
-            yield None
-
-
 def _place(event_id: str) -> tuple[int, int]:
     """Return a key by which ids of events are compared; a time alone comes before the events of its ms."""
     time_ms, _, number = event_id.partition("-")
     return int(time_ms), int(number or -1)
 
 
-# between two looks at the leases; each takes four short commands
-FOLLOW_EVERY_S = 1.0
+class Source(NamedTuple):
+    """Where the events of one server come from.
+
+    Attributes:
+        read: returns events of the stream, as read_events().
+        read_ended: returns the expiries that no script has written yet.
+    """
+
+    read: Callable[..., list[Event]]
+    read_ended: Callable[[], list[Event]]
 
 
-def follow(
-    written: Iterator[Event | None], read_ended: Callable[[], list[Event]], after: str
-) -> Iterator[Event | None]:
-    """Yield the events of *written*, and those of *read_ended* once, as soon as they are there.
+class Follower:
+    """Reads what happens in a pool from now on, or since a place in its stream. One caller at a time.
 
     Args:
-        written: events from the stream, and None when there was none for a while.
-        read_ended: returns the expiries that no script has written yet.
-        after: "$": only leases that end from now on; else a place in the stream: that end after its time.
+        sources: one for each server.
+        after: "$": what happens from now on; else a place in the stream.
+        known: keys of expiries that the caller has seen before a script wrote them.
+
+    Raises:
+        StoreUnavailable: with "$", a server is unavailable.
     """
-    # expiries that were yielded, or are older than *after*, until they are written, too
-    known: set[str] = set()
-    if after == "$":
-        known.update(event.key for event in read_ended())
-    after_ms = 0 if after == "$" else int(after.partition("-")[0])
-    looked_at_s = -FOLLOW_EVERY_S
-    while True:
-        for event in written:
-            if event is None:
-                break
-            if event.kind == EventKind.EXPIRED and event.key in known:
-                known.discard(event.key)
-                continue
-            yield event
-            if time.monotonic() - looked_at_s >= FOLLOW_EVERY_S:
-                break
-        if time.monotonic() - looked_at_s >= FOLLOW_EVERY_S:
-            looked_at_s = time.monotonic()
-            for event in read_ended():
-                if event.key not in known and event.at_ms > after_ms:
-                    known.add(event.key)
-                    yield event
-        yield None
+
+    def __init__(self, sources: Sequence[Source], after: str, known: Iterable[str] = ()) -> None:
+        self._sources = sources
+        # expiries that were returned, or that are older than *after*, until they are written, too
+        self._known = set(known)
+        self._places = [after] * len(sources)
+        self._after_ms = 0 if after == "$" else int(after.partition("-")[0])
+        self._found: list[Event] = []
+        if after == "$":
+            for index, source in enumerate(sources):
+                self._known.update(event.key for event in source.read_ended())
+                # every event in a stream that is empty now is new
+                self._places[index] = next((event.id for event in source.read(newest=1)), NO_ID)
+
+    def read(self) -> list[Event]:
+        """Return each event since the last call, also each expiry that no script has written yet, once.
+
+        Blocks for a few round trips. Raises StoreUnavailable; the next call returns what this one has read.
+        """
+        for index, source in enumerate(self._sources):
+            written, ended = source.read(since=self._places[index]), source.read_ended()
+            self._found += [event for event in written if event.key not in self._known]
+            self._known.difference_update(event.key for event in written)
+            new = [each for each in ended if each.key not in self._known and each.at_ms > self._after_ms]
+            self._found += new
+            self._known.update(event.key for event in new)
+            if written:
+                self._places[index] = written[-1].id
+        found, self._found = self._found, []
+        return found

@@ -6,9 +6,13 @@ Prometheus, OpenTelemetry and the docs follow it; metric_values.py collects the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
+
+from snowredis.monitor.status import HEADLINES, LEVELS, TAG_CONDITIONS
+from snowredis.snowflake.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
 Value: TypeAlias = Callable[[Any], Any]
 
@@ -26,8 +30,8 @@ class Metric:
         values: what the last label can be. Each has a sample from the start, so that the first increase is seen.
         merged: how several processes under PROMETHEUS_MULTIPROC_DIR, and several generators of one process, make one
             gauge.
-        value: its value, of a generator, the status of a segment generator, or a Snapshot: a number, one for each of
-            *values*, or None if it is unknown. Metrics of a status or of the service have none.
+        value: its value, of a generator, the status of a segment generator, a Reading, or a Snapshot: a number, one for
+            each of *values*, or None if it is unknown. Metrics of the service have none.
     """
 
     name: str
@@ -51,32 +55,53 @@ class Metric:
 
 
 class _Metrics(NamedTuple):
-    """Declares metrics with names that begin alike."""
+    """Declares metrics with names that begin alike.
+
+    Attributes:
+        prefix: how the names begin.
+        path: the value of a metric without another one is the attribute PATH + its name, of the object that is shown;
+            None: such a metric has no value.
+        labels: the labels of all of them; a metric can have one more.
+    """
 
     prefix: str
+    path: str | None = None
     labels: tuple[str, ...] = ("pool",)
 
     def counter(self, name: str, text: str, unit: str, value: Value | None = None, **more: Any) -> Metric:
-        return self._metric("counter", name, text, unit, value, more)
+        return self._metric("counter", name, "_total", text, unit, value, **more)
 
     def gauge(self, name: str, text: str, unit: str, value: Value | None = None, **more: Any) -> Metric:
-        return self._metric("gauge", name, text, unit, value, more)
+        return self._metric("gauge", name, "", text, unit, value, **more)
 
-    def histogram(self, name: str, text: str, unit: str, value: Value) -> Metric:
-        return self._metric("histogram", name, text, unit, value, {})
+    def seconds(self, name: str, text: str, path_ms: str, merged: str = "") -> Metric:
+        """Declare a gauge in seconds; its value is the attribute *path_ms*, in ms."""
+
+        def value(it: Any) -> float | None:
+            ms = attrgetter(path_ms)(it)
+            return None if ms is None else ms / 1000
+
+        return self._metric("gauge", name, "_seconds", text, "s", value, merged=merged)
+
+    def histogram(self, name: str, text: str, value: Value) -> Metric:
+        return self._metric("histogram", name, "_seconds", text, "s", value)
 
     def _metric(
-        self, kind: str, name: str, text: str, unit: str, value: Value | None, more: dict[str, Any]
+        self,
+        kind: str,
+        name: str,
+        end: str,
+        text: str,
+        unit: str,
+        value: Value | None,
+        label: str = "",
+        values: Iterable[str] = (),
+        merged: str = "",
     ) -> Metric:
-        return Metric(self.prefix + name, kind, text, unit, value=value, **{"labels": self.labels} | more)
-
-
-_process, _pool = _Metrics("snowredis_"), _Metrics("snowredis_pool_")
-_segment, _tag = _Metrics("snowredis_segment_", ("tag",)), _Metrics("snowredis_tag_", ("tag",))
-
-
-def _seconds(ms: int | None) -> float | None:
-    return None if ms is None else ms / 1000
+        if value is None and self.path is not None:
+            value = attrgetter(self.path + name)
+        labels = (*self.labels, label) if label else self.labels
+        return Metric(f"{self.prefix}{name}{end}", kind, text, unit, labels, tuple(values), merged, value)
 
 
 def _lease_end_s(generator: Any) -> float | None:
@@ -84,47 +109,43 @@ def _lease_end_s(generator: Any) -> float | None:
     return None if generator.lease is None else (generator.lasts_until_ms - offset_ms) / 1000
 
 
+_process, _counts = _Metrics("snowredis_"), _Metrics("snowredis_", "counts.")
 # of the generators of a process
 PROCESS = (
-    _process.counter("ids_total", "ids made", "{id}", lambda it: it.ids_made),
+    _process.counter("ids", "ids made", "{id}", lambda it: it.ids_made),
     _process.counter(
-        "waits_total",
+        "waits",
         "waits for an id",
         "{wait}",
         lambda it: {"ceiling": it.counts.ceiling_waits, "clock": it.counts.clock_back_waits},
-        labels=("pool", "reason"),
+        label="reason",
         values=("ceiling", "clock"),
     ),
     _process.counter(
-        "ceiling_wait_seconds_total",
+        "ceiling_wait_seconds",
         "time that ids waited for the next tick",
         "s",
         lambda it: it.counts.ceiling_wait_s,
     ),
     _process.counter(
-        "clock_backs_total",
+        "clock_backs",
         "times that the clock went back, by the reaction",
         "{step}",
         lambda it: it.counts.clock_backs_by_step,
-        labels=("pool", "step"),
-        values=("wait", "namespace", "worker", "refusal"),
+        label="step",
+        values=CLOCK_BACK_STEPS,
     ),
-    _process.counter("claims_total", "worker ids leased", "{claim}", lambda it: it.counts.claims),
-    _process.counter(
-        "claims_refused_total",
+    _counts.counter("claims", "worker ids leased", "{claim}"),
+    _counts.counter(
+        "claims_refused",
         "claims without a worker id: pool full, other settings, clock too far off, Redis unavailable",
         "{claim}",
-        lambda it: it.counts.claims_refused,
-        labels=("pool", "reason"),
-        values=("full", "mismatch", "clock", "unavailable"),
+        label="reason",
+        values=CLAIM_REFUSALS,
     ),
-    _process.counter("renewals_total", "successful heartbeats", "{renewal}", lambda it: it.counts.renewals),
-    _process.counter(
-        "renewals_failed_total", "failed heartbeats", "{renewal}", lambda it: it.counts.renewals_failed
-    ),
-    _process.counter(
-        "leases_lost_total", "leases that were lost", "{lease}", lambda it: it.counts.leases_lost
-    ),
+    _counts.counter("renewals", "successful heartbeats", "{renewal}"),
+    _counts.counter("renewals_failed", "failed heartbeats", "{renewal}"),
+    _counts.counter("leases_lost", "leases that were lost", "{lease}"),
     _process.gauge(
         "leases", "worker ids leased now", "{lease}", lambda it: int(it.lease is not None), merged="livesum"
     ),
@@ -142,70 +163,45 @@ PROCESS = (
         lambda it: int(it.in_outage_lane),
         merged="livesum",
     ),
-    _process.gauge(
-        "lease_ttl_seconds", "length of a lease", "s", lambda it: it.ttl_ms / 1000, merged="livemax"
-    ),
-    _process.gauge(
-        "clock_offset_seconds",
+    _process.seconds("lease_ttl", "length of a lease", "ttl_ms", "livemax"),
+    _process.seconds(
+        "clock_offset",
         "clock of this host minus the Redis clock",
-        "s",
-        lambda it: _seconds(it.clock_reading.offset_ms),
-        merged="livemostrecent",
+        "clock_reading.offset_ms",
+        "livemostrecent",
     ),
+    _process.histogram("heartbeat", "round trips of successful heartbeats", lambda it: it.counts.heartbeats),
     _process.histogram(
-        "heartbeat_seconds", "round trips of successful heartbeats", "s", lambda it: it.counts.heartbeats
-    ),
-    _process.histogram(
-        "claim_wait_seconds",
+        "claim_wait",
         "time that calls waited for a worker id, until they had one",
-        "s",
         lambda it: it.counts.claim_waits,
     ),
     _process.histogram(
-        "clock_wait_seconds",
+        "clock_wait",
         "time that ids waited for a clock that went back, within the tolerance",
-        "s",
         lambda it: it.counts.clock_waits,
     ),
 )
 
+_segment = _Metrics("snowredis_segment_", "", ("tag",))
+_segment_counts = _Metrics("snowredis_segment_", "counts.", ("tag",))
 # of the segment generators of a process
 SEGMENTS = (
-    _segment.counter("numbers_total", "numbers made", "{number}", lambda it: it.made),
-    _segment.counter("fetches_total", "segments fetched", "{segment}", lambda it: it.counts.segments),
-    _segment.counter(
-        "prefetch_hits_total",
-        "segments that were there when the one before was used up",
-        "{segment}",
-        lambda it: it.counts.prefetch_hits,
+    _segment.counter("numbers", "numbers made", "{number}", lambda it: it.made),
+    _segment.counter("fetches", "segments fetched", "{segment}", lambda it: it.counts.segments),
+    _segment_counts.counter(
+        "prefetch_hits", "segments that were there when the one before was used up", "{segment}"
     ),
-    _segment.counter(
-        "waits_total",
-        "waits of callers for a segment, the first one included",
-        "{wait}",
-        lambda it: it.counts.waits,
-    ),
-    _segment.counter(
-        "failures_total", "requests for segments that failed", "{request}", lambda it: it.counts.failures
-    ),
-    _segment.counter(
-        "alarms_total",
-        "replies that numbers may have been handed out twice",
-        "{alarm}",
-        lambda it: it.counts.alarms,
-    ),
-    _segment.counter(
-        "dropped_total", "numbers that are left out, about", "{number}", lambda it: it.counts.dropped
-    ),
-    _segment.gauge(
-        "left", "numbers at hand, prefetched ones included", "{number}", lambda it: it.left, merged="livesum"
-    ),
-    _segment.gauge("step", "numbers of the newest segment", "{number}", lambda it: it.step, merged="livemax"),
+    _segment_counts.counter("waits", "waits of callers for a segment, the first one included", "{wait}"),
+    _segment_counts.counter("failures", "requests for segments that failed", "{request}"),
+    _segment_counts.counter("alarms", "replies that numbers may have been handed out twice", "{alarm}"),
+    _segment_counts.counter("dropped", "numbers that are left out, about", "{number}"),
+    _segment.gauge("left", "numbers at hand, prefetched ones included", "{number}", merged="livesum"),
+    _segment.gauge("step", "numbers of the newest segment", "{number}", merged="livemax"),
     _segment.gauge(
         "tag_rate",
         "numbers a second that Redis hands out to all processes",
         "{number}/s",
-        lambda it: it.tag_rate,
         merged="livemostrecent",
     ),
     _segment.gauge(
@@ -217,67 +213,57 @@ SEGMENTS = (
     ),
 )
 
-# codes of the conditions in a status
-CONDITIONS = (
-    "alarm",
-    "redis-unavailable",
-    "pool-missing",
-    "not-read",
-    "no-ids",
-    "floor",
-    "unconfirmed",
-    "returning",
-    "deaths",
-    "deaths-acknowledged",
-    "suspects",
-    "mismatch",
-    "full",
-    "nearly-full",
-    "half-full",
-    "clocks",
-    "no-outage-lane",
-    "layout-over",
-    "layout-ends",
-)
-# those of tags, in a status that is shown together with tags
-TAG_CONDITIONS = ("tags-closed", "tags")
-# of a pool, read from Redis. Without the pool, or without Redis, all but the first three are absent: they are unknown
-POOL = (
-    _pool.gauge("up", "1: the pool was read; 0: Redis is unavailable or has no such pool", "1"),
-    _pool.gauge("level", "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical", "1"),
+_pool, _info = _Metrics("snowredis_pool_", ""), _Metrics("snowredis_pool_", "info.")
+# of a pool, also one that cannot be read
+READING = (
+    _pool.gauge(
+        "up",
+        "1: the pool was read; 0: Redis is unavailable or has no such pool",
+        "1",
+        lambda it: it.error is None,
+    ),
+    _pool.gauge(
+        "level",
+        "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical",
+        "1",
+        lambda it: LEVELS.index(it.status.level),
+    ),
     _pool.gauge(
         "condition",
         "level of each condition that makes the status, as snowredis_pool_level; 0: it is not the case",
         "1",
-        labels=("pool", "condition"),
-        values=CONDITIONS,
+        lambda it: Counter({each.code: LEVELS.index(each.level) for each in it.status.conditions}),
+        label="condition",
+        values=(code for code in HEADLINES if code not in TAG_CONDITIONS),
     ),
+)
+# of a pool that was read. Without the pool, or without Redis, they are absent: they are unknown
+SNAPSHOT = (
     _pool.gauge(
         "makes_ids",
         "1: a process can make ids now, since it has a valid lease or would get one at once; 0: no process can",
         "1",
-        lambda it: it.makes_ids,
     ),
     _pool.gauge(
         "workers",
         "workers by state; unknown: Redis may have forgotten their heartbeats",
         "{worker}",
         lambda it: Counter(worker.state for worker in (*it.workers, *it.unknown)),
-        labels=("pool", "state"),
+        label="state",
         values=("healthy", "late", "suspect", "unknown"),
     ),
-    _pool.gauge("capacity", "all worker ids", "{worker_id}", lambda it: it.info.capacity),
-    _pool.gauge("used", "leased worker ids", "{worker_id}", lambda it: it.info.used),
-    _pool.gauge("free", "available worker ids", "{worker_id}", lambda it: it.info.free),
-    _pool.gauge("peak", "most worker ids leased at a time", "{worker_id}", lambda it: it.info.peak),
+    _info.gauge("capacity", "all worker ids", "{worker_id}"),
+    _info.gauge("used", "leased worker ids", "{worker_id}"),
+    _info.gauge("free", "available worker ids", "{worker_id}"),
+    _info.gauge("peak", "most worker ids leased at a time", "{worker_id}"),
     _pool.gauge(
         "ids_per_second",
         "ids per second of all living workers",
         "{id}/s",
         lambda it: sum(worker.ids_per_second for worker in it.workers),
     ),
-    _pool.gauge("ttl_seconds", "length of a lease", "s", lambda it: it.info.ttl_ms / 1000),
-    _pool.gauge("floor_wait_seconds", "wait of new workers", "s", lambda it: it.info.floor_wait_ms / 1000),
+    _pool.seconds("ttl", "length of a lease", "info.ttl_ms"),
+    _pool.seconds("floor_wait", "wait of new workers", "info.floor_wait_ms"),
     _pool.gauge(
         "oldest_heartbeat_seconds",
         "age of the oldest heartbeat of a living worker",
@@ -290,80 +276,47 @@ POOL = (
         "s",
         lambda it: max((abs(worker.clock_offset_ms) for worker in it.workers), default=0) / 1000,
     ),
-    _pool.gauge(
-        "clock_lead_seconds",
-        "largest clock offset that the pool allows",
-        "s",
-        lambda it: it.info.lead_ms / 1000,
-    ),
+    _pool.seconds("clock_lead", "largest clock offset that the pool allows", "info.lead_ms"),
     _pool.gauge(
         "layout_left_seconds",
         "time until the layout ends; negative after its end",
         "s",
         lambda it: (it.info.layout_end_ms - it.info.now_ms) / 1000,
     ),
-    _pool.gauge(
-        "created_timestamp_seconds",
-        "when the pool was created, in s since 1970",
-        "s",
-        lambda it: it.info.created_ms / 1000,
-    ),
-    _pool.gauge(
-        "alarm_timestamp_seconds",
+    _pool.seconds("created_timestamp", "when the pool was created, in s since 1970", "info.created_ms"),
+    _pool.seconds(
+        "alarm_timestamp",
         "until when ids may have been repeated, in s since 1970; 0 without an alarm",
-        "s",
-        lambda it: it.info.alarm_until_ms / 1000,
+        "info.alarm_until_ms",
     ),
-    _pool.counter(
-        "deaths_total", "processes that ended without a release", "{worker}", lambda it: it.info.deaths
-    ),
-    _pool.counter("claims_total", "worker ids leased", "{claim}", lambda it: it.info.claims),
-    _pool.counter(
-        "refused_total", "claims refused, since the pool was full", "{claim}", lambda it: it.info.refused
-    ),
-    _pool.counter("releases_total", "worker ids released", "{release}", lambda it: it.info.releases),
-    _pool.counter(
-        "expired_total", "deaths seen by the end of a lease", "{worker}", lambda it: it.info.expired
-    ),
-    _pool.counter(
-        "reclaimed_total",
-        "deaths seen by another process, which released",
-        "{worker}",
-        lambda it: it.info.reclaimed,
-    ),
-    _pool.counter(
-        "returned_total", "ended leases that were renewed after all", "{lease}", lambda it: it.info.returned
-    ),
-    _pool.counter(
-        "adopted_total",
-        "leases that Redis had forgotten and took up again",
-        "{lease}",
-        lambda it: it.info.adopted,
-    ),
-    _pool.counter("lost_total", "renewals that were refused", "{lease}", lambda it: it.info.lost),
-    _pool.counter(
-        "mismatches_total",
-        "claims of processes with other settings, refused",
-        "{claim}",
-        lambda it: it.info.mismatches,
-    ),
-    _pool.counter("alarms_total", "times that Redis went back in time", "{alarm}", lambda it: it.info.alarms),
+    _info.counter("deaths", "processes that ended without a release", "{worker}"),
+    _info.counter("claims", "worker ids leased", "{claim}"),
+    _info.counter("refused", "claims refused, since the pool was full", "{claim}"),
+    _info.counter("releases", "worker ids released", "{release}"),
+    _info.counter("expired", "deaths seen by the end of a lease", "{worker}"),
+    _info.counter("reclaimed", "deaths seen by another process, which released", "{worker}"),
+    _info.counter("returned", "ended leases that were renewed after all", "{lease}"),
+    _info.counter("adopted", "leases that Redis had forgotten and took up again", "{lease}"),
+    _info.counter("lost", "renewals that were refused", "{lease}"),
+    _info.counter("mismatches", "claims of processes with other settings, refused", "{claim}"),
+    _info.counter("alarms", "times that Redis went back in time", "{alarm}"),
 )
+POOL = (*READING, *SNAPSHOT)
 # of one process of `snowredis serve`
 SERVICE = (
-    _process.counter("served_ids_total", "ids sent over HTTP", "{id}"),
-    _process.counter("served_responses_total", "responses with ids", "{response}"),
-    _process.counter(
-        "http_errors_total",
+    _Metrics("snowredis_").counter("served_ids", "ids sent over HTTP", "{id}"),
+    _Metrics("snowredis_").counter("served_responses", "responses with ids", "{response}"),
+    _Metrics("snowredis_", labels=()).counter(
+        "http_errors",
         "responses with an error status",
         "{response}",
-        labels=("status",),
+        label="status",
         values=("400", "401", "403", "404", "405", "406", "413", "414", "429", "500", "501", "503"),
     ),
 )
 # of the tags of segments that `snowredis serve` makes numbers of, read from Redis
 TAGS = (
-    _tag.gauge(
+    _Metrics("snowredis_tag_", labels=("tag",)).gauge(
         "level",
         "status of a tag: 0 ok, 2 unknown, 3 warning, 4 critical: it hands out no numbers, or an alarm",
         "1",

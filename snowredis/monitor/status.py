@@ -33,6 +33,8 @@ LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
 OUTAGE_CRITICAL_MS = 3_600_000
 # workers, or tags, named in a text
 _MAX_NAMED = 5
+# codes of the conditions that only a status with tags can have
+TAG_CONDITIONS = ("tags-closed", "tags")
 # states of tags that hand out no number until a person does something
 _NO_NUMBERS = ("closed", "used up", "other settings")
 
@@ -67,7 +69,7 @@ class Condition:
     @property
     def short(self) -> str:
         """Return the phrase for a headline; empty for a notice."""
-        return "" if self.level == "notice" else _HEADLINES[self.code](self)
+        return "" if self.level == "notice" else HEADLINES[self.code](self)
 
     def render(self, time_text: Callable[[int], str]) -> str:
         """Return the sentence that describes it, with times as *time_text* shows them."""
@@ -214,7 +216,7 @@ def _quiet_headline(snapshot: Snapshot) -> str:
 
 
 # code of a condition -> its part of the headline
-_HEADLINES: dict[str, Callable[[Condition], str]] = {
+HEADLINES: dict[str, Callable[[Condition], str]] = {
     "alarm": lambda _: "ids may have been repeated",
     "redis-unavailable": lambda _: "Redis does not answer",
     "pool-missing": lambda _: "no such pool",

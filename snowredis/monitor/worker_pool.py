@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
-from snowredis.monitor.events import PAGE, Event, check_stream_id, follow
+from snowredis.monitor.events import PAGE, Event, Follower, Source, check_stream_id
 from snowredis.monitor.pool_reader import MemoryLook, PoolLook, RedisLook, ServerState, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, POOL_COUNTERS, Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
@@ -73,23 +73,15 @@ class WorkerPool:
         self._servers = [] if any(in_memory) else [open_client(url) for url in urls]
         self._clients = [server.client for server in self._servers]
         # where the pool is, and what reads from there
-        self._sources: list[Any] = self._clients or list(urls)
-        self._look: Callable[[Any, str], PoolLook]
-        self._read_events: Callable[..., list[Event]]
-        self._follow_events: Callable[..., Iterator[Event | None]]
-        if self._clients:
-            self._look, self._read_events = RedisLook, events.read_events
-            self._follow_events = events.follow_events
-        else:
-            self._look, self._read_events = MemoryLook, events.read_memory
-            self._follow_events = events.follow_memory
+        self._places: list[Any] = self._clients or list(urls)
+        self._look: Callable[[Any, str], PoolLook] = RedisLook if self._clients else MemoryLook
         self.name = name
-        self._recent = [
-            RecentEvents(self._reading_from(source), deaths.KINDS, DEATH_SHOWN_MS) for source in self._sources
+        # with the worker ids of the whole pool
+        self._events = [
+            Source(functools.partial(self._written, index), functools.partial(self._expired, index))
+            for index in range(len(self._places))
         ]
-
-    def _reading_from(self, source: Any) -> Callable[[str], list[Event]]:
-        return lambda since: self._read_events(source, self.name, since=since)
+        self._recent = [RecentEvents(source.read, deaths.KINDS, DEATH_SHOWN_MS) for source in self._events]
 
     def __repr__(self) -> str:
         return f"<snowredis.WorkerPool {self.name!r} at {self.where}>"
@@ -121,7 +113,7 @@ class WorkerPool:
 
     def _numbered_worker(self, info: WorkerInfo, index: int) -> WorkerInfo:
         """Return *info* of the server *index* with its worker id in the whole pool."""
-        return replace(info, worker=info.worker * len(self._sources) + index)
+        return replace(info, worker=info.worker * len(self._places) + index)
 
     def info(self) -> PoolInfo:
         """Return settings and counters; of several servers the first one's, with sums of their numbers.
@@ -190,9 +182,9 @@ class WorkerPool:
     def _deaths(self, expired: list[Event], info: PoolInfo) -> tuple[tuple[Death, ...], int, int]:
         """Return the deaths of the last hour, Snapshot.lanes_until_ms, and how many worker ids were claimed."""
         written, claims = list(expired), list[tuple[int, str]]()
-        for index, recent in enumerate(self._recent):
+        for recent in self._recent:
             found, claimed = recent.read(info.now_ms)
-            written += [self._numbered(event, index) for event in found]
+            written += found
             claims += claimed
         dead = deaths.deaths_in(written, info.now_ms - DEATH_SHOWN_MS, claims)
         lanes_until_ms = deaths.lanes_until_ms(written, info.raised_ms or 0)
@@ -229,9 +221,9 @@ class WorkerPool:
     def _each(self, read: Callable[[PoolLook], T]) -> list[tuple[int, T]]:
         """Return the index and the result of every server that has the pool. Raises PoolNotFound."""
         results = []
-        for index, source in enumerate(self._sources):
+        for index, place in enumerate(self._places):
             with contextlib.suppress(PoolNotFound):
-                results.append((index, read(self._look(source, self.name))))
+                results.append((index, read(self._look(place, self.name))))
         if not results:
             raise PoolNotFound(self.name)
         return results
@@ -260,19 +252,17 @@ class WorkerPool:
         place = None if since is None else check_stream_id(str(since))
         since_ms = int(place.partition("-")[0]) if place else -1
         happened: dict[str, Event] = {}
-        for i, source in enumerate(self._sources):
+        for source in self._events:
             # in this order: an expiry may be in both, but never in neither
-            derived = self._expired(source)
-            written = self._read_events(source, self.name, newest=newest, since=place, count=count)
-            for event in [*(each for each in derived if each.at_ms > since_ms), *written]:
-                numbered = self._numbered(event, i)
-                happened[numbered.key] = numbered
+            derived = [event for event in source.read_ended() if event.at_ms > since_ms]
+            written = source.read(newest=newest, since=place, count=count)
+            happened |= {event.key: event for event in (*derived, *written)}
         merged = sorted(happened.values(), key=lambda event: event.order)
         return merged if newest is None else merged[max(0, len(merged) - newest) :]
 
     def _numbered(self, event: Event, index: int) -> Event:
         """Return *event* of the server *index* with its worker id in the whole pool."""
-        count = len(self._sources)
+        count = len(self._places)
         if count == 1:
             return event
         return replace(event, worker=event.worker * count + index if event.worker >= 0 else -1, server=index)
@@ -280,40 +270,37 @@ class WorkerPool:
     def follow(self, after: int | str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
         """Yield events as they happen, and None after each *block_ms* without one, so that the caller can stop.
 
-        A lease that ends without a release is an event within about a second, also if no script runs. It comes once.
+        A lease that ends without a release is an event at once, also if no script runs. It comes once.
 
         Args:
             after: "$": from now on; ms since 1970; or the id of an event (of one server only).
-            block_ms: at most 900; several servers are read in turn.
+            block_ms: how long to wait before the pool is read again.
 
         Raises:
             StoreUnavailable: call it again with the id of the last event that has one; an expiry may be yielded again.
         """
-        place = after if after == "$" else check_stream_id(str(after))
-        limit_ms = max(1, min(block_ms, 900) // len(self._sources))
-        servers = [
-            follow(
-                self._follow_events(source, self.name, place, block_ms=limit_ms),
-                functools.partial(self._expired, source),
-                place,
-            )
-            for source in self._sources
-        ]
+        follower = self.follower(after)
         while True:
-            quiet = True
-            for index, server in enumerate(servers):
-                for event in server:
-                    if event is None:
-                        break
-                    quiet = False
-                    yield self._numbered(event, index)
-            if quiet:
+            happened = follower.read()
+            yield from happened
+            if not happened:
+                time.sleep(block_ms / 1000)
                 yield None
 
-    def _expired(self, source: Any) -> list[Event]:
+    def follower(self, after: int | str = "$", known: Iterable[str] = ()) -> Follower:
+        """Return what reads the events as they happen, and goes on after an outage; arguments as of Follower."""
+        return Follower(self._events, after if after == "$" else check_stream_id(str(after)), known)
+
+    def _written(self, index: int, **which: Any) -> list[Event]:
+        """Return the events in the stream of the server *index*; *which* as read_events() takes it."""
+        read = events.read_events if self._clients else events.read_memory
+        return [self._numbered(event, index) for event in read(self._places[index], self.name, **which)]
+
+    def _expired(self, index: int) -> list[Event]:
         """Return the ends of leases that no script has written yet; without a pool there are none."""
         with contextlib.suppress(PoolNotFound):
-            return list(map(events.expiry_of, self._look(source, self.name).expired()))
+            ended = self._look(self._places[index], self.name).expired()
+            return [self._numbered(events.expiry_of(each), index) for each in ended]
         return []
 
     def whois(self, an_id: int) -> Whois:

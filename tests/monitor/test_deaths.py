@@ -58,10 +58,8 @@ def next_deaths(source: Iterator[Event | None]) -> list[str]:
 
 
 def test_a_death_is_one_event_before_and_after_a_script_writes_it(
-    clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
+    clock: ManualClock, memory: MemoryPool, seen: WorkerPool
 ) -> None:
-    # follow() looks at the leases in every round
-    monkeypatch.setattr("snowredis.monitor.events.FOLLOW_EVERY_S", 0.0)
     dying = [memory.connect(label=f"w{number}") for number in range(3)]
     for ids in dying:
         ids.next_id()

@@ -340,7 +340,7 @@ def test_every_condition_has_a_part_of_the_headline() -> None:
 
     source = Path(status.__file__).read_text("utf-8")
     codes = set(re.findall(r'Condition\(\s*"([a-z-]+)"', source))
-    assert codes == set(status._HEADLINES)
+    assert codes == set(status.HEADLINES)
 
 
 def test_a_text_with_braces_of_a_stranger_stays_as_it_is() -> None:

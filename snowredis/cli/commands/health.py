@@ -97,17 +97,17 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
 
 
 def _metrics(args: argparse.Namespace) -> int:
-    from snowredis.monitor.metric_values import PoolsReader, as_text, families_of
+    from snowredis.monitor.metric_values import as_text, families_of
+    from snowredis.monitor.polling import PoolWatch
 
     with open_pool(args) as pool:
-        readings = PoolsReader([pool]).read()
+        reading = PoolWatch(pool).read()
     # also of a pool that cannot be read, since that is a metric
-    sys.stdout.write(as_text(families_of(readings)))
-    error = readings[pool.name].error
-    if error is None:
+    sys.stdout.write(as_text(families_of({pool.name: reading})))
+    if reading.error is None:
         return ExitCode.OK
-    print_error(error)
-    return code_of(error)
+    print_error(reading.error)
+    return code_of(reading.error)
 
 
 METRICS = Command(

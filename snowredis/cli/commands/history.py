@@ -27,10 +27,9 @@ from snowredis.cli.pool_text import event_line, process_text
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from snowredis.monitor.events import Event
+    from snowredis.monitor.events import Event, Follower
     from snowredis.monitor.ownership import Holder
     from snowredis.monitor.whois import Whois
-    from snowredis.monitor.worker_pool import WorkerPool
 
 # --- whois --------------------------------------------------------------------------------------
 
@@ -132,6 +131,9 @@ tables. Exits with 1 if the process that made an id cannot be known.""",
 
 # --- events -------------------------------------------------------------------------------------
 
+# between two reads of Redis
+_FOLLOW_EVERY_S = 0.5
+
 
 def _add_events_arguments(parser: Parser) -> None:
     from snowredis.snowflake.codes import EventKind
@@ -161,40 +163,29 @@ def _events(args: argparse.Namespace) -> None:
             _show_event(event, args)
         if args.follow:
             last = next((event.id for event in reversed(events) if event.id), str(now_ms))
-            shown = {event.key for event in events if not event.id}
-            _follow(pool, last, shown, args)
+            _follow(pool.follower(last, {event.key for event in events if not event.id}), args)
 
 
 def _is_chosen(event: Event, args: argparse.Namespace) -> bool:
     return (not args.kind or event.kind in args.kind) and args.worker in (None, event.worker)
 
 
-def _follow(pool: WorkerPool, after: str, shown: set[str], args: argparse.Namespace) -> None:
-    """Show the events after *after*, a stream id, until Ctrl-C. After an outage of Redis none is missing.
-
-    Args:
-        shown: keys of expiries that were shown before a script wrote them.
-    """
+def _follow(follower: Follower, args: argparse.Namespace) -> None:
+    """Show the events that *follower* reads, until Ctrl-C. After an outage of Redis none is missing."""
     is_away = False
     while True:
         try:
-            for event in pool.follow(after):
-                is_away = False
-                if event is None:
-                    continue
-                after = event.id or after
-                if event.key in shown:
-                    shown.discard(event.key)
-                    continue
-                if not event.id:
-                    shown.add(event.key)
-                if _is_chosen(event, args):
-                    _show_event(event, args)
+            events = follower.read()
         except StoreUnavailable as error:
             if not is_away:
                 print(f"snowredis: {printable(str(error), 300)}; trying again", file=sys.stderr)
-            is_away = True
-            time.sleep(1.0)
+            is_away, events = True, []
+        else:
+            is_away = False
+        for event in events:
+            if _is_chosen(event, args):
+                _show_event(event, args)
+        time.sleep(_FOLLOW_EVERY_S)
 
 
 def _show_event(event: Event, args: argparse.Namespace) -> None:
