@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import metadata
+from importlib.resources import files
 
 from snowredis.cli.output import time_of
 from snowredis.merge.findings import CheckResult
@@ -22,43 +23,6 @@ from snowredis.merge.sources import Source
 
 __all__ = ["Picture", "as_page", "draw"]
 
-_PAGE_STYLE = """
-:root { color-scheme: light dark; --text: #1d2433; --dim: #5b6475; --back: #ffffff; --line: #d8dde6; --soft: #f4f6f9;
-  --bad: #c62828; --warn: #9a6700; --good: #1a7f37 }
-@media (prefers-color-scheme: dark) { :root { --text: #e4e8ef; --dim: #9aa4b5; --back: #12161d; --line: #2c3442;
-  --soft: #1a202a; --bad: #ff7b72; --warn: #e3b341; --good: #57c26c } }
-* { box-sizing: border-box }
-body { margin: 0 auto; padding: 24px 20px 60px; max-width: 1080px; background: var(--back); color: var(--text);
-  font: 15px/1.5 system-ui, sans-serif }
-h1 { font-size: 22px; margin: 0 } h2 { font-size: 17px; margin: 36px 0 8px } h3 { font-size: 15px; margin: 22px 0 6px }
-.dim, caption { color: var(--dim) } p { margin: 6px 0; max-width: 80ch }
-.verdict { margin: 16px 0; padding: 12px 16px; border-left: 5px solid; background: var(--soft); font-weight: 600 }
-.error { border-color: var(--bad) } .warning { border-color: var(--warn) } .ok { border-color: var(--good) }
-.verdict span, li b { text-transform: uppercase; font-size: 12px; letter-spacing: .05em; margin-right: 8px }
-.error span, .error b { color: var(--bad) }
-.warning span, .warning b { color: var(--warn) } .ok span { color: var(--good) }
-ul { list-style: none; padding: 0; margin: 0 } li { border-left: 5px solid; padding: 4px 14px; margin: 8px 0;
-  background: var(--soft); overflow-wrap: anywhere }
-.scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th { text-align: left; font-weight: 500; color: var(--dim) } th, td { padding: 3px 18px 3px 0; vertical-align: top;
-  border-bottom: 1px solid var(--line); white-space: nowrap }
-td.wrap { white-space: normal; overflow-wrap: anywhere; min-width: 12ch } .n { text-align: right }
-code { font-family: ui-monospace, monospace; font-size: 13px }
-"""
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
 # rows of a table; the JSON has all
 _MAX_ROWS = 25
 
@@ -84,9 +48,8 @@ def as_page(result: CheckResult, picture: Picture) -> str:
         body += ["<h2>Repeated ids</h2>", *map(_table, repeated(result))]
     if result.problems or result.shared_workers:
         body += ["<h2>Problems</h2>", _notices(result)]
-    return _PAGE.format(
-        title="Do the ids clash?", style=_PAGE_STYLE + _CHART_STYLE, body="\n".join(filter(None, body))
-    )
+    page = (files("snowredis.merge") / "page.html").read_text("utf-8")
+    return page.replace("<!-- body -->", "\n".join(filter(None, body)))
 
 
 def _notices(result: CheckResult) -> str:
@@ -120,14 +83,8 @@ def _text(text: str) -> str:
 
 # --- the picture as SVG ----------------------------------------------------------------------------------
 
-# Okabe and Ito's colors, which people with color blindness can tell apart; red is for repeated ids
-_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8b6d00", "#6a5acd", "#7f7f7f")
-_CHART_STYLE = """
-svg { display: block; width: 100%; height: auto; margin: 8px 0 } svg text { fill: var(--dim); font: 11px system-ui,
-  sans-serif } .grid { stroke: var(--line) } .clash { fill: none; stroke: #e5001f; stroke-width: 1.6 }
-.dot { fill: #e5001f } .legend span { display: inline-block; margin: 0 16px 4px 0; overflow-wrap: anywhere }
-.legend i { display: inline-block; width: 12px; height: 12px; margin-right: 6px; vertical-align: -1px }
-""" + "".join(f".s{at} {{ fill: {color}; background: {color} }}" for at, color in enumerate(_COLORS))
+# classes of page.html for the sources: colors which people with color blindness can tell apart
+_COLORS = 8
 _LEFT, _RIGHT, _TOP, _BOTTOM = 96, 10, 20, 26
 _WIDTH = 1040
 _MIN_HEIGHT, _MAX_ROW, _MIN_ROW = 120, 22, 9
@@ -159,7 +116,7 @@ def _chart(picture: Picture, names: Sequence[str]) -> str:
 
 
 def _class_of(source: int) -> str:
-    return f"s{source % len(_COLORS)}"
+    return f"s{source % _COLORS}"
 
 
 def _axes(picture: Picture, height: int, width: float, bottom: int) -> Iterator[str]:

@@ -107,8 +107,6 @@ def _terminal_of_warnings() -> Any:
     return None
 
 
-log = logging.getLogger("snowredis")
-
 # pause before a full pool is asked again; it doubles, so that a thousand who wait do not load Redis
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 2.0
 
