@@ -13,7 +13,6 @@ import pytest
 import snowredis
 from snowredis.cli.commands import health
 from snowredis.monitor import checks, pool_reader
-from snowredis.monitor import doctor as diagnosis
 from snowredis.monitor.checks import worst
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
@@ -31,7 +30,7 @@ def own(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture(autouse=True)
 def good_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the checks of the host that the tests run on."""
-    monkeypatch.setattr(diagnosis, "check_host", list)
+    monkeypatch.setattr(checks, "check_host", list)
 
 
 def found(offline: Cli, server: RedisServer, *argv: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
