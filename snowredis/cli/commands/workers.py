@@ -11,18 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from snowredis.cli import pool_text
+from snowredis.cli import output, pool_text
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
 from snowredis.cli.options import Command, Parser, open_known_pool, seconds
-from snowredis.cli.output import (
-    Line,
-    alternate_screen,
-    is_terminal,
-    print_json,
-    printable,
-    terminal_width,
-    write,
-)
+from snowredis.cli.output import Line, is_terminal, print_json, printable, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
@@ -103,7 +95,7 @@ def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace) -
     reading = first_reading(watch)
     in_place = is_terminal(sys.stdout) and not args.json
     try:
-        with alternate_screen() if in_place else contextlib.nullcontext() as draw:
+        with output.alternate_screen() if in_place else contextlib.nullcontext() as draw:
             while True:
                 if draw is not None:
                     draw(_lines(reading, where, args, shutil.get_terminal_size().lines))
@@ -148,7 +140,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     # besides the table's head and the line that counts the others
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
     shown = workers if len(workers) <= fits else workers[: max(1, fits - 1)]
-    lines += pool_text.worker_table(shown, info, terminal_width())
+    lines += pool_text.worker_table(shown, info, output.terminal_width())
     if len(shown) < len(workers):
         others = len(workers) - len(shown)
         lines.append([(f"… and {others:,} more: snowredis top shows them all", "dim")])
