@@ -9,7 +9,7 @@ as unknown, never as ok. Texts contain hosts, which are untrusted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.errors import PoolNotFound, SnowredisError
@@ -131,7 +131,8 @@ def status_of(snapshot: Snapshot) -> Status:
         *_without_outage_lane(workers, info),
         *_layout_end(info),
     ]
-    return _verdict(conditions, info.now_ms, _quiet_headline(snapshot))
+    quiet = _count(len(workers), "worker alive", "workers alive") if workers else "no worker is alive"
+    return _verdict(conditions, info.now_ms, quiet=quiet)
 
 
 def with_tags(status: Status, tags: Sequence[TagVerdict]) -> Status:
@@ -139,14 +140,13 @@ def with_tags(status: Status, tags: Sequence[TagVerdict]) -> Status:
     found = [*_closed_tags(tags), *_other_tags(tags)]
     if not found:
         return status
-    verdict = _verdict([*status.conditions, *found], status.now_ms, "")
-    return replace(verdict, stale_since_ms=status.stale_since_ms)
+    return _verdict([*status.conditions, *found], status.now_ms, status.stale_since_ms)
 
 
 def unknown_status(now_ms: int) -> Status:
     """Return the verdict about a pool that was not read yet. *now_ms*: this host's clock."""
     condition = Condition("not-read", "unknown", "the pool was not read yet")
-    return _verdict([condition], now_ms, "")
+    return _verdict([condition], now_ms)
 
 
 def status_without(
@@ -169,8 +169,7 @@ def status_without(
         condition = Condition("pool-missing", level, gone, advice, since_ms=failed_since_ms)
     else:
         condition = _redis_unavailable(error, last, failed_since_ms, now_ms, last_read_ms)
-    status = _verdict([condition], now_ms, "")
-    return replace(status, stale_since_ms=failed_since_ms)
+    return _verdict([condition], now_ms, failed_since_ms)
 
 
 def _redis_unavailable(
@@ -202,16 +201,13 @@ def _length(seconds: int) -> str:
     return f"{seconds} s" if seconds < 600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
-def _verdict(conditions: Sequence[Condition], now_ms: int, quiet: str) -> Status:
+def _verdict(
+    conditions: Sequence[Condition], now_ms: int, stale_since_ms: int | None = None, quiet: str = ""
+) -> Status:
     ranked = tuple(sorted(conditions, key=lambda condition: -LEVELS.index(condition.level)))
     level = ranked[0].level if ranked else "ok"
     shown = [condition.short for condition in ranked if condition.short]
-    return Status(level, "; ".join(shown[:3]) or quiet, ranked, now_ms)
-
-
-def _quiet_headline(snapshot: Snapshot) -> str:
-    workers = snapshot.workers
-    return _count(len(workers), "worker alive", "workers alive") if workers else "no worker is alive"
+    return Status(level, "; ".join(shown[:3]) or quiet, ranked, now_ms, stale_since_ms)
 
 
 # code of a condition -> its part of the headline
