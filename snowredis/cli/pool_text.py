@@ -6,8 +6,7 @@ WorkerFilter decides which workers are shown.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -256,45 +255,30 @@ def add_filter(parser: Parser) -> None:
         parser.add_argument(f"--{name}", metavar="PATTERN", help=text)
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerFilter:
-    """Filter of workers; None: any. Patterns are those of file names."""
+    """Filter of workers by the arguments of add_filter() and --all. Patterns are those of file names."""
 
-    states: Sequence[str] | None = None
-    host: str | None = None
-    label: str | None = None
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> WorkerFilter:
-        """Return the filter that the arguments of add_filter() name."""
-        return cls(args.state, args.host, args.label)
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._all, self._states, self._host, self._label = args.all, args.state, args.host, args.label
 
     @property
     def wants_idle(self) -> bool:
-        """True if worker ids without a lease are asked for by their state."""
-        return any(state in IDLE_STATES for state in self.states or ())
+        """True if worker ids without a lease are asked for, so that they have to be read."""
+        return self._all or any(state in IDLE_STATES for state in self._states or ())
 
-    def workers(self, snapshot: Snapshot, *, show_all: bool = False) -> list[WorkerInfo]:
+    def workers(self, snapshot: Snapshot) -> list[WorkerInfo]:
         """Return the workers to show, by worker id."""
-        all_ids = show_all or self.wants_idle
-        infos = snapshot.worker_ids if all_ids else sorted_by_id((*snapshot.workers, *snapshot.unknown))
-        return [
-            info for info in infos if self._matches(info) and (not self.states or info.state in self.states)
-        ]
+        wanted = (info for info in snapshot.worker_ids if not self._states or info.state in self._states)
+        return [info for info in wanted if self._matches(info)]
 
     def deaths(self, snapshot: Snapshot) -> list[Death]:
         """Return the deaths to show, the newest first."""
-        wanted = self.states is None or "expired" in self.states
+        wanted = self._states is None or "expired" in self._states
         return [death for death in snapshot.deaths if wanted and self._matches(death)]
 
     def _matches(self, who: WorkerInfo | Death) -> bool:
-        pairs = ((self.host, who.host), (self.label, who.label))
+        pairs = ((self._host, who.host), (self._label, who.label))
         return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in pairs)
-
-
-def sorted_by_id(infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Return *infos* by worker id."""
-    return sorted(infos, key=lambda info: info.worker)
 
 
 _COUNTED_STATES = ("healthy", "late", "suspect", "unknown")
