@@ -388,7 +388,7 @@ def duration_text(ms: int) -> str:
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
-    r"(?P<lease_end>\d{1,14})\|(?P<lanes>[\d,]*)\|(?P<outage>\d{1,14}),(?P<cut>\d{1,14})\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
+    r"(?P<lease_end>\d{1,14})\|(?P<lanes>\d{0,14}(?:,\d{0,14})*)\|(?P<outage>\d{1,14}),(?P<cut>\d{1,14})\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
     r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
     re.DOTALL | re.ASCII,
 )
@@ -409,8 +409,7 @@ def parse_record(
     renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     confirmed = not settling or match["incarnation"] == settling
-    first_lane, last_lane = match["lanes"].partition(",")[0], match["lanes"].rpartition(",")[2]
-    outage_ms, outage_from_ms = int(match["outage"]), int(last_lane or 0) if len(last_lane) < 15 else 0
+    lanes_ms, outage_ms = [int(lane or 0) for lane in match["lanes"].split(",")], int(match["outage"])
     return WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
@@ -424,10 +423,10 @@ def parse_record(
         token_hash=match["token"],
         heartbeat_age_ms=age_ms,
         state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
-        reserved_from_ms=int(first_lane or 0) if len(first_lane) < 15 else 0,
+        reserved_from_ms=lanes_ms[0],
         # pool.lua: a holder has the outage lane if its end is later than its beginning
-        outage_until_ms=outage_ms if len(last_lane) < 15 and outage_ms > outage_from_ms else 0,
-        outage_from_ms=outage_from_ms,
+        outage_until_ms=outage_ms if outage_ms > lanes_ms[-1] else 0,
+        outage_from_ms=lanes_ms[-1],
     )
 
 
