@@ -130,7 +130,6 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
 
 def expiry_of(ended: WorkerInfo) -> Event:
     """Return the event of a lease that ended without a release, before a script writes it."""
-    counts = (ended.ids_made, ended.ids_per_second, ended.clock_offset_ms, ended.namespace, ended.clock_backs)
     return Event(
         at_ms=ended.lease_end_ms,
         kind=EventKind.EXPIRED,
@@ -141,7 +140,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         from_ms=ended.reserved_from_ms,
         until_ms=ended.reserved_until_ms,
         id="",
-        stats=WorkerStats(*counts),
+        stats=WorkerStats(*(getattr(ended, name) for name in WorkerStats._fields)),
         claimed_ms=ended.claimed_ms,
         heartbeat_ms=ended.renewed_ms,
         generator=ended.generator,
@@ -268,8 +267,9 @@ class Follower:
         if after == "$":
             for index, source in enumerate(sources):
                 self._known.update(event.key for event in source.read_ended())
-                # every event in a stream that is empty now is new
-                self._places[index] = next((event.id for event in source.read(newest=1)), NO_ID)
+                # entries that no script wrote are left out; every event in a stream that is empty now is new
+                newest = source.read(newest=100)
+                self._places[index] = newest[-1].id if newest else NO_ID
 
     def read(self) -> list[Event]:
         """Return each event since the last call, also each expiry that no script has written yet, once.

@@ -164,23 +164,21 @@ class UsageHistory:
         self._step_ms = step_ms
         self._done: deque[UsagePoint] = deque(maxlen=points - 1)
         self._at_ms: int | None = None
-        self._living: list[int] = []
-        self._rates: list[int] = []
-        # the counter of deaths at the last reading, and at the end of the last step
-        self._deaths: int | None = None
+        # of each reading in the open step: workers alive, ids per second, and deaths less processes that returned
+        self._readings: list[tuple[int, int, int]] = []
+        # these deaths at the end of the last step with a reading
         self._deaths_before: int | None = None
 
     def add(self, snapshot: Snapshot) -> None:
         """Add a reading."""
         self._go_to(snapshot.info.now_ms)
         healthy = (worker for worker in snapshot.workers if worker.state == "healthy")
-        self._living.append(len(snapshot.workers))
         # the last rate of a silent worker is out of date
-        self._rates.append(sum(worker.ids_per_second for worker in healthy))
-        counted = snapshot.info.deaths - snapshot.info.returned
-        if self._deaths_before is None or counted < self._deaths_before:
-            self._deaths_before = counted
-        self._deaths = counted
+        rate = sum(worker.ids_per_second for worker in healthy)
+        deaths = snapshot.info.deaths - snapshot.info.returned
+        self._readings.append((len(snapshot.workers), rate, deaths))
+        if self._deaths_before is None or deaths < self._deaths_before:
+            self._deaths_before = deaths
 
     def go_to(self, now_ms: int) -> None:
         """Note that it is *now_ms*, while the pool cannot be read: steps without a reading are gaps."""
@@ -200,13 +198,16 @@ class UsageHistory:
         if missed <= 0:
             return
         self._done.append(self._point(self._at_ms))
-        self._deaths_before = self._deaths
-        self._living, self._rates = [], []
+        if self._readings:
+            self._deaths_before = self._readings[-1][2]
+        self._readings = []
         self._done.extend(UsagePoint(at_ms - left * self._step_ms) for left in range(missed - 1, 0, -1))
         self._at_ms = at_ms
 
     def _point(self, at_ms: int) -> UsagePoint:
-        if not self._living:
+        if not self._readings:
             return UsagePoint(at_ms)
-        deaths = None if self._deaths is None else self._deaths - (self._deaths_before or 0)
-        return UsagePoint(at_ms, max(self._living), round(sum(self._rates) / len(self._rates)), deaths)
+        living, rates, deaths = zip(*self._readings, strict=True)
+        return UsagePoint(
+            at_ms, max(living), round(sum(rates) / len(rates)), deaths[-1] - (self._deaths_before or 0)
+        )

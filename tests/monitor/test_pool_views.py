@@ -13,7 +13,7 @@ from snowredis.monitor.events import parse_event
 from snowredis.monitor.snapshot import state_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.open import pool_config
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 
@@ -75,6 +75,17 @@ def test_follow_yields_what_happens_and_comes_up_for_air(server: RedisServer, po
     assert (first.kind, first.label) == ("claimed", "x")
     ids.close()
     assert next(event.kind for event in source if event is not None) == "released"
+
+
+def test_follow_begins_at_the_end_of_the_events_whatever_somebody_wrote_there(
+    server: RedisServer, pool: WorkerPool
+) -> None:
+    with connect(server, pool, "before"):
+        server.client().xadd(pool_keys(pool.name)[2], {"something": "else"})
+        source = pool.follow(block_ms=20)
+        assert next(source) is None
+        with connect(server, pool, "after"):
+            assert next(event.label for event in source if event is not None) == "after"
 
 
 def test_independent_servers_are_asked_as_one(server: RedisServer, own_server: RedisServer) -> None:
