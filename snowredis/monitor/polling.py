@@ -156,12 +156,10 @@ class UsageHistory:
     """Points of the last day, the newest of them still growing. One caller at a time.
 
     Args:
-        step_ms: length of a step.
         points: how many are kept.
     """
 
-    def __init__(self, step_ms: int = STEP_MS, points: int = POINTS) -> None:
-        self._step_ms = step_ms
+    def __init__(self, points: int = POINTS) -> None:
         self._done: deque[UsagePoint] = deque(maxlen=points - 1)
         self._at_ms: int | None = None
         # of each reading in the open step: workers alive, ids per second, and deaths less processes that returned
@@ -190,18 +188,18 @@ class UsageHistory:
         return [*self._done, *([] if self._at_ms is None else [self._point(self._at_ms)])]
 
     def _go_to(self, now_ms: int) -> None:
-        at_ms = now_ms - now_ms % self._step_ms
+        at_ms = now_ms - now_ms % STEP_MS
         if self._at_ms is None:
             self._at_ms = at_ms
         # a clock that went back adds to the step that is open
-        missed = min((at_ms - self._at_ms) // self._step_ms, (self._done.maxlen or 0) + 1)
+        missed = min((at_ms - self._at_ms) // STEP_MS, (self._done.maxlen or 0) + 1)
         if missed <= 0:
             return
         self._done.append(self._point(self._at_ms))
         if self._readings:
             self._deaths_before = self._readings[-1][2]
         self._readings = []
-        self._done.extend(UsagePoint(at_ms - left * self._step_ms) for left in range(missed - 1, 0, -1))
+        self._done.extend(UsagePoint(at_ms - left * STEP_MS) for left in range(missed - 1, 0, -1))
         self._at_ms = at_ms
 
     def _point(self, at_ms: int) -> UsagePoint:

@@ -81,7 +81,7 @@ class WorkerPool:
             Source(functools.partial(self._written, index), functools.partial(self._expired, index))
             for index in range(len(self._places))
         ]
-        self._recent = [RecentEvents(source.read, deaths.KINDS, DEATH_SHOWN_MS) for source in self._events]
+        self._recent = [RecentEvents(source.read) for source in self._events]
 
     def __repr__(self) -> str:
         return f"<snowredis.WorkerPool {self.name!r} at {self.where}>"
