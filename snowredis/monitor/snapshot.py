@@ -322,8 +322,13 @@ class Snapshot:
         info = self.info
         if not info.outage_reserve_ms or self.is_new:
             return False
-        is_early = info.now_ms - (info.raised_ms or 0) < info.ttl_ms // protocol.HEARTBEATS_PER_TTL
-        return is_early or self.lanes_until_ms > info.now_ms
+        return self.awaits_adoptions or self.lanes_until_ms > info.now_ms
+
+    @property
+    def awaits_adoptions(self) -> bool:
+        """True within a heartbeat after the floor was raised: living workers that Redis has forgotten are adopted."""
+        info = self.info
+        return info.now_ms - (info.raised_ms or 0) < info.ttl_ms // protocol.HEARTBEATS_PER_TTL
 
     @property
     def is_new(self) -> bool:

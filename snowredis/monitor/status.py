@@ -15,7 +15,6 @@ from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo, time_text
 from snowredis.snowflake.codes import FloorReason
-from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL
 
 # from best to worst; what is unknown is not ok, but may be nothing
 LEVELS = ("ok", "notice", "unknown", "warning", "critical")
@@ -264,31 +263,20 @@ def _floor(snapshot: Snapshot) -> list[Condition]:
         reason = FloorReason(info.floor_reason).text
     except ValueError:
         reason = info.floor_reason or "unknown"
-    raised_ms = info.raised_ms
-    if _is_down(snapshot, raised_ms):
+    # a pool that never had a worker is new, not down
+    may_make_ids = snapshot.is_new or snapshot.has_outage_lanes or snapshot.awaits_adoptions
+    if not snapshot.workers and not may_make_ids:
         text = f"no worker can make ids until {{until}}, in {-(-wait_ms // 1000)} s: no lease is valid, and {reason}"
         advice = (
             "wait: the outage was longer than the reservations, and ids stop until all of them have certainly ended. "
             "Then all workers go on by themselves"
         )
-        return [Condition("no-ids", "critical", text, advice, raised_ms, info.floor_ms)]
+        return [Condition("no-ids", "critical", text, advice, info.raised_ms, info.floor_ms)]
     text = f"new workers are served in {-(-wait_ms // 1000)} s, at {{until}}: {reason}"
     advice = "wait: workers with a valid lease go on without a pause"
     if info.outage_reserve_ms:
         advice = "wait: workers with a valid lease, or with an outage lane, go on without a pause"
-    return [Condition("floor", "warning", text, advice, raised_ms, info.floor_ms)]
-
-
-def _is_down(snapshot: Snapshot, raised_ms: int | None) -> bool:
-    """Return true if no process can make ids before the floor has passed.
-
-    Within one heartbeat after the floor was raised, a living worker that Redis has forgotten may still be adopted. A
-    pool that never had a worker is new, not down.
-    """
-    info = snapshot.info
-    heartbeat_ms = info.ttl_ms // HEARTBEATS_PER_TTL
-    is_adopted_by_now = info.now_ms - (raised_ms or 0) >= heartbeat_ms
-    return not (snapshot.workers or snapshot.is_new or snapshot.has_outage_lanes) and is_adopted_by_now
+    return [Condition("floor", "warning", text, advice, info.raised_ms, info.floor_ms)]
 
 
 def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:

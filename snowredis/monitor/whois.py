@@ -55,7 +55,7 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
         info: of the pool.
 
     Blocks:
-        about 0.5 s for each server.
+        about 0.8 s for each server whose stream is full.
 
     Raises:
         PoolNotFound, StoreUnavailable; InvalidId: not a valid id.

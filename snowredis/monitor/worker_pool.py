@@ -304,7 +304,7 @@ class WorkerPool:
         """Return which process of this pool made *an_id*, as far as it can be known.
 
         Blocks:
-            about 0.5 s if the stream is full; Redis is busy for 20 ms of it.
+            about 0.8 s if the stream is full; Redis is busy for 20 ms of it.
 
         Raises:
             PoolNotFound, StoreUnavailable; InvalidId: a number that no id can be.
