@@ -101,9 +101,7 @@ class Event:
 def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     """Return the event in an entry of the stream; None if it is not valid."""
     values = {text_of(name): text_of(value) for name, value in fields.items()}
-    at_ms, worker, from_ms, until_ms = (
-        _number(values.get(name, "")) for name in ("at", "worker", "from", "until")
-    )
+    at_ms, worker = _number(values, "at"), _number(values, "worker")
     kind = _KINDS.get(values.get("event", ""))
     if kind is None or at_ms is None or worker is None:
         return None
@@ -114,17 +112,17 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         kind=kind,
         worker=worker,
         **parse_owner(values.get("owner", ""))._asdict(),
-        from_ms=from_ms or 0,
-        until_ms=until_ms or 0,
+        from_ms=_number(values, "from") or 0,
+        until_ms=_number(values, "until") or 0,
         id=text_of(event_id),
         reason=reason,
         text=_reason_text(kind, reason),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
-        claimed_ms=_number(values.get("claimed", "")),
-        heartbeat_ms=_number(values.get("renewed", "")),
-        ended_ms=_number(values.get("ended", "")),
-        outage_until_ms=_number(values.get("outage", "")) or 0,
+        claimed_ms=_number(values, "claimed"),
+        heartbeat_ms=_number(values, "renewed"),
+        ended_ms=_number(values, "ended"),
+        outage_until_ms=_number(values, "outage") or 0,
     )
 
 
@@ -156,7 +154,8 @@ def _reason_text(kind: EventKind, reason: str) -> str:
         return reason
 
 
-def _number(text: str) -> int | None:
+def _number(values: dict[str, str], name: str) -> int | None:
+    text = values.get(name, "")
     return int(text) if _NUMBER.fullmatch(text) else None
 
 

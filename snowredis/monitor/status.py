@@ -217,8 +217,8 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
     "not-read": lambda _: "not read yet",
     "no-ids": lambda _: "no worker can make ids",
     "floor": lambda _: "new workers wait",
-    "unconfirmed": lambda it: f"{_count(it.count, 'worker', 'workers')} unknown",
-    "returning": lambda it: f"{_count(it.count, 'worker', 'workers')} unknown",
+    "unconfirmed": lambda it: f"{_count(it.count, 'worker')} unknown",
+    "returning": lambda it: f"{_count(it.count, 'worker')} unknown",
     "deaths": lambda it: f"{it.count:,} died",
     "deaths-acknowledged": lambda it: f"{it.count:,} died",
     "suspects": lambda it: f"{it.count:,} suspect",
@@ -226,12 +226,12 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
     "full": lambda _: "pool full",
     "nearly-full": lambda _: "pool nearly full",
     "half-full": lambda _: "pool half full",
-    "clocks": lambda it: f"{it.count:,} {'clock' if it.count == 1 else 'clocks'} off",
+    "clocks": lambda it: f"{_count(it.count, 'clock')} off",
     "no-outage-lane": lambda it: f"{it.count:,} without an outage lane",
     "layout-over": lambda _: "layout used up",
     "layout-ends": lambda _: "layout ends soon",
     "tags-closed": lambda it: f"{_count(it.count, 'tag makes', 'tags make')} no numbers",
-    "tags": lambda it: f"look at {_count(it.count, 'tag', 'tags')}",
+    "tags": lambda it: f"look at {_count(it.count, 'tag')}",
 }
 
 
@@ -292,7 +292,7 @@ def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Conditio
 def _returning(deaths: Sequence[Death]) -> list[Condition]:
     if not deaths:
         return []
-    count = _count(len(deaths), "lease", "leases")
+    count = _count(len(deaths), "lease")
     text = f"{count} ended while Redis did not answer; their workers, if they live, return with their next heartbeat"
     return [Condition("returning", "unknown", text, "wait", deaths[-1].at_ms, None, len(deaths))]
 
@@ -305,7 +305,7 @@ def _deaths(snapshot: Snapshot) -> list[Condition]:
         return []
     newest, count = deaths[0], len(deaths)
     text = (
-        f"{_count(count, 'worker', 'workers')} died in the last hour without releasing the worker id, the last at "
+        f"{_count(count, 'worker')} died in the last hour without releasing the worker id, the last at "
         f"{{until}}: worker {newest.worker} on {newest.host}:{newest.pid}{f' ({newest.label})' if newest.label else ''}"
     )
     if not new:
@@ -342,7 +342,7 @@ def _mismatch(snapshot: Snapshot) -> list[Condition]:
         return []
     by = f" by {info.mismatch_by}" if info.mismatch_by else ""
     text = (
-        f"processes with other settings than the pool are refused: {_count(info.mismatches, 'claim', 'claims')} so "
+        f"processes with other settings than the pool are refused: {_count(info.mismatches, 'claim')} so "
         f"far, the last at {{until}}{by}"
     )
     if not snapshot.workers:
@@ -406,7 +406,7 @@ def _layout_end(info: PoolInfo) -> list[Condition]:
         return [Condition("layout-over", "critical", text, advice, until_ms=info.layout_end_ms)]
     if left_ms < LAYOUT_ENDS_MS:
         level = "critical" if left_ms < LAYOUT_CRITICAL_MS else "warning"
-        text = f"the layout ends in {_count(left_ms // DAY_MS, 'day', 'days')}, at {{until}}"
+        text = f"the layout ends in {_count(left_ms // DAY_MS, 'day')}, at {{until}}"
         return [Condition("layout-ends", level, text, advice, until_ms=info.layout_end_ms)]
     return []
 
@@ -436,15 +436,16 @@ def _named_tags(tags: Sequence[TagVerdict]) -> str:
     """Return how many tags these are, and the first of them."""
     named = ", ".join(f"{tag.name}: {tag.state}" for tag in tags[:_MAX_NAMED])
     more = " …" if len(tags) > _MAX_NAMED else ""
-    return f"{_count(len(tags), 'tag', 'tags')} ({named}{more})"
+    return f"{_count(len(tags), 'tag')} ({named}{more})"
 
 
 def _named(workers: Sequence[WorkerInfo]) -> str:
     """Return how many workers these are, and the first of them."""
     named = ", ".join(f"{worker.worker} on {worker.host}:{worker.pid}" for worker in workers[:_MAX_NAMED])
     more = " …" if len(workers) > _MAX_NAMED else ""
-    return f"{_count(len(workers), 'worker', 'workers')} ({named}{more})"
+    return f"{_count(len(workers), 'worker')} ({named}{more})"
 
 
-def _count(number: int, one: str, several: str) -> str:
-    return f"{number:,} {one if number == 1 else several}"
+def _count(number: int, one: str, several: str = "") -> str:
+    """Return *number* with the word for it; *several*: the plural if it is not *one* with an s."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
