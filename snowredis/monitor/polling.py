@@ -97,16 +97,12 @@ class PoolWatch:
         try:
             snapshot = self._pool.snapshot(idle=idle)
         except (PoolNotFound, StoreUnavailable) as error:
-            now_ms = self._clock_ms()
-            self._failed_since_ms = self._failed_since_ms or now_ms
+            now_ms, last = self._clock_ms(), self._snapshot
+            since_ms = self._failed_since_ms = self._failed_since_ms or now_ms
             status = status_without(
-                error,
-                self._snapshot,
-                failed_since_ms=self._failed_since_ms,
-                now_ms=now_ms,
-                last_read_ms=self._read_at_ms,
+                error, last, failed_since_ms=since_ms, now_ms=now_ms, last_read_ms=self._read_at_ms
             )
-            return Reading(status, self._snapshot and _out_of_date(self._snapshot), error, self._read_at_ms)
+            return Reading(status, last and _out_of_date(last), error, self._read_at_ms)
         self._read_at_ms = self._clock_ms()
         if self._failed_since_ms is not None:
             info, heartbeat_ms = snapshot.info, snapshot.info.ttl_ms // HEARTBEATS_PER_TTL

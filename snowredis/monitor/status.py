@@ -181,7 +181,7 @@ def _redis_unavailable(
         return Condition("redis-unavailable", level, text, advice, since_ms=failed_since_ms)
     # reservations are on the workers' clocks; this host's clock counts the time since the snapshot
     ends_ms = [worker.lasts_until_ms - worker.clock_offset_ms for worker in last.workers]
-    ahead_ms = now_ms - last_read_ms if last_read_ms else 0
+    ahead_ms = now_ms - last_read_ms
     first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
     living = _count(len(last.workers), "worker that was alive then has", "workers that were alive then have")
     if last_s > 0:
