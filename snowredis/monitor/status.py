@@ -149,7 +149,7 @@ def unknown_status(now_ms: int) -> Status:
 
 
 def status_without(
-    error: SnowredisError, last: Snapshot | None, *, failed_since_ms: int, now_ms: int, last_read_ms: int = 0
+    error: SnowredisError, last: Snapshot | None, *, failed_since_ms: int, now_ms: int, last_read_ms: int
 ) -> Status:
     """Return the verdict about a pool that cannot be read.
 

@@ -226,7 +226,7 @@ def test_what_cannot_be_read_is_never_ok() -> None:
     away, gone = StoreUnavailable("here", "refused"), PoolNotFound("orders")
     assert unknown_status(NOW_MS).level == "unknown"
     for error in (away, gone):
-        never = status_without(error, None, failed_since_ms=NOW_MS, now_ms=NOW_MS)
+        never = status_without(error, None, failed_since_ms=NOW_MS, now_ms=NOW_MS, last_read_ms=0)
         assert (never.level, never.stale_since_ms) == ("unknown", NOW_MS)
         lost = status_without(error, QUIET, failed_since_ms=NOW_MS, now_ms=NOW_MS, last_read_ms=NOW_MS)
         assert lost.level == "critical"
@@ -281,7 +281,10 @@ def test_a_lane_that_opens_after_a_gap_is_none_and_that_of_a_lost_lease_is_one()
     late = worker(1, outage_from_ms=NOW_MS + HOUR_MS, outage_until_ms=NOW_MS + 2 * HOUR_MS)
     (condition,) = status_of(Snapshot(WITH_OUTAGE_LANES, (late,))).conditions
     assert condition.code == "no-outage-lane"
-    error, times = StoreUnavailable("here", "refused"), {"failed_since_ms": NOW_MS, "now_ms": NOW_MS}
+    error, times = (
+        StoreUnavailable("here", "refused"),
+        dict.fromkeys(("failed_since_ms", "now_ms", "last_read_ms"), NOW_MS),
+    )
     away = status_without(error, Snapshot(WITH_OUTAGE_LANES, (late,)), **times)
     assert (away.level, "for at least 29 s more" in away.conditions[0].text) == ("critical", True)
     kept = replace(late, lane_until_ms=NOW_MS + 2 * HOUR_MS)
@@ -331,7 +334,8 @@ def test_a_verdict_with_tags_keeps_what_is_the_case_of_the_pool() -> None:
     busy = status_of(replace(QUIET, workers=(SUSPECT,)))
     assert [each.code for each in with_tags(busy, closed).conditions] == ["tags-closed", "suspects"]
     assert with_tags(busy, closed).headline == "1 tag makes no numbers; 1 suspect"
-    away = status_without(StoreUnavailable("here", "refused"), QUIET, failed_since_ms=NOW_MS, now_ms=NOW_MS)
+    error, times = StoreUnavailable("here", "refused"), ("failed_since_ms", "now_ms", "last_read_ms")
+    away = status_without(error, QUIET, **dict.fromkeys(times, NOW_MS))
     assert with_tags(away, closed).stale_since_ms == NOW_MS
 
 
