@@ -6,31 +6,13 @@ WorkerFilter decides which workers are shown.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from snowredis.cli import output
 from snowredis.cli.options import Parser
-from snowredis.cli.output import (
-    MAX_FOREIGN,
-    UNLIMITED,
-    Cell,
-    Column,
-    Line,
-    Pair,
-    Segment,
-    ago,
-    compact,
-    duration,
-    offset,
-    plain,
-    printable,
-    table,
-    time_of,
-    width_of,
-    wrapped,
-)
+from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Pair, Segment, ago, duration, printable
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
@@ -44,7 +26,7 @@ _INDENT = 9
 
 
 def status_lines(
-    status: Status, time_text: Callable[[int], str] = time_of, *, advice: bool = True, most: int | None = None
+    status: Status, time_text: Callable[[int], str], *, advice: bool = True, most: int | None = None
 ) -> list[Line]:
     """Return the headline and the conditions.
 
@@ -56,9 +38,11 @@ def status_lines(
     shown = status.conditions[:most]
     for condition in shown:
         head: Line = [(f"{condition.level:<{_INDENT}}", LEVEL_STYLES[condition.level])]
-        lines += wrapped(head, printable(condition.render(time_text), 1000))
+        lines += output.wrapped(head, printable(condition.render(time_text), 1000))
         if advice and condition.advice:
-            lines += wrapped([(" " * _INDENT + "→ ", "dim")], printable(condition.advice, 1000), "note")
+            lines += output.wrapped(
+                [(" " * _INDENT + "→ ", "dim")], printable(condition.advice, 1000), "note"
+            )
     if len(shown) < len(status.conditions):
         lines.append([(f"{' ' * _INDENT}… and {len(status.conditions) - len(shown)} more", "dim")])
     return lines
@@ -82,7 +66,7 @@ _EVENT_STYLES = {
 }
 
 
-def event_line(event: Event, time_text: Callable[[int], str] = time_of) -> Line:
+def event_line(event: Event, time_text: Callable[[int], str]) -> Line:
     """Return *event* as a line: when, what, who, details."""
 
     def shown(time_ms: int) -> str:
@@ -143,9 +127,7 @@ _DEATH_COLUMNS = (
 _HOW = {"expired": "lease ended", "reclaimed": "killed, released by another process"}
 
 
-def death_table(
-    deaths: Sequence[Death], now_ms: int, time_text: Callable[[int], str] = time_of
-) -> list[Line]:
+def death_table(deaths: Sequence[Death], now_ms: int, time_text: Callable[[int], str]) -> list[Line]:
     """Return a table of *deaths* as of *now_ms* on the Redis clock."""
     rows: list[list[Cell]] = [
         [
@@ -156,12 +138,12 @@ def death_table(
             str(death.pid or ""),
             printable(death.label, MAX_FOREIGN),
             ("unknown", "dim") if death.heartbeat_ms is None else time_text(death.heartbeat_ms),
-            compact(death.ids_made),
+            output.compact(death.ids_made),
             (_HOW[death.kind] + (", acknowledged" if death.acknowledged else ""), "dim"),
         ]
         for death in deaths
     ]
-    return table(_DEATH_COLUMNS, rows)
+    return output.table(_DEATH_COLUMNS, rows)
 
 
 # --- workers --------------------------------------------------------------------------------------
@@ -217,10 +199,10 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     A terminal narrower than WIDE gets no column for the state: the color of the heartbeat shows it.
     """
     hidden = () if width is None or width >= WIDE else ("state",)
-    lines = table(*worker_rows(workers, info, hidden=hidden), UNLIMITED, GAP)
-    if width is None or width_of(plain(lines[0])) <= width:
+    lines = output.table(*worker_rows(workers, info, hidden=hidden), output.UNLIMITED, GAP)
+    if width is None or output.width_of(output.plain(lines[0])) <= width:
         return lines
-    return table(*worker_rows(workers, info, hidden=hidden, short_numbers=True), width, COMPACT_GAP)
+    return output.table(*worker_rows(workers, info, hidden=hidden, short_numbers=True), width, COMPACT_GAP)
 
 
 def worker_rows(
@@ -228,7 +210,7 @@ def worker_rows(
 ) -> tuple[list[Column], list[list[Segment]]]:
     """Return the columns, without *hidden* ones, and the cells of a table of *workers*."""
     shown = [at for at, column in enumerate(COLUMNS) if column.title not in hidden]
-    count: Callable[[float], str] = compact if short_numbers else "{:,}".format
+    count: Callable[[float], str] = output.compact if short_numbers else "{:,}".format
     cells = (_cells(worker, info, count) for worker in workers)
     return [COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in cells]
 
@@ -252,7 +234,7 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
         (duration(worker.heartbeat_age_ms), state if worker.alive else "dim"),
         (count(worker.ids_made), normal),
         rate,
-        (offset(worker.clock_offset_ms), "warn" if far else normal),
+        (output.offset(worker.clock_offset_ms), "warn" if far else normal),
         (str(worker.namespace), "note" if worker.namespace and worker.alive else normal),
         (str(worker.clock_backs), "warn" if worker.clock_backs and worker.alive else normal),
     ]
@@ -273,45 +255,30 @@ def add_filter(parser: Parser) -> None:
         parser.add_argument(f"--{name}", metavar="PATTERN", help=text)
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerFilter:
-    """Filter of workers; None: any. Patterns are those of file names."""
+    """Filter of workers by the arguments of add_filter() and --all. Patterns are those of file names."""
 
-    states: Sequence[str] | None = None
-    host: str | None = None
-    label: str | None = None
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> WorkerFilter:
-        """Return the filter that the arguments of add_filter() name."""
-        return cls(args.state, args.host, args.label)
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._all, self._states, self._host, self._label = args.all, args.state, args.host, args.label
 
     @property
     def wants_idle(self) -> bool:
-        """True if worker ids without a lease are asked for by their state."""
-        return any(state in IDLE_STATES for state in self.states or ())
+        """True if worker ids without a lease are asked for, so that they have to be read."""
+        return self._all or any(state in IDLE_STATES for state in self._states or ())
 
-    def workers(self, snapshot: Snapshot, *, show_all: bool = False) -> list[WorkerInfo]:
+    def workers(self, snapshot: Snapshot) -> list[WorkerInfo]:
         """Return the workers to show, by worker id."""
-        all_ids = show_all or self.wants_idle
-        infos = snapshot.worker_ids if all_ids else sorted_by_id((*snapshot.workers, *snapshot.unknown))
-        return [
-            info for info in infos if self._matches(info) and (not self.states or info.state in self.states)
-        ]
+        wanted = (info for info in snapshot.worker_ids if not self._states or info.state in self._states)
+        return [info for info in wanted if self._matches(info)]
 
     def deaths(self, snapshot: Snapshot) -> list[Death]:
         """Return the deaths to show, the newest first."""
-        wanted = self.states is None or "expired" in self.states
+        wanted = self._states is None or "expired" in self._states
         return [death for death in snapshot.deaths if wanted and self._matches(death)]
 
     def _matches(self, who: WorkerInfo | Death) -> bool:
-        pairs = ((self.host, who.host), (self.label, who.label))
+        pairs = ((self._host, who.host), (self._label, who.label))
         return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in pairs)
-
-
-def sorted_by_id(infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Return *infos* by worker id."""
-    return sorted(infos, key=lambda info: info.worker)
 
 
 _COUNTED_STATES = ("healthy", "late", "suspect", "unknown")
@@ -342,10 +309,10 @@ def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[Death])
                 *(counted(states.count(name), _STATE_STYLES[name]) for name in _COUNTED_STATES),
                 counted(died, "bad"),
                 "" if oldest_ms is None else duration(oldest_ms),
-                compact(sum(worker.ids_per_second for worker in living)),
+                output.compact(sum(worker.ids_per_second for worker in living)),
             ]
         )
-    return table((Column(by, shrinks=True), *_GROUP_COLUMNS), rows)
+    return output.table((Column(by, shrinks=True), *_GROUP_COLUMNS), rows)
 
 
 def life_rows(worker: WorkerInfo, info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
@@ -372,7 +339,7 @@ def life_rows(worker: WorkerInfo, info: PoolInfo, time_text: Callable[[int], str
         ),
         (
             "clock",
-            f"{offset(worker.clock_offset_ms)} from the Redis clock; went back {worker.clock_backs} times",
+            f"{output.offset(worker.clock_offset_ms)} from the Redis clock; went back {worker.clock_backs} times",
         ),
         ("namespace", str(worker.namespace)),
     ]

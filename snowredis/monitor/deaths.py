@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,17 +89,16 @@ def _death_of(event: Event) -> Death:
 
 
 class RecentEvents:
-    """Newest events of one server, for a reader that comes again: only what is new is read from Redis. Thread-safe.
+    """Events of the KINDS of one server, of the last hour, for a reader that comes again. Thread-safe.
+
+    Only what is new is read from Redis.
 
     Args:
         read: returns all events of one server since an id or a time, the oldest first.
-        kinds: which events are kept.
-        keep_ms: how long.
     """
 
-    def __init__(self, read: Callable[..., list[Event]], kinds: Collection[EventKind], keep_ms: int) -> None:
-        self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
-        self._lock = threading.Lock()
+    def __init__(self, read: Callable[..., list[Event]]) -> None:
+        self._read, self._lock = read, threading.Lock()
         self._events: list[Event] = []
         # only times and generators: there may be thousands
         self._claims: list[tuple[int, str]] = []
@@ -114,15 +113,15 @@ class RecentEvents:
         Raises:
             StoreUnavailable.
         """
-        first_ms = max(0, now_ms - self._keep_ms)
+        first_ms = max(0, now_ms - DEATH_SHOWN_MS)
         with self._lock:
-            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
+            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + DEATH_SHOWN_MS:
                 # another stream, of a server whose clock is far behind
                 self._events, self._claims, self._last_id = [], [], ""
             new = self._read(since=self._last_id or str(first_ms))
             if new:
                 self._last_id = new[-1].id
-            self._events += [event for event in new if event.kind in self._kinds]
+            self._events += [event for event in new if event.kind in KINDS]
             self._events = [event for event in self._events if event.order[0] >= first_ms]
             self._claims += [
                 (event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED

@@ -12,19 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
-from snowredis.monitor.checks import (
-    UNIDENTIFIED,
-    Finding,
-    Result,
-    check_host,
-    check_server,
-    error,
-    missing_identity,
-    not_checked,
-    ok,
-    unknown,
-    warning,
-)
+from snowredis.monitor import checks
+from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
 from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, Condition, status_of
@@ -46,7 +35,7 @@ _SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", 
 def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
     snapshot = functools.cache(pool.snapshot)
-    checks: dict[str, Callable[[], Iterable[Result]]] = {
+    of_pool: dict[str, Callable[[], Iterable[Result]]] = {
         "the order of the servers": lambda: _check_server_list(pool),
         "the status": lambda: map(_result_of, status_of(snapshot()).conditions),
         "the layout": lambda: _check_lifetime(info),
@@ -55,7 +44,7 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
         "the durability": lambda: [_check_durability(pool, info)],
         "failover_slack": lambda: _check_replicas(pool, info),
     }
-    for what, check in checks.items():
+    for what, check in of_pool.items():
         try:
             yield from check()
         except StoreRefused as refused:
@@ -136,12 +125,14 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
         return ok("durability is assured: the creator of the pool stated that no acknowledged write is lost")
     try:
         missing = [
-            text for client in pool._clients if (text := missing_identity(client, pool_keys(pool.name)[0]))
+            text
+            for client in pool._clients
+            if (text := checks.missing_identity(client, pool_keys(pool.name)[0]))
         ]
     except SnowredisError as failure:
         return not_checked(failure, "durability is detect; whether Redis can be identified")
     if missing:
-        return error(f"durability is detect, but no worker id is leased: {missing[0]}", UNIDENTIFIED)
+        return error(f"durability is detect, but no worker id is leased: {missing[0]}", checks.UNIDENTIFIED)
     return ok("durability is detect, and Redis can be identified")
 
 
@@ -200,7 +191,7 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
         ConfigError: *url* is not valid.
     """
     pool = WorkerPool(url, name or "default")
-    findings = check_host()
+    findings = checks.check_host()
     try:
         for client in pool._clients:
             findings += _check_server(client, name, tag)
@@ -231,7 +222,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
     if is_cluster(client):
         # the checks need a single server
         client = client.get_redis_connection(client.get_node_from_key(key))
-    yield from check_server(client, key)
+    yield from checks.check_server(client, key)
     if pool is not None or tag is None:
         yield Finding("rights", *check_rights(client, pool or "default"))
     yield from check_tags(client, tag)

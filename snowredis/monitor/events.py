@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
@@ -23,8 +22,6 @@ from snowredis.snowflake.protocol import WorkerStats, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
-# of a longer stream, whois() reads only what is around the time of an id: about 25 ms for each 1,000 events
-MOST_READ = 22 * PAGE
 _STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
 _LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
@@ -101,27 +98,10 @@ class Event:
         return int(time_ms), int(number or 0), self.server, self.worker
 
 
-@dataclass(frozen=True, slots=True)
-class StreamState:
-    """State of an event stream: how much of the past it still holds.
-
-    Attributes:
-        length: number of entries.
-        trimmed: whether older entries were removed; None if unknown, with Redis 6.2.
-        deleted_id: the newest entry that was deleted by hand; NO_ID if none.
-    """
-
-    length: int = 0
-    trimmed: bool | None = False
-    deleted_id: str = NO_ID
-
-
 def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     """Return the event in an entry of the stream; None if it is not valid."""
     values = {text_of(name): text_of(value) for name, value in fields.items()}
-    at_ms, worker, from_ms, until_ms = (
-        _number(values.get(name, "")) for name in ("at", "worker", "from", "until")
-    )
+    at_ms, worker = _number(values, "at"), _number(values, "worker")
     kind = _KINDS.get(values.get("event", ""))
     if kind is None or at_ms is None or worker is None:
         return None
@@ -132,23 +112,22 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         kind=kind,
         worker=worker,
         **parse_owner(values.get("owner", ""))._asdict(),
-        from_ms=from_ms or 0,
-        until_ms=until_ms or 0,
+        from_ms=_number(values, "from") or 0,
+        until_ms=_number(values, "until") or 0,
         id=text_of(event_id),
         reason=reason,
         text=_reason_text(kind, reason),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
-        claimed_ms=_number(values.get("claimed", "")),
-        heartbeat_ms=_number(values.get("renewed", "")),
-        ended_ms=_number(values.get("ended", "")),
-        outage_until_ms=_number(values.get("outage", "")) or 0,
+        claimed_ms=_number(values, "claimed"),
+        heartbeat_ms=_number(values, "renewed"),
+        ended_ms=_number(values, "ended"),
+        outage_until_ms=_number(values, "outage") or 0,
     )
 
 
 def expiry_of(ended: WorkerInfo) -> Event:
     """Return the event of a lease that ended without a release, before a script writes it."""
-    counts = (ended.ids_made, ended.ids_per_second, ended.clock_offset_ms, ended.namespace, ended.clock_backs)
     return Event(
         at_ms=ended.lease_end_ms,
         kind=EventKind.EXPIRED,
@@ -159,7 +138,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         from_ms=ended.reserved_from_ms,
         until_ms=ended.reserved_until_ms,
         id="",
-        stats=WorkerStats(*counts),
+        stats=WorkerStats(*(getattr(ended, name) for name in WorkerStats._fields)),
         claimed_ms=ended.claimed_ms,
         heartbeat_ms=ended.renewed_ms,
         generator=ended.generator,
@@ -175,101 +154,41 @@ def _reason_text(kind: EventKind, reason: str) -> str:
         return reason
 
 
-def _number(text: str) -> int | None:
+def _number(values: dict[str, str], name: str) -> int | None:
+    text = values.get(name, "")
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def check_stream_id(text: str) -> str:
     """Return *text* if it is the id of an event, or ms since 1970. Raises ConfigError."""
-    if not isinstance(text, str) or not _STREAM_ID.fullmatch(text):
+    if not _STREAM_ID.fullmatch(text):
         raise ConfigError(f"{text!r} is not a place in the events. Use the id of an event, or ms since 1970.")
     return text
 
 
 def read_events(
-    client: Any, name: str, *, newest: int | None = None, since: str | None = None, count: int = PAGE
+    client: Any, name: str, *, newest: int | None = None, since: str | None = None
 ) -> list[Event]:
     """Return events of one server, the oldest first. Raises StoreUnavailable.
 
     Args:
         newest: at most this many, the newest ones; None: all.
         since: only events after this one; see check_stream_id().
-        count: how many are read in one command.
     """
     key = pool_keys(name)[2]
     low = "-" if since is None else f"({since}"
+    entries: list[_Entry] = []
     with translated(address(client)):
-        if newest is None:
-            entries = [entry for page in _pages(client, key, low, "+", count=count) for entry in page]
-        else:
+        if newest is not None:
             entries = list(client.xrevrange(key, "+", low, count=newest))[::-1] if newest > 0 else []
+        else:
+            while True:
+                page = client.xrange(key, low, "+", count=PAGE)
+                entries += page
+                if len(page) < PAGE:
+                    break
+                low = f"({text_of(page[-1][0])}"
     return list(_parse_all(entries))
-
-
-def read_events_around(
-    client: Any, name: str, worker: int, at_ms: int, *, most: int = MOST_READ
-) -> tuple[list[Event], bool]:
-    """Return the events that show which process had *worker* at *at_ms*, as far as a bounded reading finds them.
-
-    Reads backwards from *at_ms* up to the claim of that process, then from *at_ms* to the newest event. In memory are
-    one page and the events of *worker* and of the whole pool.
-
-    Args:
-        most: how many events are read at most, half of them in each direction.
-
-    Returns:
-        the events, the oldest first; and whether all events from the claim to the newest were read.
-
-    Raises:
-        StoreUnavailable.
-    """
-    key, pages = pool_keys(name)[2], most // (2 * PAGE)
-    kept: list[Event] = []
-    claim_found = False
-    with translated(address(client)):
-        for page in islice(_pages(client, key, "-", f"{at_ms}-0", newest_first=True), pages):
-            older = _of_worker(page[::-1], worker)
-            kept = older + kept
-            # where a lane begins later than the first one, the process before may have used it
-            claim_found = any(
-                event.kind == EventKind.CLAIMED and max((event.from_ms, *event.lanes_ms)) <= at_ms
-                for event in older
-                if event.worker == worker
-            )
-            if claim_found:
-                break
-        for page in islice(_pages(client, key, f"({at_ms}-0", "+"), pages):
-            kept += _of_worker(page, worker)
-            if len(page) < PAGE:
-                return kept, claim_found
-    return kept, False
-
-
-def _pages(
-    client: Any, key: str, low: str, high: str, *, newest_first: bool = False, count: int = PAGE
-) -> Iterator[list[_Entry]]:
-    """Yield the entries of a stream from *low* to *high*, up to *count* at a time; the last page has fewer."""
-    while True:
-        page = (
-            client.xrevrange(key, high, low, count) if newest_first else client.xrange(key, low, high, count)
-        )
-        yield page
-        if len(page) < count:
-            return
-        place = f"({text_of(page[-1][0])}"
-        low, high = (low, place) if newest_first else (place, high)
-
-
-def _of_worker(entries: list[_Entry], worker: int) -> list[Event]:
-    """Return the events of *worker* and of the whole pool, and those just before these: how far others are known."""
-    wanted = {str(worker), "-1"}
-    kept = []
-    for place, (_, fields) in enumerate(entries):
-        number = text_of(fields.get(b"worker") or fields.get("worker") or b"")
-        if number in wanted:
-            kept += entries[place - 1 : place] if number == "-1" else []
-            kept.append(entries[place])
-    return list(_parse_all(kept))
 
 
 def _parse_all(entries: Iterable[_Entry]) -> Iterator[Event]:
@@ -280,21 +199,24 @@ def _parse_all(entries: Iterable[_Entry]) -> Iterator[Event]:
             yield event
 
 
-def read_stream_state(client: Any, name: str) -> StreamState:
-    """Return how much of the past the stream still holds. Raises StoreUnavailable."""
+def read_gaps(client: Any, name: str) -> tuple[bool | None, str]:
+    """Return which events the stream does not hold any more. Raises StoreUnavailable.
+
+    Returns:
+        whether older entries were removed, None if unknown, with Redis 6.2; and the id of the newest entry that was
+        deleted by hand, NO_ID if none was.
+    """
     key = pool_keys(name)[2]
     with translated(address(client)):
         if not client.exists(key):
-            return StreamState()
+            return False, NO_ID
         stream = {text_of(k): v for k, v in client.xinfo_stream(key).items()}
     length, added = int(stream["length"]), stream.get("entries-added")
     trimmed = None if added is None else int(added) > length
-    return StreamState(length, trimmed, text_of(stream.get("max-deleted-entry-id", NO_ID)))
+    return trimmed, text_of(stream.get("max-deleted-entry-id", NO_ID))
 
 
-def read_memory(
-    pool: Any, name: str, *, newest: int | None = None, since: str | None = None, **_: object
-) -> list[Event]:
+def read_memory(pool: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:
     """Return the events of a pool of snowredis.testing as read_events() does."""
     store = pool._stores.get(name)
     entries = list(store._entries) if store else []
@@ -344,8 +266,9 @@ class Follower:
         if after == "$":
             for index, source in enumerate(sources):
                 self._known.update(event.key for event in source.read_ended())
-                # every event in a stream that is empty now is new
-                self._places[index] = next((event.id for event in source.read(newest=1)), NO_ID)
+                # entries that no script wrote are left out; every event in a stream that is empty now is new
+                newest = source.read(newest=100)
+                self._places[index] = newest[-1].id if newest else NO_ID
 
     def read(self) -> list[Event]:
         """Return each event since the last call, also each expiry that no script has written yet, once.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from snowredis.core.collisions import layout_ids, prove
 from snowredis.core.layout import Layout, utc_text
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import PoolInfo
-from snowredis.snowflake.protocol import PoolConfig, parse_share, settings_of
+from snowredis.snowflake.open import pool_config
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import ChangeEarly, ChangeLate, LayoutChanging
 
@@ -32,23 +33,9 @@ class LayoutChange:
 
 def config_of(info: PoolInfo) -> PoolConfig:
     """Return the constants of the pool as it is stored."""
-    stored = settings_of(info.signature)
-    registry, _, registration = stored.get("registry", "").partition("/")
-    return PoolConfig(
-        name=info.name,
-        layout=info.layout,
-        datacenter=int(stored["datacenter"]),
-        ttl_ms=int(stored["ttl_ms"]),
-        max_clock_lead_ms=int(stored["max_clock_lead_ms"]),
-        redis_skew_ms=int(stored["redis_skew_ms"]),
-        failover_slack_ms=int(stored["failover_slack_ms"]),
-        outage_reserve_ms=int(stored.get("outage_reserve_ms", "0")),
-        share=parse_share(stored.get("share", "")),
-        durability=stored.get("durability", "detect"),
-        guard_rollbacks=stored.get("guard_rollbacks") == "1",
-        registry=registry,
-        registration=registration,
-    )
+    registration = info.settings.get("registry", "").partition("/")[2]
+    config = pool_config({"pool": info.name} | info.options)
+    return replace(config, share=info.share, registration=registration)
 
 
 def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:

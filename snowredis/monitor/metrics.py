@@ -59,8 +59,8 @@ class _Metrics(NamedTuple):
 
     Attributes:
         prefix: how the names begin.
-        path: the value of a metric without another one is the attribute PATH + its name, of the object that is shown;
-            None: such a metric has no value.
+        path: where the values are in the object that is shown: the value of a metric is the attribute PATH + its name,
+            or PATH + the name that is given as its value. None: the metrics have no values.
         labels: the labels of all of them; a metric can have one more.
     """
 
@@ -68,22 +68,22 @@ class _Metrics(NamedTuple):
     path: str | None = None
     labels: tuple[str, ...] = ("pool",)
 
-    def counter(self, name: str, text: str, unit: str, value: Value | None = None, **more: Any) -> Metric:
+    def counter(self, name: str, text: str, unit: str, value: Value | str = "", **more: Any) -> Metric:
         return self._metric("counter", name, "_total", text, unit, value, **more)
 
-    def gauge(self, name: str, text: str, unit: str, value: Value | None = None, **more: Any) -> Metric:
+    def gauge(self, name: str, text: str, unit: str, value: Value | str = "", **more: Any) -> Metric:
         return self._metric("gauge", name, "", text, unit, value, **more)
 
-    def seconds(self, name: str, text: str, path_ms: str, merged: str = "") -> Metric:
-        """Declare a gauge in seconds; its value is the attribute *path_ms*, in ms."""
+    def seconds(self, name: str, text: str, value_ms: str, merged: str = "") -> Metric:
+        """Declare a gauge in seconds; its value is the attribute PATH + *value_ms*, in ms."""
 
         def value(it: Any) -> float | None:
-            ms = attrgetter(path_ms)(it)
+            ms = attrgetter(f"{self.path}{value_ms}")(it)
             return None if ms is None else ms / 1000
 
         return self._metric("gauge", name, "_seconds", text, "s", value, merged=merged)
 
-    def histogram(self, name: str, text: str, value: Value) -> Metric:
+    def histogram(self, name: str, text: str, value: str) -> Metric:
         return self._metric("histogram", name, "_seconds", text, "s", value)
 
     def _metric(
@@ -93,15 +93,16 @@ class _Metrics(NamedTuple):
         end: str,
         text: str,
         unit: str,
-        value: Value | None,
+        value: Value | str,
         label: str = "",
         values: Iterable[str] = (),
         merged: str = "",
     ) -> Metric:
-        if value is None and self.path is not None:
-            value = attrgetter(self.path + name)
+        get = value if callable(value) else None
+        if get is None and self.path is not None:
+            get = attrgetter(f"{self.path}{value or name}")
         labels = (*self.labels, label) if label else self.labels
-        return Metric(f"{self.prefix}{name}{end}", kind, text, unit, labels, tuple(values), merged, value)
+        return Metric(f"{self.prefix}{name}{end}", kind, text, unit, labels, tuple(values), merged, get)
 
 
 def _lease_end_s(generator: Any) -> float | None:
@@ -109,10 +110,10 @@ def _lease_end_s(generator: Any) -> float | None:
     return None if generator.lease is None else (generator.lasts_until_ms - offset_ms) / 1000
 
 
-_process, _counts = _Metrics("snowredis_"), _Metrics("snowredis_", "counts.")
+_process, _counts = _Metrics("snowredis_", ""), _Metrics("snowredis_", "counts.")
 # of the generators of a process
 PROCESS = (
-    _process.counter("ids", "ids made", "{id}", lambda it: it.ids_made),
+    _process.counter("ids", "ids made", "{id}", "ids_made"),
     _process.counter(
         "waits",
         "waits for an id",
@@ -121,17 +122,12 @@ PROCESS = (
         label="reason",
         values=("ceiling", "clock"),
     ),
-    _process.counter(
-        "ceiling_wait_seconds",
-        "time that ids waited for the next tick",
-        "s",
-        lambda it: it.counts.ceiling_wait_s,
-    ),
-    _process.counter(
+    _counts.counter("ceiling_wait_seconds", "time that ids waited for the next tick", "s", "ceiling_wait_s"),
+    _counts.counter(
         "clock_backs",
         "times that the clock went back, by the reaction",
         "{step}",
-        lambda it: it.counts.clock_backs_by_step,
+        "clock_backs_by_step",
         label="step",
         values=CLOCK_BACK_STEPS,
     ),
@@ -160,7 +156,7 @@ PROCESS = (
         "outage_lanes",
         "generators that make ids in an outage lane, since Redis is unavailable",
         "{generator}",
-        lambda it: int(it.in_outage_lane),
+        "in_outage_lane",
         merged="livesum",
     ),
     _process.seconds("lease_ttl", "length of a lease", "ttl_ms", "livemax"),
@@ -170,16 +166,12 @@ PROCESS = (
         "clock_reading.offset_ms",
         "livemostrecent",
     ),
-    _process.histogram("heartbeat", "round trips of successful heartbeats", lambda it: it.counts.heartbeats),
-    _process.histogram(
-        "claim_wait",
-        "time that calls waited for a worker id, until they had one",
-        lambda it: it.counts.claim_waits,
+    _counts.histogram("heartbeat", "round trips of successful heartbeats", "heartbeats"),
+    _counts.histogram(
+        "claim_wait", "time that calls waited for a worker id, until they had one", "claim_waits"
     ),
-    _process.histogram(
-        "clock_wait",
-        "time that ids waited for a clock that went back, within the tolerance",
-        lambda it: it.counts.clock_waits,
+    _counts.histogram(
+        "clock_wait", "time that ids waited for a clock that went back, within the tolerance", "clock_waits"
     ),
 )
 
@@ -187,8 +179,8 @@ _segment = _Metrics("snowredis_segment_", "", ("tag",))
 _segment_counts = _Metrics("snowredis_segment_", "counts.", ("tag",))
 # of the segment generators of a process
 SEGMENTS = (
-    _segment.counter("numbers", "numbers made", "{number}", lambda it: it.made),
-    _segment.counter("fetches", "segments fetched", "{segment}", lambda it: it.counts.segments),
+    _segment.counter("numbers", "numbers made", "{number}", "made"),
+    _segment_counts.counter("fetches", "segments fetched", "{segment}", "segments"),
     _segment_counts.counter(
         "prefetch_hits", "segments that were there when the one before was used up", "{segment}"
     ),
@@ -208,7 +200,7 @@ SEGMENTS = (
         "used_up_seconds",
         "time until the range is used up at that rate; absent if that is never, or not known",
         "s",
-        lambda it: it.used_up_in_s,
+        "used_up_in_s",
         merged="livemin",
     ),
 )
@@ -262,8 +254,8 @@ SNAPSHOT = (
         "{id}/s",
         lambda it: sum(worker.ids_per_second for worker in it.workers),
     ),
-    _pool.seconds("ttl", "length of a lease", "info.ttl_ms"),
-    _pool.seconds("floor_wait", "wait of new workers", "info.floor_wait_ms"),
+    _info.seconds("ttl", "length of a lease", "ttl_ms"),
+    _info.seconds("floor_wait", "wait of new workers", "floor_wait_ms"),
     _pool.gauge(
         "oldest_heartbeat_seconds",
         "age of the oldest heartbeat of a living worker",
@@ -276,18 +268,18 @@ SNAPSHOT = (
         "s",
         lambda it: max((abs(worker.clock_offset_ms) for worker in it.workers), default=0) / 1000,
     ),
-    _pool.seconds("clock_lead", "largest clock offset that the pool allows", "info.lead_ms"),
+    _info.seconds("clock_lead", "largest clock offset that the pool allows", "lead_ms"),
     _pool.gauge(
         "layout_left_seconds",
         "time until the layout ends; negative after its end",
         "s",
         lambda it: (it.info.layout_end_ms - it.info.now_ms) / 1000,
     ),
-    _pool.seconds("created_timestamp", "when the pool was created, in s since 1970", "info.created_ms"),
-    _pool.seconds(
+    _info.seconds("created_timestamp", "when the pool was created, in s since 1970", "created_ms"),
+    _info.seconds(
         "alarm_timestamp",
         "until when ids may have been repeated, in s since 1970; 0 without an alarm",
-        "info.alarm_until_ms",
+        "alarm_until_ms",
     ),
     _info.counter("deaths", "processes that ended without a release", "{worker}"),
     _info.counter("claims", "worker ids leased", "{claim}"),

@@ -21,27 +21,12 @@ from snowredis.snowflake.redis_store import SCRIPTS, load
 
 # a command, and the number of the key that it is called on, from 1; 0: none
 Call = tuple[str, int]
-# arguments for ACL DRYRUN, which also checks their number
-_ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "time": (),
-    "info": ("server",),
-    "del": ("KEY",),
-    "hget": ("KEY", "f"),
-    "hmget": ("KEY", "f"),
-    "hdel": ("KEY", "f"),
-    "hexists": ("KEY", "f"),
-    "hkeys": ("KEY",),
-    "hset": ("KEY", "f", "v"),
-    "hincrby": ("KEY", "f", "1"),
-    "hscan": ("KEY", "0"),
-    "unlink": ("KEY",),
-    "zadd": ("KEY", "1", "m"),
-    "zcard": ("KEY",),
-    "zcount": ("KEY", "0", "1"),
-    "zrange": ("KEY", "0", "0"),
-    "zrangebyscore": ("KEY", "0", "1"),
-    "zrem": ("KEY", "m"),
-    "xadd": ("KEY", "*", "f", "v"),
+# how many arguments ACL DRYRUN needs after the key of a command
+_ARGUMENTS = {
+    **dict.fromkeys(("del", "unlink", "hkeys", "zcard"), 0),
+    **dict.fromkeys(("hget", "hmget", "hdel", "hexists", "hscan", "zrem"), 1),
+    **dict.fromkeys(("hset", "hincrby", "zadd", "zcount", "zrange", "zrangebyscore"), 2),
+    "xadd": 3,
 }
 # with all keys
 _OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
@@ -53,7 +38,7 @@ _MAX_NAMED = 5
 
 
 class Tag(NamedTuple):
-    """A tag of segments or of dated numbers, and what its generators need.
+    """A tag of segments or of dated numbers, or a pool, and what its generators need.
 
     Attributes:
         name: its name.
@@ -84,30 +69,28 @@ def dated_tag(name: str) -> Tag:
 
 def check_rights(client: Any, name: str) -> Result:
     """Check that the user of *client* may run everything that generators of pool *name* need."""
-    try:
-        user, refused = _refused(client, pool_keys(name), pool_calls())
-    except SnowredisError:
-        return _try_script(client)
-    if refused:
-        return warning(f"user {user} may not {refused} of pool {name}", _ADVICE)
-    return ok(f"user {user} may run all commands that generators need")
+    return _check_rights(client, [Tag(name, pool_keys(name), pool_calls())], "pool", "need")
 
 
 def check_tag_rights(client: Any, tags: Sequence[Tag]) -> Result:
     """Check that the user of *client* may run everything that generators of *tags* need."""
+    which = f"tag {tags[0].name} need" if len(tags) == 1 else f"these {len(tags):,} tags need"
+    return _check_rights(client, tags, "tag", f"of {which}")
+
+
+def _check_rights(client: Any, used: Sequence[Tag], kind: str, need: str) -> Result:
     refused, user = [], ""
-    for tag in tags:
+    for each in used:
         try:
-            user, what = _refused(client, tag.keys, tag.calls)
+            user, what = _refused(client, each.keys, each.calls)
         except SnowredisError:
             return _try_script(client)
         if what:
-            refused.append(f"{what} of tag {tag.name}")
+            refused.append(f"{what} of {kind} {each.name}")
     if refused:
         more = f"; and so on for {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
         return warning(f"user {user} may not {'; not '.join(refused[:_MAX_NAMED])}{more}", _ADVICE)
-    which = f"tag {tags[0].name} need" if len(tags) == 1 else f"these {len(tags):,} tags need"
-    return ok(f"user {user} may run all commands that generators of {which}")
+    return ok(f"user {user} may run all commands that generators {need}")
 
 
 def calls_in(source: str) -> set[Call]:
@@ -121,11 +104,6 @@ def pool_calls() -> list[Call]:
     # those are of administrators
     run = (script for script in SCRIPTS if script not in ("delete", "change_layout"))
     return sorted(set[Call]().union(*(calls_in(load(script).source) for script in run)))
-
-
-def needed_commands(calls: Sequence[Call]) -> set[str]:
-    """Return the commands of *calls*, and those that run scripts."""
-    return {command for command, _ in calls} | set(_OF_SCRIPTS)
 
 
 def _refused(client: Any, keys: Sequence[str], calls: Sequence[Call]) -> tuple[str, str]:
@@ -158,7 +136,8 @@ def _as_commands(keys: Sequence[str], calls: Sequence[Call]) -> Iterator[tuple[s
         yield name, "", (name, script, str(len(keys)), *keys)
     for name, number in calls:
         key = keys[number - 1] if number else ""
-        yield name, key, (name, *(key if word == "KEY" else word for word in _ARGUMENTS[name]))
+        # those without a key, time and info, need no arguments
+        yield name, key, (name, key, *["1"] * _ARGUMENTS[name]) if key else (name,)
 
 
 def _try_script(client: Any) -> Result:
@@ -177,72 +156,59 @@ def _try_script(client: Any) -> Result:
 MAX_TAGS = 100
 
 
-class Tags(NamedTuple):
-    """Tags on one Redis.
+def find_tags(client: Any, name: str | None) -> tuple[Sequence[Tag], Sequence[Tag]]:
+    """Return the tags of segments and those of dated numbers: of this name, or all.
 
-    Attributes:
-        segments, dated: tags of segments, and of dated numbers.
-        refused: why they could not be read; None if they could.
+    Raises StoreRefused: it may not be read whether there are any.
     """
-
-    segments: Sequence[Tag]
-    dated: Sequence[Tag]
-    refused: StoreRefused | None = None
-
-
-def find_tags(client: Any, name: str | None) -> Tags:
-    """Return the tag *name*, of both kinds, or all tags. One that may not be read may exist or not."""
     if name is None:
-        return Tags(list(_scan(client, segment_tag)), list(_scan(client, dated_tag)))
+        return list(_scan(client, segment_tag)), list(_scan(client, dated_tag))
     refused: StoreRefused | None = None
-    found: dict[Callable[[str], Tag], list[Tag]] = {segment_tag: [], dated_tag: []}
-    for kind, tags in found.items():
-        tag = kind(name)
+    found: list[list[Tag]] = [[], []]
+    for tags, tag in zip(found, (segment_tag(name), dated_tag(name)), strict=True):
         try:
             with translated(address(client)):
                 if client.hget(tag.keys[0], "signature") is not None:
                     tags.append(tag)
         except StoreRefused as error:
             refused = error
-    segments, dated = found.values()
-    if refused is not None and not segments and not dated:
-        return Tags([segment_tag(name)], [], refused)
-    return Tags(segments, dated)
+    if refused is not None and not any(found):
+        raise refused
+    return found[0], found[1]
 
 
-def tags_at(url: Any) -> tuple[str, Tags]:
-    """Return the address of a server, and its tags: MAX_TAGS of each kind at most. Raises StoreUnavailable."""
+def tags_at(url: Any) -> tuple[str, list[str]]:
+    """Return the address of a server, and the names of its tags: of MAX_TAGS of each kind at most.
+
+    Raises StoreUnavailable.
+    """
     server = open_client(url)
     try:
         with translated(server.where):
-            return server.where, find_tags(server.client, None)
+            return server.where, sorted({tag.name for tags in find_tags(server.client, None) for tag in tags})
     finally:
         close_client(server.client)
 
 
 def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
     """Check the tag *name*, or all tags."""
+    tags: Sequence[Tag] = ()
     try:
         with translated(address(client)):
-            tags = find_tags(client, name)
+            segments, dated = find_tags(client, name)
+            tags = (*segments, *dated)
+            result = check_segments(client, segments)
+        if name is not None and not tags:
+            result = error(f"there is no tag {name}", f"once: snowredis numbers create {name}")
     except SnowredisError as failure:
-        advice = "name the tag with --tag" if isinstance(failure, StoreRefused) else ""
-        yield Finding("segments", *not_checked(failure)._replace(advice=advice))
-        return
-    if tags.refused is not None:
-        yield Finding("segments", *not_checked(tags.refused))
-    elif name is not None and not tags.segments and not tags.dated:
-        yield Finding("segments", *error(f"there is no tag {name}", f"once: snowredis numbers create {name}"))
-        return
-    else:
-        try:
-            with translated(address(client)):
-                yield Finding("segments", *check_segments(client, tags.segments))
-        except SnowredisError as failure:
-            yield Finding("segments", *not_checked(failure))
-    everything = (*tags.segments, *tags.dated)
-    if everything:
-        yield Finding("rights of tags", *check_tag_rights(client, everything))
+        result = not_checked(failure)
+        if not tags and isinstance(failure, StoreRefused):
+            # whether it exists or not, its generators need the same
+            tags = () if name is None else [segment_tag(name)]
+            result = result._replace(advice="" if tags else "name the tag with --tag")
+    yield Finding("segments", *result)
+    if tags:
+        yield Finding("rights of tags", *check_tag_rights(client, tags))
 
 
 def check_segments(client: Any, tags: Sequence[Tag]) -> Result:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Shown
-from snowredis.core.layout import utc_text
-from snowredis.monitor.events import NO_ID, Event, StreamState
-from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.monitor.events import NO_ID, Event
+from snowredis.monitor.snapshot import WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
 
 FOREVER_MS = 10**15
@@ -31,9 +30,8 @@ class Past:
         now_ms: on the Redis clock.
         created_ms: when the pool was created; 0 if unknown.
         claims: number of claims since then; -1 if unknown.
-        state: how much of the stream is left.
-        records: the current records by worker id, read before the events.
-        unread: why events after the first one are missing; empty if all were read.
+        trimmed, deleted_id: which events the stream does not hold any more; see read_gaps().
+        records: the current records by worker id, read before the events; those of other worker ids may be missing.
     """
 
     ttl_ms: int = 30_000
@@ -41,9 +39,9 @@ class Past:
     now_ms: int = FOREVER_MS
     created_ms: int = 0
     claims: int = -1
-    state: StreamState = field(default_factory=StreamState)
+    trimmed: bool | None = False
+    deleted_id: str = NO_ID
     records: Mapping[int, WorkerInfo] = field(default_factory=dict)
-    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,20 +267,18 @@ class History:
     def has_holes(self) -> bool:
         """True if events are missing between the first and the last."""
         claims_are_missing = self._created_place >= 0 and self._claims < self.past.claims
-        return claims_are_missing or self.past.state.deleted_id != NO_ID
+        return claims_are_missing or self.past.deleted_id != NO_ID
 
     @property
     def gap(self) -> str:
         """Why the first event is not the creation of the pool; empty if it is."""
-        if self.past.unread:
-            return self.past.unread
         if not self.events:
             return "this pool has no events"
         first = self.events[0]
         # with a layout, the worker ids began anew, too
         began = (FloorReason.NO_POOL, FloorReason.LAYOUT_CHANGED)
         created = first.kind == EventKind.FLOOR and first.reason in began
-        if self.past.state.trimmed or not created:
+        if self.past.trimmed or not created:
             return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
         return ""
 
@@ -355,14 +351,3 @@ def _event_of(record: WorkerInfo) -> Event:
     names = (record.worker, record.host, record.pid, record.label)
     times = (record.reserved_from_ms, record.reserved_until_ms)
     return Event(record.taken_ms, EventKind.RETURNED, *names, *times, id="", taken_ms=record.taken_ms)
-
-
-def time_text(time_ms: int) -> str:
-    """Return a time for people, in UTC."""
-    # events are untrusted
-    return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
-
-
-def duration_text(ms: int) -> str:
-    """Return a length of time for people."""
-    return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"

@@ -196,7 +196,7 @@ class RedisLook(PoolLook):
     """A look at the pool *name* in the Redis of *client*. Raises PoolNotFound, StoreUnavailable."""
 
     def __init__(self, client: Any, name: str) -> None:
-        self._client = client
+        self.client = client
         self._pool, self._leases, _ = pool_keys(name)
         fields = (*_POOL_TEXTS, *_POOL_NUMBERS)
         with translated(address(client)):
@@ -209,13 +209,13 @@ class RedisLook(PoolLook):
         with translated(self.where):
             if not self._has_index:
                 # a scan may return a record twice
-                rows = dict(self._client.hscan_iter(self._pool, match="w:*", count=_PAGE))
+                rows = dict(self.client.hscan_iter(self._pool, match="w:*", count=_PAGE))
             else:
                 names = [
-                    f"w:{text_of(worker)}" for worker in self._client.zrangebyscore(self._leases, *limits)
+                    f"w:{text_of(worker)}" for worker in self.client.zrangebyscore(self._leases, *limits)
                 ]
                 pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
-                texts = [text for page in pages for text in self._client.hmget(self._pool, page)]
+                texts = [text for page in pages for text in self.client.hmget(self._pool, page)]
                 rows = dict(zip(names, texts, strict=True))
         known = ((text_of(name), text) for name, text in rows.items() if text is not None)
         return [(name.removeprefix("w:"), text_of(text)) for name, text in known]
@@ -223,26 +223,19 @@ class RedisLook(PoolLook):
     def _count_alive(self) -> int:
         with translated(self.where):
             if self._has_index:
-                return int(self._client.zcount(self._leases, f"({self.now_ms}", "+inf"))
+                return int(self.client.zcount(self._leases, f"({self.now_ms}", "+inf"))
         return super()._count_alive()
+
+    def worker(self, worker: int) -> snapshot.WorkerInfo | None:
+        """Return one worker, alive or not; None if its worker id was never leased."""
+        with translated(self.where):
+            text = self.client.hget(self._pool, f"w:{worker}")
+        return None if text is None else self._parse(worker, text_of(text))
 
     @functools.cached_property
     def _has_index(self) -> bool:
         """Whether the index is complete: it may have been lost, until a claim rebuilds it."""
-        return int(self._client.zcard(self._leases)) == self._count("records")
-
-
-def read_record(client: Any, info: snapshot.PoolInfo, worker: int) -> snapshot.WorkerInfo | None:
-    """Return one worker of a pool that was just read, alive or not; None if its worker id was never leased.
-
-    Raises StoreUnavailable.
-    """
-    with translated(address(client)):
-        text = client.hget(pool_keys(info.name)[0], f"w:{worker}")
-    settling = info.incarnation if info.floor_ms > info.now_ms else ""
-    if text is None:
-        return None
-    return snapshot.parse_record(worker, text_of(text), info.now_ms, info.ttl_ms, settling=settling)
+        return int(self.client.zcard(self._leases)) == self._count("records")
 
 
 class MemoryLook(PoolLook):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
-from snowredis.core.layout import Layout
+from snowredis.core.layout import Layout, utc_text
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake import protocol
 
@@ -322,8 +322,13 @@ class Snapshot:
         info = self.info
         if not info.outage_reserve_ms or self.is_new:
             return False
-        is_early = info.now_ms - (info.raised_ms or 0) < info.ttl_ms // protocol.HEARTBEATS_PER_TTL
-        return is_early or self.lanes_until_ms > info.now_ms
+        return self.awaits_adoptions or self.lanes_until_ms > info.now_ms
+
+    @property
+    def awaits_adoptions(self) -> bool:
+        """True within a heartbeat after the floor was raised: living workers that Redis has forgotten are adopted."""
+        info = self.info
+        return info.now_ms - (info.raised_ms or 0) < info.ttl_ms // protocol.HEARTBEATS_PER_TTL
 
     @property
     def is_new(self) -> bool:
@@ -373,11 +378,22 @@ def state_of(
     return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"
 
 
+def time_text(time_ms: int) -> str:
+    """Return a time for people, in UTC."""
+    # events are untrusted, and may say a negative one
+    return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
+
+
+def duration_text(ms: int) -> str:
+    """Return a length of time for people."""
+    return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"
+
+
 # --- records as pool.lua writes them --------------------------------------------------------------
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
-    r"(?P<lease_end>\d{1,14})\|(?P<lanes>[\d,]*)\|(?P<outage>\d{1,14}),(?P<cut>\d{1,14})\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
+    r"(?P<lease_end>\d{1,14})\|(?P<lanes>\d{0,14}(?:,\d{0,14})*)\|(?P<outage>\d{1,14}),(?P<cut>\d{1,14})\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
     r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
     re.DOTALL | re.ASCII,
 )
@@ -394,12 +410,11 @@ def parse_record(
     match = _RECORD.fullmatch(text)
     if match is None:
         return None
-    stats, claimed = protocol.WorkerStats.from_text(match["stats"]), bool(match["token"])
+    claimed = bool(match["token"])
     renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     confirmed = not settling or match["incarnation"] == settling
-    first_lane, last_lane = match["lanes"].partition(",")[0], match["lanes"].rpartition(",")[2]
-    outage_ms, outage_from_ms = int(match["outage"]), int(last_lane or 0) if len(last_lane) < 15 else 0
+    lanes_ms, outage_ms = [int(lane or 0) for lane in match["lanes"].split(",")], int(match["outage"])
     return WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
@@ -409,18 +424,14 @@ def parse_record(
         lease_end_ms=lease_end_ms,
         lease_left_ms=lease_left_ms,
         reserved_until_ms=int(match["until"]),
-        ids_made=stats.ids_made,
-        ids_per_second=stats.ids_per_second,
-        clock_offset_ms=stats.clock_offset_ms,
-        namespace=stats.namespace,
-        clock_backs=stats.clock_backs,
+        **protocol.WorkerStats.from_text(match["stats"])._asdict(),
         token_hash=match["token"],
         heartbeat_age_ms=age_ms,
         state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
-        reserved_from_ms=int(first_lane or 0) if len(first_lane) < 15 else 0,
+        reserved_from_ms=lanes_ms[0],
         # pool.lua: a holder has the outage lane if its end is later than its beginning
-        outage_until_ms=outage_ms if len(last_lane) < 15 and outage_ms > outage_from_ms else 0,
-        outage_from_ms=outage_from_ms,
+        outage_until_ms=outage_ms if outage_ms > lanes_ms[-1] else 0,
+        outage_from_ms=lanes_ms[-1],
     )
 
 

@@ -9,14 +9,12 @@ as unknown, never as ok. Texts contain hosts, which are untrusted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
-from snowredis.core.layout import utc_text
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo, time_text
 from snowredis.snowflake.codes import FloorReason
-from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL
 
 # from best to worst; what is unknown is not ok, but may be nothing
 LEVELS = ("ok", "notice", "unknown", "warning", "critical")
@@ -64,7 +62,7 @@ class Condition:
     @in_json
     def text(self) -> str:
         """Return the sentence that describes it, with times in UTC."""
-        return self.render(lambda time_ms: utc_text(time_ms) or f"{time_ms} ms")
+        return self.render(time_text)
 
     @property
     def short(self) -> str:
@@ -132,7 +130,8 @@ def status_of(snapshot: Snapshot) -> Status:
         *_without_outage_lane(workers, info),
         *_layout_end(info),
     ]
-    return _verdict(conditions, info.now_ms, _quiet_headline(snapshot))
+    quiet = _count(len(workers), "worker alive", "workers alive") if workers else "no worker is alive"
+    return _verdict(conditions, info.now_ms, quiet=quiet)
 
 
 def with_tags(status: Status, tags: Sequence[TagVerdict]) -> Status:
@@ -140,14 +139,13 @@ def with_tags(status: Status, tags: Sequence[TagVerdict]) -> Status:
     found = [*_closed_tags(tags), *_other_tags(tags)]
     if not found:
         return status
-    verdict = _verdict([*status.conditions, *found], status.now_ms, "")
-    return replace(verdict, stale_since_ms=status.stale_since_ms)
+    return _verdict([*status.conditions, *found], status.now_ms, status.stale_since_ms)
 
 
 def unknown_status(now_ms: int) -> Status:
     """Return the verdict about a pool that was not read yet. *now_ms*: this host's clock."""
     condition = Condition("not-read", "unknown", "the pool was not read yet")
-    return _verdict([condition], now_ms, "")
+    return _verdict([condition], now_ms)
 
 
 def status_without(
@@ -170,8 +168,7 @@ def status_without(
         condition = Condition("pool-missing", level, gone, advice, since_ms=failed_since_ms)
     else:
         condition = _redis_unavailable(error, last, failed_since_ms, now_ms, last_read_ms)
-    status = _verdict([condition], now_ms, "")
-    return replace(status, stale_since_ms=failed_since_ms)
+    return _verdict([condition], now_ms, failed_since_ms)
 
 
 def _redis_unavailable(
@@ -203,16 +200,13 @@ def _length(seconds: int) -> str:
     return f"{seconds} s" if seconds < 600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
-def _verdict(conditions: Sequence[Condition], now_ms: int, quiet: str) -> Status:
+def _verdict(
+    conditions: Sequence[Condition], now_ms: int, stale_since_ms: int | None = None, quiet: str = ""
+) -> Status:
     ranked = tuple(sorted(conditions, key=lambda condition: -LEVELS.index(condition.level)))
     level = ranked[0].level if ranked else "ok"
     shown = [condition.short for condition in ranked if condition.short]
-    return Status(level, "; ".join(shown[:3]) or quiet, ranked, now_ms)
-
-
-def _quiet_headline(snapshot: Snapshot) -> str:
-    workers = snapshot.workers
-    return _count(len(workers), "worker alive", "workers alive") if workers else "no worker is alive"
+    return Status(level, "; ".join(shown[:3]) or quiet, ranked, now_ms, stale_since_ms)
 
 
 # code of a condition -> its part of the headline
@@ -223,8 +217,8 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
     "not-read": lambda _: "not read yet",
     "no-ids": lambda _: "no worker can make ids",
     "floor": lambda _: "new workers wait",
-    "unconfirmed": lambda it: f"{_count(it.count, 'worker', 'workers')} unknown",
-    "returning": lambda it: f"{_count(it.count, 'worker', 'workers')} unknown",
+    "unconfirmed": lambda it: f"{_count(it.count, 'worker')} unknown",
+    "returning": lambda it: f"{_count(it.count, 'worker')} unknown",
     "deaths": lambda it: f"{it.count:,} died",
     "deaths-acknowledged": lambda it: f"{it.count:,} died",
     "suspects": lambda it: f"{it.count:,} suspect",
@@ -232,12 +226,12 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
     "full": lambda _: "pool full",
     "nearly-full": lambda _: "pool nearly full",
     "half-full": lambda _: "pool half full",
-    "clocks": lambda it: f"{it.count:,} {'clock' if it.count == 1 else 'clocks'} off",
+    "clocks": lambda it: f"{_count(it.count, 'clock')} off",
     "no-outage-lane": lambda it: f"{it.count:,} without an outage lane",
     "layout-over": lambda _: "layout used up",
     "layout-ends": lambda _: "layout ends soon",
     "tags-closed": lambda it: f"{_count(it.count, 'tag makes', 'tags make')} no numbers",
-    "tags": lambda it: f"look at {_count(it.count, 'tag', 'tags')}",
+    "tags": lambda it: f"look at {_count(it.count, 'tag')}",
 }
 
 
@@ -269,31 +263,20 @@ def _floor(snapshot: Snapshot) -> list[Condition]:
         reason = FloorReason(info.floor_reason).text
     except ValueError:
         reason = info.floor_reason or "unknown"
-    raised_ms = info.raised_ms
-    if _is_down(snapshot, raised_ms):
+    # a pool that never had a worker is new, not down
+    may_make_ids = snapshot.is_new or snapshot.has_outage_lanes or snapshot.awaits_adoptions
+    if not snapshot.workers and not may_make_ids:
         text = f"no worker can make ids until {{until}}, in {-(-wait_ms // 1000)} s: no lease is valid, and {reason}"
         advice = (
             "wait: the outage was longer than the reservations, and ids stop until all of them have certainly ended. "
             "Then all workers go on by themselves"
         )
-        return [Condition("no-ids", "critical", text, advice, raised_ms, info.floor_ms)]
+        return [Condition("no-ids", "critical", text, advice, info.raised_ms, info.floor_ms)]
     text = f"new workers are served in {-(-wait_ms // 1000)} s, at {{until}}: {reason}"
     advice = "wait: workers with a valid lease go on without a pause"
     if info.outage_reserve_ms:
         advice = "wait: workers with a valid lease, or with an outage lane, go on without a pause"
-    return [Condition("floor", "warning", text, advice, raised_ms, info.floor_ms)]
-
-
-def _is_down(snapshot: Snapshot, raised_ms: int | None) -> bool:
-    """Return true if no process can make ids before the floor has passed.
-
-    Within one heartbeat after the floor was raised, a living worker that Redis has forgotten may still be adopted. A
-    pool that never had a worker is new, not down.
-    """
-    info = snapshot.info
-    heartbeat_ms = info.ttl_ms // HEARTBEATS_PER_TTL
-    is_adopted_by_now = info.now_ms - (raised_ms or 0) >= heartbeat_ms
-    return not (snapshot.workers or snapshot.is_new or snapshot.has_outage_lanes) and is_adopted_by_now
+    return [Condition("floor", "warning", text, advice, info.raised_ms, info.floor_ms)]
 
 
 def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
@@ -309,7 +292,7 @@ def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Conditio
 def _returning(deaths: Sequence[Death]) -> list[Condition]:
     if not deaths:
         return []
-    count = _count(len(deaths), "lease", "leases")
+    count = _count(len(deaths), "lease")
     text = f"{count} ended while Redis did not answer; their workers, if they live, return with their next heartbeat"
     return [Condition("returning", "unknown", text, "wait", deaths[-1].at_ms, None, len(deaths))]
 
@@ -322,7 +305,7 @@ def _deaths(snapshot: Snapshot) -> list[Condition]:
         return []
     newest, count = deaths[0], len(deaths)
     text = (
-        f"{_count(count, 'worker', 'workers')} died in the last hour without releasing the worker id, the last at "
+        f"{_count(count, 'worker')} died in the last hour without releasing the worker id, the last at "
         f"{{until}}: worker {newest.worker} on {newest.host}:{newest.pid}{f' ({newest.label})' if newest.label else ''}"
     )
     if not new:
@@ -359,7 +342,7 @@ def _mismatch(snapshot: Snapshot) -> list[Condition]:
         return []
     by = f" by {info.mismatch_by}" if info.mismatch_by else ""
     text = (
-        f"processes with other settings than the pool are refused: {_count(info.mismatches, 'claim', 'claims')} so "
+        f"processes with other settings than the pool are refused: {_count(info.mismatches, 'claim')} so "
         f"far, the last at {{until}}{by}"
     )
     if not snapshot.workers:
@@ -423,7 +406,7 @@ def _layout_end(info: PoolInfo) -> list[Condition]:
         return [Condition("layout-over", "critical", text, advice, until_ms=info.layout_end_ms)]
     if left_ms < LAYOUT_ENDS_MS:
         level = "critical" if left_ms < LAYOUT_CRITICAL_MS else "warning"
-        text = f"the layout ends in {_count(left_ms // DAY_MS, 'day', 'days')}, at {{until}}"
+        text = f"the layout ends in {_count(left_ms // DAY_MS, 'day')}, at {{until}}"
         return [Condition("layout-ends", level, text, advice, until_ms=info.layout_end_ms)]
     return []
 
@@ -453,15 +436,16 @@ def _named_tags(tags: Sequence[TagVerdict]) -> str:
     """Return how many tags these are, and the first of them."""
     named = ", ".join(f"{tag.name}: {tag.state}" for tag in tags[:_MAX_NAMED])
     more = " …" if len(tags) > _MAX_NAMED else ""
-    return f"{_count(len(tags), 'tag', 'tags')} ({named}{more})"
+    return f"{_count(len(tags), 'tag')} ({named}{more})"
 
 
 def _named(workers: Sequence[WorkerInfo]) -> str:
     """Return how many workers these are, and the first of them."""
     named = ", ".join(f"{worker.worker} on {worker.host}:{worker.pid}" for worker in workers[:_MAX_NAMED])
     more = " …" if len(workers) > _MAX_NAMED else ""
-    return f"{_count(len(workers), 'worker', 'workers')} ({named}{more})"
+    return f"{_count(len(workers), 'worker')} ({named}{more})"
 
 
-def _count(number: int, one: str, several: str) -> str:
-    return f"{number:,} {one if number == 1 else several}"
+def _count(number: int, one: str, several: str = "") -> str:
+    """Return *number* with the word for it; *several*: the plural if it is not *one* with an s."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"

@@ -8,6 +8,7 @@ Why one id can be in two places: causes that a pool's history shows, and others 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -22,10 +23,8 @@ from snowredis.monitor.ownership import (
     Ownership,
     Past,
     Refusal,
-    duration_text,
-    time_text,
 )
-from snowredis.monitor.snapshot import PoolInfo
+from snowredis.monitor.snapshot import PoolInfo, duration_text, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
 
 
@@ -130,8 +129,6 @@ def _judge_owner(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: i
             "it ended while Redis was unavailable, and another process of its host may have had the lease before "
             f"{time_text(holder.until_ms)}"
         )
-    if lane.history.past.unread:
-        doubts.append(lane.history.past.unread)
     if lane.history.has_holes:
         doubts.append("events of this pool were deleted by hand, or could not be written")
     if doubts:
@@ -206,8 +203,6 @@ def _reason_without_owner(lane: LaneHistory, tick_ms: int) -> str:
     for loss in history.losses:
         if loss.affects(tick_ms, past.lead_ms):
             return f"{_loss_text(loss)}, among them who had worker id {worker}"
-    if past.unread:
-        return f"{past.unread}, and they do not show who had worker id {worker} then"
     if history.gap and tick_ms < first_ms:
         return f"{history.gap}; who had worker id {worker} at that time is no longer known"
     if not lane.owners:
@@ -246,19 +241,20 @@ def duplicate_causes(
     if parts is None:
         text = "it is not an id of this pool: both were made elsewhere, or one was changed later"
         return [DuplicateCause(False, text)]
-    causes = [*_causes_in_history(history, parts.worker // info.share[1], parts.timestamp_ms)]
-    causes.sort(key=lambda cause: not cause.shown)
+    found = _causes_in_history(history, parts.worker // info.share[1], parts.timestamp_ms)
+    causes = sorted(itertools.starmap(DuplicateCause, found), key=lambda cause: not cause.shown)
     is_explained = certainty != "certain" or any(cause.shown for cause in causes)
     texts = _possible_causes(history, info, parts, alike, is_explained)
     return causes + [DuplicateCause(False, text) for text in texts]
 
 
-def _causes_in_history(history: History, worker: int, tick_ms: int) -> Iterator[DuplicateCause]:
+def _causes_in_history(history: History, worker: int, tick_ms: int) -> Iterator[tuple[bool, str]]:
+    """Yield whether the history shows a cause, and its text; see DuplicateCause."""
     past = history.past
     for refusal in history.refusals.get(worker, []):
         event = refusal.event
         if event.reason == LossReason.COPIED and may_have_reserved(refusal, past, tick_ms):
-            yield DuplicateCause(
+            yield (
                 True,
                 f"a process was cloned with its lease (a VM resumed twice from one snapshot?): a copy of "
                 f"{event.host}:{event.pid} was refused at {time_text(event.at_ms)}, and until then both made "
@@ -269,20 +265,16 @@ def _causes_in_history(history: History, worker: int, tick_ms: int) -> Iterator[
             yield _cause_of_loss(loss)
 
 
-def _cause_of_loss(loss: Loss) -> DuplicateCause:
+def _cause_of_loss(loss: Loss) -> tuple[bool, str]:
     floor, time = loss.event, time_text(loss.event.at_ms)
     if loss.rolled_back:
         text = f"the memory of Redis was rolled back, which was detected at {time} and raised an alarm"
-        return DuplicateCause(
-            True, f"{text}. guard_rollbacks=True limits the repeated ids to those of one ttl"
-        )
+        return True, f"{text}. guard_rollbacks=True limits the repeated ids to those of one ttl"
     if floor.reason == FloorReason.NO_POOL and not floor.from_ms:
         text = f"the pool was created as a new one at {time}, although ids had just been made in it"
-        return DuplicateCause(True, f"{text}: those can have been repeated")
+        return True, f"{text}: those can have been repeated"
     text = f"Redis was restarted, wiped or failed over about {time} ({floor.text})"
-    return DuplicateCause(
-        False, f"{text}. The floor covers that, unless two masters replied for longer than failover_slack"
-    )
+    return False, f"{text}. The floor covers that, unless two masters replied for longer than failover_slack"
 
 
 def _possible_causes(

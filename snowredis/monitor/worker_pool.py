@@ -13,7 +13,7 @@ from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
-from snowredis.monitor.events import PAGE, Event, Follower, Source, check_stream_id
+from snowredis.monitor.events import Event, Follower, Source, check_stream_id
 from snowredis.monitor.pool_reader import MemoryLook, PoolLook, RedisLook, ServerState, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, POOL_COUNTERS, Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
@@ -81,7 +81,7 @@ class WorkerPool:
             Source(functools.partial(self._written, index), functools.partial(self._expired, index))
             for index in range(len(self._places))
         ]
-        self._recent = [RecentEvents(source.read, deaths.KINDS, DEATH_SHOWN_MS) for source in self._events]
+        self._recent = [RecentEvents(source.read) for source in self._events]
 
     def __repr__(self) -> str:
         return f"<snowredis.WorkerPool {self.name!r} at {self.where}>"
@@ -230,9 +230,7 @@ class WorkerPool:
 
     # --- history ----------------------------------------------------------------------------------
 
-    def events(
-        self, *, newest: int | None = None, since: int | str | None = None, count: int = PAGE
-    ) -> list[Event]:
+    def events(self, *, newest: int | None = None, since: int | str | None = None) -> list[Event]:
         """Return the events of the pool by their times, the oldest first. A pool that does not exist has none.
 
         A lease that ended without a release is an event from that moment, also before a script writes it. Old events
@@ -241,7 +239,6 @@ class WorkerPool:
         Args:
             newest: how many of the newest; None: all.
             since: only events after this: ms since 1970, or the id of an event (of one server only).
-            count: how many are read in one command.
 
         Blocks:
             about 25 ms for each 1,000 events.
@@ -255,7 +252,7 @@ class WorkerPool:
         for source in self._events:
             # in this order: an expiry may be in both, but never in neither
             derived = [event for event in source.read_ended() if event.at_ms > since_ms]
-            written = source.read(newest=newest, since=place, count=count)
+            written = source.read(newest=newest, since=place)
             happened |= {event.key: event for event in (*derived, *written)}
         merged = sorted(happened.values(), key=lambda event: event.order)
         return merged if newest is None else merged[max(0, len(merged) - newest) :]
@@ -307,7 +304,7 @@ class WorkerPool:
         """Return which process of this pool made *an_id*, as far as it can be known.
 
         Blocks:
-            at most 1 s, also if the stream has a million events; Redis is busy for 20 ms of it.
+            about 0.8 s if the stream is full; Redis is busy for 20 ms of it.
 
         Raises:
             PoolNotFound, StoreUnavailable; InvalidId: a number that no id can be.

@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError
-from snowredis.monitor.polling import PoolWatch, Reading
+from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
 from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
 from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
-from snowredis.monitor.usage import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 
@@ -64,7 +63,7 @@ class FeedState:
         snapshot, offset_ms = reading.snapshot, self.offset_ms
         values: Row = {
             "status": status_row(reading.status),
-            "stale_since_ms": reading.stale_since_ms,
+            "stale_since_ms": reading.status.stale_since_ms,
             "pool": None if snapshot is None else to_json(snapshot.info),
             "deaths": [] if snapshot is None else to_json(snapshot.deaths[:MAX_DEATHS]),
         }
@@ -78,7 +77,7 @@ class FeedState:
         change = {
             **{name: value for name, value in values.items() if self.values.get(name) != value},
             # the page takes its absence for null
-            "stale_since_ms": reading.stale_since_ms,
+            "stale_since_ms": reading.status.stale_since_ms,
             "now_ms": point[0],
             "workers": [row for worker, row in workers.items() if self.workers.get(worker) != row],
             "gone": [worker for worker in self.workers if worker not in workers],

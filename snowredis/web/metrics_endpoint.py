@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from snowredis.monitor.metric_values import Family
@@ -48,21 +48,26 @@ class MetricsEndpoint:
     """
 
     def __init__(self, counts: RequestCounts, url: Any, pools: Sequence[str], tags: Any) -> None:
-        self._registry: Any = None
+        self._sources: list[Callable[[], Iterable[Any]]] = []
         try:
             from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
 
             from snowredis.integrations import prometheus
         except ImportError:
             return
+
+        def exported(source: Any) -> Iterable[Any]:
+            return map(prometheus.as_prometheus, source.families())
+
         prometheus.register()
-        pool_collector = prometheus.PoolCollector(url, *pools)
+        of_pools = [prometheus.PoolCollector(url, *pools).collect, lambda: exported(tags)]
+
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             all_processes = CollectorRegistry()
             multiprocess.MultiProcessCollector(all_processes)  # type: ignore[no-untyped-call]
-            self._registry = _Merged(all_processes, pool_collector, _Collector(tags))
+            self._sources = [all_processes.collect, *of_pools]
         else:
-            self._registry = _Merged(_Collector(counts), pool_collector, _Collector(tags), REGISTRY)
+            self._sources = [lambda: exported(counts), *of_pools, REGISTRY.collect]
 
     media_type = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -72,41 +77,23 @@ class MetricsEndpoint:
         Raises:
             Problem: prometheus-client is not installed.
         """
-        if self._registry is None:
+        if not self._sources:
             detail = (
                 "prometheus-client is not installed. Install it with: pip install 'snowredis[prometheus]'"
             )
             raise Problem(501, "NotSupported", detail)
         from prometheus_client import generate_latest
 
-        return generate_latest(self._registry)
-
-
-class _Collector:
-    """Collector of prometheus-client for *source*, which has families()."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
+        return generate_latest(self)
 
     def collect(self) -> Iterable[Any]:
-        from snowredis.integrations.prometheus import as_prometheus
+        """Return the metrics of all sources, with one family of each name.
 
-        return map(as_prometheus, self._source.families())
-
-
-class _Merged:
-    """Several collectors as one, with one family of each name.
-
-    The application around the service may have registered its own PoolCollector.
-    """
-
-    def __init__(self, *sources: Any) -> None:
-        self._sources = sources
-
-    def collect(self) -> Iterable[Any]:
+        The application around the service may have registered its own PoolCollector.
+        """
         merged: dict[str, Any] = {}
         for source in self._sources:
-            for metric in source.collect():
+            for metric in source():
                 first = merged.setdefault(metric.name, copy.copy(metric))
                 known = {_series(sample) for sample in first.samples}
                 first.samples = first.samples + [

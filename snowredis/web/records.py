@@ -17,10 +17,9 @@ from snowredis.core.text import FORMS, encode
 from snowredis.errors import LayoutError
 from snowredis.monitor.deaths import Acknowledgement
 from snowredis.monitor.events import Event
-from snowredis.monitor.polling import PoolReport
+from snowredis.monitor.polling import PoolReport, UsagePoint
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import Status
-from snowredis.monitor.usage import UsagePoint
 from snowredis.monitor.whois import Whois
 from snowredis.numbers.watch import TagState
 from snowredis.snowflake.codes import EventKind

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import PoolNotFound, StoreUnavailable
-from snowredis.monitor.events import PAGE, Event
+from snowredis.monitor.events import Event
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Snapshot
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
@@ -45,11 +45,9 @@ class SharedPool(WorkerPool):
     def info(self) -> PoolInfo:
         return self.snapshot().info
 
-    def events(
-        self, *, newest: int | None = None, since: int | str | None = None, count: int = PAGE
-    ) -> list[Event]:
+    def events(self, *, newest: int | None = None, since: int | str | None = None) -> list[Event]:
         def read() -> list[Event]:
-            return super(SharedPool, self).events(newest=newest, since=since, count=count)
+            return super(SharedPool, self).events(newest=newest, since=since)
 
         # others are large, or different each time
         if newest is None or since is not None:

@@ -13,8 +13,7 @@ import pytest
 import snowredis
 from snowredis.cli.commands import health
 from snowredis.monitor import checks, pool_reader
-from snowredis.monitor import doctor as diagnosis
-from snowredis.monitor.checks import worst
+from snowredis.monitor.checks import check_host, worst
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.servers import RedisServer, redis_server
@@ -31,7 +30,7 @@ def own(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture(autouse=True)
 def good_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the checks of the host that the tests run on."""
-    monkeypatch.setattr(diagnosis, "check_host", list)
+    monkeypatch.setattr(checks, "check_host", list)
 
 
 def found(offline: Cli, server: RedisServer, *argv: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
@@ -201,7 +200,7 @@ def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pyte
 
 
 def test_the_host_is_looked_at_without_an_error() -> None:
-    findings = checks.check_host()
+    findings = check_host()
     assert [one.check for one in findings] == ["ntp", "names", "clones"]
     assert worst(findings) in ("ok", "unknown", "warning")
     assert all(one.advice for one in findings if one.severity == "warning")

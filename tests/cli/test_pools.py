@@ -17,7 +17,6 @@ import redis
 
 import snowredis
 from snowredis.cli import output
-from snowredis.cli.commands import workers
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import StoreUnavailable
 
@@ -105,7 +104,7 @@ def test_hostile_hosts_and_labels_do_nothing_to_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hostile(client, pool_name)
-    monkeypatch.setattr(workers, "terminal_width", lambda: columns)
+    monkeypatch.setattr(output, "terminal_width", lambda: columns)
     for argv in (["workers", "--pool", pool_name], ["pool", "show", pool_name], ["pool", "show"]):
         result = cli(*argv)
         assert result.code == 0

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
-from snowredis.monitor.events import read_stream_state
 from snowredis.monitor.ownership import History
+from snowredis.monitor.pool_reader import RedisLook
 from snowredis.monitor.whois import find_maker, read_history
 from snowredis.monitor.worker_pool import WorkerPool
 from tests.chaos.driver import POOL, Fleet
@@ -62,8 +62,8 @@ class WatchedFleet(Fleet):
         try:
             pool = WorkerPool(self.server.url, POOL)
             began_ms = self._elapsed_s() * 1000
-            client, state = pool._clients[0], read_stream_state(pool._clients[0], POOL)
-            self.looks.append((began_ms, read_history(client, pool.info(), state)))
+            workers = {record.worker for record in pool.workers(alive_only=False)}
+            self.looks.append((began_ms, read_history(RedisLook(pool._clients[0], POOL), workers)))
             pool.close()
         except SnowredisError:
             return

@@ -377,7 +377,7 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     ids = memory.connect(outage_reserve=reserve_s)
     ids.next_id()
     before = watch.read()
-    assert (before.status.level, before.stale_since_ms) == ("ok", None)
+    assert (before.status.level, before.status.stale_since_ms) == ("ok", None)
     clock.advance(4_000)
     failed_ms = clock.server_time_ms()
 
@@ -394,11 +394,11 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     assert away.snapshot.info == before.snapshot.info
     # a state of that time would look like a state of now
     assert [worker.state for worker in away.snapshot.workers] == ["unknown"]
-    assert (away.read_at_ms, away.stale_since_ms) == (failed_ms - 4_000, failed_ms)
+    assert (away.read_at_ms, away.status.stale_since_ms) == (failed_ms - 4_000, failed_ms)
     (condition,) = away.status.conditions
     assert (condition.code, condition.since_ms, condition.count) == ("redis-unavailable", failed_ms, 1)
     assert f"ids for at least {left} more" in condition.text
-    assert watch.read().stale_since_ms is None
+    assert watch.read().status.stale_since_ms is None
 
 
 _PROGRAM = """

@@ -9,7 +9,7 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
-from snowredis.monitor.events import Event, StreamState
+from snowredis.monitor.events import Event
 from snowredis.monitor.ownership import History, Past
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.verdict import duplicate_causes, judge
@@ -114,7 +114,7 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
 
 
 def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
-    deleted = replace(PAST, state=StreamState(4, True, "1200000-0"))
+    deleted = replace(PAST, trimmed=True, deleted_id="1200000-0")
     assert asked(TWO, 1_100_500, past=deleted) == ("probable", "anna")
     # or that are missing by the pool's own count
     assert asked(TWO, 1_100_500, past=replace(PAST, claims=3)) == ("probable", "anna")

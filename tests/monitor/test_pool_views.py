@@ -13,7 +13,7 @@ from snowredis.monitor.events import parse_event
 from snowredis.monitor.snapshot import state_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.open import pool_config
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 
@@ -48,12 +48,15 @@ def test_whois_names_the_process_that_holds_it_and_the_one_that_held_it(
     assert was.holder.worker == has.holder.worker
 
 
-def test_events_come_the_oldest_first_and_in_parts(server: RedisServer, pool: WorkerPool) -> None:
+def test_events_come_the_oldest_first_and_in_parts(
+    server: RedisServer, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.monitor.events.PAGE", 3)
     for number in range(4):
         connect(server, pool, f"n{number}").close()
         with connect(server, pool, f"n{number}") as ids:
             ids.next_id()
-    events = pool.events(count=3)
+    events = pool.events()
     assert [event.kind for event in events] == ["floor", *["claimed", "released"] * 4]
     assert events == pool.events(newest=100)
     assert pool.events(newest=2) == events[-2:]
@@ -72,6 +75,17 @@ def test_follow_yields_what_happens_and_comes_up_for_air(server: RedisServer, po
     assert (first.kind, first.label) == ("claimed", "x")
     ids.close()
     assert next(event.kind for event in source if event is not None) == "released"
+
+
+def test_follow_begins_at_the_end_of_the_events_whatever_somebody_wrote_there(
+    server: RedisServer, pool: WorkerPool
+) -> None:
+    with connect(server, pool, "before"):
+        server.client().xadd(pool_keys(pool.name)[2], {"something": "else"})
+        source = pool.follow(block_ms=20)
+        assert next(source) is None
+        with connect(server, pool, "after"):
+            assert next(event.label for event in source if event is not None) == "after"
 
 
 def test_independent_servers_are_asked_as_one(server: RedisServer, own_server: RedisServer) -> None:
@@ -186,56 +200,3 @@ def test_who_was_refused_for_other_settings_is_shown(server: RedisServer, pool: 
     assert info.mismatches >= 1
     assert info.mismatch_by.endswith("(other)")
     assert status_of(pool.snapshot()).headline == "processes with other settings are refused"
-
-
-# adds ARGV[2] pairs of a claim and a release, one a ms from ARGV[1] on, the pairs with the numbers from ARGV[3] on
-_HISTORY = """
-local from, count, first = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-for i = first, first + count - 1 do
-  local at, worker = from + i, 5 + i % 995
-  local owner = '{"host":"web","pid":' .. i .. ',"label":""}'
-  redis.call('XADD', KEYS[1], at .. '-0', 'event', 'claimed', 'worker', worker, 'owner', owner, 'from', at,
-    'until', at + 30000, 'at', at, 'lanes', table.concat({at, at, at, at}, ','))
-  redis.call('XADD', KEYS[1], at .. '-1', 'event', 'released', 'worker', worker, 'owner', owner, 'from', at,
-    'until', at + 1, 'at', at, 'claimed', at)
-end
-"""
-
-
-def test_of_a_stream_with_many_events_whois_reads_those_around_the_time_of_the_id(
-    own_server: RedisServer,
-) -> None:
-    client, count = own_server.client(), 100_000
-    pool = WorkerPool(own_server.url, "long")
-    pool.create(PoolConfig(name="long"))
-    key, now_ms = "snowredis:{long}:events", pool.info().now_ms
-    client.delete(key)
-    # older than the pool can be, since ids before its creation are never certain
-    client.hset("snowredis:{long}", "created", now_ms - 10 * count)
-    for first in range(0, count, 5_000):
-        client.eval(_HISTORY, 1, key, now_ms - 5 * count, 5_000, first)
-    assert client.xlen(key) == 2 * count
-
-    def ask(an_id: int) -> tuple[str, int | None]:
-        client.config_resetstat()
-        found = pool.whois(an_id)
-        stats = client.info("commandstats")
-        assert (
-            sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("xrange", "xrevrange")) <= 23
-        )
-        return found.certainty, found.holder.pid if found.holder else None
-
-    layout = pool.info().layout
-
-    def made(place: int) -> int:
-        at_ms = now_ms - 5 * count + place
-        return layout.compose(tick=layout.tick_at(at_ms), worker=5 + place % 995)
-
-    # near the end all is read; in the middle, what came later is not
-    assert ask(made(count - 10)) == ("certain", count - 10)
-    assert ask(made(count // 2)) == ("probable", count // 2)
-    certainty, pid = ask(made(count // 2) + (1 << layout.worker_shift) * 20)
-    assert (certainty, pid) == ("unknown", None)
-    with snowredis.connect(own_server.url, pool="long") as ids:
-        assert ask(ids.next_id())[0] == "certain"
-    pool.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from snowredis.errors import StoreRefused
 from snowredis.monitor.number_checks import (
     _ARGUMENTS,
     _OF_SCRIPTS,
+    Call,
     calls_in,
     dated_tag,
-    needed_commands,
     pool_calls,
     segment_tag,
 )
@@ -111,7 +111,12 @@ def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
     assert allowed_by("generator") == needed_commands(pool_calls())
     assert keys_of("generator") == set(pool_keys(POOL))
     needed = [*pool_calls(), *segment_tag("t").calls, *dated_tag("t").calls]
-    assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS}
+    assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS, "time", "info"}
+
+
+def needed_commands(calls: Iterable[Call]) -> set[str]:
+    """Return the commands of *calls*, and those that run scripts."""
+    return {command for command, _ in calls} | set(_OF_SCRIPTS)
 
 
 def allowed_by(rule: str) -> set[str]:
@@ -195,7 +200,7 @@ def test_doctor_says_which_rights_on_a_tag_are_missing(
     lacks: tuple[str, ...],
     text: str,
 ) -> None:
-    monkeypatch.setattr("snowredis.monitor.doctor.check_host", list)
+    monkeypatch.setattr("snowredis.monitor.checks.check_host", list)
     create_tag(own_server.url, "invoices")
     url = url_of("segments")
     words = [word for word in RULES["segments"].split() if word not in lacks]
@@ -241,7 +246,7 @@ def test_doctor_names_what_these_users_keep_it_from_checking_and_finds_no_proble
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # not the host that the tests run on
-    monkeypatch.setattr("snowredis.monitor.doctor.check_host", list)
+    monkeypatch.setattr("snowredis.monitor.checks.check_host", list)
     url = url_of(rule)
     code = main(["doctor", "--url", url, "--pool", POOL])
     shown = " ".join(capsys.readouterr().out.replace("other rights are", "rights").split())

@@ -60,7 +60,7 @@ LAYOUT = {
 WORKER_POOL = {
     "workers": "(*, alive_only)",
     "info": "()",
-    "events": "(*, newest, since, count)",
+    "events": "(*, newest, since)",
     "follow": "(after, *, block_ms)",
     "whois": "(an_id)",
     "create": "(config, caller_ms)",

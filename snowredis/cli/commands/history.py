@@ -8,21 +8,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from snowredis.cli import output
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Command, Parser, natural, open_known_pool
-from snowredis.cli.output import (
-    MAX_FOREIGN,
-    Line,
-    Pair,
-    ago,
-    colored,
-    pairs,
-    plain,
-    print_json,
-    printable,
-    wants_color,
-    write,
-)
+from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, print_json, printable, write
 from snowredis.cli.pool_text import event_line, process_text
 from snowredis.errors import StoreUnavailable
 
@@ -192,7 +181,7 @@ def _show_event(event: Event, args: argparse.Namespace) -> None:
     if args.json:
         print_json(event)
     else:
-        paint = colored if wants_color(sys.stdout) else plain
+        paint = output.colored if output.wants_color(sys.stdout) else output.plain
         print(paint(event_line(event, args.time_text)), flush=True)
 
 

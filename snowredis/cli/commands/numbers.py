@@ -249,8 +249,7 @@ def _show_all(url: str | list[str], args: argparse.Namespace) -> None:
     """Show a table of the tags of the first server."""
     from snowredis.monitor.number_checks import tags_at
 
-    where, tags = tags_at(url if isinstance(url, str) else url[0])
-    names = sorted({tag.name for tag in (*tags.segments, *tags.dated)})
+    where, names = tags_at(url if isinstance(url, str) else url[0])
     found: list[tuple[str, str, str, int]] = []
     for name in names:
         infos, dated = _read(url, name)

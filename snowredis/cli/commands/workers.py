@@ -9,25 +9,17 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from snowredis.cli import pool_text
+from snowredis.cli import output, pool_text
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
 from snowredis.cli.options import Command, Parser, open_known_pool, seconds
-from snowredis.cli.output import (
-    Line,
-    alternate_screen,
-    is_terminal,
-    print_json,
-    printable,
-    terminal_width,
-    write,
-)
+from snowredis.cli.output import Line, is_terminal, print_json, printable, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
     from snowredis.monitor.snapshot import Death, PoolInfo
-    from snowredis.monitor.worker_pool import WorkerPool
 
 # --- workers ------------------------------------------------------------------------------------
 
@@ -49,6 +41,8 @@ def _add_workers_arguments(parser: Parser) -> None:
 
 
 def _workers(args: argparse.Namespace) -> None:
+    from snowredis.monitor.polling import PoolWatch
+
     with open_known_pool(args) as pool:
         if args.acknowledge:
             seen = pool.acknowledge_deaths(by=this_person())
@@ -56,11 +50,11 @@ def _workers(args: argparse.Namespace) -> None:
                 f"the deaths of pool {pool.name} up to {args.time_text(seen.until_ms)} are acknowledged",
                 file=sys.stderr,
             )
-        watch = _open(pool, args)
+        read = partial(PoolWatch(pool).read, idle=pool_text.WorkerFilter(args).wants_idle)
         if args.watch is not None:
-            _watch(watch, pool.where, args)
+            _watch(read, pool.where, args)
         else:
-            _show(first_reading(watch), pool.where, args)
+            _show(first_reading(read), pool.where, args)
 
 
 def this_person() -> str:
@@ -75,17 +69,9 @@ def this_person() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _open(pool: WorkerPool, args: argparse.Namespace) -> Callable[[], Reading]:
-    """Return a function that reads *pool*; it blocks for a few round trips to Redis."""
-    from snowredis.monitor.polling import PoolWatch
-
-    watch, idle = PoolWatch(pool), args.all or pool_text.WorkerFilter.of(args).wants_idle
-    return lambda: watch.read(idle=idle)
-
-
-def first_reading(watch: Callable[[], Reading]) -> Reading:
+def first_reading(read: Callable[[], Reading]) -> Reading:
     """Return the first reading. Raises the error of a pool that cannot be read."""
-    reading = watch()
+    reading = read()
     if reading.error is not None:
         raise reading.error
     return reading
@@ -98,12 +84,12 @@ def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
         write(_lines(reading, where, args))
 
 
-def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
+def _watch(read: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
     """Show the workers every --watch seconds until Ctrl-C: on a terminal in place, else one state after the other."""
-    reading = first_reading(watch)
+    reading = first_reading(read)
     in_place = is_terminal(sys.stdout) and not args.json
     try:
-        with alternate_screen() if in_place else contextlib.nullcontext() as draw:
+        with output.alternate_screen() if in_place else contextlib.nullcontext() as draw:
             while True:
                 if draw is not None:
                     draw(_lines(reading, where, args, shutil.get_terminal_size().lines))
@@ -112,7 +98,7 @@ def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace) -
                     if not args.json:
                         print()
                 time.sleep(args.watch)
-                was_away, reading = reading.error is not None, watch()
+                was_away, reading = reading.error is not None, read()
                 if reading.error is not None and not was_away and not in_place:
                     print(f"snowredis: {printable(str(reading.error), 300)}; trying again", file=sys.stderr)
     finally:
@@ -129,8 +115,8 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     )
     if snapshot is None:
         return status
-    info, chosen = snapshot.info, pool_text.WorkerFilter.of(args)
-    workers, deaths = chosen.workers(snapshot, show_all=args.all), chosen.deaths(snapshot)
+    info, chosen = snapshot.info, pool_text.WorkerFilter(args)
+    workers, deaths = chosen.workers(snapshot), chosen.deaths(snapshot)
     lines = [*pool_text.pool_lines(where, info), *status]
     if reading.error is not None:
         lines.append([(f"below: the state of {args.time_text(reading.read_at_ms)}, not up to date", "bad")])
@@ -148,7 +134,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     # besides the table's head and the line that counts the others
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
     shown = workers if len(workers) <= fits else workers[: max(1, fits - 1)]
-    lines += pool_text.worker_table(shown, info, terminal_width())
+    lines += pool_text.worker_table(shown, info, output.terminal_width())
     if len(shown) < len(workers):
         others = len(workers) - len(shown)
         lines.append([(f"… and {others:,} more: snowredis top shows them all", "dim")])
@@ -171,9 +157,9 @@ def _death_lines(
 def _print_json(reading: Reading, args: argparse.Namespace) -> None:
     report = reading.report
     if (snapshot := reading.snapshot) is not None:
-        chosen = pool_text.WorkerFilter.of(args)
-        workers = tuple(chosen.workers(snapshot, show_all=args.all))
-        report = replace(report, workers=workers, deaths=tuple(chosen.deaths(snapshot)))
+        chosen = pool_text.WorkerFilter(args)
+        workers, deaths = tuple(chosen.workers(snapshot)), tuple(chosen.deaths(snapshot))
+        report = replace(report, workers=workers, deaths=deaths)
     print_json(report)
 
 
