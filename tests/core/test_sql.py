@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from hypothesis import given
@@ -152,7 +153,7 @@ def test_a_million_ids_are_in_the_partition_of_their_time_in_mariadb(mariadb: sa
     layout, start_ms = layouts["default"], 1767225600000
     mariadb.exec_driver_sql("CREATE TABLE orders (id bigint, day int) ENGINE=Aria TRANSACTIONAL=0")
     run(mariadb, partitions("mariadb", layout, "orders", by="day", start_ms=start_ms, count=30))
-    rows = list(million(layout, start_ms, 86_400_000))
+    rows = million(layout, start_ms, 86_400_000)
     for at in range(0, len(rows), 20_000):
         values = ",".join(map(str, rows[at : at + 20_000]))
         mariadb.exec_driver_sql(f"INSERT INTO orders VALUES {values}")
@@ -164,17 +165,16 @@ def test_a_million_ids_are_in_the_partition_of_their_time_in_mariadb(mariadb: sa
     assert mariadb.exec_driver_sql("SELECT count(*) FROM orders").scalar() == 1_000_000
 
 
-def million(layout: Layout, start_ms: int, day_ms: int) -> Iterator[tuple[int, int]]:
+def million(layout: Layout, start_ms: int, day_ms: int) -> list[tuple[int, int]]:
     """A million different ids of 30 days, with the first and last of each, and their days."""
-    rng, ids = random.Random(1), set()
-    for day in range(30):
-        low, high = layout.id_range(start_ms + day * day_ms, start_ms + (day + 1) * day_ms)
-        ids |= {low, high - 1}
-    low, high = layout.id_range(start_ms, start_ms + 30 * day_ms)
-    while len(ids) < 1_000_000:
-        ids.add(rng.randrange(low, high))
-    for an_id in sorted(ids):
-        yield an_id, (layout.decode(an_id).timestamp_ms - start_ms) // day_ms
+    rng = np.random.default_rng(1)
+    days = [layout.id_range(start_ms + day * day_ms, start_ms + (day + 1) * day_ms) for day in range(30)]
+    ends = np.array([[low, high - 1] for low, high in days], dtype=np.int64).ravel()
+    ids = np.unique(np.concatenate([ends, rng.integers(ends[0], ends[-1], 1_100_000)]))
+    chosen = rng.choice(np.setdiff1d(ids, ends), 1_000_000 - len(ends), replace=False)
+    ids = np.sort(np.concatenate([ends, chosen]))
+    found = (layout.decode_many(ids).timestamp_ms - start_ms) // day_ms
+    return list(zip(ids.tolist(), found.tolist(), strict=True))
 
 
 @given(st.integers(1735689600000, 3_000_000_000_000), st.sampled_from(["day", "month"]))

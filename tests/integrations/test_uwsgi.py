@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -108,7 +109,14 @@ class Site:
     def holders(self) -> set[int]:
         return {info.pid for info in snowredis.WorkerPool(self._server.url, POOL).workers()}
 
+    def _is_quiet(self) -> bool:
+        size = self.log.stat().st_size
+        time.sleep(0.2)
+        return self.log.stat().st_size == size
+
     def end(self, number: int = signal.SIGTERM) -> None:
+        # uWSGI runs no exit handlers of a worker that is busy, which it still is while it logs its last request
+        eventually(self._is_quiet, "a log that does not grow")
         self.process.send_signal(number)
         self.process.wait(LIMIT_S)
 

@@ -17,7 +17,7 @@ from tests.interrupts.cases import Case, Outcome, forked
 from tests.interrupts.explore import Explorer, random_case
 from tests.support.servers import redis_server
 
-RANDOM_CASES = 100
+RANDOM_CASES = 50
 REPLAYS = 20
 
 
@@ -84,7 +84,7 @@ def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer)
 def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
     explorer: Explorer, operation: str
 ) -> None:
-    check(explorer.sweep(operation, "fork", first=60, step=151 * coarser(explorer, operation)))
+    check(explorer.sweep(operation, "fork", first=60, step=397 * coarser(explorer, operation)))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
 def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parents(
     explorer: Explorer, operation: str, fork: str, first: int
 ) -> None:
-    forked_at = range(first, first + 400, 31 * coarser(explorer, operation))
+    forked_at = range(first, first + 400, 61 * coarser(explorer, operation))
     check(
         explorer.play(Case(operation, ((fork, at), ("child_dies", at + 100 + 37 * turn))))
         for turn, at in enumerate(forked_at)
@@ -102,15 +102,17 @@ def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parent
 
 
 def test_a_fork_while_the_heartbeat_thread_is_started_hangs_nobody(explorer: Explorer) -> None:
-    check(explorer.sweep("start_heartbeat", "fork", first=60, step=97 * coarser(explorer, "start_heartbeat")))
+    check(
+        explorer.sweep("start_heartbeat", "fork", first=60, step=251 * coarser(explorer, "start_heartbeat"))
+    )
 
 
 def test_another_librarys_hook_may_make_an_id_in_the_child(explorer: Explorer) -> None:
-    check(explorer.sweep("renew", "fork:earlier_hook", step=211 * coarser(explorer, "renew")))
+    check(explorer.sweep("renew", "fork:earlier_hook", step=503 * coarser(explorer, "renew")))
 
 
 def test_a_child_is_well_whatever_another_thread_was_doing(explorer: Explorer) -> None:
-    check(explorer.sweep("claim", "fork", elsewhere=True, first=60, step=251 * coarser(explorer, "claim")))
+    check(explorer.sweep("claim", "fork", elsewhere=True, first=60, step=601 * coarser(explorer, "claim")))
 
 
 @pytest.mark.parametrize("action", ["paused:next_id:8", "thread:next_id", "thread:suspend"])

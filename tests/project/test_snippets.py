@@ -16,12 +16,21 @@ import pytest
 from scripts._docs.commands import commands_of as children_of
 from snowredis.cli import build_parser
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.open import pool_config
 from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of, commands_of
 from tests.support.servers import redis_server
 
-# pools that a page may take for granted
-POOLS = ("default", "orders")
+# pools besides those that every page may take for granted: their first user would wait for the floor
+POOLS_OF_PAGES = {
+    "docs/reference/layouts.md": (
+        {
+            "pool": "eu-orders",
+            "layout": "41/region:2,business:4/2/6/8",
+            "fields": {"region": 1, "business": 7},
+        },
+        {"pool": "gene-orders", "layout": "41/0/2/10/6;gene_bits=4"},
+    )
+}
 DATABASES = 16
 WITH_PYTHON = [
     page
@@ -41,8 +50,9 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
     with redis_server(tmp_path) as server:
         urls = [f"{server.url}?db={number % DATABASES}" for number in range(len(snippets))]
         for url in set(urls):
-            for pool in POOLS:
-                WorkerPool(url, pool).create(PoolConfig(name=pool))
+            for settings in ({"pool": "default"}, {"pool": "orders"}, *POOLS_OF_PAGES.get(page, ())):
+                config = pool_config(settings)
+                WorkerPool(url, config.name).create(config)
         done = subprocess.run(
             [sys.executable, str(Path(__file__).with_name("snippet_runner.py"))],
             input=json.dumps(

@@ -13,7 +13,7 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import plain_schedule
 from tests.simulation.schedule import run_schedule
 
-SCHEDULES = 150
+SCHEDULES = 100
 CHUNK = 25
 
 

@@ -39,8 +39,7 @@ SMALL = (
     Run("fork", "pass"),
     Run("fork", "violation", ("void-fork",)),
     Run("plain", "violation", ("mark",)),
-    Run("host-end", "pass"),
-    Run("host-end", "violation", ("release-sealed",)),
+    Run("host", "violation", ("word-exchanged",)),
     Run("host", "violation", ("limit",)),
 )
 # what a schedule needs a rule for that the specification does not have: another ttl after a deletion, and durabilities
