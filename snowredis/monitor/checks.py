@@ -158,11 +158,7 @@ def _read(path: str) -> str:
         return ""
 
 
-_HOST_CHECKS: Mapping[str, Callable[[], Result]] = {
-    "ntp": _ntp,
-    "names": _names,
-    "clones": _virtual,
-}
+_HOST_CHECKS: Mapping[str, Callable[[], Result]] = {"ntp": _ntp, "names": _names, "clones": _virtual}
 
 
 # --- one server ------------------------------------------------------------------------------------

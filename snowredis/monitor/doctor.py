@@ -15,6 +15,7 @@ from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUn
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
+from snowredis.monitor.pool_reader import PoolLook
 from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
@@ -60,10 +61,9 @@ def _result_of(condition: Condition) -> Result:
 def _check_server_list(pool: WorkerPool) -> Iterator[Result]:
     """Find pools on several servers that no process can use together."""
     count = len(pool._clients)
-    stored = [_read_field(client, pool.name, "signature") for client in pool._clients]
-    signatures = {index: signature for index, signature in enumerate(stored) if signature}
-    if count < 2 or not signatures:
+    if count < 2:
         return
+    signatures = {index: info.signature for index, info in pool._each(PoolLook.stored)}
     common = re.sub(r" share=\d+/\d+$", "", next(iter(signatures.values())))
     if all(signature == f"{common} share={index}/{count}" for index, signature in signatures.items()):
         return
@@ -149,18 +149,15 @@ def _check_replicas(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
 
 def _check_last_write(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Warn of a pool without workers in which no script ran for long; nothing if that time is not known."""
-    texts = [_read_field(client, pool.name, "last") for client in pool._clients]
+    texts = []
+    for client in pool._clients:
+        with translated(address(client)):
+            texts.append(text_of(client.hget(pool_keys(pool.name)[0], "last") or b""))
     last_ms = max((int(text) for text in texts if re.fullmatch(r"\d{1,15}", text, re.ASCII)), default=0)
     idle_ms = info.now_ms - last_ms
     if last_ms and idle_ms > STALE_MS:
         advice = f"if it is not needed: snowredis pool delete {info.name}"
         yield warning(f"no worker was alive for {idle_ms // DAY_MS} days", advice)
-
-
-def _read_field(client: Any, name: str, field: str) -> str:
-    """Return a field of the pool *name*; "" if it is absent. Raises StoreUnavailable."""
-    with translated(address(client)):
-        return text_of(client.hget(pool_keys(name)[0], field) or b"")
 
 
 def _info(client: Any, section: str) -> dict[str, Any]:
