@@ -19,7 +19,7 @@ from typing import Any
 from starlette.types import Scope
 
 from snowredis.errors import ConfigError
-from snowredis.web.messages import Problem, too_many_requests
+from snowredis.web.messages import Problem
 from snowredis.web.settings import Limits
 
 
@@ -163,19 +163,23 @@ OPEN_PATHS = frozenset(
 _WITH_BODY = ("/login", "/logout")
 
 
-class TokenBucket:
-    """Allow *rate* requests a second, and bursts of as many."""
+class RateLimit:
+    """A token bucket: *rate* requests a second, and bursts of as many; *what* names it for the client."""
 
-    __slots__ = ("_at_s", "_left", "rate")
+    __slots__ = ("_at_s", "_detail", "_left", "_rate")
 
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-        self._left = float(rate)
-        self._at_s = 0.0
+    def __init__(self, rate: float, what: str) -> None:
+        self._rate, self._left, self._at_s = rate, float(rate), 0.0
+        self._detail = f"the limit for {what} is {rate} a second"
+
+    def check(self) -> None:
+        """Raise Problem if the request is above the limit."""
+        if not self.take(time.monotonic()):
+            raise Problem(429, "TooManyRequests", self._detail, 1)
 
     def take(self, now_s: float) -> bool:
         """Return true if the request is allowed."""
-        left = min(self.rate, self._left + max(0.0, now_s - self._at_s) * self.rate)
+        left = min(self._rate, self._left + max(0.0, now_s - self._at_s) * self._rate)
         self._at_s = now_s
         allowed = left >= 1.0
         self._left = left - 1.0 if allowed else left
@@ -188,6 +192,7 @@ class RequestGuard:
     Attributes:
         auth: None without a token.
         local_only: whether only requests over loopback or a unix socket are allowed.
+        lookups, metrics: their rates. Metrics do not count as lookups: who measures must see an overload.
     """
 
     def __init__(self, token: str | None, hosts: Sequence[str], insecure: bool, limits: Limits) -> None:
@@ -195,10 +200,10 @@ class RequestGuard:
         self.local_only = self.auth is None and not insecure
         self._limits = limits
         self._hosts = HostCheck(hosts)
-        self._ids = TokenBucket(limits.id_requests_per_s)
-        self._lookups = TokenBucket(limits.lookups_per_s)
-        self._metrics = TokenBucket(limits.lookups_per_s)
-        self._wrong_tokens = TokenBucket(limits.wrong_tokens_per_s)
+        self._ids = RateLimit(limits.id_requests_per_s, "requests for ids")
+        self.lookups = RateLimit(limits.lookups_per_s, "this kind of request")
+        self.metrics = RateLimit(limits.lookups_per_s, "/metrics")
+        self._wrong_tokens = RateLimit(limits.wrong_tokens_per_s, "wrong tokens")
 
     def check(self, scope: Scope) -> str | None:
         """Raise Problem unless the request is allowed.
@@ -233,8 +238,8 @@ class RequestGuard:
         if path in OPEN_PATHS:
             return None
         session = self.check_caller(scope, authorization, cookie)
-        if path in ID_PATHS and not self._ids.take(time.monotonic()):
-            raise too_many_requests(f"the limit is {self._limits.id_requests_per_s} requests a second")
+        if path in ID_PATHS:
+            self._ids.check()
         return session
 
     def _check_body(self, path: str, name: bytes, value: bytes) -> None:
@@ -269,8 +274,7 @@ class RequestGuard:
     def _check_token(self, correct: bool) -> None:
         if correct:
             return
-        if not self._wrong_tokens.take(time.monotonic()):
-            raise too_many_requests("too many wrong tokens")
+        self._wrong_tokens.check()
         raise Problem(401, "Unauthorized", "the token is wrong")
 
     def _check_local(self, scope: Scope) -> None:
@@ -278,17 +282,6 @@ class RequestGuard:
         if self.local_only and not is_loopback(str(server[0] if server else "/")):
             detail = "this service has no token, so only this machine may use it. Start it with a token or --insecure."
             raise Problem(403, "TokenNeeded", detail)
-
-    def check_metrics_rate(self) -> None:
-        """Raise Problem if /metrics is read too often. Lookups do not count: who measures must see an overload."""
-        if not self._metrics.take(time.monotonic()):
-            raise too_many_requests(f"the limit for /metrics is {self._limits.lookups_per_s} a second")
-
-    def check_lookup_rate(self) -> None:
-        """Raise Problem if there are too many requests for lookups."""
-        if not self._lookups.take(time.monotonic()):
-            limit = self._limits.lookups_per_s
-            raise too_many_requests(f"the limit for this kind of request is {limit} a second")
 
 
 def no_token() -> Problem:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import sys
+import struct
 import threading
 import time
-from array import array
 from collections.abc import Callable
 from typing import Self, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -156,10 +155,7 @@ class Client:
             raise ServiceError(
                 status, "BadResponse", "this is not a snowredis service, or it has another version"
             )
-        ids = array("q", body)
-        if sys.byteorder == "little":
-            ids.byteswap()
-        return ids.tolist()
+        return list(struct.unpack(f">{count}q", body))
 
     def _get(self, target: str) -> tuple[int, http.client.HTTPMessage, bytes]:
         while True:

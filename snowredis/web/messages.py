@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+import struct
 import time
-from array import array
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -73,26 +72,12 @@ class Problem(Exception):
         return json.dumps(self.fields()).encode()
 
 
-def too_many_requests(detail: str) -> Problem:
-    """Return the response to a request above a rate limit."""
-    return Problem(429, "TooManyRequests", detail, 1)
-
-
 # the first match counts, so subclasses come before their base
 _STATUS: tuple[tuple[tuple[type[errors.SnowredisError], ...], int], ...] = (
     ((errors.PoolNotFound,), 404),
     ((errors.InvalidId, errors.ConfigError, errors.LayoutError), 400),
-    (
-        (
-            errors.StoreUnavailable,
-            errors.PoolExhausted,
-            errors.LeaseExpired,
-            errors.ClockMovedBack,
-            errors.ClockSkewed,
-        ),
-        503,
-    ),
-    ((errors.GeneratorClosed, errors.GeneratorSuspended), 503),
+    ((errors.StoreUnavailable, errors.PoolExhausted, errors.LeaseExpired), 503),
+    ((errors.ClockMovedBack, errors.ClockSkewed, errors.GeneratorClosed, errors.GeneratorSuspended), 503),
 )
 
 
@@ -129,42 +114,25 @@ def _wait_ms(error: BaseException) -> int:
 
 
 JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def encode_id(an_id: int, media_type: str) -> bytes:
-    """Return the body for one id: an object, a line, or 8 bytes, big-endian."""
-    if media_type == JSON:
-        return b'{"id":"%d"}' % an_id
-    if media_type == TEXT:
-        return b"%d\n" % an_id
-    return an_id.to_bytes(8, "big", signed=True)
+def encode_ids(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes:
+    """Return the body for ids of one kind: an object, one id a line, or their bytes.
 
+    An int has 8 bytes, big-endian; text cannot be packed.
 
-def encode_ids(ids: Sequence[int], media_type: str) -> bytes:
-    """Return the body for several ids: an object, one id a line, or 8 bytes an id, big-endian."""
-    if media_type == JSON:
-        return b'{"ids":["%s"]}' % '","'.join(map(str, ids)).encode()
-    if media_type == TEXT:
-        return ("\n".join(map(str, ids)) + "\n").encode()
-    packed = array("q", ids)
-    if sys.byteorder == "little":
-        packed.byteswap()
-    return packed.tobytes()
-
-
-def encode_any(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes:
-    """Return the body for ids of any kind, as encode_id() and encode_ids() do.
-
-    UUIDs and bytes are packed as they are; text cannot be packed.
+    Args:
+        one: whether the response is for a single id: then the object has no list.
     """
-    if all(isinstance(an_id, int) for an_id in ids):
-        return encode_id(ids[0], media_type) if one else encode_ids(ids, media_type)
     if media_type == BINARY:
+        if isinstance(ids[0], int):
+            return struct.pack(f">{len(ids)}q", *ids)
         return b"".join(an_id.bytes if isinstance(an_id, UUID) else an_id for an_id in ids)
     texts = [an_id.hex() if isinstance(an_id, bytes) else str(an_id) for an_id in ids]
     if media_type == TEXT:
         return ("\n".join(texts) + "\n").encode()
-    return json.dumps({"id": texts[0]} if one else {"ids": texts}, separators=(",", ":")).encode()
+    return _as_json({"id": texts[0]} if one else {"ids": texts}).encode()
 
 
 def _parse_accept(accept: str) -> dict[str, float]:

@@ -150,14 +150,13 @@ class Routes:
         return messages.json_response(records.History(pool.name, tuple(pool.feed.history.points())))
 
     async def _pool_for_lookup(self, request: Request) -> ServedPool:
-        pool = self._pools.find(_query(request))
-        await self._check_lookup_rate()
-        return pool
+        """Return the pool that a lookup names.
 
-    async def _check_lookup_rate(self) -> None:
-        """Raise Problem, after a pause, if there are too many lookups: who repeats them at once slows down ids."""
+        Raises Problem, after a pause, if there are too many lookups: who repeats them at once slows down ids.
+        """
+        pool = self._pools.find(_query(request))
         try:
-            self._guard.check_lookup_rate()
+            self._guard.lookups.check()
         except messages.Problem:
             if self._pausing < _MAX_PAUSING:
                 self._pausing += 1
@@ -166,6 +165,7 @@ class Routes:
                 finally:
                     self._pausing -= 1
             raise
+        return pool
 
     async def _live(self, request: Request) -> Response:
         """Stream the dashboard's feed as server-sent events."""
@@ -238,7 +238,7 @@ class Routes:
         )
 
     async def _metrics(self, _request: Request) -> Response:
-        self._guard.check_metrics_rate()
+        self._guard.metrics.check()
         endpoint = self._metrics_endpoint
         if endpoint is None:
             raise messages.Problem(503, "NotReady", "the service has not started yet. Try again.", 1)

@@ -37,12 +37,14 @@ class ServedKind:
 
     Attributes:
         tag: its tag; "" if its kind has none.
+        makes_text: whether its ids are str.
         tag_state: state of its tag when it was read last; None if it was not read yet, or has none.
     """
 
     def __init__(self, declared: KindAndSettings, wait_s: float) -> None:
         self.kind, self.tag = declared.kind.name, str(declared.settings.get("tag", ""))
         self.description: IdDescription = declared.kind.describe(declared.settings)
+        self.makes_text = self.description.type is str
         self._declared, self._wait_s = declared, wait_s
         self._generator: IdGenerator[Any] | None = None
         self._lock = asyncio.Lock()

@@ -44,7 +44,7 @@ class ServedPool:
 
     Args:
         url, options: as connect() takes them; settings that are not given are those of the existing pool.
-        wait_s: how long make_id() and make_ids() wait.
+        wait_s: how long make_ids() waits.
         create: whether a pool that does not exist is created; embedded servers and pools in memory always are.
         tags: returns the tags that are shown with the pool.
 
@@ -52,6 +52,8 @@ class ServedPool:
         feed: for dashboards.
         answers: responses to lookups.
     """
+
+    makes_text = False
 
     def __init__(
         self,
@@ -71,9 +73,7 @@ class ServedPool:
         self._problem: Problem | None = None
         self._task: asyncio.Task[None] | None = None
         self._batch_lock = asyncio.Lock()
-        self._claim_failed = asyncio.Event()
         self._started = False
-        self._missing: errors.PoolNotFound | None = None
         # when new workers are served, on time.monotonic(); 0 if no request waits for that
         self._floor_at_s = 0.0
         self._looking: asyncio.Future[PoolInfo] | None = None
@@ -84,20 +84,16 @@ class ServedPool:
     # --- start and stop ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Claim a worker id; after a failure, or after START_LIMIT_S, continue in the background.
+        """Claim a worker id; after START_LIMIT_S, continue in the background.
 
         Raises:
             PoolNotFound: there is no such pool, and it may not be created.
             ConfigError, LayoutError, LayoutMismatch: trying again would not help.
         """
         self._task = asyncio.create_task(self._claim())
-        failed = asyncio.create_task(self._claim_failed.wait())
-        await asyncio.wait([self._task, failed], timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
-        failed.cancel()
-        if self._task.done():
+        done, _ = await asyncio.wait([self._task], timeout=START_LIMIT_S)
+        if done:
             self._task.result()
-        elif self._missing is not None:
-            raise self._missing
         self._started = True
         self.feed.start()
 
@@ -108,9 +104,9 @@ class ServedPool:
                     self._ids = await in_thread(self._connect)
                 await self._ids.aclaim()
             except errors.PoolNotFound as error:
-                # at the start it is raised; later a person may create the pool
-                self._missing = error
-                self._claim_failed.set()
+                if not self._started:
+                    raise
+                # a person may create the pool later
                 self._report(Problem(503, "PoolNotFound", str(error), seconds(CLAIM_AGAIN_S * 1000)))
                 await asyncio.sleep(CLAIM_AGAIN_S)
             except (errors.ConfigError, errors.LayoutError, errors.LayoutMismatch) as error:
@@ -121,16 +117,14 @@ class ServedPool:
                 self._report(problem_of(error))
                 await asyncio.sleep(CLAIM_AGAIN_S)
             else:
-                self._problem = self._missing = None
+                self._problem = None
                 return
 
     def _report(self, problem: Problem) -> None:
-        """Remember why there are no ids, and log it if it is new; start() raises that a pool is missing."""
-        is_new = self._problem is None or self._problem.error != problem.error
-        if is_new and (self._started or self._missing is None):
+        """Remember why there are no ids, and log it if it is new."""
+        if self._problem is None or self._problem.error != problem.error:
             log.warning("pool %s: no worker id yet, trying again: %s", self.name, problem.detail)
         self._problem = problem
-        self._claim_failed.set()
 
     def _connect(self) -> Generator:
         stored: dict[str, Any] = {}
@@ -188,15 +182,13 @@ class ServedPool:
         """None until Redis was reached."""
         return self._ids.layout if self._ids is not None else None
 
-    async def make_id(self) -> int:
-        """Make one id. Raises Problem, SnowredisError."""
-        return await self._in_time(self._generator().anext_id())
-
     async def make_ids(self, count: int) -> list[int]:
         """Make *count* ids. Raises Problem, SnowredisError."""
-        return await self._in_time(self._make_batch(self._generator(), count))
+        return await self._in_time(self._make(self._generator(), count))
 
-    async def _make_batch(self, ids: Generator, count: int) -> list[int]:
+    async def _make(self, ids: Generator, count: int) -> list[int]:
+        if count == 1:
+            return [await ids.anext_id()]
         # one batch after the other: at the layout's ceiling they would compete for ticks
         async with self._batch_lock:
             return await ids.anext_ids(count)

@@ -28,7 +28,7 @@ from snowredis.web.drain import Drain
 from snowredis.web.metrics_endpoint import RequestCounts
 from snowredis.web.pages import EndedSessions, page_routes
 from snowredis.web.routes import Routes
-from snowredis.web.served_kinds import ServedKind, ServedKinds
+from snowredis.web.served_kinds import ServedKinds
 from snowredis.web.served_pools import ServedPools
 from snowredis.web.settings import Limits, check_token, settings_from_environment
 
@@ -179,33 +179,17 @@ class Service:
     # --- ids ---------------------------------------------------------------------------------------
 
     async def _send_ids(self, scope: Scope, send: Send) -> None:
-        """Respond to GET /id and GET /ids."""
+        """Respond to GET /id and GET /ids. What cannot be served is refused before an id is made."""
         media_type = messages.parse_media_type(scope["headers"])
-        query = messages.parse_query(scope["query_string"])
-        if query and (other := self.kinds.find(query)) is not None:
-            await self._send_other_ids(scope["path"] == "/id", other, query, media_type, send)
-            return
-        pool = self.pools.find(query)
-        if scope["path"] == "/id":
-            an_id = await pool.make_id()
-            self.counts.count_ids(pool.name, 1)
-            body = messages.encode_id(an_id, media_type)
-        else:
-            ids = await pool.make_ids(messages.parse_count(query, self.limits.max_count))
-            self.counts.count_ids(pool.name, len(ids))
-            body = messages.encode_ids(ids, media_type)
-        await messages.send_body(send, body, media_type=media_type)
-
-    async def _send_other_ids(
-        self, one: bool, kind: ServedKind, query: Mapping[str, str], media_type: str, send: Send
-    ) -> None:
-        """Respond with ids that are no Snowflakes. What cannot be served is refused before an id is made."""
-        if media_type == messages.BINARY and kind.description.type is str:
-            detail = f"ids of the kind {kind.kind!r} are text, and cannot be packed"
+        query, one = messages.parse_query(scope["query_string"]), scope["path"] == "/id"
+        source = self.kinds.find(query) or self.pools.find(query)
+        if media_type == messages.BINARY and source.makes_text:
+            detail = f"ids of {source.name!r} are text, and cannot be packed"
             raise messages.Problem(406, "NotAcceptable", detail)
-        ids = await kind.make_ids(1 if one else messages.parse_count(query, self.limits.max_count))
-        self.counts.count_ids(kind.name, len(ids))
-        await messages.send_body(send, messages.encode_any(ids, media_type, one=one), media_type=media_type)
+        ids = await source.make_ids(1 if one else messages.parse_count(query, self.limits.max_count))
+        self.counts.count_ids(source.name, len(ids))
+        body = messages.encode_ids(ids, media_type, one=one)
+        await messages.send_body(send, body, media_type=media_type)
 
     # --- start and stop ----------------------------------------------------------------------------
 

@@ -19,14 +19,13 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
-from snowredis.web.access import TokenBucket
+from snowredis.web.access import RateLimit
 from snowredis.web.messages import (
     BINARY,
     JSON,
     TEXT,
     Problem,
     choose_media_type,
-    encode_id,
     encode_ids,
     problem_of,
 )
@@ -95,7 +94,7 @@ def test_a_kind_that_there_is_not_is_406(client: TestClient) -> None:
 
 @pytest.mark.parametrize("kind", [JSON, TEXT, BINARY])
 def test_every_kind_carries_63_bits(kind: str) -> None:
-    one, many = encode_id(BIG, kind), encode_ids([1, BIG], kind)
+    one, many = encode_ids([BIG], kind, one=True), encode_ids([1, BIG], kind, one=False)
     if kind == JSON:
         assert json.loads(one) == {"id": str(BIG)}
         assert json.loads(many) == {"ids": ["1", str(BIG)]}
@@ -309,7 +308,7 @@ def test_what_nobody_thought_of_is_500_and_says_nothing(
     async def fail(*_: Any) -> Any:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("snowredis.web.served_pools.ServedPool.make_id", fail)
+    monkeypatch.setattr("snowredis.web.served_pools.ServedPool.make_ids", fail)
     answer = client.get("/id")
     assert (answer.status_code, answer.json()["error"]) == (500, "InternalError")
     assert "secret" not in answer.text
@@ -386,7 +385,7 @@ def test_many_at_once_never_get_the_same_id(server: RedisServer, pool_name: str)
 
 
 def test_a_bucket_gives_what_its_rate_says() -> None:
-    bucket = TokenBucket(10)
+    bucket = RateLimit(10, "tests")
     assert [bucket.take(100.0) for _ in range(12)] == [True] * 10 + [False] * 2
     assert [bucket.take(100.25) for _ in range(3)] == [True, True, False]
     assert [bucket.take(200.0) for _ in range(12)] == [True] * 10 + [False] * 2
