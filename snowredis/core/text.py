@@ -86,6 +86,16 @@ def encode(an_id: int, form: str, *, layout: Layout | str | None = None) -> str:
     return text.rjust(_WIDTHS[form], alphabet[0])
 
 
+def bits_of(layout: Layout, an_id: int) -> dict[str, str]:
+    """Return the bits of every field that has some, the highest first, as strings of 0 and 1."""
+    text, at, fields = f"{an_id:0{layout.total_bits}b}", 0, dict[str, str]()
+    for name, bits in layout.fields:
+        if bits:
+            fields[name] = text[at : at + bits]
+            at += bits
+    return fields
+
+
 def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
     """Parse an id from text; the inverse of encode().
 

@@ -17,6 +17,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
@@ -156,20 +157,14 @@ def _until(waiting: Iterable[Any], latest_s: float) -> list[Any]:
 
 def protocol_class(
     limits: Limits, inner: Callable[..., Any], is_limited: Callable[[str], bool] = lambda _: True
-) -> type[asyncio.Protocol]:
-    """Return a protocol class for uvicorn's option *http*, for one process.
+) -> Any:
+    """Return what makes protocols, for uvicorn's option *http*, for one process.
 
     Args:
         inner: the protocol class that understands HTTP, one of uvicorn's own.
         is_limited: false for an address with any number of connections: a trusted proxy.
     """
-    guard = ConnectionGuard(limits, is_limited)
-
-    class LimitedProtocol(GuardedProtocol):
-        def __init__(self, *, app_state: dict[str, Any], **options: Any) -> None:
-            super().__init__(guard, lambda: inner(app_state={**app_state, CONNECTION: self}, **options))
-
-    return LimitedProtocol
+    return partial(GuardedProtocol, ConnectionGuard(limits, is_limited), inner)
 
 
 class ConnectionGuard:
@@ -217,7 +212,7 @@ class GuardedProtocol(asyncio.Protocol):
     """One connection: it passes complete requests to uvicorn's protocol, the next one after the response.
 
     Args:
-        make_inner: makes uvicorn's protocol for this connection.
+        inner: uvicorn's protocol class, which takes *app_state* and *options*.
     """
 
     transport: asyncio.Transport
@@ -233,8 +228,11 @@ class GuardedProtocol(asyncio.Protocol):
     # what was received and not passed on
     _received = b""
 
-    def __init__(self, guard: ConnectionGuard, make_inner: Callable[[], Any]) -> None:
-        self._guard, self._connections, self._make_inner = guard, guard.connections, make_inner
+    def __init__(
+        self, guard: ConnectionGuard, inner: Callable[..., Any], *, app_state: dict[str, Any], **options: Any
+    ) -> None:
+        self._guard, self._connections = guard, guard.connections
+        self._make_inner = partial(inner, app_state={**app_state, CONNECTION: self}, **options)
         self._loop = asyncio.get_running_loop()
 
     # --- the connection ----------------------------------------------------------------------------
