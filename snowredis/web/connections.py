@@ -16,6 +16,7 @@ import contextlib
 import re
 import socket
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
@@ -68,7 +69,7 @@ class Connections:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._per_address: dict[str, int] = {}
+        self._per_address: Counter[str | None] = Counter()
         self.everyone: set[Any] = set()
         self.unfinished: dict[Any, None] = {}
         self.idle: dict[Any, None] = {}
@@ -80,16 +81,14 @@ class Connections:
             "open"; "probes": all others are busy, so serve only probes; "refused": it was not added.
         """
         limits, address, result = self._limits, new.address, "open"
-        if address is not None:
-            here = self._per_address.get(address, 0)
-            if here >= limits.max_connections_per_address and not self._make_room(address):
-                return "refused"
+        here = 0 if address is None else self._per_address[address]
+        if here >= limits.max_connections_per_address and not self._make_room(address):
+            return "refused"
         if len(self.everyone) >= limits.max_connections and not self._make_room(None):
             if len(self.everyone) >= limits.max_connections + PROBE_RESERVE:
                 return "refused"
             result = "probes"
-        if address is not None:
-            self._per_address[address] = self._per_address.get(address, 0) + 1
+        self._per_address[address] += 1
         self.everyone.add(new)
         new.since_s = now_s
         self.unfinished[new] = None
@@ -102,13 +101,9 @@ class Connections:
         self.everyone.discard(connection)
         self.idle.pop(connection, None)
         self.unfinished.pop(connection, None)
-        address = connection.address
-        if address is not None:
-            left = self._per_address[address] - 1
-            if left:
-                self._per_address[address] = left
-            else:
-                del self._per_address[address]
+        self._per_address[connection.address] -= 1
+        if not self._per_address[connection.address]:
+            del self._per_address[connection.address]
 
     def request_began(self, connection: Connection, now_s: float) -> None:
         """Note the first byte of a request that is not complete."""

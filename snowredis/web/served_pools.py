@@ -141,11 +141,11 @@ class ServedPool:
 
     def _not_found(self) -> ServedPoolNotFound:
         monitor = self._open_monitor()
-        names: list[str] = []
+        others = None
         # a user who may not list the keys gets the message without them
         with contextlib.suppress(errors.SnowredisError):
-            names = monitor.pools()
-        return ServedPoolNotFound(self.name, monitor.where, tuple(names))
+            others = tuple(monitor.pools())
+        return ServedPoolNotFound(self.name, monitor.where, others)
 
     async def stop(self) -> None:
         """Release the worker id."""
@@ -289,17 +289,8 @@ class ServedPool:
 class ServedPoolNotFound(errors.PoolNotFound):
     """A pool that the service was told to serve does not exist."""
 
-    def __init__(self, pool: str, where: str, others: tuple[str, ...]) -> None:
-        super().__init__(pool)
-        self.args = (pool, where, others)
-        self.where, self.others = where, others
-
     def __str__(self) -> str:
-        others = f" (pools there: {', '.join(self.others[:20])})" if self.others else ""
-        return (
-            f"pool {self.pool!r} does not exist in Redis at {self.where}{others}; no ids are served of it. Create it "
-            f"with: snowredis pool create {self.pool} (or start the service with --create)"
-        )
+        return f"{super().__str__()} (or start the service with --create)"
 
 
 class ServedPools:

@@ -13,8 +13,8 @@ from snowredis.cli.commands.layout import name_of
 from snowredis.cli.options import (
     Command,
     Parser,
+    check_pool_name,
     confirm,
-    needed_pool_name,
     open_known_pool,
     open_pool,
     seconds,
@@ -58,7 +58,7 @@ def _create(args: argparse.Namespace) -> None:
     from snowredis.snowflake.open import has_registry
     from snowredis.snowflake.replies import Created
 
-    needed_pool_name(args)
+    check_pool_name(args)
     url, options = settings(args)
     options |= {"min_replicas": 0}
     check_end(resolve_layout(options.get("layout")), _now_ms())
@@ -354,7 +354,7 @@ def _add_delete_arguments(parser: Parser) -> None:
 
 
 def _delete(args: argparse.Namespace) -> None:
-    needed_pool_name(args)
+    check_pool_name(args)
     with open_known_pool(args) as pool:
         alive, use, number = _use(pool)
         # without information about the pool there is nothing to ask; one in use is refused below
