@@ -118,7 +118,7 @@ def test_children_share_a_lease_though_they_are_replaced_and_killed(fleet: Any) 
         os.kill(int(running.notes()[-1][0]), signal.SIGKILL)
         running.send(60)
         running.wait_for(120)
-        assert len(running.workers()) == 1
+        assert running.most_workers() == 1
         assert len({note[0] for note in running.notes()}) >= 8
         running.end()
         assert_no_id_twice(running, 120)

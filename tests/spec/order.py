@@ -228,6 +228,7 @@ class _Order:
                 "server": SERVER,
                 "calls": calls[-MOST_UNSEEN:],
                 "times_ms": sorted(times_ms),
+                "since_ms": since_ms,
             }
             add(before.at_ns, 0, entry)
 

@@ -207,16 +207,21 @@ class Converter:
             script = call.entry["script"]
             if script == "release":
                 self._release(call.slot, call)
-            times_ms = entry["times_ms"]
-            if call.entry["caller_ms"] <= times_ms[0] + self.out.header["max_clock_lead_ms"]:
+            times_ms, caller_ms = entry["times_ms"], call.entry["caller_ms"]
+            first_ms = caller_ms - self.out.header["max_clock_lead_ms"]
+            if first_ms <= times_ms[0]:
                 # its reservation is not capped, so it does not matter when it ran
                 times_ms = times_ms[-1:]
+            # but for a lease that has ended since: it ran a ttl ago, or before
+            ended_ms = times_ms[-1] - self.out.header["ttl_ms"]
+            if ended_ms >= max(first_ms, entry["since_ms"]):
+                times_ms = sorted({ended_ms, *times_ms})
             candidates += (
                 {
                     "t": script,
                     "p": call.slot.name,
                     "dep": call.depth,
-                    "c": call.entry["caller_ms"],
+                    "c": caller_ms,
                     "R": redis_ms,
                 }
                 for redis_ms in times_ms
