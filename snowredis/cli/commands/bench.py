@@ -83,25 +83,16 @@ def _report(
     rows: list[list[Cell]] = []
     for name, times in results.items():
         (low, median, high), (_, ratio, _) = quartiles(times), ratios(times, results[BASE])
-        digits = 2 if high < 10 else 1
-        rows.append(
-            [
-                (name, "strong" if name.startswith("ids.") else ""),
-                f"{median:,.{digits}f}",
-                f"{low:,.{digits}f} – {high:,.{digits}f}",
-                f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}",
-            ]
-        )
+        digits, style = 2 if high < 10 else 1, "strong" if name.startswith("ids.") else ""
+        spread = f"{low:,.{digits}f} – {high:,.{digits}f}"
+        to_base = f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
+        rows.append([(name, style), f"{median:,.{digits}f}", spread, to_base])
     columns = [Column(f"snowredis {kind}", shrinks=True), Column("ns", right=True)]
     columns += [Column("quartiles", right=True), Column(f"to {BASE}", right=True)]
+    how = f"{rounds} rounds in turns; ns of wall time for one id, and its ratio to reading the clock"
     return [
         [(this_machine(), "")],
-        [
-            (
-                f"{rounds} rounds in turns; ns of wall time for one id, and its ratio to reading the clock",
-                "dim",
-            )
-        ],
+        [(how, "dim")],
         [],
         *table(columns, rows),
         [],
