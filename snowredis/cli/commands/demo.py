@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
             else:
                 demo.show = lambda: draw(frame(demo, title, *shutil.get_terminal_size()))
             demo.play(args.workers)
-            verdict = check([process.recorded for process in demo.processes], Layout())
+            files = [(f"pid {each.pid}", each.path, each.workers) for each in demo.processes]
+            verdict = check(files, Layout())
         if live:
             # stays on the screen after the live display is closed
             write([title, [], *demo.lines])
@@ -129,10 +130,6 @@ class Process:
     def ids(self) -> int:
         """Number of ids in its file."""
         return self.path.stat().st_size // _ID_BYTES
-
-    @property
-    def recorded(self) -> Recorded:
-        return f"pid {self.pid}", self.path, self.workers
 
     @property
     def namespace(self) -> int:
