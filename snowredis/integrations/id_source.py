@@ -34,8 +34,7 @@ class IdSource:
     @functools.cached_property
     def description(self) -> IdDescription:
         """Return the description of its ids."""
-        kind, settings = self._declared
-        return kind.describe(settings)
+        return self._declared.describe()
 
     def generator(self) -> IdGenerator[Any]:
         """Return the generator; the first call creates it. Raises ConfigError, and what the kind raises."""

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
 from snowredis.kinds.protocol import IdGenerator, IdKind
 from snowredis.settings import KIND, AllSettings, did_you_mean, nearest, settings_in_environment, split_urls
@@ -106,6 +107,10 @@ class KindAndSettings(NamedTuple):
     def open(self) -> IdGenerator[Any]:
         """Return a generator. Raises ConfigError, and what the kind raises."""
         return self.kind.generator(self.settings)
+
+    def describe(self) -> IdDescription:
+        """Return the description of its ids."""
+        return self.kind.describe(self.settings)
 
 
 @overload

@@ -32,7 +32,13 @@ class Proxies:
 
     def __init__(self, addresses: Sequence[str]) -> None:
         for address in addresses:
-            _check(address)
+            try:
+                if address != "*":
+                    ipaddress.ip_network(address)
+            except ValueError as error:
+                raise ConfigError(
+                    f"trusted_proxies: {error}. Use addresses such as 10.0.0.7 and networks such as 10.0.0.0/8"
+                ) from error
         self._addresses = list(addresses)
         self._trusted: Any = None
 
@@ -50,17 +56,6 @@ class Proxies:
     def trusts(self, address: str) -> bool:
         """Return true if *address* is that of a trusted proxy."""
         return self._trusted is not None and address in self._trusted
-
-
-def _check(address: str) -> None:
-    if address == "*":
-        return
-    try:
-        ipaddress.ip_network(address)
-    except ValueError as error:
-        raise ConfigError(
-            f"trusted_proxies: {error}. Use addresses such as 10.0.0.7 and networks such as 10.0.0.0/8"
-        ) from error
 
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")

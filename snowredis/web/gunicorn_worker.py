@@ -7,8 +7,6 @@ Needs gunicorn and uvicorn-worker.
 
 from __future__ import annotations
 
-from typing import Any
-
 from uvicorn_worker import UvicornWorker
 
 from snowredis.web.server import options, prepare_process
@@ -24,6 +22,5 @@ class ServiceWorker(UvicornWorker):
     def load_wsgi(self) -> None:
         super().load_wsgi()
         # the application is known only now
-        settings: dict[str, Any] = options(self.wsgi)
-        for name, value in settings.items():
+        for name, value in options(self.wsgi).items():
             setattr(self.config, name, value)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.kinds.opening import KindAndSettings, parse_kind
 from snowredis.kinds.protocol import IdGenerator
@@ -43,7 +42,7 @@ class ServedKind:
 
     def __init__(self, declared: KindAndSettings, wait_s: float) -> None:
         self.kind, self.tag = declared.kind.name, str(declared.settings.get("tag", ""))
-        self.description: IdDescription = declared.kind.describe(declared.settings)
+        self.description = declared.describe()
         self.makes_text = self.description.type is str
         self._declared, self._wait_s = declared, wait_s
         self._generator: IdGenerator[Any] | None = None

@@ -19,7 +19,6 @@ from django.db import models
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
-from snowredis.core.description import IdDescription
 from snowredis.core.layout import MAX_ID
 from snowredis.core.text import DECIMAL_ID, parse
 from snowredis.errors import InvalidId, SnowredisError
@@ -125,7 +124,7 @@ class FilledField(models.Field):
         if not self.is_filled or self.generator != NEXT_ID:
             return []
         try:
-            described = self._source.description if self._source else _of_process()
+            described = self._source.description if self._source else effective_kind().describe()
         except SnowredisError:
             return []  # E001
         # that of a UUIDField is 32, of the digits only
@@ -166,11 +165,6 @@ class FilledField(models.Field):
 def _call(path: str) -> Any:
     """Call the function that *path* names, which is looked up only now: its module may import the models."""
     return import_string(path)()
-
-
-def _of_process() -> IdDescription:
-    kind, settings = effective_kind()
-    return kind.describe(settings)
 
 
 class SnowflakeFormField(forms.IntegerField):
