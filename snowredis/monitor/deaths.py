@@ -19,6 +19,7 @@ from snowredis.core.as_json import TimeMs
 from snowredis.errors import StoreRefused
 from snowredis.monitor.events import Event
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, Death
+from snowredis.process.fork import GUARD
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -98,11 +99,17 @@ class RecentEvents:
     """
 
     def __init__(self, read: Callable[..., list[Event]]) -> None:
-        self._read, self._lock = read, threading.Lock()
+        self._read = read
         self._events: list[Event] = []
         # only times and generators: there may be thousands
         self._claims: list[tuple[int, str]] = []
         self._last_id = ""
+        self._after_fork()
+        GUARD.reset_in_child(self)
+
+    def _after_fork(self) -> None:
+        # a thread of the parent may hold it for ever
+        self._lock = threading.Lock()
 
     def read(self, now_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
         """Return the events up to now in the order of the stream, and time and generator of each claim.
