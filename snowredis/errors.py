@@ -86,17 +86,30 @@ class ConfigError(SnowredisError, ValueError):
     """A setting, or a combination of settings, that cannot work."""
 
 
-class PoolNotFound(ConfigError):
-    """No pool of that name exists in this Redis."""
+# names of pools in a message
+_MAX_NAMED = 12
 
-    def __init__(self, pool: str) -> None:
-        super().__init__(pool)
-        self.pool = pool
+
+class PoolNotFound(ConfigError):
+    """No pool of that name exists in this Redis.
+
+    Attributes:
+        where: the server, if it is known.
+        others: the pools that are there; None if they are not known.
+    """
+
+    def __init__(self, pool: str, where: str = "", others: tuple[str, ...] | None = None) -> None:
+        super().__init__(pool, where, others)
+        self.pool, self.where, self.others = pool, where, others
 
     def __str__(self) -> str:
+        there = ""
+        if self.others is not None:
+            more = f" and {len(self.others) - _MAX_NAMED} more" if len(self.others) > _MAX_NAMED else ""
+            there = f" (pools there: {', '.join(self.others[:_MAX_NAMED]) or 'none'}{more})"
         return (
-            f"there is no pool {self.pool!r} in this Redis. Check the name and the database number, "
-            f"or create it with: snowredis pool create {self.pool}"
+            f"there is no pool {self.pool!r} in {f'Redis at {self.where}' if self.where else 'this Redis'}{there}. "
+            f"Check the name and the database number, or create it with: snowredis pool create {self.pool}"
         )
 
 

@@ -159,14 +159,10 @@ CONTESTANTS: tuple[Contestant, ...] = (
 BY_LABEL: Mapping[str, Contestant] = {contestant.label: contestant for contestant in CONTESTANTS}
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedSubject:
-    """Like Subject, for a statement that begins with ``await``; on one thread, in an event loop of its own."""
+class AwaitedSubject(Subject):
+    """Subject whose statement begins with ``await``; on one thread, in an event loop of its own."""
 
-    statement: str
-    names: dict[str, Any]
-    threads: int = 1
-    per_call: int = 1
+    __slots__ = ()
 
     def ns(self, calls: int) -> float:
         import asyncio
@@ -218,7 +214,7 @@ class Field:
                 made.names[contestant.label] = names
         return made
 
-    def subject(self, label: str, threads: int) -> Subject | AwaitedSubject:
+    def subject(self, label: str, threads: int) -> Subject:
         contestant = BY_LABEL[label]
         kind = AwaitedSubject if contestant.statement.startswith("await ") else Subject
         return kind(contestant.statement, self.names[label], threads, contestant.per_call)

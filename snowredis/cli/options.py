@@ -12,11 +12,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
-from snowredis.cli.output import MAX_FOREIGN, local_time_of, printable, time_of
+from snowredis.cli.output import local_time_of, printable, time_of
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.settings import (
     BOOL,
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 # the shortest interval: each reading of a pool is a few round trips
 MIN_SECONDS = 0.1
-# names of pools in an error message
-_MAX_NAMED = 12
 _Number = TypeVar("_Number", int, float)
 
 
@@ -194,12 +191,10 @@ class _PoolName(argparse.Action):
         args.pool = value
 
 
-def needed_pool_name(args: argparse.Namespace) -> str:
-    """Return the pool of add_pool_name(); it is a usage error if none is named."""
+def check_pool_name(args: argparse.Namespace) -> None:
+    """Raise CommandError if add_pool_name() got no pool."""
     if args.pool is None:
         raise CommandError(ExitCode.USAGE, "no pool is named. Write its NAME after the command.")
-    name: str = args.pool
-    return name
 
 
 def reader(setting: Setting) -> Callable[[str], Any]:
@@ -244,17 +239,16 @@ def seconds(text: str) -> float:
 
 def moment_ms(text: str) -> int:
     """Parse a moment: an ISO date or time, in UTC if it has no offset, or Unix ms. Return Unix ms."""
+    from snowredis.core import text as texts
+
     if text.isascii() and text.isdigit():
         return natural(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return texts.moment_ms(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{printable(text, 40)!r} is not a valid time: write it as 2026-01-01, 2026-01-01T12:00:00Z or in Unix ms"
         ) from None
-    if moment.utcoffset() is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def between(lowest: int, highest: int, parse: Callable[[str], _Number]) -> Callable[[str], _Number]:
@@ -298,16 +292,7 @@ def open_known_pool(args: argparse.Namespace) -> Iterator[WorkerPool]:
         try:
             yield pool
         except PoolNotFound as error:
-            raise CommandError(ExitCode.POOL_NOT_FOUND, f"{error}. {_existing_pools(pool)}") from error
-
-
-def _existing_pools(pool: WorkerPool) -> str:
-    names = [printable(name, MAX_FOREIGN) for name in pool.pools()]
-    if not names:
-        return f"There are no pools at {pool.where}."
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    verb = "is" if len(names) == 1 else "are"
-    return f"At {pool.where} there {verb}: {', '.join(names[:_MAX_NAMED])}{more}."
+            raise PoolNotFound(error.pool, pool.where, tuple(pool.pools())) from error
 
 
 # --- shell completion -------------------------------------------------------------------------------

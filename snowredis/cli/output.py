@@ -207,12 +207,10 @@ def time_of(time_ms: int) -> str:
 
 def local_time_of(time_ms: int) -> str:
     """Return a time in ms since 1970 as text, in the zone of this host, with its offset from UTC."""
-    if utc_text(time_ms) is None:
-        return time_of(time_ms)
     try:
         local: datetime = utc_from_ms(time_ms).astimezone()
     except (OverflowError, OSError, ValueError):
-        # at the ends of the calendar
+        # at the ends of the calendar; LayoutError is a ValueError
         return time_of(time_ms)
     return local.isoformat(timespec="milliseconds")
 

@@ -86,6 +86,24 @@ def encode(an_id: int, form: str, *, layout: Layout | str | None = None) -> str:
     return text.rjust(_WIDTHS[form], alphabet[0])
 
 
+def moment_ms(text: str) -> int:
+    """Return the Unix ms of an ISO date or time, in UTC if it has no offset. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.utcoffset() is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _UNIX_EPOCH) // timedelta(milliseconds=1)
+
+
+def bits_of(layout: Layout, an_id: int) -> dict[str, str]:
+    """Return the bits of every field that has some, the highest first, as strings of 0 and 1."""
+    text, at, fields = f"{an_id:0{layout.total_bits}b}", 0, dict[str, str]()
+    for name, bits in layout.fields:
+        if bits:
+            fields[name] = text[at : at + bits]
+            at += bits
+    return fields
+
+
 def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
     """Parse an id from text; the inverse of encode().
 

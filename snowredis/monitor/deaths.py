@@ -10,6 +10,7 @@ the same. It ends by itself when these deaths are too old to be shown.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from snowredis.core.as_json import TimeMs
 from snowredis.errors import StoreRefused
 from snowredis.monitor.events import Event
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, Death
-from snowredis.process.fork import GUARD
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -104,12 +104,7 @@ class RecentEvents:
         # only times and generators: there may be thousands
         self._claims: list[tuple[int, str]] = []
         self._last_id = ""
-        self._after_fork()
-        GUARD.reset_in_child(self)
-
-    def _after_fork(self) -> None:
-        # a thread of the parent may hold it for ever
-        self._lock = threading.Lock()
+        self._pid, self._lock = os.getpid(), threading.Lock()
 
     def read(self, now_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
         """Return the events up to now in the order of the stream, and time and generator of each claim.
@@ -121,6 +116,9 @@ class RecentEvents:
             StoreUnavailable.
         """
         first_ms = max(0, now_ms - DEATH_SHOWN_MS)
+        if self._pid != os.getpid():
+            # forked: the thread that holds the lock may not exist here
+            self._pid, self._lock = os.getpid(), threading.Lock()
         with self._lock:
             if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + DEATH_SHOWN_MS:
                 # another stream, of a server whose clock is far behind

@@ -20,7 +20,7 @@ from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
 from snowredis.settings import check
-from snowredis.snowflake.open import is_in_memory, open_client, open_store
+from snowredis.snowflake.open import is_in_memory, open_client, open_store, servers_of
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Deleted
@@ -62,7 +62,7 @@ class WorkerPool:
 
     def __init__(self, url: Any, name: str = "default") -> None:
         check("pool", name)
-        urls = url if isinstance(url, list | tuple) else [url]
+        urls = servers_of(url)
         if not urls:
             raise ConfigError("the list of URLs is empty. List one server or more.")
         in_memory = [is_in_memory(url) for url in urls]

@@ -42,6 +42,11 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
     )
 
 
+def servers_of(url: Any) -> Sequence[Any]:
+    """Return the servers of the setting ``url``, which names one or several."""
+    return url if isinstance(url, list | tuple) else [url]
+
+
 def has_registry(settings: Mapping[str, Any]) -> bool:
     """Return True if *settings* describe a pool that has its number from a registry of shard numbers."""
     return settings.get("registry") is not None or settings.get("datacenter") == "auto"
@@ -52,7 +57,7 @@ def pool_config(settings: Mapping[str, Any], url: Servers | None = None) -> Pool
 
     A pool at an embedded *url* has no outage lanes by default: after a crash, the next server would wait for a day.
     """
-    if any(map(is_embedded, url if isinstance(url, list | tuple) else [url])):
+    if any(map(is_embedded, servers_of(url))):
         settings = {"outage_reserve": 0.0} | {
             name: value for name, value in settings.items() if value is not None
         }
@@ -123,7 +128,7 @@ def open_independent(
     url: Servers | Sequence[OwnClient], min_replicas: MinReplicas, *, reach_ms: int = 0
 ) -> list[Any]:
     """Return a client, or what is in memory, for each of one or several independent servers. As open_client()."""
-    servers: Sequence[Any] = url if isinstance(url, list | tuple) else [url]
+    servers = servers_of(url)
     if not servers:
         raise ConfigError("the list of URLs is empty. Name at least one server.")
     if min_replicas and any(is_in_memory(server) or is_embedded(server) for server in servers):

@@ -16,7 +16,9 @@ import contextlib
 import re
 import socket
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
@@ -67,7 +69,7 @@ class Connections:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._per_address: dict[str, int] = {}
+        self._per_address: Counter[str | None] = Counter()
         self.everyone: set[Any] = set()
         self.unfinished: dict[Any, None] = {}
         self.idle: dict[Any, None] = {}
@@ -79,16 +81,14 @@ class Connections:
             "open"; "probes": all others are busy, so serve only probes; "refused": it was not added.
         """
         limits, address, result = self._limits, new.address, "open"
-        if address is not None:
-            here = self._per_address.get(address, 0)
-            if here >= limits.max_connections_per_address and not self._make_room(address):
-                return "refused"
+        here = 0 if address is None else self._per_address[address]
+        if here >= limits.max_connections_per_address and not self._make_room(address):
+            return "refused"
         if len(self.everyone) >= limits.max_connections and not self._make_room(None):
             if len(self.everyone) >= limits.max_connections + PROBE_RESERVE:
                 return "refused"
             result = "probes"
-        if address is not None:
-            self._per_address[address] = self._per_address.get(address, 0) + 1
+        self._per_address[address] += 1
         self.everyone.add(new)
         new.since_s = now_s
         self.unfinished[new] = None
@@ -101,13 +101,9 @@ class Connections:
         self.everyone.discard(connection)
         self.idle.pop(connection, None)
         self.unfinished.pop(connection, None)
-        address = connection.address
-        if address is not None:
-            left = self._per_address[address] - 1
-            if left:
-                self._per_address[address] = left
-            else:
-                del self._per_address[address]
+        self._per_address[connection.address] -= 1
+        if not self._per_address[connection.address]:
+            del self._per_address[connection.address]
 
     def request_began(self, connection: Connection, now_s: float) -> None:
         """Note the first byte of a request that is not complete."""
@@ -156,20 +152,14 @@ def _until(waiting: Iterable[Any], latest_s: float) -> list[Any]:
 
 def protocol_class(
     limits: Limits, inner: Callable[..., Any], is_limited: Callable[[str], bool] = lambda _: True
-) -> type[asyncio.Protocol]:
-    """Return a protocol class for uvicorn's option *http*, for one process.
+) -> Any:
+    """Return what makes protocols, for uvicorn's option *http*, for one process.
 
     Args:
         inner: the protocol class that understands HTTP, one of uvicorn's own.
         is_limited: false for an address with any number of connections: a trusted proxy.
     """
-    guard = ConnectionGuard(limits, is_limited)
-
-    class LimitedProtocol(GuardedProtocol):
-        def __init__(self, *, app_state: dict[str, Any], **options: Any) -> None:
-            super().__init__(guard, lambda: inner(app_state={**app_state, CONNECTION: self}, **options))
-
-    return LimitedProtocol
+    return partial(GuardedProtocol, ConnectionGuard(limits, is_limited), inner)
 
 
 class ConnectionGuard:
@@ -217,7 +207,7 @@ class GuardedProtocol(asyncio.Protocol):
     """One connection: it passes complete requests to uvicorn's protocol, the next one after the response.
 
     Args:
-        make_inner: makes uvicorn's protocol for this connection.
+        inner: uvicorn's protocol class, which takes *app_state* and *options*.
     """
 
     transport: asyncio.Transport
@@ -233,8 +223,11 @@ class GuardedProtocol(asyncio.Protocol):
     # what was received and not passed on
     _received = b""
 
-    def __init__(self, guard: ConnectionGuard, make_inner: Callable[[], Any]) -> None:
-        self._guard, self._connections, self._make_inner = guard, guard.connections, make_inner
+    def __init__(
+        self, guard: ConnectionGuard, inner: Callable[..., Any], *, app_state: dict[str, Any], **options: Any
+    ) -> None:
+        self._guard, self._connections = guard, guard.connections
+        self._make_inner = partial(inner, app_state={**app_state, CONNECTION: self}, **options)
         self._loop = asyncio.get_running_loop()
 
     # --- the connection ----------------------------------------------------------------------------

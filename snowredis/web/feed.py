@@ -151,7 +151,7 @@ class LiveFeed:
 
     Args:
         name: of the pool.
-        read: calls its argument with the pool's WorkerPool, the same each time; blocks, so it is called in a thread.
+        open_monitor: returns the pool's WorkerPool, the same each time; may block, so it is called in a thread.
         tags: returns the tags that are shown with the pool; does not block.
 
     Attributes:
@@ -162,13 +162,13 @@ class LiveFeed:
     def __init__(
         self,
         name: str,
-        read: Callable[[Callable[[WorkerPool], Any]], Any],
+        open_monitor: Callable[[], WorkerPool],
         tags: Callable[[], Sequence[TagVerdict]] = tuple,
     ) -> None:
         self.name = name
         self.viewers = 0
         self.history = UsageHistory()
-        self._read, self._tags = read, tags
+        self._open_monitor, self._tags = open_monitor, tags
         self._watch: PoolWatch | None = None
         # the verdict of the last reading
         self.status = unknown_status(time.time_ns() // 1_000_000)
@@ -207,7 +207,7 @@ class LiveFeed:
         while not self._stopped:
             started_s = time.monotonic()
             try:
-                reading, state, change = await in_thread(lambda: self._read(self._read_state))
+                reading, state, change = await in_thread(self._read_state)
             except Exception:
                 # viewers see by themselves that nothing comes any more
                 log.exception("pool %s cannot be read; trying again", self.name)
@@ -220,8 +220,9 @@ class LiveFeed:
                 async with asyncio.timeout(max(every_s / 4, every_s - (time.monotonic() - started_s))):
                     await self._hurry.wait()
 
-    def _read_state(self, monitor: WorkerPool) -> tuple[Reading, FeedState, bytes]:
+    def _read_state(self) -> tuple[Reading, FeedState, bytes]:
         """Return a reading, the state after it, and the change. Blocks for a few round trips to Redis, in a thread."""
+        monitor = self._open_monitor()
         if self._watch is None:
             self._watch = PoolWatch(monitor)
         reading = self._watch.read()

@@ -7,7 +7,6 @@ import re
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
@@ -18,7 +17,7 @@ from starlette.types import Send
 
 from snowredis import errors
 from snowredis.core.layout import Layout
-from snowredis.core.text import parse_user_id
+from snowredis.core.text import moment_ms, parse_user_id
 from snowredis.snowflake.codes import EventKind
 from snowredis.web.shared_reads import json_bytes
 
@@ -215,11 +214,10 @@ def parse_until(query: Mapping[str, str]) -> int | None:
     if text is None:
         return None
     try:
-        time_s = datetime.fromisoformat(text[:40]).astimezone(UTC).timestamp()
-    except (ValueError, OverflowError):
+        return moment_ms(text[:40])
+    except ValueError:
         detail = f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
         raise Problem(400, "BadTime", detail) from None
-    return round(time_s * 1000)
 
 
 def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int | None]:

@@ -22,7 +22,7 @@ from snowredis.errors import SnowredisError
 from snowredis.process.coroutines import in_thread
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.open import is_in_memory, open_client
+from snowredis.snowflake.open import is_in_memory, open_client, servers_of
 from snowredis.web.access import COOKIE, COOKIE_LIFE_S, RequestGuard, no_token
 from snowredis.web.messages import PAGE_HEADERS, Problem
 
@@ -42,9 +42,7 @@ class EndedSessions:
     """
 
     def __init__(self, url: Any) -> None:
-        self._urls = [
-            one for one in (url if isinstance(url, list | tuple) else [url]) if not is_in_memory(one)
-        ]
+        self._urls = [one for one in servers_of(url) if not is_in_memory(one)]
         self._ended: dict[str, int] = {}
         # ended here, and not stored yet
         self._unstored: dict[str, int] = {}

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from snowredis import __version__
 from snowredis.core.as_json import IdNumber, Shown, schema_of
 from snowredis.core.layout import Layout
-from snowredis.core.text import FORMS, encode
+from snowredis.core.text import FORMS, bits_of, encode
 from snowredis.errors import LayoutError
 from snowredis.monitor.deaths import Acknowledgement
 from snowredis.monitor.events import Event
@@ -71,30 +71,15 @@ class DecodedId:
 def decode_id(layout: Layout, an_id: int, form: str) -> DecodedId:
     """Return what *an_id* contains. Raises InvalidId."""
     parts = layout.decode(an_id)
-    values = parts._asdict() | {"timestamp": parts.tick}
-    fields = (
-        IdField(name, f"{values[name]:0{width}b}", str(values[name]))
-        for name, width in layout.fields
-        if width
-    )
+    bits = bits_of(layout, an_id)
+    fields = tuple(IdField(name, digits, str(int(digits, 2))) for name, digits in bits.items())
     forms: dict[str, str] = {}
     for name in FORMS:
         # a time past the year 9999 has no friendly form
         with contextlib.suppress(LayoutError):
             forms[name] = encode(an_id, name, layout=layout)
-    return DecodedId(
-        an_id,
-        form,
-        parts.timestamp_ms,
-        parts.datacenter,
-        parts.backup,
-        parts.worker,
-        parts.sequence,
-        parts.tick,
-        tuple(fields),
-        forms,
-        layout,
-    )
+    # the record has the fields of Parts in their order, up to the tick
+    return DecodedId(an_id, form, *parts[:6], fields, forms, layout)
 
 
 @dataclass(frozen=True, slots=True)

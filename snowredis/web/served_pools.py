@@ -79,7 +79,7 @@ class ServedPool:
         self._looking: asyncio.Future[PoolInfo] | None = None
         self._alone, self._waiting = asyncio.Lock(), 0
         self.answers = SharedAnswers()
-        self.feed = LiveFeed(name, self._read_anew, tags)
+        self.feed = LiveFeed(name, self._monitor_anew, tags)
 
     # --- start and stop ----------------------------------------------------------------------------
 
@@ -141,11 +141,11 @@ class ServedPool:
 
     def _not_found(self) -> ServedPoolNotFound:
         monitor = self._open_monitor()
-        names: list[str] = []
+        others = None
         # a user who may not list the keys gets the message without them
         with contextlib.suppress(errors.SnowredisError):
-            names = monitor.pools()
-        return ServedPoolNotFound(self.name, monitor.where, tuple(names))
+            others = tuple(monitor.pools())
+        return ServedPoolNotFound(self.name, monitor.where, others)
 
     async def stop(self) -> None:
         """Release the worker id."""
@@ -253,11 +253,11 @@ class ServedPool:
 
     async def ask(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* with the pool's monitor, in a thread. Raises SnowredisError."""
-        return await in_thread(lambda: self.read(question))
+        return await in_thread(lambda: question(self._open_monitor()))
 
     async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> bytes:
         """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
-        return await self.answers.get(name, lambda: json_bytes(self.read(question)))
+        return await self.answers.get(name, lambda: json_bytes(question(self._open_monitor())))
 
     async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises Problem."""
@@ -270,14 +270,11 @@ class ServedPool:
         finally:
             self._waiting -= 1
 
-    def read(self, question: Callable[[WorkerPool], T]) -> T:
-        """Call *question* with the pool's monitor. Blocks for a few round trips to Redis."""
-        return question(self._open_monitor())
-
-    def _read_anew(self, question: Callable[[WorkerPool], T]) -> T:
-        """Call *question* as read(), and let lookups use what it reads: the feed says when to look."""
-        self._open_monitor().forget_snapshot()
-        return self.read(question)
+    def _monitor_anew(self) -> SharedPool:
+        """Return the pool's monitor, to read the pool anew. The feed says when; lookups use what it read."""
+        monitor = self._open_monitor()
+        monitor.forget_snapshot()
+        return monitor
 
     def _open_monitor(self) -> SharedPool:
         if self._monitor is None:
@@ -289,17 +286,8 @@ class ServedPool:
 class ServedPoolNotFound(errors.PoolNotFound):
     """A pool that the service was told to serve does not exist."""
 
-    def __init__(self, pool: str, where: str, others: tuple[str, ...]) -> None:
-        super().__init__(pool)
-        self.args = (pool, where, others)
-        self.where, self.others = where, others
-
     def __str__(self) -> str:
-        others = f" (pools there: {', '.join(self.others[:20])})" if self.others else ""
-        return (
-            f"pool {self.pool!r} does not exist in Redis at {self.where}{others}; no ids are served of it. Create it "
-            f"with: snowredis pool create {self.pool} (or start the service with --create)"
-        )
+        return f"{super().__str__()} (or start the service with --create)"
 
 
 class ServedPools:

@@ -51,7 +51,7 @@ def test_a_pool_that_does_not_exist_is_not_made_by_a_typing_error(
     wrong = serve("--pool", pool_name + "x", url=own_server.url, ready="")
     assert wrong.process.wait(30) == 5
     [line] = wrong.log.read_text().splitlines()
-    assert f"'{pool_name}x' does not exist" in line
+    assert f"there is no pool '{pool_name}x'" in line
     assert f"pools there: {pool_name})" in line
     assert snowredis.WorkerPool(own_server.url, pool_name).pools() == [pool_name]
     # Redis is away at the start: alive, not ready, and it says why

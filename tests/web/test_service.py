@@ -8,6 +8,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from snowredis.web.messages import (
     Problem,
     choose_media_type,
     encode_ids,
+    parse_until,
     problem_of,
 )
 from snowredis.web.service import create_app, from_environment
@@ -382,6 +384,17 @@ def test_many_at_once_never_get_the_same_id(server: RedisServer, pool_name: str)
 
 
 # --- limits ----------------------------------------------------------------------------------------
+
+
+def test_a_time_without_an_offset_is_utc_in_every_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert parse_until({"until": "2026-01-31T12:00:00"}) == 1_769_860_800_000
+        assert parse_until({"until": "2026-01-31T21:00:00.5+09:00"}) == 1_769_860_800_500
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_bucket_gives_what_its_rate_says() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import Cell, Column, Line, print_json, table, write
@@ -53,10 +53,7 @@ def run(args: argparse.Namespace) -> None:
         ids.next_id()
         measured = subjects(ids)
         # each of four threads makes as many calls as one alone, so that starting it hardly counts
-        calls = {
-            name: calls_in(Subject(subject.statement, subject.names, per_call=subject.per_call), round_s)
-            for name, subject in measured.items()
-        }
+        calls = {name: calls_in(replace(subject, threads=1), round_s) for name, subject in measured.items()}
         results: dict[str, list[float]] = {name: [] for name in measured}
         for name in in_turns(list(measured), rounds):
             results[name].append(measured[name].ns(calls[name]))
@@ -86,25 +83,16 @@ def _report(
     rows: list[list[Cell]] = []
     for name, times in results.items():
         (low, median, high), (_, ratio, _) = quartiles(times), ratios(times, results[BASE])
-        digits = 2 if high < 10 else 1
-        rows.append(
-            [
-                (name, "strong" if name.startswith("ids.") else ""),
-                f"{median:,.{digits}f}",
-                f"{low:,.{digits}f} – {high:,.{digits}f}",
-                f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}",
-            ]
-        )
+        digits, style = 2 if high < 10 else 1, "strong" if name.startswith("ids.") else ""
+        spread = f"{low:,.{digits}f} – {high:,.{digits}f}"
+        to_base = f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
+        rows.append([(name, style), f"{median:,.{digits}f}", spread, to_base])
     columns = [Column(f"snowredis {kind}", shrinks=True), Column("ns", right=True)]
     columns += [Column("quartiles", right=True), Column(f"to {BASE}", right=True)]
+    how = f"{rounds} rounds in turns; ns of wall time for one id, and its ratio to reading the clock"
     return [
         [(this_machine(), "")],
-        [
-            (
-                f"{rounds} rounds in turns; ns of wall time for one id, and its ratio to reading the clock",
-                "dim",
-            )
-        ],
+        [(how, "dim")],
         [],
         *table(columns, rows),
         [],
@@ -117,18 +105,6 @@ def _report(
 # 4,194,304 ids a ms, so that the generator is measured and not the ceiling of a layout
 UNCAPPED = "40/0/0/1/22"
 BASE = "time.time_ns()"
-
-
-class Measurable(Protocol):
-    """Interface that calls_in() needs."""
-
-    @property
-    def threads(self) -> int: ...
-
-    @property
-    def per_call(self) -> int: ...
-
-    def ns(self, calls: int) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +129,13 @@ class Subject:
 
         timers = [timeit.Timer(self.statement, globals=dict(self.names)) for _ in range(self.threads)]
         if self.threads == 1:
-            return timers[0].timeit(calls) * 1e9 / (calls * self.per_call)
-        return (
-            _side_by_side_s([lambda timer=timer: timer.timeit(calls) for timer in timers])
-            * 1e9
-            / (calls * self.per_call * self.threads)
-        )
+            took_s = timers[0].timeit(calls)
+        else:
+            took_s = _side_by_side_s([lambda timer=timer: timer.timeit(calls) for timer in timers])
+        return took_s * 1e9 / (calls * self.per_call * self.threads)
 
 
-def calls_in(subject: Measurable, seconds: float) -> int:
+def calls_in(subject: Subject, seconds: float) -> int:
     """Return how many calls of *subject* take about *seconds*. Blocks for up to about that long."""
     calls = 1
     while (took_s := subject.ns(calls) * calls * subject.per_call * subject.threads / 1e9) < seconds / 4:

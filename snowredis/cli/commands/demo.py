@@ -64,9 +64,14 @@ def run(args: argparse.Namespace) -> int:
         title: Line = [("snowredis demo", "strong"), (f"  on its own {server.kind}", "dim")]
         if not live:
             write([title])
-        with _stopped(demo), _live(demo, title) if live else _printed(demo):
+        with _stopped(demo), alternate_screen() if live else contextlib.nullcontext() as draw:
+            if draw is None:
+                demo.show = _printing(demo)
+            else:
+                demo.show = lambda: draw(frame(demo, title, *shutil.get_terminal_size()))
             demo.play(args.workers)
-            verdict = check([process.recorded for process in demo.processes], Layout())
+            files = [(f"pid {each.pid}", each.path, each.workers) for each in demo.processes]
+            verdict = check(files, Layout())
         if live:
             # stays on the screen after the live display is closed
             write([title, [], *demo.lines])
@@ -125,10 +130,6 @@ class Process:
     def ids(self) -> int:
         """Number of ids in its file."""
         return self.path.stat().st_size // _ID_BYTES
-
-    @property
-    def recorded(self) -> Recorded:
-        return f"pid {self.pid}", self.path, self.workers
 
     @property
     def namespace(self) -> int:
@@ -352,17 +353,8 @@ _MIN_LOG, _LOW_MIN_LOG, _LOW_HEIGHT = 8, 4, 24
 _STATUSES = 8
 
 
-@contextlib.contextmanager
-def _live(demo: Demo, title: Line) -> Iterator[None]:
-    """Show the demo in a display that is redrawn."""
-    with alternate_screen() as draw:
-        demo.show = lambda: draw(frame(demo, title, *shutil.get_terminal_size()))
-        yield
-
-
-@contextlib.contextmanager
-def _printed(demo: Demo) -> Iterator[None]:
-    """Print the log, and a few status lines."""
+def _printing(demo: Demo) -> Callable[[], None]:
+    """Return a function that prints what is new in the log, and now and then a status line."""
     printed, next_status_s = 0, 0.0
 
     def show() -> None:
@@ -374,8 +366,7 @@ def _printed(demo: Demo) -> Iterator[None]:
             next_status_s = demo.now_s + demo.length_s / _STATUSES
             print(f"{demo.now_s:6.1f} s    {status(demo)}", flush=True)
 
-    demo.show = show
-    yield
+    return show
 
 
 def status(demo: Demo) -> str:
@@ -410,18 +401,14 @@ def verdict_lines(demo: Demo, verdict: Verdict) -> list[Line]:
     rate = round(verdict.ids / made_s) if made_s > 0 else 0
     held = {worker for process in demo.processes for worker in process.workers}
     by = f" by {len(demo.processes)} processes on {len(held)} worker ids"
-    lines = pairs(
-        [
-            ("ids", [(f"{verdict.ids:,}", "strong"), (by, "")]),
-            ("speed", f"{rate:,} a second for {duration(made_s * 1000)}; paced, to leave the CPU to others"),
-            ("duplicates", _count(verdict.duplicates, "every id was compared with every other")),
-            (
-                "wrong worker",
-                _count(verdict.wrong_workers, "every id decodes to the worker id of its process"),
-            ),
-        ]
-    )
-    return [*lines, *([(f"  {printable(example, 200)}", "bad")] for example in verdict.examples)]
+    wrong = _count(verdict.wrong_workers, "every id decodes to the worker id of its process")
+    rows: list[tuple[str, str | Line]] = [
+        ("ids", [(f"{verdict.ids:,}", "strong"), (by, "")]),
+        ("speed", f"{rate:,} a second for {duration(made_s * 1000)}; paced, to leave the CPU to others"),
+        ("duplicates", _count(verdict.duplicates, "every id was compared with every other")),
+        ("wrong worker", wrong),
+    ]
+    return [*pairs(rows), *([(f"  {printable(example, 200)}", "bad")] for example in verdict.examples)]
 
 
 def _count(errors: int, explanation: str) -> Line:
@@ -463,7 +450,6 @@ def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
     wrong = [
         f"{an_id} of {process} names another worker id"
         for process, ids, workers in written
-        if not {an_id >> shift & mask for an_id in ids} <= workers
         for an_id in ids
         if an_id >> shift & mask not in workers
     ]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from snowredis.cli.commands.layout import bits_of, draw, name_of
+from snowredis.cli.commands.layout import draw, name_of
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
 from snowredis.cli.options import Command, Parser, layout_text, open_pool, positive, settings
 from snowredis.cli.output import (
@@ -174,6 +174,7 @@ def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list
 def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
     """Return an id as JSON shows it."""
     from snowredis.core.as_json import to_json
+    from snowredis.core.text import bits_of
 
     (form, an_id), *others = readings
     parts = to_json(layout.decode(an_id))

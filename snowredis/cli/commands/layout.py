@@ -107,18 +107,10 @@ _FIELD_STYLES = {
 _ASCII_RULES = str.maketrans("┌┬┐│└┴┘─", "+++|+++-")
 
 
-def bits_of(layout: Layout, an_id: int) -> dict[str, str]:
-    """Return the bits of every field that has some, the highest first, as strings of 0 and 1."""
-    text, at, fields = f"{an_id:0{layout.total_bits}b}", 0, dict[str, str]()
-    for name, bits in layout.fields:
-        if bits:
-            fields[name] = text[at : at + bits]
-            at += bits
-    return fields
-
-
 def draw(layout: Layout, an_id: int) -> list[Line]:
     """Return the diagram of the 64 bits of an id of *layout*."""
+    from snowredis.core.text import bits_of
+
     fields = bits_of(layout, an_id)
     above = "0" * (ID_BITS + 1 - layout.total_bits)
     cells = [

@@ -13,8 +13,8 @@ from snowredis.cli.commands.layout import name_of
 from snowredis.cli.options import (
     Command,
     Parser,
+    check_pool_name,
     confirm,
-    needed_pool_name,
     open_known_pool,
     open_pool,
     seconds,
@@ -58,7 +58,7 @@ def _create(args: argparse.Namespace) -> None:
     from snowredis.snowflake.open import has_registry
     from snowredis.snowflake.replies import Created
 
-    needed_pool_name(args)
+    check_pool_name(args)
     url, options = settings(args)
     options |= {"min_replicas": 0}
     check_end(resolve_layout(options.get("layout")), _now_ms())
@@ -354,13 +354,12 @@ def _add_delete_arguments(parser: Parser) -> None:
 
 
 def _delete(args: argparse.Namespace) -> None:
-    needed_pool_name(args)
+    check_pool_name(args)
     with open_known_pool(args) as pool:
-        alive, use = _use(pool)
+        alive, use, number = _use(pool)
         # without information about the pool there is nothing to ask; one in use is refused below
         if use and (not alive or args.force):
             confirm(args, f"delete pool {pool.name} at {pool.where} ({use})?", "nothing was deleted")
-        number = _number_of(pool)
         deletion = pool.delete(force=args.force)
     print(f"pool {args.pool} at {pool.where} was deleted")
     if number is not None:
@@ -392,27 +391,22 @@ def _delete(args: argparse.Namespace) -> None:
         )
 
 
-def _number_of(pool: WorkerPool) -> tuple[str, int] | None:
-    """Return registry and shard number of the pool; None if it has none, or is broken."""
-    try:
-        stored = pool.info().settings
-    except (PoolNotFound, StoreUnavailable):
-        return None
-    registry, _, registration = stored.get("registry", "").partition("/")
-    return (registry, int(stored["datacenter"])) if registration else None
+def _use(pool: WorkerPool) -> tuple[int, str, tuple[str, str] | None]:
+    """Return how many workers are alive, the use of the pool as text, and its registry and shard number, if any.
 
-
-def _use(pool: WorkerPool) -> tuple[int, str]:
-    """Return how many workers are alive, and the use of the pool as text; empty if it does not exist."""
+    The text is empty if the pool does not exist.
+    """
     try:
         info = pool.info()
     except PoolNotFound:
-        return 0, ""
+        return 0, "", None
     except StoreUnavailable as error:
         # a broken pool can be deleted; if Redis does not answer, the next line fails, too
         alive = len(pool.workers())
-        return alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}"
-    return info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far"
+        return alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}", None
+    registry, _, registration = info.settings.get("registry", "").partition("/")
+    number = (registry, info.settings["datacenter"]) if registration else None
+    return info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far", number
 
 
 _DELETE = Command(

@@ -62,20 +62,15 @@ def run(args: argparse.Namespace) -> None:
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:
     """Return the environment, overridden by the options."""
+    environment = dict(os.environ)
     options = {f"{PREFIX}{name.upper()}": getattr(args, name) for name in _OPTIONS.values()}
-    given = {name: value for name, value in (options | {"SNOWREDIS_URL": args.url}).items() if value}
-    texts = {
-        name: " ".join(value) if isinstance(value, list) else str(value) for name, value in given.items()
-    }
-    environment = dict(os.environ) | texts
-    if not _is_any(args.host):
+    for name, value in (options | {"SNOWREDIS_URL": args.url}).items():
+        if value:
+            environment[name] = " ".join(value) if isinstance(value, list) else str(value)
+    # these stand for every address, so they are no names of the service
+    if args.host not in ("0.0.0.0", "::", ""):  # noqa: S104 - the operator chose it
         environment[f"{PREFIX}HOSTS"] = f"{environment.get(f'{PREFIX}HOSTS', '')} {args.host}".strip()
     return environment
-
-
-def _is_any(host: str) -> bool:
-    """Return whether *host* stands for every address, and so is not a name of the service."""
-    return host in ("0.0.0.0", "::", "")  # noqa: S104 - the operator chose it
 
 
 def _check_host(host: str, app: Service) -> None:

@@ -27,7 +27,7 @@ from snowredis import process_generator
 from snowredis.connection import END_WARNING_MS, connect
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError
 from snowredis.settings import KIND, SETTINGS
-from snowredis.snowflake.open import is_embedded, is_in_memory
+from snowredis.snowflake.open import is_embedded, is_in_memory, servers_of
 from snowredis.snowflake.protocol import PoolConfig
 
 # settings about the server, which ``testing`` replaces
@@ -80,12 +80,6 @@ def makes_snowflakes() -> bool:
     return bool(kind.name == KIND.default)
 
 
-def server_urls(given: dict[str, Any]) -> list[Any]:
-    """Return the servers of *given* settings, one or several: URLs, clients or pools in memory."""
-    url = given["url"]
-    return list(url) if isinstance(url, list | tuple) else [url]
-
-
 # --- checks ----------------------------------------------------------------------------------------
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -107,7 +101,7 @@ def check_settings(**_: Any) -> list[Any]:
     # a test runner sets DEBUG to False, and makes mail.outbox
     if settings.DEBUG or hasattr(mail, "outbox"):
         return messages
-    for url in server_urls(given):
+    for url in servers_of(given["url"]):
         if is_in_memory(url):
             text = "SNOWREDIS['url'] is a pool in memory: each process has a pool of its own, and ids are repeated"
             messages.append(_error(2, text, "Name a Redis that all processes share: redis://host:6379/0."))
@@ -153,7 +147,7 @@ def check_deployment(**_: Any) -> list[Any]:
     try:
         if not makes_snowflakes():
             return []
-        urls = server_urls(effective_settings())
+        urls = servers_of(effective_settings()["url"])
     except SnowredisError:
         return []  # E001
     pool_databases = [database for url in urls if (database := _database(url))]
@@ -190,7 +184,7 @@ def check_redis(**_: Any) -> list[Any]:
         config = _pool_config(given)
     except SnowredisError:
         return []  # E001
-    urls = server_urls(given)
+    urls = servers_of(given["url"])
     messages, is_missing = [], False
     for index, url in enumerate(urls):
         if is_in_memory(url) or is_embedded(url):
@@ -216,7 +210,7 @@ def check_redis(**_: Any) -> list[Any]:
 
 def _pool_config(given: dict[str, Any]) -> PoolConfig:
     """Return the pool's constants as connect() makes them; raises what it raises. Starts no embedded Redis."""
-    urls = server_urls(given)
+    urls = servers_of(given["url"])
     for url in urls:
         if not (isinstance(url, str) or is_in_memory(url) or hasattr(url, "evalsha")):
             # such as the value of an environment variable that is not set

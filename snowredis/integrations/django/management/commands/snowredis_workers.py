@@ -9,7 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from snowredis.cli import main
-from snowredis.integrations.django.checks import effective_settings, server_urls
+from snowredis.integrations.django.checks import effective_settings
+from snowredis.snowflake.open import servers_of
 
 
 class Command(BaseCommand):
@@ -27,7 +28,7 @@ class Command(BaseCommand):
     def handle(self, **options: Any) -> None:
         """Print the table or the JSON. Raises CommandError where the URL is not text."""
         settings = effective_settings()
-        urls = server_urls(settings)
+        urls = servers_of(settings["url"])
         if not all(isinstance(url, str) for url in urls):
             raise CommandError(
                 "SNOWREDIS['url'] is an object of this process. A pool in memory has no workers elsewhere; for a "
