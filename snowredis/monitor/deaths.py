@@ -10,6 +10,7 @@ the same. It ends by itself when these deaths are too old to be shown.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -98,11 +99,12 @@ class RecentEvents:
     """
 
     def __init__(self, read: Callable[..., list[Event]]) -> None:
-        self._read, self._lock = read, threading.Lock()
+        self._read = read
         self._events: list[Event] = []
         # only times and generators: there may be thousands
         self._claims: list[tuple[int, str]] = []
         self._last_id = ""
+        self._pid, self._lock = os.getpid(), threading.Lock()
 
     def read(self, now_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
         """Return the events up to now in the order of the stream, and time and generator of each claim.
@@ -114,6 +116,9 @@ class RecentEvents:
             StoreUnavailable.
         """
         first_ms = max(0, now_ms - DEATH_SHOWN_MS)
+        if self._pid != os.getpid():
+            # forked: the thread that holds the lock may not exist here
+            self._pid, self._lock = os.getpid(), threading.Lock()
         with self._lock:
             if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + DEATH_SHOWN_MS:
                 # another stream, of a server whose clock is far behind
