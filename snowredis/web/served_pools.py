@@ -171,7 +171,7 @@ class ServedPool:
     @property
     def worker(self) -> int | None:
         """The worker id of this process; None without a lease."""
-        return self._lease.worker if self._lease is not None else None
+        return None if (lease := self._lease) is None else lease.worker
 
     @property
     def _lease(self) -> Lease | None:

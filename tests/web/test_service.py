@@ -9,7 +9,8 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from starlette.applications import Starlette
@@ -31,6 +32,7 @@ from snowredis.web.messages import (
     parse_until,
     problem_of,
 )
+from snowredis.web.served_pools import ServedPool
 from snowredis.web.service import create_app, from_environment
 from snowredis.web.settings import Limits
 from tests.support.pools import new_pool
@@ -411,6 +413,13 @@ def test_too_many_requests_are_429_and_told_when_to_come_again() -> None:
             answers = [client.get(path) for _ in range(4)]
             assert {answer.status_code for answer in answers} == {200, 429}, path
             assert answers[-1].headers["retry-after"] == "1"
+
+
+def test_a_lease_that_is_lost_while_it_is_shown_is_no_error() -> None:
+    pool = ServedPool(memory_pool(), "a", {}, 1.0)
+    leases = iter([SimpleNamespace(worker=3), None])
+    pool._ids = cast("Any", type("Ids", (), {"lease": property(lambda _: next(leases))})())
+    assert pool.worker == 3
 
 
 def test_too_many_at_once_are_503() -> None:
