@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MERGE", "MIGRATE"]
 
-Examples = list[tuple[str, str]]
 Run = Callable[[argparse.Namespace], int]
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

@@ -27,11 +27,9 @@ class Support:
 
     Attributes:
         locks: who waits for whom while ids change, for people.
-        keeps_triggers: triggers of the user run at each change.
     """
 
     locks = ""
-    keeps_triggers = False
 
     def __init__(self, dialect: sa.Dialect) -> None:
         self._preparer = dialect.identifier_preparer
@@ -212,7 +210,6 @@ class MySQL(Support):
     """MariaDB 10.5 or later, MySQL 8."""
 
     locks = "each batch locks the rows that it changes; foreign_key_checks is off in its session only"
-    keeps_triggers = True
 
     def limit(self, column: sa.Column[Any]) -> int:
         if not isinstance(column.type, sa.Integer):
