@@ -86,9 +86,7 @@ def setup(app: Any) -> None:
     def on_docstring(_app: Any, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
         if what == "module":
             # an indented part is code
-            lines[:] = re.sub(r"\n\n(?=    \S)(.*\n(?:    .*|\n)*)", "\n\n::\n\n\\1", "\n".join(lines)).split(
-                "\n"
-            )
+            lines[:] = re.sub(r"\n\n(?=    \S)(.*\n(?:    .*|\n)*)", "\n\n::\n\n\\1", "\n".join(lines)).split("\n")
 
     def on_page(_app: Any, page: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
         if page.startswith("zh/"):

@@ -95,9 +95,7 @@ async def try_service(client: httpx.AsyncClient) -> None:
         assert len({response.json()["id"] for response in created}) == 200
         print("200 more orders at once: 200 different ids")
 
-        schema = (await client.get("/openapi.json")).json()["components"]["schemas"]["Order"]["properties"][
-            "id"
-        ]
+        schema = (await client.get("/openapi.json")).json()["components"]["schemas"]["Order"]["properties"]["id"]
         print("in OpenAPI an id is a", schema["type"], "with the pattern", schema["pattern"])
 
 

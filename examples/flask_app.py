@@ -85,9 +85,7 @@ with serving() as url:
 
     with ThreadPoolExecutor(8) as threads:
         created = list(
-            threads.map(
-                lambda _: request_json(f"{url}/orders", {"customer": "7", "pieces": 1})[1], range(200)
-            )
+            threads.map(lambda _: request_json(f"{url}/orders", {"customer": "7", "pieces": 1})[1], range(200))
         )
     assert len({json.loads(text)["id"] for text in created}) == 200
     print("200 more orders from 8 threads: 200 different ids")

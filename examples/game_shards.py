@@ -86,9 +86,7 @@ def serve(name: str, directory: Path, home: Path) -> None:
         "overflow": "ahead",
         "max_ahead_ms": AHEAD_MS,
     }
-    with snowredis.connect(
-        url_of(home, shard), pool=f"shard-{shard}", label=name, clock=clock, **settings
-    ) as ids:
+    with snowredis.connect(url_of(home, shard), pool=f"shard-{shard}", label=name, clock=clock, **settings) as ids:
         ids.claim()
         print("ready", flush=True)
         sys.stdin.readline()
@@ -104,9 +102,7 @@ def serve(name: str, directory: Path, home: Path) -> None:
                 snowflakes.executemany(PLAYER, [(an_id, "player", *seen) for an_id in players])
                 owners = [owner for owner in players for _ in range(ITEMS_EACH)]
                 rows = zip(items, owners, strict=True)
-                snowflakes.executemany(
-                    ITEM, [(an_id, owner, random.choice(KINDS), *seen) for an_id, owner in rows]
-                )
+                snowflakes.executemany(ITEM, [(an_id, owner, random.choice(KINDS), *seen) for an_id, owner in rows])
             with transaction(counters):
                 for _ in players:
                     owner = counters.execute(PLAYER, (None, "player", *seen)).lastrowid
@@ -339,9 +335,7 @@ def report_of_counters(directory: Path) -> list[tuple[str, bool]]:
     owned = count(counted, "eu.item JOIN eu.player ON player.id = owner")
     owned += count(counted, "us.item JOIN us.player ON player.id = owner")
     counted.close()
-    print(
-        f"\nwith a counter for each shard: {refusal or 'no error'}; {both:,} ids of {of:,} rows are in both"
-    )
+    print(f"\nwith a counter for each shard: {refusal or 'no error'}; {both:,} ids of {of:,} rows are in both")
     checks = [("merging the counters fails", "UNIQUE constraint failed" in refusal and both > 0)]
     try:
         import duckdb  # noqa: F401 - merge check needs it
@@ -374,9 +368,7 @@ def report_of_counters(directory: Path) -> list[tuple[str, bool]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--keep", type=Path, help="leave the databases in this directory, which must be empty"
-    )
+    parser.add_argument("--keep", type=Path, help="leave the databases in this directory, which must be empty")
     parser.add_argument("--server", help=argparse.SUPPRESS)
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -390,9 +382,7 @@ def main() -> int:
             parser.error(f"{directory} is not empty. Name another directory.")
         for shard in SHARDS:
             connect(directory / f"{shard}.db").executescript(TABLES.format(counter="")).close()
-            connect(directory / f"{shard}-counters.db").executescript(
-                TABLES.format(counter="AUTOINCREMENT")
-            ).close()
+            connect(directory / f"{shard}-counters.db").executescript(TABLES.format(counter="AUTOINCREMENT")).close()
         # a private Redis for each shard, and one for the registry
         home = Path(temporary).resolve()
         homes = [home / name for name in (*SHARDS, "registry")]

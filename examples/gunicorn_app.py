@@ -92,9 +92,7 @@ def main():
         wait_for(lambda: killed not in living_pids())
         took_ms = 1000 * (time.monotonic() - began)
         wait_for(lambda: len(living_pids()) == 3)
-        show(
-            f"pid {killed} was killed with -9; its worker id was available {took_ms:.0f} ms later; a new worker:"
-        )
+        show(f"pid {killed} was killed with -9; its worker id was available {took_ms:.0f} ms later; a new worker:")
         request_ids(30)
     finally:
         server.terminate()

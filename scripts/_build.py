@@ -69,11 +69,6 @@ class Sdist(sdist):
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         """Copy the files of the archive to *base_dir*."""
-        found = (
-            path
-            for name in SOURCES
-            for path in [Path(name), *sorted(Path(name).rglob("*"))]
-            if path.is_file()
-        )
+        found = (path for name in SOURCES for path in [Path(name), *sorted(Path(name).rglob("*"))] if path.is_file())
         added = [str(path) for path in found if not LEFT_OUT & set(path.parts)]
         super().make_release_tree(base_dir, [*files, "CHANGELOG.md", *added])

@@ -21,9 +21,7 @@ class Unavailable(Exception):
 
 def output_of(*command: str, cwd: Path | None = None) -> str:
     try:
-        done = subprocess.run(
-            command, check=False, cwd=cwd, capture_output=True, text=True, timeout=STEP_LIMIT_S
-        )
+        done = subprocess.run(command, check=False, cwd=cwd, capture_output=True, text=True, timeout=STEP_LIMIT_S)
     except FileNotFoundError:
         raise Unavailable(f"there is no {command[0]} on this machine") from None
     except subprocess.TimeoutExpired:
@@ -48,9 +46,7 @@ class Debian:
     def unpack(self, suite: str, root: Path, *packages: str) -> None:
         """Unpack *packages* of *suite*, and all that they depend on, into *root*."""
         self._prepare()
-        plan = self._apt(
-            "install", "--simulate", "--no-install-recommends", f"--target-release={suite}", *packages
-        )
+        plan = self._apt("install", "--simulate", "--no-install-recommends", f"--target-release={suite}", *packages)
         chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
         archives = self._scratch / f"{packages[0]}-{suite}"
         archives.mkdir()
@@ -111,9 +107,7 @@ class Debian:
             # the user that apt changes to may not write into scratch
             "APT::Sandbox::User": "root",
         }
-        return output_of(
-            program, *(f"--option={key}={value}" for key, value in options.items()), *arguments, cwd=cwd
-        )
+        return output_of(program, *(f"--option={key}={value}" for key, value in options.items()), *arguments, cwd=cwd)
 
 
 def loader_and_libraries(root: Path) -> tuple[Path, Path]:

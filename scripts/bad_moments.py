@@ -90,9 +90,7 @@ def look_at(moment: Moment, fleet: Stage, page: Page, output: Path, alerts: Aler
     if alerts is not None:
         alerts.start()
     played = moment.play(fleet)
-    page.wait(
-        f"document.querySelector('#status').dataset.codes.split(' ').includes('{moment.code}')", LIMIT_S
-    )
+    page.wait(f"document.querySelector('#status').dataset.codes.split(' ').includes('{moment.code}')", LIMIT_S)
     page.wait(f"document.querySelectorAll('.tile.s-dead').length >= {moment.deaths}", LIMIT_S)
     seen_s = time.time()
     page.screenshot(output / f"{moment.name}.png")
@@ -100,9 +98,7 @@ def look_at(moment: Moment, fleet: Stage, page: Page, output: Path, alerts: Aler
     wait_until(played.known_s)
     texts = [fleet.command(*command) for command in COMMANDS]
     (output / f"{moment.name}.txt").write_text(
-        "\n".join(
-            f"$ snowredis {' '.join(command)}\n{text}" for command, text in zip(COMMANDS, texts, strict=True)
-        )
+        "\n".join(f"$ snowredis {' '.join(command)}\n{text}" for command, text in zip(COMMANDS, texts, strict=True))
     )
     assert page.console == [], page.console
     # before the service ends, so that it is none of the errors of the next page

@@ -123,9 +123,7 @@ WAITS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="how often each wait is measured (default: 5)")
     rounds = parser.parse_args().rounds
     # waits and an outage are what is measured here

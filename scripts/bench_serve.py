@@ -120,9 +120,7 @@ def median(runs: list[Measured]) -> Measured:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=3, help="of each line in a round (default: 3)")
     parser.add_argument("--rounds", type=int, default=3, help="the median of which is shown (default: 3)")
     parser.add_argument("--connections", type=int, default=8, help="at once (default: 8)")

@@ -62,18 +62,14 @@ def show(plan: Plan, report: Report, verdict: Verdict, took_s: float) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--ids", type=int, default=0, metavar="N", help="continue after the faults until there are this many"
     )
     parser.add_argument("--processes", type=int, default=8, metavar="P")
     parser.add_argument("--faults", type=int, default=1000, metavar="N")
     parser.add_argument("--seconds", type=float, default=300, metavar="S", help="over which they are spread")
-    parser.add_argument(
-        "--seed", type=int, default=random.randrange(1_000_000), help="of the faults; default: random"
-    )
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the faults; default: random")
     parser.add_argument("--ttl", type=float, default=3.0, metavar="S")
     parser.add_argument("--outage-reserve", type=float, default=Plan.outage_reserve_s, metavar="S")
     parser.add_argument("--layout", default=Plan.layout)

@@ -187,9 +187,7 @@ def run_queue(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=120.0, help="for each way (default: 120)")
     parser.add_argument("--rate", type=float, default=50.0, help="deaths a second (default: 50)")
     parser.add_argument("--ways", default=";".join(WAYS), help=f"some of {'; '.join(WAYS)}")

@@ -44,9 +44,7 @@ def main() -> int:
     # pages that are gone must not stay in the site
     shutil.rmtree(SITE, ignore_errors=True)
     # -E: pages take text from the code, which Sphinx does not watch
-    failed = sphinx_build(
-        ["-b", "html", "-E", "-n", "-W", "--keep-going", "-q", str(ROOT / "docs"), str(SITE)]
-    )
+    failed = sphinx_build(["-b", "html", "-E", "-n", "-W", "--keep-going", "-q", str(ROOT / "docs"), str(SITE)])
     errors += _loaded_from_elsewhere()
     if args.external:
         failed |= sphinx_build(["-b", "linkcheck", "-q", str(ROOT / "docs"), str(ROOT / "build/linkcheck")])

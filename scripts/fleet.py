@@ -62,9 +62,7 @@ def work(url: str, layout: str, directory: str, number: int, threads: int, count
     """Run one process of the fleet."""
     with snowredis.connect(url, pool=POOL, layout=layout, label=f"fleet-{number}") as ids:
         makers = [
-            threading.Thread(
-                target=make_ids, args=(ids, count // threads, Path(directory, f"{number}-{thread}.ids"))
-            )
+            threading.Thread(target=make_ids, args=(ids, count // threads, Path(directory, f"{number}-{thread}.ids")))
             for thread in range(threads)
         ]
         for thread in makers:
@@ -80,9 +78,7 @@ def check(directory: Path) -> Duplicates:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ids", type=int, default=50_000_000, help="total number of ids")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
@@ -115,9 +111,7 @@ def main() -> int:
             found = check(directory)
         finally:
             embedded.stop(directory / "redis")
-    print(
-        f"{found.ids:,} ids in {took_s:.1f} s: {found.ids / took_s:,.0f} a second, {found.repeated:,} repeated"
-    )
+    print(f"{found.ids:,} ids in {took_s:.1f} s: {found.ids / took_s:,.0f} a second, {found.repeated:,} repeated")
     for repetition in found.examples:
         print(repetition)
     return 1 if found.repeated or failed or not found.ids else 0

@@ -97,18 +97,14 @@ def get(version: str, free_threaded: bool) -> Path:
     with tempfile.TemporaryDirectory(prefix="snowredis-python-") as directory:
         scratch = Path(directory)
         debian = Debian(scratch / "apt")
-        program = (
-            build(version, target, debian, scratch) if free_threaded else unpack(version, target, debian)
-        )
+        program = build(version, target, debian, scratch) if free_threaded else unpack(version, target, debian)
     output_of(str(program), "-c", f"import {NEEDED}")
     found.symlink_to(program)
     return found
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version", help="such as 3.14, or 3.13t without the GIL")
     wanted = re.fullmatch(r"(3\.\d+)(t?)", parser.parse_args().version)
     if wanted is None:

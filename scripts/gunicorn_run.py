@@ -226,12 +226,8 @@ def main() -> int:
     parser.add_argument("--reloads", type=int, default=10)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--pause", type=float, default=0.7, metavar="S", help="between two faults, on average"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=300, metavar="BOUND", help="fail after this many seconds"
-    )
+    parser.add_argument("--pause", type=float, default=0.7, metavar="S", help="between two faults, on average")
+    parser.add_argument("--seconds", type=float, default=300, metavar="BOUND", help="fail after this many seconds")
     options = parser.parse_args()
     signal.signal(signal.SIGALRM, out_of_time)
     signal.alarm(int(options.seconds))

@@ -125,9 +125,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--list", action="store_true", help="name the operations and the actions")
-    parser.add_argument(
-        "--operation", type=names(dict(OPERATIONS)), default=list(OPERATIONS), metavar="NAME,…"
-    )
+    parser.add_argument("--operation", type=names(dict(OPERATIONS)), default=list(OPERATIONS), metavar="NAME,…")
     parser.add_argument(
         "--action",
         type=names(dict(ACTIONS)),
@@ -137,15 +135,9 @@ def main() -> int:
     )
     parser.add_argument("--step", type=int, default=1, metavar="N", help="every N-th bytecode only")
     parser.add_argument("--elsewhere", action="store_true", help="the operation runs in another thread")
-    parser.add_argument(
-        "--random", type=int, default=0, metavar="N", help="play this many random cases instead"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="of random cases; of --step, where to begin"
-    )
-    parser.add_argument(
-        "--seconds", type=float, metavar="BOUND", help="start no case after this many seconds"
-    )
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="play this many random cases instead")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of random cases; of --step, where to begin")
+    parser.add_argument("--seconds", type=float, metavar="BOUND", help="start no case after this many seconds")
     parser.add_argument("--jobs", type=int, default=1, metavar="J")
     parser.add_argument("--pure", action="store_true", default=bool(os.environ.get("SNOWREDIS_PURE")))
     parser.add_argument("--redis", action="store_true", help="a redis-server for every case")

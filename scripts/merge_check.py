@@ -89,9 +89,7 @@ def make(directory: Path, ids: int, planted: int, formats: list[str], seed: int,
     for target, part in enumerate(parts):
         added = np.array([an_id for an_id, to in chosen.items() if to == target], dtype=np.int64)
         parts[target] = (
-            rng.permutation(np.concatenate([part, added]))
-            if shuffled
-            else np.sort(np.concatenate([part, added]))
+            rng.permutation(np.concatenate([part, added])) if shuffled else np.sort(np.concatenate([part, added]))
         )
     sources, scans = [], []
     connection = duckdb.connect(config={"preserve_insertion_order": not shuffled})
@@ -179,9 +177,7 @@ def verdict(files: Files, report: dict[str, Any], duplicates: Path) -> list[str]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ids", type=int, default=100_000_000)
     parser.add_argument("--planted", type=int, default=10_000)
     parser.add_argument("--memory", type=int, default=1024, metavar="MIB")
@@ -204,9 +200,7 @@ def main() -> int:
         print(f"seed {args.seed}: make {args.ids:,} ids in four files ({', '.join(formats)}) …", flush=True)
         # in a process of its own: on Linux, the peak of a process counts what its parent had when it started it
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            files = pool.submit(
-                make, directory, args.ids, args.planted, formats, args.seed, args.shuffled
-            ).result()
+            files = pool.submit(make, directory, args.ids, args.planted, formats, args.seed, args.shuffled).result()
         duplicates = directory / "duplicates.csv"
         check = measured(
             [sys.executable, "-m", "snowredis", "merge", "check", *files.sources, "--json", "--quiet"]

@@ -169,9 +169,7 @@ def step(
         took_s = max(0.05, took_s * 0.8)
 
 
-def one_round(
-    server: Any, pair: Pair, chance: random.Random, tally: Tally, options: argparse.Namespace
-) -> None:
+def one_round(server: Any, pair: Pair, chance: random.Random, tally: Tally, options: argparse.Namespace) -> None:
     began_s = time.monotonic()
     pair.apply(options.batch_rows)
     took_s = time.monotonic() - began_s
@@ -208,21 +206,15 @@ def try_kind(name: str, options: argparse.Namespace, directory: Path, deadline_s
                 options,
             )
             tally.rounds += 1
-            print(
-                f"   {name}: round {tally.rounds}, {tally.kills} kills, {tally.crashes} crashes", flush=True
-            )
+            print(f"   {name}: round {tally.rounds}, {tally.kills} kills, {tally.crashes} crashes", flush=True)
     return tally
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--databases", nargs="+", choices=SERVERS, default=list(SERVERS))
     parser.add_argument("--kills", type=int, default=40, help="on each kind of database (default: 40)")
-    parser.add_argument(
-        "--crashes", type=int, default=0, help="of the server, on each kind that has one (default: 0)"
-    )
+    parser.add_argument("--crashes", type=int, default=0, help="of the server, on each kind that has one (default: 0)")
     parser.add_argument("--players", type=int, default=300, help="in each shard (default: 300)")
     parser.add_argument("--batch-rows", type=int, default=100, help="values a transaction (default: 100)")
     parser.add_argument("--seed", type=int, default=1)
@@ -239,9 +231,7 @@ def main() -> int:
                 continue
             failed = failed or bool(tally.wrong)
             states = ", ".join(f"{count} in {state}" for state, count in sorted(tally.states.items()))
-            print(
-                f"{name}: {tally.kills} kills and {tally.crashes} crashes in {tally.rounds} rounds: {states}"
-            )
+            print(f"{name}: {tally.kills} kills and {tally.crashes} crashes in {tally.rounds} rounds: {states}")
             print(f"   {'; '.join(tally.wrong) or 'nothing was lost, nothing is there twice'}")
     return int(failed)
 

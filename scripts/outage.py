@@ -161,14 +161,10 @@ def play(directory: Path, args: argparse.Namespace) -> None:
 def main() -> None:
     """Parse the arguments; play an outage, or be a process that watches one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--down", type=float, default=5.0, metavar="S", help="how long Redis is away (default: 5)"
-    )
+    parser.add_argument("--down", type=float, default=5.0, metavar="S", help="how long Redis is away (default: 5)")
     parser.add_argument("--keep-data", action="store_true", help="Redis has its data when it is back")
     parser.add_argument("--hang", action="store_true", help="stop and continue Redis, instead of killing it")
-    parser.add_argument(
-        "--sentinel", type=int, default=0, metavar="MS", help="a failover: down-after-milliseconds"
-    )
+    parser.add_argument("--sentinel", type=int, default=0, metavar="MS", help="a failover: down-after-milliseconds")
     parser.add_argument("--ttl", type=float, default=30.0, metavar="S", help="of the pool (default: 30)")
     parser.add_argument("--watch", metavar="URL", help=argparse.SUPPRESS)
     args = parser.parse_args()

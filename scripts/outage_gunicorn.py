@@ -171,9 +171,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=WORKERS, default="sync", help="of workers")
     parser.add_argument("--down", type=float, default=600.0, metavar="S", help="how long Redis is away")
     parser.add_argument("--ttl", type=float, default=3.0, metavar="S", help="of the pool")
-    parser.add_argument(
-        "--pause", type=float, default=15.0, metavar="S", help="between two faults, on average"
-    )
+    parser.add_argument("--pause", type=float, default=15.0, metavar="S", help="between two faults, on average")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     signal.signal(signal.SIGALRM, out_of_time)

@@ -59,9 +59,7 @@ def cpu_s(root: int) -> float:
 def service(url: str, port: int, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "snowredis", "serve", "--port", str(port), "--pool", POOL]
     with (directory / "service.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | {"SNOWREDIS_URL": url}, stdout=log, stderr=log
-        )
+        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"SNOWREDIS_URL": url}, stdout=log, stderr=log)
     try:
         eventually(lambda: open_stream(port, "/readyz").status == 200, "the service", 60, ignored=(OSError,))
         yield process

@@ -115,11 +115,7 @@ def dashboard() -> None:
     spawn = multiprocessing.get_context("spawn")
     with contextlib.ExitStack() as stack:
         directory, profile = (
-            Path(
-                stack.enter_context(
-                    tempfile.TemporaryDirectory(prefix="snowredis-", ignore_cleanup_errors=True)
-                )
-            )
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="snowredis-", ignore_cleanup_errors=True)))
             for _ in range(2)
         )
         server = stack.enter_context(redis_server(directory))
@@ -187,9 +183,7 @@ def diagrams() -> None:
     with tempfile.TemporaryDirectory(prefix="snowredis-") as name, chromium(Path(name)) as page:
         subprocess.run(["npm", "install", "--silent", "--prefix", name, MERMAID], check=True)
         html = Path(name) / "page.html"
-        html.write_text(
-            '<!doctype html><body><script src="node_modules/mermaid/dist/mermaid.min.js"></script>'
-        )
+        html.write_text('<!doctype html><body><script src="node_modules/mermaid/dist/mermaid.min.js"></script>')
         page.go(html.as_uri())
         page.wait("window.mermaid !== undefined")
         # no HTML inside the SVG, which viewers of pictures do not show

@@ -37,9 +37,7 @@ FAULTS = ("kill", "stop", "redis killed", "redis stopped")
 
 def main() -> int:
     """Run the storm. Returns the exit code: 1 if a program outlived its reservation."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60.0)

@@ -45,14 +45,10 @@ def hot(ids: SegmentGenerator) -> None:
     """Print what a number costs beside next() of itertools.count."""
     counter = itertools.count().__next__
     count = itertools.count()
-    pairs = [
-        (ns_a_call(ids.next_id), ns_a_call(lambda: next(count)), ns_a_call(counter)) for _ in range(ROUNDS)
-    ]
+    pairs = [(ns_a_call(ids.next_id), ns_a_call(lambda: next(count)), ns_a_call(counter)) for _ in range(ROUNDS)]
     ours, in_lambda, bound = (min(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(mine / other for mine, _, other in pairs)
-    print(
-        f"next_id(): {ours:.1f} ns; next() of itertools.count: {bound:.1f} ns (in a lambda {in_lambda:.1f})"
-    )
+    print(f"next_id(): {ours:.1f} ns; next() of itertools.count: {bound:.1f} ns (in a lambda {in_lambda:.1f})")
     print(f"  ratio {ratio:.2f}, with the check that the process was not forked")
 
 
@@ -101,14 +97,10 @@ def bulk(url: str, slow: str, size: int) -> None:
 def main() -> int:
     """Parse the arguments and measure."""
     assert __doc__ is not None
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--numbers", type=int, default=10_000_000, help="one at a time (default: 10,000,000)")
     parser.add_argument("--latency-ms", type=float, default=5, help="added to each reply (default: 5)")
-    parser.add_argument(
-        "--step", type=int, default=2_000_000, help="of the first segment (default: 2,000,000)"
-    )
+    parser.add_argument("--step", type=int, default=2_000_000, help="of the first segment (default: 2,000,000)")
     parser.add_argument("--max-step", type=int, default=20_000_000, help="of a segment (default: 20,000,000)")
     parser.add_argument("--size", type=int, default=10_000_000, help="of a buffer (default: 10,000,000)")
     options = parser.parse_args()
@@ -132,9 +124,7 @@ def main() -> int:
             assert proxy.stdout is not None
             slow = f"redis://127.0.0.1:{proxy.stdout.readline().strip()}/0"
             create_tag(server.url, "hot")
-            with open_generator(
-                server.url, tag="hot", step=3 * ROUNDS * CALLS, max_step=3 * ROUNDS * CALLS
-            ) as ids:
+            with open_generator(server.url, tag="hot", step=3 * ROUNDS * CALLS, max_step=3 * ROUNDS * CALLS) as ids:
                 ids.next_id()
                 hot(ids)
             waits(server.url, slow, options.numbers, options.latency_ms, options.step, options.max_step)

@@ -202,23 +202,17 @@ class Chaos:
         while silent and time.monotonic() < deadline_s:
             self.open_tag()
             time.sleep(0.5)
-            silent = {
-                path for path in silent if not path.exists() or path.stat().st_size < marks[path] + 8 * 200
-            }
+            silent = {path for path in silent if not path.exists() or path.stat().st_size < marks[path] + 8 * 200}
         living = [recorder.poll() is None for recorder in self.recorders]
         self.stop()
         used = self.numbers()
         repeated = len(used) - len(np.unique(used))
         what = ", ".join(f"{name} {count}" for name, count in sorted(self.fired.items()))
-        print(
-            f"{len(used):,} numbers of {self.files} processes in {time.monotonic() - started_s:.0f} s: {what}"
-        )
+        print(f"{len(used):,} numbers of {self.files} processes in {time.monotonic() - started_s:.0f} s: {what}")
         print(f"the highest number is {used.max(initial=0):,}")
         for path in silent:
             print(f"{path.name}: {path.with_suffix('.error').read_text()}")
-        print(
-            f"{repeated} repeated; {len(silent)} of the processes made none at the end; all run: {all(living)}"
-        )
+        print(f"{repeated} repeated; {len(silent)} of the processes made none at the end; all run: {all(living)}")
         return 1 if repeated or silent or not all(living) else 0
 
     def stop(self) -> None:
@@ -233,14 +227,10 @@ class Chaos:
 def main() -> int:
     """Parse the arguments and run."""
     assert __doc__ is not None
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=60, help="how many (default: 60)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults' order and times (default: 1)")
-    parser.add_argument(
-        "--seconds", type=float, default=300, help="no more faults after this time (default: 300)"
-    )
+    parser.add_argument("--seconds", type=float, default=300, help="no more faults after this time (default: 300)")
     options = parser.parse_args()
     os.environ.pop("SNOWREDIS_URL", None)
     with tempfile.TemporaryDirectory(prefix="sg") as directory:

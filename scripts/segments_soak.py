@@ -36,9 +36,7 @@ def run(first: int, schedules: int, seconds: float, *, traced: bool) -> int:
             sim.run()
         except Violation as violation:
             failed.append(seed)
-            print(
-                f"seed {seed}: {violation}\n  scripts/segments_soak.py --first {seed} --schedules 1 --trace"
-            )
+            print(f"seed {seed}: {violation}\n  scripts/segments_soak.py --first {seed} --schedules 1 --trace")
         for line in sim.world.trace or ():
             print(line)
         fired += sim.fired
@@ -55,9 +53,7 @@ def run(first: int, schedules: int, seconds: float, *, traced: bool) -> int:
 def main() -> int:
     """Parse the arguments and run."""
     assert __doc__ is not None
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedules", type=int, default=1000, help="how many (default: 1000)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first one (default: 0)")
     parser.add_argument("--seconds", type=float, default=7200, help="stop after this time (default: 7200)")

@@ -120,9 +120,7 @@ async def run(args: argparse.Namespace, instances: list[Instance]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", choices=["serve", "gunicorn"], default="serve", help="default: serve")
     parser.add_argument("--seconds", type=float, default=30, help="how long (default: 30)")
     parser.add_argument("--clients", type=int, default=8, help="keep-alive connections (default: 8)")

@@ -166,9 +166,7 @@ def commands_of(url: str) -> int:
 
     with contextlib.closing(redis.Redis.from_url(url)) as client:
         stats = client.info("commandstats")
-    return sum(
-        one["calls"] for name, one in stats.items() if name not in {"cmdstat_info", "cmdstat_client|setinfo"}
-    )
+    return sum(one["calls"] for name, one in stats.items() if name not in {"cmdstat_info", "cmdstat_client|setinfo"})
 
 
 # --- the scene -------------------------------------------------------------------------------------
@@ -204,9 +202,7 @@ def service(directory: str, url: str) -> Iterator[int]:
 def workers(url: str, count: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for number in range(count):
-            ids = stack.enter_context(
-                snowredis.connect(url, pool=POOL, ttl=TTL_S, layout=LAYOUT, label=f"w{number}")
-            )
+            ids = stack.enter_context(snowredis.connect(url, pool=POOL, ttl=TTL_S, layout=LAYOUT, label=f"w{number}"))
             ids.claim()
         yield
 
@@ -215,12 +211,8 @@ LAYOUT = "41/0/2/11/9"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--half-open", type=int, default=5000, help="connections with half a request (default: 5000)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--half-open", type=int, default=5000, help="connections with half a request (default: 5000)")
     parser.add_argument("--readers", type=int, default=20, help="greedy readers of /workers (default: 20)")
     parser.add_argument("--viewers", type=int, default=20, help="open dashboards (default: 20)")
     parser.add_argument("--workers", type=int, default=1000, help="workers of the pool (default: 1000)")
@@ -260,18 +252,14 @@ def main() -> None:
                 probes += failed_probes(port)
             loaded.append(p99_ms)
             failures += failed
-            print(
-                f"/id p99 ms: quiet {quiet[-1]:.2f}, loaded {loaded[-1]:.2f}; Redis {rates[-1]:.1f} commands/s"
-            )
+            print(f"/id p99 ms: quiet {quiet[-1]:.2f}, loaded {loaded[-1]:.2f}; Redis {rates[-1]:.1f} commands/s")
         ratio = statistics.median(loaded) / statistics.median(quiet)
         rate = statistics.median(rates)
         goals = {
-            f"p99 of /id under load is {ratio:.2f} times the quiet one (at most {GOAL_RATIO:g})": ratio
-            <= GOAL_RATIO,
+            f"p99 of /id under load is {ratio:.2f} times the quiet one (at most {GOAL_RATIO:g})": ratio <= GOAL_RATIO,
             f"{failures} requests for ids failed": failures == 0,
             f"{probes} probes failed": probes == 0,
-            f"Redis ran {rate:.1f} commands a second (under {GOAL_COMMANDS_PER_S:g})": rate
-            < GOAL_COMMANDS_PER_S,
+            f"Redis ran {rate:.1f} commands a second (under {GOAL_COMMANDS_PER_S:g})": rate < GOAL_COMMANDS_PER_S,
         }
         for what, met in goals.items():
             print(f"{what}: {'met' if met else 'NOT MET'}")

@@ -48,9 +48,7 @@ def get_from_debian(target: Path, debian: Debian, package: str, suite: str) -> N
     loader, libraries = loader_and_libraries(root)
     for rest in ("etc", "var", "usr/share"):
         shutil.rmtree(root / rest, ignore_errors=True)
-    script = WRAPPER.format(
-        name=target.name, loader=loader.relative_to(root), triplet=libraries.name, program=package
-    )
+    script = WRAPPER.format(name=target.name, loader=loader.relative_to(root), triplet=libraries.name, program=package)
     install(target, script.encode())
 
 
@@ -71,9 +69,7 @@ def install(target: Path, content: bytes) -> None:
     version, wanted = server_version(candidate), target.name.partition("-")[2]
     if not f"{version}.".startswith(f"{wanted}."):
         candidate.unlink()
-        raise Unavailable(
-            f"it is version {version or 'unknown'}, not {wanted}: see get() in scripts/servers.py"
-        )
+        raise Unavailable(f"it is version {version or 'unknown'}, not {wanted}: see get() in scripts/servers.py")
     candidate.replace(target)
 
 
@@ -125,9 +121,7 @@ def test(only: str | None, arguments: list[str]) -> int:
         )
         outcomes.append((program, done.returncode, time.monotonic() - began_s))
     for program, code, seconds in outcomes:
-        print(
-            f"{program.name:<14} {server_version(program):<8} {'failed' if code else 'passed'}, {seconds:.0f} s"
-        )
+        print(f"{program.name:<14} {server_version(program):<8} {'failed' if code else 'passed'}, {seconds:.0f} s")
     return any(code for _, code, _ in outcomes)
 
 

@@ -68,9 +68,7 @@ class Totals:
         self.failures += other.failures
 
 
-def play(
-    seeds: list[int], classes: tuple[str, ...] | None, plain: bool, bytecodes: bool, trace: Path | None
-) -> Totals:
+def play(seeds: list[int], classes: tuple[str, ...] | None, plain: bool, bytecodes: bool, trace: Path | None) -> Totals:
     totals = Totals()
     for seed in seeds:
         try:
@@ -131,9 +129,7 @@ def soak(options: argparse.Namespace) -> Totals:
             passed_s = time.monotonic() - began_s
             if options.seconds is None or passed_s < options.seconds:
                 running += [
-                    pool.submit(
-                        play, chunk, options.faults, options.plain_ttl, options.bytecodes, options.trace
-                    )
+                    pool.submit(play, chunk, options.faults, options.plain_ttl, options.bytecodes, options.trace)
                     for chunk in islice(waiting, 1)
                 ]
             progress(totals, options.schedules, passed_s)
@@ -200,12 +196,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first one")
     parser.add_argument("--faults", type=fault_names, metavar="CLASS,…", help="default: drawn by each seed")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="J")
-    parser.add_argument(
-        "--seconds", type=float, metavar="BOUND", help="start no schedule after this many seconds"
-    )
-    parser.add_argument(
-        "--bytecodes", action="store_true", help="interrupt before random bytecodes as well; slower"
-    )
+    parser.add_argument("--seconds", type=float, metavar="BOUND", help="start no schedule after this many seconds")
+    parser.add_argument("--bytecodes", action="store_true", help="interrupt before random bytecodes as well; slower")
     parser.add_argument("--plain-ttl", action="store_true", help="a plain TTL lease in place of snowredis")
     parser.add_argument(
         "--trace",

@@ -78,9 +78,7 @@ def _of_id(layout: Layout, an_id: int) -> dict[str, Any]:
         "id": str(an_id),
         "timestamp_ms": parts.timestamp_ms,
         "tick": str(parts.tick),
-        **{
-            name: str(getattr(parts, name)) for name in ("datacenter", "backup", "worker", "sequence", "gene")
-        },
+        **{name: str(getattr(parts, name)) for name in ("datacenter", "backup", "worker", "sequence", "gene")},
         **({"fields": parts.fields} if parts.fields else {}),
         "texts": {form: encode(an_id, form, layout=layout) for form in FORMS},
     }

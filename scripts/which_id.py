@@ -37,20 +37,14 @@ DATABASES = ("postgresql", "mariadb", "sqlite")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, and write the page. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000, help="rows of each table (default: %(default)s)")
-    parser.add_argument(
-        "--minutes", type=float, default=15.0, help="limit for one table (default: %(default)s)"
-    )
+    parser.add_argument("--minutes", type=float, default=15.0, help="limit for one table (default: %(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--databases", nargs="*", choices=DATABASES, default=list(DATABASES))
     parser.add_argument("--write", action="store_true", help="write docs/explanation/which-id.md")
     parser.add_argument("--json", type=Path, help="file for the results")
-    parser.add_argument(
-        "--busy", action="store_true", help="say on the page that other programs ran meanwhile"
-    )
+    parser.add_argument("--busy", action="store_true", help="say on the page that other programs ran meanwhile")
     args = parser.parse_args(argv)
     results: dict[str, Any] = {
         "when": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -91,11 +85,7 @@ def _costs(kind: str, url: str) -> dict[str, Any]:
         "hot_ns": cost.hot_ns,
         "cold_ns": cost.cold_ns,
         "example": example,
-        "bytes": described.text_length
-        if is_text
-        else 8
-        if described.is_number
-        else (described.bits or 0) // 8,
+        "bytes": described.text_length if is_text else 8 if described.is_number else (described.bits or 0) // 8,
         "text_length": described.text_length,
         "sortable": described.sortable,
         "guessable": described.guessable,
@@ -132,8 +122,7 @@ def _machine(databases: dict[str, Any]) -> dict[str, Any]:
         "cpu": names[0] if names else platform.machine(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        "databases": ", ".join(f"{name} {one['version']}" for name, one in databases.items())
-        or "no database",
+        "databases": ", ".join(f"{name} {one['version']}" for name, one in databases.items()) or "no database",
     }
 
 

@@ -176,6 +176,4 @@ def check_end(layout: Layout, now_ms: int) -> None:
             "made. Choose a layout with more timestamp bits or a later epoch."
         )
     if layout.end_ms - now_ms < END_WARNING_MS:
-        log.warning(
-            "the layout's timestamp bits last only until %s: plan to move to another layout", layout.end
-        )
+        log.warning("the layout's timestamp bits last only until %s: plan to move to another layout", layout.end)

@@ -184,8 +184,7 @@ class SettingsMismatch(SnowredisError):
         if other:
             return f"{self._what} {self.name!r} is of another version: {other}."
         different = [
-            f"{name} is {stored} {self._where}, {given} here"
-            for name, (stored, given) in self.differences.items()
+            f"{name} is {stored} {self._where}, {given} here" for name, (stored, given) in self.differences.items()
         ]
         if not different:
             different = [f"({_escaped(self.stored)}) {self._where}, ({_escaped(self.given)}) here"]
@@ -509,9 +508,7 @@ class GeneratorClosed(SnowredisError):
 
     def __str__(self) -> str:
         if self.kind == "snowflake":
-            return (
-                f"the generator of pool {self.pool!r} is closed. Create a new one with snowredis.connect()."
-            )
+            return f"the generator of pool {self.pool!r} is closed. Create a new one with snowredis.connect()."
         of = f" of {self.pool!r}" if self.pool else ""
         return f"the {self.kind} generator{of} is closed. Create a new one with snowredis.generator()."
 

@@ -47,9 +47,7 @@ class WorkerId:
         try:
             self.claim()
             if on_loss is not None:
-                threading.Thread(
-                    target=self._watch, args=(on_loss,), name="snowredis-worker-id", daemon=True
-                ).start()
+                threading.Thread(target=self._watch, args=(on_loss,), name="snowredis-worker-id", daemon=True).start()
         except BaseException:
             self.close()
             raise

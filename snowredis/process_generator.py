@@ -138,13 +138,9 @@ def effective_kind(kind: str | None = None, settings: Mapping[str, Any] | None =
     declared, in_url = _resolve(kind)
     is_ours = declared.name == _resolve(_kind()).kind.name
     known = {
-        name: value
-        for name, value in configured.items()
-        if name in declared.settings and (is_ours or name in _SHARED)
+        name: value for name, value in configured.items() if name in declared.settings and (is_ours or name in _SHARED)
     }
-    variables = (
-        os.environ if is_ours else {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    )
+    variables = os.environ if is_ours else {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     return _resolve(kind, known | in_url | dict(settings or {}), variables)
 
 

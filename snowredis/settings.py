@@ -81,9 +81,7 @@ _OF_KUBERNETES = re.compile(
     rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 _POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
-    ("0", "false", "no", "off", ""), False
-)
+_BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
 class Kind(NamedTuple):
@@ -361,9 +359,7 @@ SETTINGS: Mapping[str, Setting] = {
 # those that the manual of connect() describes first
 COMMON = ("url", *CommonSettings.__annotations__)
 # constants of a pool that are durations; PoolConfig has them as NAME_ms
-POOL_DURATIONS = tuple(
-    name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS
-)
+POOL_DURATIONS = tuple(name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS)
 # the only setting of snowredis.generator() that is not one of the kind's own
 KIND = Setting(
     "kind", TEXT, "snowflake", "snowflake",
@@ -426,9 +422,7 @@ def settings_in_environment(environment: Mapping[str, str], declared: Iterable[S
     return read_variables(ours, PREFIX, (setting for setting in declared if setting.name != "clock"))
 
 
-def read_variables(
-    environment: Mapping[str, str], prefix: str, declared: Iterable[Setting]
-) -> dict[str, Any]:
+def read_variables(environment: Mapping[str, str], prefix: str, declared: Iterable[Setting]) -> dict[str, Any]:
     """Return the values of those *declared* settings that are set by variables with *prefix*.
 
     Warns of unknown variables as from_environment() does. Raises ConfigError for a value that is not valid.

@@ -48,13 +48,9 @@ def main() -> int:
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a few coarse rounds, small pools")
-    parser.add_argument(
-        "--write", action="store_true", help="write docs/reference/figures.md and docs/images"
-    )
+    parser.add_argument("--write", action="store_true", help="write docs/reference/figures.md and docs/images")
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the figures, as JSON")
-    parser.add_argument(
-        "--load", type=Path, metavar="FILE", help="take what this has, measure the PARTs named"
-    )
+    parser.add_argument("--load", type=Path, metavar="FILE", help="take what this has, measure the PARTs named")
     parser.add_argument(
         "--python",
         action="append",
@@ -130,11 +126,7 @@ def _about() -> str:
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [
-            line.partition(":")[2].strip()
-            for line in cpuinfo.read_text().splitlines()
-            if "model name" in line
-        ]
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
     # without the path in brackets
     server = str(find_server()).partition(" (")[0]

@@ -102,11 +102,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
                 {
                     "name": case.name,
                     "workers": 2**case.bits,
-                    "state": "never used"
-                    if case.empty
-                    else "refused"
-                    if case.refused
-                    else "full but for one",
+                    "state": "never used" if case.empty else "refused" if case.refused else "full but for one",
                     "claim_us": quartiles(case.claim_us),
                     "server_us": quartiles(case.server_us),
                     "bytes_each": case.bytes_each,
@@ -118,9 +114,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
 def _cases(server: Server, sizes: tuple[int, ...]) -> list[Case]:
     def store(name: str, bits: int) -> RedisStore:
-        layout = Layout(
-            timestamp_bits=39, backup_bits=NAMESPACE_BITS, worker_bits=bits, sequence_bits=22 - bits
-        )
+        layout = Layout(timestamp_bits=39, backup_bits=NAMESPACE_BITS, worker_bits=bits, sequence_bits=22 - bits)
         return RedisStore(server.url, PoolConfig(name=name, layout=layout))
 
     cases = []

@@ -46,15 +46,11 @@ class Contestant:
 SNOWFLAKE = "64-bit int, in order"
 # SERVER and LAYOUT are names that Field.prepared() adds
 _IDS = "import snowredis; ids = snowredis.connect(SERVER, layout=LAYOUT); ids.next_id()"
-_DEFAULT_IDS = (
-    "import snowredis; ids = snowredis.connect(SERVER, pool='default', layout='default'); ids.next_id()"
-)
+_DEFAULT_IDS = "import snowredis; ids = snowredis.connect(SERVER, pool='default', layout='default'); ids.next_id()"
 _BUFFER = "from array import array; buffer = array('q', bytes(8 * {}))"
 CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(BASE, "", "a clock reading", "import time"),
-    Contestant(
-        FLOOR, "", "a clock reading, in C", f"from scripts._bench.floor import {FLOOR.removesuffix('()')}"
-    ),
+    Contestant(FLOOR, "", "a clock reading, in C", f"from scripts._bench.floor import {FLOOR.removesuffix('()')}"),
     Contestant(METHOD_FLOOR, "", "a clock reading, in C", "from scripts._bench.floor import clock"),
     Contestant("ids.next_id()", OURS, SNOWFLAKE, _IDS),
     Contestant(
@@ -136,17 +132,13 @@ CONTESTANTS: tuple[Contestant, ...] = (
         threads=(1,),
     ),
     # 128 bits, in order of time
-    Contestant(
-        "ulid_now_bytes()", "ulid-transform", "ULID, bytes", "from ulid_transform import ulid_now_bytes"
-    ),
+    Contestant("ulid_now_bytes()", "ulid-transform", "ULID, bytes", "from ulid_transform import ulid_now_bytes"),
     Contestant("ulid_now()", "ulid-transform", "ULID, text", "from ulid_transform import ulid_now"),
     Contestant("ULID()", "python-ulid", "ULID", "from ulid import ULID"),
     Contestant("uuid_utils.uuid7()", "uuid-utils", "UUID, in order", "import uuid_utils"),
     Contestant("fastuuid.uuid7()", "fastuuid", "UUID, in order", "import fastuuid"),
     Contestant("uuid6.uuid7()", "uuid6", "UUID, in order", "import uuid6"),
-    Contestant(
-        "uuid.uuid7()", "", "UUID, in order", "import uuid\nif not hasattr(uuid, 'uuid7'): raise ImportError"
-    ),
+    Contestant("uuid.uuid7()", "", "UUID, in order", "import uuid\nif not hasattr(uuid, 'uuid7'): raise ImportError"),
     Contestant("ksuid()", "cyksuid", "KSUID, 160 bits", "from cyksuid.v2 import ksuid"),
     # random
     Contestant("uuid_utils.uuid4()", "uuid-utils", "UUID, random", "import uuid_utils"),

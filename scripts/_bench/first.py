@@ -69,20 +69,14 @@ def measure(*, quick: bool, pythons: Sequence[str] = ()) -> dict[str, Any]:
         RedisStore(server.url, PoolConfig(name=SETTINGS["pool"].default)).create(now_ms())
         with workers(pythons, peers_everywhere=True, url=server.url, layout="default") as running:
             missing = {
-                worker.label: {label: worker.said["missing"].get(label) for label in LABELS}
-                for worker in running
+                worker.label: {label: worker.said["missing"].get(label) for label in LABELS} for worker in running
             }
             return {
                 "machines": {worker.label: worker.said["machine"] for worker in running},
-                "missing": {
-                    of: {label: why for label, why in labels.items() if why} for of, labels in missing.items()
-                },
+                "missing": {of: {label: why for label, why in labels.items() if why} for of, labels in missing.items()},
                 "rows": _rows(running, quick=quick),
                 "scaling": [
-                    row
-                    for worker in running
-                    if worker.said["free_threaded"]
-                    for row in _scaling(worker, quick=quick)
+                    row for worker in running if worker.said["free_threaded"] for row in _scaling(worker, quick=quick)
                 ],
             }
 

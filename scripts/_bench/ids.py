@@ -45,9 +45,7 @@ def workers(
                 made.append(worker)
                 if IN_TWO[1] not in worker.said["labels"]:
                     why = worker.said["missing"].get(IN_TWO[1])
-                    raise SystemExit(
-                        f"{python} makes no ids: {why}. Install snowredis there, or redis at least."
-                    )
+                    raise SystemExit(f"{python} makes no ids: {why}. Install snowredis there, or redis at least.")
                 kind = {"c": "C", "python": "Python"}[worker.said["implementation"]]
                 worker.label = f"{kind}, {worker.said['machine'].partition(',')[0]}"
                 if kind == "Python":
@@ -140,8 +138,7 @@ def _two_processes(running: Sequence[Worker], *, quick: bool, seconds: float) ->
 def _ceilings(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
     rounds, seconds = (2, 0.1) if quick else (5, 0.5)
     cases = {
-        f"{at} {layout}": (worker, layout)
-        for layout, (at, worker) in itertools.product(LAYOUTS, enumerate(running))
+        f"{at} {layout}": (worker, layout) for layout, (at, worker) in itertools.product(LAYOUTS, enumerate(running))
     }
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
     for name in in_turns(list(cases), rounds):

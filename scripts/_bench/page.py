@@ -130,12 +130,8 @@ def scale(results: Results) -> str:
 def plot_costs(results: Results) -> str:
     found = results["workers"]["costs"]
     series = [
-        plots.Series(
-            "a claim, round trip", [(row["living"], row["claim_us"][1]) for row in found], plots.OURS
-        ),
-        plots.Series(
-            "a heartbeat, round trip", [(row["living"], row["beat_us"][1]) for row in found], plots.ORANGE
-        ),
+        plots.Series("a claim, round trip", [(row["living"], row["claim_us"][1]) for row in found], plots.OURS),
+        plots.Series("a heartbeat, round trip", [(row["living"], row["beat_us"][1]) for row in found], plots.ORANGE),
         plots.Series(
             "a heartbeat, CPU of Redis",
             [(row["living"], row["beat_cpu_us"][1]) for row in found],
@@ -236,9 +232,7 @@ def tables(results: Results) -> dict[str, str]:
 def machine(results: Results) -> str:
     """Return which machine the figures are of, and of which parts this run had none."""
     older = ", ".join(f"`{part}`" for part in PARTS if part not in results)
-    return str(results["about"]) + (
-        f" Measured earlier, on the same kind of machine: {older}." if older else ""
-    )
+    return str(results["about"]) + (f" Measured earlier, on the same kind of machine: {older}." if older else "")
 
 
 def write(results: Results) -> list[Path]:

@@ -24,11 +24,7 @@ _PAUSES = {
 
 def _row(results: Results, label: str, of: str, pause: str) -> dict[str, Any] | None:
     return next(
-        (
-            row
-            for row in results["first"]["rows"]
-            if (row["label"], row["of"], row["pause"]) == (label, of, pause)
-        ),
+        (row for row in results["first"]["rows"] if (row["label"], row["of"], row["pause"]) == (label, of, pause)),
         None,
     )
 
@@ -103,9 +99,7 @@ def goals(results: Results, at_most: AtMost) -> None:
             at_most(what, row["ratio"][1], limit, spread(row["ratio"]))
     for pause in _LIMITS:
         for label, floor in ((BY_NAME, FLOOR), (IDS, METHOD_FLOOR)):
-            row, least, peer = (
-                _row(results, name, "C", pause) for name in (label, floor, "ulid_now_bytes()")
-            )
+            row, least, peer = (_row(results, name, "C", pause) for name in (label, floor, "ulid_now_bytes()"))
             if row and peer:
                 ahead = peer["ratio"][1] / row["ratio"][1]
                 what = f"`{label}` in C, {_PAUSES[pause]}: ahead of `ulid_now_bytes()`"
@@ -117,9 +111,7 @@ def goals(results: Results, at_most: AtMost) -> None:
         row, base = (_row(results, label, "C", pause) for label in (IDS, BASE))
         if row and base and row["ns"]["p99.9"] is not None:
             times = row["ns"]["p99.9"] / max(1, base["ns"]["p99.9"])
-            at_most(
-                f"`{IDS}` in C, {_PAUSES[pause]}: p99.9 at most 3 times the clock's", times, 3, f"{times:.2f}"
-            )
+            at_most(f"`{IDS}` in C, {_PAUSES[pause]}: p99.9 at most 3 times the clock's", times, 3, f"{times:.2f}")
     for pause in PAUSES:
         row, base = _row(results, IDS, "Python", pause), _row(results, "uuid.uuid4()", "C", pause)
         if row and base:

@@ -43,9 +43,7 @@ def single(results: Results) -> str:
         contestant = BY_LABEL[row["label"]]
         four = _row(results, row["label"], row["of"], 4)
         package = "" if contestant.package in ("", OURS) else contestant.package
-        shared = (
-            spread(four["to_one_thread"]) if four else "–" if contestant.thread_safe else "not thread-safe"
-        )
+        shared = spread(four["to_one_thread"]) if four else "–" if contestant.thread_safe else "not thread-safe"
         what = f"**`{row['label']}`** {row['by']}" if row["by"] else f"`{row['label']}`"
         rows.append([what, package, contestant.makes, number(row["ns"][1]), spread(row["ratio"]), shared])
     head = ["one at a time", "package", "makes", "ns", f"to `{BASE}`", "4 threads to one"]
@@ -144,11 +142,7 @@ def goals(results: Results, at_most: AtMost) -> None:
         ahead = fastest["ratio"][1] / best["ratio"][1]
         shown = f"{ahead:.2f} times as fast as the next, `{fastest['label']}`"
         at_most("ahead of every id library", 1 / ahead, 1, shown)
-    flakes = [
-        row
-        for row in peers
-        if BY_LABEL[row["label"]].makes == SNOWFLAKE and BY_LABEL[row["label"]].thread_safe
-    ]
+    flakes = [row for row in peers if BY_LABEL[row["label"]].makes == SNOWFLAKE and BY_LABEL[row["label"]].thread_safe]
     if flakes:
         fastest = min(flakes, key=lambda row: row["ratio"][1])
         ahead = fastest["ratio"][1] / best["ratio"][1]

@@ -7,10 +7,7 @@ from scripts._bench.tables import AtMost, Results, markdown, number, spread
 
 def start(results: Results) -> str:
     found = results["start"]
-    rows = [
-        [f"`{name}`" if name.startswith("import") else name, spread(ms)]
-        for name, ms in found["more_ms"].items()
-    ]
+    rows = [[f"`{name}`" if name.startswith("import") else name, spread(ms)] for name, ms in found["more_ms"].items()]
     first = found["first_id"]
     table = markdown([f"over `python -c ''`, which takes {number(found['bare_ms'][1])} ms", "ms"], rows)
     return (

@@ -27,9 +27,7 @@ class Pause(NamedTuple):
 # so many that all statements take less than three minutes: the long pause has few
 PAUSES: Mapping[str, Pause] = {
     "hot": Pause("pass", 40_000, 200),
-    "new ms": Pause(
-        "this = wall_ns() // 1_000_000\nwhile wall_ns() // 1_000_000 == this:\n    pass", 10_000, 200
-    ),
+    "new ms": Pause("this = wall_ns() // 1_000_000\nwhile wall_ns() // 1_000_000 == this:\n    pass", 10_000, 200),
     "1.2 ms of sleep": Pause("sleep(0.0012)", 2_000, 50),
     "100 ms of sleep": Pause("sleep(0.1)", 40, 4),
 }

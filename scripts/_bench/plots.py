@@ -82,9 +82,7 @@ def dots(title: str, subtitle: str, rows: Sequence[Dot]) -> str:
             if figures is not None:
                 low, median, high = figures
                 axes.plot([low, high], [y, y], color=color, linewidth=1.4)
-                axes.plot(
-                    median, y, "o", color=color, markersize=size, markerfacecolor=face, markeredgewidth=1.6
-                )
+                axes.plot(median, y, "o", color=color, markersize=size, markerfacecolor=face, markeredgewidth=1.6)
         end = max(figures[2] for figures in (row.filled, row.ring) if figures is not None)
         median = row.filled[1]
         shown = f"{median:.2f}" if median < 10 else f"{median:,.0f}"
@@ -98,9 +96,7 @@ def dots(title: str, subtitle: str, rows: Sequence[Dot]) -> str:
 
 def lines(title: str, subtitle: str, series: Sequence[Series], *, x_name: str, percent: bool = False) -> str:
     """Return lines on two logarithmic axes, each named where it ends, as SVG."""
-    figure, axes = _figure(
-        title, subtitle, LINES_HEIGHT_PX, left_px=62, right_px=220, top_px=76, bottom_px=52
-    )
+    figure, axes = _figure(title, subtitle, LINES_HEIGHT_PX, left_px=62, right_px=220, top_px=76, bottom_px=52)
     for one in series:
         style: dict[str, Any] = {
             "marker": "o" if one.markers else "",
@@ -139,9 +135,7 @@ def _name_ends(axes: Axes, series: Sequence[Series]) -> None:
         _note(axes, one.name, one.points[-1], (12, lowest_y - y), one.color)
 
 
-def _note(
-    axes: Axes, text: str, point: tuple[float, float], offset_px: tuple[float, float], color: str
-) -> None:
+def _note(axes: Axes, text: str, point: tuple[float, float], offset_px: tuple[float, float], color: str) -> None:
     style: dict[str, Any] = {"color": color, "fontsize": FONT_PX, "va": "center_baseline"}
     axes.annotate(text, point, offset_px, textcoords="offset points", **style)
 

@@ -33,9 +33,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     return {"rounds": rounds, "rows": rows, "missing": missing}
 
 
-def _compare(
-    what: str, plain: Callable[[], object], ours: Callable[[], object], rounds: int
-) -> dict[str, Any]:
+def _compare(what: str, plain: Callable[[], object], ours: Callable[[], object], rounds: int) -> dict[str, Any]:
     works, found = {"plain": plain, "ours": ours}, {"plain": list[float](), "ours": list[float]()}
     for name in in_turns(list(works), rounds + 1):
         began = time.perf_counter()

@@ -87,9 +87,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
             _run_ms(python, arguments, environment)
         ready, wall, cpu = ({name: list[float]() for name in programs} for _ in range(3))
         for name in in_turns(list(programs), rounds):
-            for kind, ms in zip(
-                (ready, wall, cpu), _run_ms(python, programs[name], environment), strict=True
-            ):
+            for kind, ms in zip((ready, wall, cpu), _run_ms(python, programs[name], environment), strict=True):
                 kind[name].append(ms)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with private_server() as server:

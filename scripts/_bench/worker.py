@@ -74,9 +74,7 @@ class Worker:
 def main() -> None:
     which, url, layout = sys.argv[1:]
     field = Field.prepared(only_ours=which == "ours", url=url, layout=layout)
-    packages = sorted(
-        {contestant.package for contestant in CONTESTANTS if contestant.label in field.names} - {""}
-    )
+    packages = sorted({contestant.package for contestant in CONTESTANTS if contestant.label in field.names} - {""})
     said = {
         "machine": this_machine(),
         "implementation": IMPLEMENTATION,

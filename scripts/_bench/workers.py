@@ -51,9 +51,7 @@ def claim(store: ScriptStore) -> Holder:
     answer = store.claim(ClaimRequest(token, now, now, 0, OWNER), Seen())
     if not isinstance(answer, Granted):
         raise SystemExit(f"a claim was answered with {answer}")
-    return Holder(
-        answer.worker, token, answer.renewal_id, answer.until_ms, answer.lanes_ms, answer.outage_until_ms
-    )
+    return Holder(answer.worker, token, answer.renewal_id, answer.until_ms, answer.lanes_ms, answer.outage_until_ms)
 
 
 def renew(store: ScriptStore, holder: Holder) -> None:
@@ -139,8 +137,7 @@ def _unit_costs(server: Server, sizes: Sequence[int], rounds: int) -> list[dict[
     for store in stores.values():
         store.close()
     return [
-        {"living": size, "bytes_each": kept_bytes[size]}
-        | {name: quartiles(us) for name, us in found[size].items()}
+        {"living": size, "bytes_each": kept_bytes[size]} | {name: quartiles(us) for name, us in found[size].items()}
         for size in sizes
     ]
 
@@ -285,8 +282,6 @@ def _scripts_run(server: Server) -> int:
 def _allow_files(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
-        raise SystemExit(
-            f"{count} connections need as many open files, and the limit is {hard}: raise it (ulimit -n)"
-        )
+        raise SystemExit(f"{count} connections need as many open files, and the limit is {hard}: raise it (ulimit -n)")
     if soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))

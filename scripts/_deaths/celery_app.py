@@ -11,9 +11,7 @@ from celery import Celery
 from scripts._deaths.tasks import URL, note_ids
 
 app: Any = Celery("deaths", broker=URL.replace("unix://", "redis+socket://") + "?virtual_host=1")
-app.conf.update(
-    broker_connection_retry_on_startup=True, worker_prefetch_multiplier=1, task_ignore_result=True
-)
+app.conf.update(broker_connection_retry_on_startup=True, worker_prefetch_multiplier=1, task_ignore_result=True)
 
 
 @app.task  # type: ignore[untyped-decorator]

@@ -30,9 +30,7 @@ def rq_workers(url: str, directory: Path, program: str = "rq.cli") -> Iterator[S
 
     queue = rq.Queue(connection=redis.Redis.from_url(url))
     with _running([(program, "worker", "--url", url, "--quiet")] * RQ_WORKERS, url, directory):
-        yield _sender(
-            lambda: queue.enqueue("scripts._deaths.tasks.note_ids", result_ttl=0), lambda: len(queue)
-        )
+        yield _sender(lambda: queue.enqueue("scripts._deaths.tasks.note_ids", result_ttl=0), lambda: len(queue))
 
 
 def preloaded_rq_workers(url: str, directory: Path) -> contextlib.AbstractContextManager[Sender]:
@@ -73,9 +71,7 @@ def _running(commands: list[tuple[str, ...]], url: str, directory: Path) -> Iter
     environment = {**os.environ, "DEATHS_URL": url, "PYTHONPATH": str(ROOT)}
     with (directory / "workers.log").open("ab") as log:
         processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", *command], cwd=ROOT, env=environment, stdout=log, stderr=log
-            )
+            subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=environment, stdout=log, stderr=log)
             for command in commands
         ]
     try:

@@ -77,9 +77,7 @@ class Stage:
         port: of the service, which shows the dashboard and /metrics.
     """
 
-    def __init__(
-        self, directory: Path, *, ttl_s: float = 6.0, standby: bool = False, **options: str | float
-    ) -> None:
+    def __init__(self, directory: Path, *, ttl_s: float = 6.0, standby: bool = False, **options: str | float) -> None:
         self.directory, self.ttl_s, self.pool = directory, ttl_s, POOL
         self._link = directory / "redis.sock"
         self.url = f"unix://{self._link}"

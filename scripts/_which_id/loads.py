@@ -62,9 +62,7 @@ class Database(ABC):
     def load(self, contestant: Contestant, rows: int, limit_s: float) -> Load:
         """Load *rows* rows, for *limit_s* at most, into a new table, which is dropped at the end."""
         metadata = sa.MetaData()
-        settings = {
-            name: value for name, value in contestant.settings.items() if name not in ("url", "bound")
-        }
+        settings = {name: value for name, value in contestant.settings.items() if name not in ("url", "bound")}
         column: sa.Column[Any] = sa.Column("id", GeneratedId(contestant.kind, **settings), primary_key=True)
         table = sa.Table(f"rows_{contestant.kind}", metadata, column, sa.Column("payload", sa.String(60)))
         metadata.create_all(self.engine)
@@ -125,9 +123,7 @@ class PostgreSQL(Database):
         # statistics of a connection arrive when it ends
         self.engine.dispose()
         time.sleep(1.5)
-        return int(
-            self.query("SELECT buffers_checkpoint + buffers_clean + buffers_backend FROM pg_stat_bgwriter")[0]
-        )
+        return int(self.query("SELECT buffers_checkpoint + buffers_clean + buffers_backend FROM pg_stat_bgwriter")[0])
 
     def sizes(self, table: sa.Table) -> tuple[int, int]:
         row = self.query(f"SELECT pg_indexes_size('{table.name}'), pg_total_relation_size('{table.name}')")
@@ -139,9 +135,7 @@ class MariaDB(Database):
 
     def insert(self, connection: Any, table: sa.Table, ids: list[Any]) -> None:
         with connection.cursor() as cursor:
-            for part in (
-                itertools.batched(ids, 5_000) if hasattr(itertools, "batched") else _parts(ids, 5_000)
-            ):
+            for part in itertools.batched(ids, 5_000) if hasattr(itertools, "batched") else _parts(ids, 5_000):
                 cursor.executemany(
                     f"INSERT INTO {table.name} (id, payload) VALUES (%s, '{PAYLOAD}')",  # noqa: S608
                     [(an_id,) for an_id in part],
@@ -162,13 +156,9 @@ class MariaDB(Database):
 
     def sizes(self, table: sa.Table) -> tuple[int, int]:
         self.query(f"ANALYZE TABLE {table.name}")
-        sizes = sa.table(
-            "tables", sa.column("data_length"), sa.column("index_length"), sa.column("table_name")
-        )
+        sizes = sa.table("tables", sa.column("data_length"), sa.column("index_length"), sa.column("table_name"))
         sizes.schema = "information_schema"
-        statement = sa.select(sizes.c.data_length, sizes.c.index_length).where(
-            sizes.c.table_name == table.name
-        )
+        statement = sa.select(sizes.c.data_length, sizes.c.index_length).where(sizes.c.table_name == table.name)
         with self.engine.connect() as connection:
             data, indexes = connection.execute(statement).one()
         return int(data), int(data) + int(indexes)

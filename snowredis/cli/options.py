@@ -183,9 +183,7 @@ def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was
 class _PoolName(argparse.Action):
     """Store the name of a pool; refuse a second, different one."""
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, args: argparse.Namespace, value: Any, _: Any = None
-    ) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, args: argparse.Namespace, value: Any, _: Any = None) -> None:
         if getattr(args, "pool", None) not in (None, value):
             parser.error(f"two pools are named: {args.pool} and {value}")
         args.pool = value
@@ -231,9 +229,7 @@ def seconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not MIN_SECONDS <= number < 1e6:
-        raise argparse.ArgumentTypeError(
-            f"{printable(text, 40)!r} is not a number of seconds, {MIN_SECONDS} or more"
-        )
+        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not a number of seconds, {MIN_SECONDS} or more")
     return number
 
 

@@ -40,9 +40,7 @@ def status_lines(
         head: Line = [(f"{condition.level:<{_INDENT}}", LEVEL_STYLES[condition.level])]
         lines += output.wrapped(head, printable(condition.render(time_text), 1000))
         if advice and condition.advice:
-            lines += output.wrapped(
-                [(" " * _INDENT + "→ ", "dim")], printable(condition.advice, 1000), "note"
-            )
+            lines += output.wrapped([(" " * _INDENT + "→ ", "dim")], printable(condition.advice, 1000), "note")
     if len(shown) < len(status.conditions):
         lines.append([(f"{' ' * _INDENT}… and {len(status.conditions) - len(shown)} more", "dim")])
     return lines

@@ -253,13 +253,9 @@ class TopView(App[int]):
         width = self.size.width - _SCROLL_BAR
         # the two columns that a narrow terminal leaves out are among the details
         hidden, gap = (
-            ((), pool_text.GAP)
-            if self.size.width >= pool_text.WIDE
-            else (("ns", "back"), pool_text.COMPACT_GAP)
+            ((), pool_text.GAP) if self.size.width >= pool_text.WIDE else (("ns", "back"), pool_text.COMPACT_GAP)
         )
-        columns, cells = pool_text.worker_rows(
-            self._shown, self._snapshot.info, hidden=hidden, short_numbers=True
-        )
+        columns, cells = pool_text.worker_rows(self._shown, self._snapshot.info, hidden=hidden, short_numbers=True)
         titled = [replace(column, title=self._title(column)) for column in columns]
         widths = column_widths(titled, cells, width, gap)
         head = [(column_width, column.title) for column_width, column in zip(widths, titled, strict=True)]
@@ -279,9 +275,7 @@ class TopView(App[int]):
             at_row, scroll_x, scroll_y = table.cursor_row, table.scroll_x, table.scroll_y
             table.clear(columns=True)
             for at, column in enumerate(columns):
-                table.add_column(
-                    cell((head[at][1], "strong"), at), key=column.title, width=widths[at] + gaps[at]
-                )
+                table.add_column(cell((head[at][1], "strong"), at), key=column.title, width=widths[at] + gaps[at])
             for row, new in enumerate(cells):
                 table.add_row(*(cell(segment, at) for at, segment in enumerate(new)), key=str(row))
             table.move_cursor(row=at_row, scroll=False)

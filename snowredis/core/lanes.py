@@ -158,9 +158,7 @@ def _ladder(lanes: Lanes, tick: int, behind_ms: float, until_tick: int, rules: C
         return RaiseClockBack(math.ceil(behind_ms))
     if rules.policy == "wait":
         return (
-            Wait(behind_ms, clock_back=True)
-            if behind_ms <= rules.max_wait_ms
-            else RaiseClockBack(math.ceil(behind_ms))
+            Wait(behind_ms, clock_back=True) if behind_ms <= rules.max_wait_ms else RaiseClockBack(math.ceil(behind_ms))
         )
     if behind_ms <= rules.tolerance_ms:
         return Wait(behind_ms, clock_back=True)

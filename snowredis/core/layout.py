@@ -184,9 +184,7 @@ class Layout:
             value = _require_int(name, getattr(self, name), "No layout was made")
             object.__setattr__(self, name, value)
         if type(self.worker_last) is not bool:
-            raise LayoutError(
-                f"worker_last must be True or False, not {shown(self.worker_last)}. No layout was made."
-            )
+            raise LayoutError(f"worker_last must be True or False, not {shown(self.worker_last)}. No layout was made.")
         widths = [getattr(self, name) for name in _WIDTHS] + [self.gene_bits] * bool(self.gene_bits)
         # before the single widths: its message says more
         if 1 <= self.tick_ms <= MAX_TICK_MS and min(widths) >= 0 and sum(widths) > ID_BITS:
@@ -215,18 +213,11 @@ class Layout:
                 "layout was made."
             ) from None
         if len(parts) > MAX_NAMES:
-            raise LayoutError(
-                f"{len(parts)} datacenter_fields are more than {MAX_NAMES}. No layout was made."
-            )
+            raise LayoutError(f"{len(parts)} datacenter_fields are more than {MAX_NAMES}. No layout was made.")
         names, total = [name for name, _ in parts], sum(bits for _, bits in parts)
         taken = {"gene", *(width.removesuffix("_bits") for width in _WIDTHS)}
         for name, bits in parts:
-            if (
-                not isinstance(name, str)
-                or not _FIELD_NAME.fullmatch(name)
-                or name in taken
-                or names.count(name) > 1
-            ):
+            if not isinstance(name, str) or not _FIELD_NAME.fullmatch(name) or name in taken or names.count(name) > 1:
                 raise LayoutError(
                     f"{shown(name)} cannot name a part of the datacenter: use 1 to 16 small letters, digits and _, "
                     f"each name once, and none of {', '.join(sorted(taken))}. No layout was made."
@@ -422,13 +413,7 @@ class Layout:
         if not self.gene_bits:
             raise LayoutError(f"the layout {self} has no gene bits. Use one with gene_bits.")
         try:
-            text = (
-                key.encode()
-                if isinstance(key, str)
-                else key
-                if isinstance(key, bytes)
-                else b"%d" % as_int(key)
-            )
+            text = key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else b"%d" % as_int(key)
         except TypeError:
             raise LayoutError(
                 f"a gene's key must be an int, str or bytes, not {type(key).__name__} {shown(key)}. No id was made."

@@ -228,9 +228,7 @@ def _from_spec(spec: str) -> Layout:
         key, equals, text = option.partition("=")
         key = key.strip()
         if not equals or key not in ("tick_ms", "epoch_ms", "worker_last", "gene_bits"):
-            raise _unreadable(
-                spec, f"{shown(option)} is none of tick_ms=, epoch_ms=, worker_last=, gene_bits="
-            )
+            raise _unreadable(spec, f"{shown(option)} is none of tick_ms=, epoch_ms=, worker_last=, gene_bits=")
         if key in seen:
             raise _unreadable(spec, f"{key} is given twice")
         seen.add(key)

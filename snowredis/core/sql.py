@@ -110,9 +110,7 @@ DIALECTS = {
 }
 
 
-def functions(
-    dialect: str, layout: Layout, *, prefix: str = "snowredis", form: str = "base62"
-) -> Iterator[str]:
+def functions(dialect: str, layout: Layout, *, prefix: str = "snowredis", form: str = "base62") -> Iterator[str]:
     """Return the SQL of the functions PREFIX_time, _first_id, _worker and _text.
 
     ``_time`` is the start of an id's tick. ``_first_id`` is the first id of a time, for ``WHERE id >= … AND id < …``;
@@ -225,9 +223,7 @@ def _bounds(layout: Layout, period: str, start_ms: int, count: int) -> Iterator[
         try:
             end = begin + timedelta(days=1 if period == "day" else 32)
         except OverflowError:
-            raise ConfigError(
-                f"the {period} of {begin:%Y-%m-%d} is the last one that can be computed"
-            ) from None
+            raise ConfigError(f"the {period} of {begin:%Y-%m-%d} is the last one that can be computed") from None
         if period == "month":
             end = end.replace(day=1)
         low, high = layout.id_range(begin, end)

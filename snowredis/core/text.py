@@ -176,9 +176,7 @@ def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[st
         except InvalidId:
             continue
         exact = encode(an_id, form, layout=layout) == text
-        readings.append(
-            (form, an_id, exact or form == "decimal" or (form == "hex" and text[:2] in ("0x", "0X")))
-        )
+        readings.append((form, an_id, exact or form == "decimal" or (form == "hex" and text[:2] in ("0x", "0X"))))
     if not readings:
         if "_" in text:
             parse(text, "friendly", layout=layout)  # raises, and says more
@@ -190,9 +188,7 @@ def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[st
     return [(form, an_id) for form, an_id, _ in readings]
 
 
-def parse_user_id(
-    text: str, layout: Layout, *, form: str | None = None, now_ms: int
-) -> list[tuple[str, int]]:
+def parse_user_id(text: str, layout: Layout, *, form: str | None = None, now_ms: int) -> list[tuple[str, int]]:
     """Read an id of *layout* that a person typed or pasted.
 
     Args:

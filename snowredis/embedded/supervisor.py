@@ -132,9 +132,7 @@ def _write_end(home: Home, url: str) -> None:
         home.reserved.end(int(reply[1:]))
 
 
-def _wait_for_disuse(
-    home: Home, running: _Program | _Fake, linger_s: float, start_lock: contextlib.ExitStack
-) -> None:
+def _wait_for_disuse(home: Home, running: _Program | _Fake, linger_s: float, start_lock: contextlib.ExitStack) -> None:
     """Block until there was no user for *linger_s*, or the server has ended.
 
     In the first case, *start_lock* holds the start lock afterwards, so that no process becomes a user.

@@ -131,9 +131,7 @@ def claim_all(limit_s: float) -> None:
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
-        log.warning(
-            "no worker id after %.0f s; the claim continues, and ids can be made once it succeeds", limit_s
-        )
+        log.warning("no worker id after %.0f s; the claim continues, and ids can be made once it succeeds", limit_s)
 
 
 def _claim_all(until_s: float) -> None:

@@ -52,9 +52,7 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
                 for label in metric.values or ("",):
                     if (metric, label) in samples:
                         # a metric without values has one label
-                        yield Observation(
-                            samples[metric, label], dict(zip(metric.labels, (pool, label), strict=False))
-                        )
+                        yield Observation(samples[metric, label], dict(zip(metric.labels, (pool, label), strict=False)))
 
         return observe
 
@@ -63,9 +61,7 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
             if metric.kind != "histogram":
                 counter = metric.kind == "counter"
                 create = meter.create_observable_counter if counter else meter.create_observable_gauge
-                create(
-                    metric.otel, callbacks=[callback(metric, of)], unit=metric.unit, description=metric.text
-                )
+                create(metric.otel, callbacks=[callback(metric, of)], unit=metric.unit, description=metric.text)
 
 
 def _histogram(meter: Any, metric: Metric) -> Any:

@@ -86,9 +86,7 @@ class MetricFiles:
         forget_dead_processes(Path(os.environ[VARIABLE]))
         with self._lock:
             for totals in self._totals:
-                unknown = {
-                    (each, ""): _UNKNOWN[each.merged] for each in totals.metrics if each.merged in _UNKNOWN
-                }
+                unknown = {(each, ""): _UNKNOWN[each.merged] for each in totals.metrics if each.merged in _UNKNOWN}
                 for pool, samples in totals.by_pool().items():
                     for (metric, label), value in (unknown | samples).items():
                         self._write(metric, (pool, label) if label else (pool,), value)
@@ -194,14 +192,10 @@ class ProcessMetrics:
             yield from map(as_prometheus, totals.families())
 
 
-_registered: weakref.WeakKeyDictionary[CollectorRegistry, ProcessMetrics | MetricFiles] = (
-    weakref.WeakKeyDictionary()
-)
+_registered: weakref.WeakKeyDictionary[CollectorRegistry, ProcessMetrics | MetricFiles] = weakref.WeakKeyDictionary()
 
 
-def register(
-    registry: CollectorRegistry = REGISTRY, *, every_s: float = EVERY_S
-) -> ProcessMetrics | MetricFiles:
+def register(registry: CollectorRegistry = REGISTRY, *, every_s: float = EVERY_S) -> ProcessMetrics | MetricFiles:
     """Register the generators of this process, also later ones, in *registry*. May be called again.
 
     Under PROMETHEUS_MULTIPROC_DIR nothing is put into *registry*: MultiProcessCollector reads the metrics of all

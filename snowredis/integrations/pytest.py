@@ -126,6 +126,4 @@ def _settings() -> dict[str, Any]:
     """Return the settings of the program that is tested, except url, pool and clock."""
     from snowredis.process_generator import effective_settings
 
-    return {
-        name: value for name, value in effective_settings().items() if name not in ("url", "pool", "clock")
-    }
+    return {name: value for name, value in effective_settings().items() if name not in ("url", "pool", "clock")}

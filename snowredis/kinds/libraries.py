@@ -120,9 +120,7 @@ def _open_uuid4(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
     return LocalGenerator(_maker(settings, uuid.uuid4, uuid.uuid4), _describe_uuid4(settings))
 
 
-def _maker(
-    settings: Mapping[str, Any], full: Callable[[], Any], plain: Callable[[], Any]
-) -> Callable[[], Any]:
+def _maker(settings: Mapping[str, Any], full: Callable[[], Any], plain: Callable[[], Any]) -> Callable[[], Any]:
     """Return a function that makes UUIDs in the form of *settings*: what *full* makes, else of what *plain* makes."""
     form: Form = settings.get("form", "uuid")
     return {"uuid": full, "text": lambda: str(plain()), "bytes": lambda: plain().bytes}[form]
@@ -200,9 +198,7 @@ class _ObjectIds:
 
 def _describe_objectids(settings: Mapping[str, Any]) -> IdDescription:
     kind = bytes if settings.get("form", "text") == "bytes" else str
-    return IdDescription(
-        "objectid", kind, 96, 24, sortable=True, guessable=True, leaks=("time", "worker", "volume")
-    )
+    return IdDescription("objectid", kind, 96, 24, sortable=True, guessable=True, leaks=("time", "worker", "volume"))
 
 
 def _open_objectids(settings: Mapping[str, Any]) -> LocalGenerator[Any]:

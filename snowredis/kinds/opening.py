@@ -134,9 +134,7 @@ def generator(kind: Literal["uuid7", "uuid4"], /, *, form: Literal["text"]) -> I
 
 
 @overload
-def generator(
-    kind: Literal["ulid", "objectid"], /, *, form: Literal["text"] = "text"
-) -> IdGenerator[str]: ...
+def generator(kind: Literal["ulid", "objectid"], /, *, form: Literal["text"] = "text") -> IdGenerator[str]: ...
 
 
 @overload
@@ -183,9 +181,7 @@ def parse_kind(text: str) -> KindAndSettings:
     if with_server := _KIND_AND_SERVER.fullmatch(text):
         kind = find_kind(with_server[1])
         if "url" not in kind.settings:
-            raise ConfigError(
-                f"{kind.name} generators need no server. Write {kind.name!r}, or '{kind.name}:?…'."
-            )
+            raise ConfigError(f"{kind.name} generators need no server. Write {kind.name!r}, or '{kind.name}:?…'.")
         urls: list[str] = []
         settings: dict[str, Any] = {}
         for url in with_server[2].split():

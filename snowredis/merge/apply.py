@@ -272,11 +272,7 @@ def _check_unused(engine: sa.Engine, schema: Schema, run: Run) -> None:
             # the old ids of matched rows are new ids of others
             for name in plan.domain.keys if plan.kind != "match" else ():
                 column = schema.column(name)
-                query = (
-                    sa.select(column)
-                    .join(MAP, column == MAP.c.old)
-                    .where(*_range(run, plan.number, None, None))
-                )
+                query = sa.select(column).join(MAP, column == MAP.c.old).where(*_range(run, plan.number, None, None))
                 if (row := connection.execute(query.limit(1)).first()) is not None:
                     raise MergeError(
                         f"{name} has a row with the id {row[0]}, which another row gets back. Nothing was changed; "
@@ -300,11 +296,7 @@ class _Rewriter:
     def rewrite(self, run: Run, *, backwards: bool = False) -> Run:
         """Give all ids their new values, or the old ones again, from where *run* is; return its state after."""
         # backwards: from the last domain that has new values
-        left = [
-            plan
-            for plan in run.domains
-            if (plan.number <= run.domain if backwards else run.domain <= plan.number)
-        ]
+        left = [plan for plan in run.domains if (plan.number <= run.domain if backwards else run.domain <= plan.number)]
         for plan in reversed(left) if backwards else left:
             done_to = run.done_to if run.domain == plan.number else None
             run = self._domain(run, plan, done_to, backwards=backwards)

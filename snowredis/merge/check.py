@@ -94,9 +94,7 @@ class Check:
 
     def export_duplicates(self, path: Path) -> None:
         """Write all repeated ids to a .csv or .parquet file: id, source, times; after run()."""
-        names = " ".join(
-            f"WHEN {n} THEN {text_literal(source.name)}" for n, source in enumerate(self._sources)
-        )
+        names = " ".join(f"WHEN {n} THEN {text_literal(source.name)}" for n, source in enumerate(self._sources))
         with self._errors():
             self._workspace.rows(
                 f"COPY (SELECT id, CASE source {names} END AS source, times FROM duplicates "

@@ -48,9 +48,7 @@ def _add_check(parser: Parser) -> None:
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d{1,12})([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
-        raise argparse.ArgumentTypeError(
-            f"{printable(text, 40)!r} is not an amount of memory, such as 768M or 4G"
-        )
+        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not an amount of memory, such as 768M or 4G")
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
@@ -164,9 +162,7 @@ def _plan(args: argparse.Namespace) -> int:
     from snowredis.merge.planning import Request, make_plan
 
     if not args.out.parent.is_dir():
-        raise CommandError(
-            ExitCode.BAD_INPUT, f"there is no directory {args.out.parent}; nothing was planned."
-        )
+        raise CommandError(ExitCode.BAD_INPUT, f"there is no directory {args.out.parent}; nothing was planned.")
     request = Request(**{field.name: getattr(args, field.name) for field in fields(Request)})
     with interrupted_by_signals(), Progress() as progress:
         plan = make_plan(request, args.out, progress)
@@ -197,16 +193,12 @@ def _lines_of(plan: Plan) -> list[Line]:
         )
         for domain in plan.domains
     ]
-    lines += table(
-        [*columns, Column("new ids", right=True), Column("how", shrinks=True)], rows, terminal_width()
-    )
+    lines += table([*columns, Column("new ids", right=True), Column("how", shrinks=True)], rows, terminal_width())
     for domain in plan.renamed:
         of = domain.domain
         others = [*map(str, of.references), *map(str, of.keys[1:]), *map(str, of.partials)]
         if others:
-            lines += wrapped(
-                [(f"  {printable(domain.name)} is also in ", "dim")], printable(", ".join(others))
-            )
+            lines += wrapped([(f"  {printable(domain.name)} is also in ", "dim")], printable(", ".join(others)))
     for note in plan.notes:
         lines += wrapped([("note: ", "warn")], printable(note))
     return lines
@@ -426,8 +418,6 @@ MIGRATE = Command(
     "",
     proof.EXAMPLES,
     commands=[
-        Command(
-            "proof", proof.SUMMARY, proof.ABOUT, proof.EXAMPLES, proof.add_arguments, _needs_extra(proof.run)
-        )
+        Command("proof", proof.SUMMARY, proof.ABOUT, proof.EXAMPLES, proof.add_arguments, _needs_extra(proof.run))
     ],
 )

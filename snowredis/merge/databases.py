@@ -172,9 +172,7 @@ def _advice(reason: str) -> str:
         return "another process uses the database: stop the application that writes to it"
     if any(word in lower for word in ("denied", "must be owner", "permission", "authentication", "readonly")):
         return "check the user, the password, and that this user owns the tables"
-    if any(
-        word in lower for word in ("connect", "refused", "gone away", "terminat", "no such file", "resolve")
-    ):
+    if any(word in lower for word in ("connect", "refused", "gone away", "terminat", "no such file", "resolve")):
         return "check that the server runs, and the host, port and database of the URL"
     return "correct that"
 
@@ -273,9 +271,7 @@ def is_same_database(one: sa.Engine, other: sa.Engine) -> bool:
     name = f"snowredis_{secrets.token_hex(8)}"
     with database_errors(one), one.connect() as first, database_errors(other), other.connect() as second:
         if not _take(first, name, 0):
-            raise MergeError(
-                f"{url_of(one)} grants no advisory lock. Nothing was changed; connect without a proxy."
-            )
+            raise MergeError(f"{url_of(one)} grants no advisory lock. Nothing was changed; connect without a proxy.")
         is_same = not _take(second, name, 0)
         first.invalidate()
         second.invalidate()

@@ -41,9 +41,7 @@ def files_of(source: Source) -> list[Path]:
     if not paths[0].exists():
         paths = sorted(Path(name) for name in glob.glob(source.location, recursive=True))
     if not paths:
-        raise SourceError(
-            f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path."
-        )
+        raise SourceError(f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path.")
     for path in paths:
         _check_file(source, path)
     return paths
@@ -89,9 +87,7 @@ def select_statement(
     values = f"SELECT {value} AS value FROM {table}"
     if source.kind == "text":
         values += f" WHERE {value} IS NOT NULL AND trim({value}) <> ''"
-    _check_sample(
-        workspace, source, path, f"SELECT {parsed(kind)}, value::VARCHAR FROM ({values} LIMIT {_SAMPLED})"
-    )
+    _check_sample(workspace, source, path, f"SELECT {parsed(kind)}, value::VARCHAR FROM ({values} LIMIT {_SAMPLED})")
     inner = f"SELECT value, {parsed(kind)} AS id FROM ({values})"
     return f"SELECT {number} AS source, id, {rejected('id')} AS rejected FROM ({inner})", False
 
@@ -164,9 +160,7 @@ def _parquet_column(workspace: Workspace, source: Source, path: Path) -> tuple[s
 
 
 # lines as they are; they may end in different ways
-_LINES = (
-    "header = false, columns = {'c1': 'VARCHAR'}, delim = '', quote = '', escape = '', strict_mode = false"
-)
+_LINES = "header = false, columns = {'c1': 'VARCHAR'}, delim = '', quote = '', escape = '', strict_mode = false"
 
 
 def _text_table(workspace: Workspace, source: Source, path: Path, *, latin_1: bool) -> str:
@@ -181,9 +175,7 @@ def _text_table(workspace: Workspace, source: Source, path: Path, *, latin_1: bo
             )
         return lines
     ((line,), *_) = [*workspace.rows(f"SELECT c1 FROM {lines} LIMIT 1"), ("",)]
-    delimiter = (
-        "\t" if ".tsv" in path.name.lower() else max(_DELIMITERS, key=lambda char: len(_cells(line, char)))
-    )
+    delimiter = "\t" if ".tsv" in path.name.lower() else max(_DELIMITERS, key=lambda char: len(_cells(line, char)))
     header = _cells(line, delimiter)
     index = _column_index(source, path, header)
     has_header = not header[index].strip().isdigit()

@@ -237,9 +237,7 @@ class Findings:
         self._sources, self._bounds = sources, bounds
         columns = "source USMALLINT, {} UTINYINT, datacenter BIGINT, worker BIGINT, ids BIGINT, {} BIGINT, {} BIGINT"
         self._rows(f"CREATE OR REPLACE TEMP TABLE groups ({columns.format('kind', 'lowest', 'highest')})")
-        self._rows(
-            f"CREATE OR REPLACE TEMP TABLE workers ({columns.format('layout', 'first_ms', 'last_ms')})"
-        )
+        self._rows(f"CREATE OR REPLACE TEMP TABLE workers ({columns.format('layout', 'first_ms', 'last_ms')})")
         layouts = [source.layout for source in sources]
         # one at a time: DuckDB reads only the blocks of that source
         for number, layout in enumerate(layouts):
@@ -263,9 +261,9 @@ class Findings:
     def result(self, now_ms: int, read_s: float, began_s: float) -> CheckResult:
         """Return everything; *began_s*: when comparing began, on the monotonic clock."""
         sources = self._summaries()
-        repeated_ids, repeated_rows = self._rows(
-            "SELECT count(DISTINCT id), coalesce(sum(times), 0) FROM duplicates"
-        )[0]
+        repeated_ids, repeated_rows = self._rows("SELECT count(DISTINCT id), coalesce(sum(times), 0) FROM duplicates")[
+            0
+        ]
         period_ms, by_time = self._by_time()
         return CheckResult(
             sources=sources,
@@ -409,9 +407,7 @@ class Findings:
             examples = [text for _, texts in parts for text in texts if kind is not ProblemKind.MISSING]
             text = _TEXTS.get(kind) or _text(kind, source.layout)
             # counters are usual in a table that had ids before it had snowredis'
-            yield Problem(
-                source.name, kind, count, examples[:_EXAMPLES], text, kind is not ProblemKind.COUNTER
-            )
+            yield Problem(source.name, kind, count, examples[:_EXAMPLES], text, kind is not ProblemKind.COUNTER)
 
 
 # what _grouped() tells apart: the position is the column ``kind``

@@ -66,9 +66,7 @@ class Bounds(NamedTuple):
     @classmethod
     def of(cls, layout: Layout, now_ms: int) -> Bounds:
         """Return the bounds, if it is *now_ms*."""
-        first, future = layout.id_range(
-            layout.epoch_ms + COUNTER_MS, max(now_ms, layout.epoch_ms + COUNTER_MS)
-        )
+        first, future = layout.id_range(layout.epoch_ms + COUNTER_MS, max(now_ms, layout.epoch_ms + COUNTER_MS))
         return cls(first, future, 1 << layout.total_bits)
 
 

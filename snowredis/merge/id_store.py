@@ -129,11 +129,7 @@ class IdStore:
         """Return whether a domain has ids, and another one has all of them, in the database that changes."""
         of_other = f"SELECT id FROM changed WHERE domain = {other}"
         missing = f"SELECT 1 FROM changed a WHERE domain = {number} AND id NOT IN ({of_other})"
-        return bool(
-            self.rows(f"SELECT EXISTS (FROM changed WHERE domain = {number}) AND NOT EXISTS ({missing})")[0][
-                0
-            ]
-        )
+        return bool(self.rows(f"SELECT EXISTS (FROM changed WHERE domain = {number}) AND NOT EXISTS ({missing})")[0][0])
 
     # --- new ids ---------------------------------------------------------------------------------------
 
@@ -171,9 +167,7 @@ class IdStore:
             MergeError: an id clashes, or an old one does not exist (any more).
         """
         mine = f"(SELECT * FROM mapping WHERE domain = {number})"
-        of_kept, of_changed = (
-            f"(SELECT id FROM {side} WHERE domain = {number})" for side in ("kept", "changed")
-        )
+        of_kept, of_changed = (f"(SELECT id FROM {side} WHERE domain = {number})" for side in ("kept", "changed"))
         after = f"(SELECT coalesce(m.new, c.id) AS id FROM {of_changed} c LEFT JOIN {mine} m ON m.old = c.id)"
         checks = {
             "is to get a new id, and does not exist any more": f"SELECT old FROM {mine} WHERE old NOT IN {of_changed}",

@@ -62,9 +62,7 @@ def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) 
 # --- files -----------------------------------------------------------------------------------------------
 
 
-def _read_file(
-    workspace: Workspace, number: int, source: Source, path: Path, progress: Progress
-) -> list[str]:
+def _read_file(workspace: Workspace, number: int, source: Source, path: Path, progress: Progress) -> list[str]:
     """Store the ids of a file; or return the SELECT that reads them, if nothing has to be stored."""
     if source.kind != "parquet":
         check_archive(source, path)
@@ -168,9 +166,7 @@ def _read_table(workspace: Workspace, number: int, source: Source, table: _Table
     progress.add((rows - read) * _ROW_WEIGHT, source.name)
 
 
-def _store_page(
-    workspace: Workspace, number: int, source: Source, values: Sequence[Any], *, is_first: bool
-) -> None:
+def _store_page(workspace: Workspace, number: int, source: Source, values: Sequence[Any], *, is_first: bool) -> None:
     # bool is another type
     if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
@@ -181,9 +177,7 @@ def _store_page(
     an_id = parsed("VARCHAR")
     workspace.insert("stored", f"{number}, {an_id}, {rejected(an_id)}", {"value": texts})
     if is_first:
-        query = (
-            f"SELECT count(id), list(rejected) FILTER (rejected <> '') FROM stored WHERE source = {number}"
-        )
+        query = f"SELECT count(id), list(rejected) FILTER (rejected <> '') FROM stored WHERE source = {number}"
         ids, others = workspace.rows(query)[0]
         if others and not ids:
             raise SourceError(

@@ -143,9 +143,7 @@ class Journal:
             columns = [
                 {"run": number, "domain": domain.number, "number": at, "column_name": str(name)[:400]}
                 for domain in plan.renamed
-                for at, name in enumerate(
-                    [*domain.domain.keys, *domain.domain.references, *domain.domain.partials]
-                )
+                for at, name in enumerate([*domain.domain.keys, *domain.domain.references, *domain.domain.partials])
             ]
             if columns:
                 connection.execute(sa.insert(_COLUMNS), columns)
@@ -182,10 +180,7 @@ class Journal:
 
     def add_pairs(self, connection: sa.Connection, run: Run, domain: int, pairs: Iterable[Pair]) -> None:
         """Store old and new ids."""
-        rows = [
-            {"run": run.number, "domain": domain, "old": old, "via": via, "new": new}
-            for old, via, new in pairs
-        ]
+        rows = [{"run": run.number, "domain": domain, "old": old, "via": via, "new": new} for old, via, new in pairs]
         connection.execute(sa.insert(MAP), rows)
 
     def forget(self, connection: sa.Connection, run: Run) -> None:

@@ -75,9 +75,7 @@ def _without_parent(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, 
 
 def first_orphan(connection: sa.Connection, schema: Schema) -> str:
     """Return which row refers to no row, as the end of a sentence; empty if none does."""
-    found = (
-        f"foreign key {key} leads nowhere from {values[0]}" for key, values in _orphans(connection, schema)
-    )
+    found = (f"foreign key {key} leads nowhere from {values[0]}" for key, values in _orphans(connection, schema))
     return next(found, "")
 
 
@@ -153,8 +151,7 @@ def check_obstacles(
     columns = {str(name) for domain in domains for name in domain.columns}
     found = list(_of_catalog(connection, tables, with_triggers))
     names = {
-        table: {name.column for domain in domains for name in domain.columns if name.of == table}
-        for table in tables
+        table: {name.column for domain in domains for name in domain.columns if name.of == table} for table in tables
     }
     inspector = sa.inspect(connection)
     for table, ids in names.items():
@@ -215,9 +212,7 @@ def _of_catalog(connection: sa.Connection, tables: set[TableName], with_triggers
                     )
 
 
-def _views(
-    connection: sa.Connection, inspector: sa.Inspector, ids: set[str], tables: set[TableName]
-) -> Iterator[str]:
+def _views(connection: sa.Connection, inspector: sa.Inspector, ids: set[str], tables: set[TableName]) -> Iterator[str]:
     """Yield views that compare an id with a number, which would show other rows afterwards."""
     names = "|".join(map(re.escape, sorted(ids)))
     # PostgreSQL writes IN (1, 2) as = ANY (ARRAY[1, 2])
@@ -261,13 +256,8 @@ def without_index(engine: sa.Engine, schema: Schema, domain: Domain) -> list[Col
     for name in domain.columns:
         table = name.of
         keys = [[column.name for column in schema.tables[table].primary_key.columns]]
-        keys += [
-            list(map(str, index["column_names"]))
-            for index in inspector.get_indexes(table.table, table.schema)
-        ]
-        keys += [
-            list(key["column_names"]) for key in inspector.get_unique_constraints(table.table, table.schema)
-        ]
+        keys += [list(map(str, index["column_names"])) for index in inspector.get_indexes(table.table, table.schema)]
+        keys += [list(key["column_names"]) for key in inspector.get_unique_constraints(table.table, table.schema)]
         if not any(key[:1] == [name.column] for key in keys):
             found.append(name)
     return found

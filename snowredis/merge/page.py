@@ -152,9 +152,7 @@ def _column_time(picture: Picture, column: int) -> str:
     return text[:10] + " " + text[11 : 19 if picture.column_ms >= 1000 else 23]
 
 
-def _cell(
-    picture: Picture, cell: Cell, names: Sequence[str], most: int, width: float, height: int
-) -> Iterator[str]:
+def _cell(picture: Picture, cell: Cell, names: Sequence[str], most: int, width: float, height: int) -> Iterator[str]:
     x, y = _LEFT + cell.column * width, _TOP + cell.row * height
     counts = ", ".join(f"{names[source]}: {count:,} ids" for source, count in sorted(cell.ids.items()))
     repeated = f"; {cell.repeated:,} are repeated" if cell.repeated else ""
@@ -232,10 +230,7 @@ def draw(places: Places, sources: Sequence[Source], bounds: Sequence[Bounds]) ->
     column_ms = max(1, -(-(last - first + 1) // COLUMNS))
     most = max(source.layout.workers for source in sources)
     lanes = [
-        lane
-        for (lane,) in rows_of(
-            f"SELECT DISTINCT datacenter * {most} + worker AS lane FROM workers ORDER BY lane"
-        )
+        lane for (lane,) in rows_of(f"SELECT DISTINCT datacenter * {most} + worker AS lane FROM workers ORDER BY lane")
     ]
     per_row = -(-len(lanes) // MAX_ROWS)
     groups = [lanes[at : at + per_row] for at in range(0, len(lanes), per_row)]
@@ -246,12 +241,8 @@ def draw(places: Places, sources: Sequence[Source], bounds: Sequence[Bounds]) ->
     rows_of("CREATE OR REPLACE TEMP TABLE picture (source USMALLINT, lane BIGINT, col BIGINT, ids BIGINT)")
     rows_of("CREATE OR REPLACE TEMP TABLE repeated AS FROM picture")
     for number, source in enumerate(sources):
-        places.insert(
-            "picture", str(number), number, _lanes("ids", source, bounds[number], most, first, column_ms)
-        )
-        repeats = _lanes(
-            f"duplicates WHERE source = {number} AND", source, bounds[number], most, first, column_ms
-        )
+        places.insert("picture", str(number), number, _lanes("ids", source, bounds[number], most, first, column_ms))
+        repeats = _lanes(f"duplicates WHERE source = {number} AND", source, bounds[number], most, first, column_ms)
         rows_of(f"INSERT INTO repeated SELECT {number}, * FROM ({repeats})")
     counted: dict[tuple[int, int], dict[int, int]] = {}
     for row, column, number, count in rows_of(_by_row("picture")):

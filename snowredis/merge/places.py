@@ -102,11 +102,7 @@ class Places:
     def _open_server(self) -> bool:
         """Connect to the server that has all sources, if there is one and all columns are keys of signed integers."""
         databases = {source.location for source in self._sources}
-        if (
-            len(databases) > 1
-            or not 2 <= len(self._sources) <= _JOINED
-            or self._sources[0].kind != "database"
-        ):
+        if len(databases) > 1 or not 2 <= len(self._sources) <= _JOINED or self._sources[0].kind != "database":
             return False
         engine = open_database(databases.pop(), read_only=True)
         self._stack.callback(engine.dispose)
@@ -120,9 +116,7 @@ class Places:
         found: set[tuple[int, int]] = set()
         for one, other in combinations(range(len(self._sources)), 2):
             tables = f"{self._table(one)} AS a JOIN {self._table(other)} AS b"
-            ids = self._in_server(
-                f"SELECT a.{self._id(one)} FROM {tables} ON a.{self._id(one)} = b.{self._id(other)}"
-            )
+            ids = self._in_server(f"SELECT a.{self._id(one)} FROM {tables} ON a.{self._id(one)} = b.{self._id(other)}")
             found |= {(an_id, number) for (an_id,) in ids for number in (one, other)}
         if found:
             table = np.array(list(found), dtype=np.int64)
@@ -150,6 +144,4 @@ def _is_key(column: sa.Column[Any]) -> bool:
 
 
 def _of_source(query: str, number: int) -> str:
-    return re.sub(
-        r"\bids\b( WHERE)?", lambda m: f"ids WHERE source = {number}{' AND' if m[1] else ''}", query
-    )
+    return re.sub(r"\bids\b( WHERE)?", lambda m: f"ids WHERE source = {number}{' AND' if m[1] else ''}", query)

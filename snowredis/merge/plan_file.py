@@ -116,9 +116,7 @@ class PlanFile:
             MergeError: it exists already, or cannot be written.
         """
         if path.exists():
-            raise MergeError(
-                f"{path} already exists. Nothing was planned; remove it, or give --out another name."
-            )
+            raise MergeError(f"{path} already exists. Nothing was planned; remove it, or give --out another name.")
         part = _part(path)
         try:
             part.unlink(missing_ok=True)
@@ -155,9 +153,7 @@ class PlanFile:
             MergeError: there is no such file, or it is no whole plan.
         """
         if not path.is_file():
-            raise MergeError(
-                f"there is no plan {path}. Nothing was changed; make one with: snowredis merge plan"
-            )
+            raise MergeError(f"there is no plan {path}. Nothing was changed; make one with: snowredis merge plan")
         database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
         try:
             (text,) = database.execute("SELECT plan FROM about").fetchone()
@@ -171,9 +167,7 @@ class PlanFile:
             ) from error
         if any(rows.get(domain.number, 0) != domain.renamed for domain in plan.domains):
             database.close()
-            raise MergeError(
-                f"{path} is damaged: not all new ids are there. Nothing was changed; make a new plan."
-            )
+            raise MergeError(f"{path} is damaged: not all new ids are there. Nothing was changed; make a new plan.")
         return plan, cls(path, database)
 
     def pairs(self, domain: int, after: int | None = None) -> Iterator[Pair]:

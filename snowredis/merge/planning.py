@@ -169,11 +169,7 @@ def open_both(kept_url: str, changed_url: str, options: dict[str, list[str]]) ->
 def _known(engine: sa.Engine, excluded: Iterable[str]) -> list[str]:
     """Return those of the excluded tables that this database has, too."""
     inspector = sa.inspect(engine)
-    return [
-        text
-        for text in excluded
-        if inspector.has_table(text.rpartition(".")[2], text.rpartition(".")[0] or None)
-    ]
+    return [text for text in excluded if inspector.has_table(text.rpartition(".")[2], text.rpartition(".")[0] or None)]
 
 
 def _matched(request: Request, of_kept: Schema, of_changed: Schema) -> dict[TableName, tuple[str, ...]]:
@@ -250,8 +246,7 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
 def _in_order(schema: Schema) -> list[Domain]:
     """Return the domains so that what says the kind of a reference is rewritten after the reference."""
     kinds: dict[str, set[ColumnName]] = {
-        domain.name: {ColumnName(*part.column.of, part.kind) for part in domain.partials}
-        for domain in schema.domains
+        domain.name: {ColumnName(*part.column.of, part.kind) for part in domain.partials} for domain in schema.domains
     }
     last = [d for d in schema.domains if any(set(d.columns) & kind for kind in kinds.values())]
     ordered = [domain for domain in schema.domains if domain not in last] + last
@@ -314,9 +309,7 @@ def _choose(work: _Work, domain: Domain) -> DomainPlan:
     clashes = work.store.clashes(number)
     layout, lanes = _lanes(work, domain, clashes)
     if scan.unfit:
-        work.notes.append(
-            f"{domain.name}: {scan.unfit:,} ids do not fit the layout; none of them clashes, all stay"
-        )
+        work.notes.append(f"{domain.name}: {scan.unfit:,} ids do not fit the layout; none of them clashes, all stay")
     work.store.add(number, ((old, new, new) for old, new in new_ids(clashes, layout, lanes)))
     highest = work.store.rows(f"SELECT max(new) FROM mapping WHERE domain = {number}")[0][0]
     obstacles.check_columns(both, domain, highest, work.support)
@@ -352,9 +345,7 @@ def _lanes(work: _Work, domain: Domain, clashes: list[int]) -> tuple[Layout, lis
         if len(lanes) == needed:
             break
     else:
-        remedy = (
-            "give more --workers." if work.request.workers else "the layout is full: merge into more shards."
-        )
+        remedy = "give more --workers." if work.request.workers else "the layout is full: merge into more shards."
         raise MergeError(
             f"{domain.name}: tick {tick} has so many ids that clash that {needed:,} unused worker ids are needed for "
             f"their new ids, and {len(lanes):,} are left. Nothing was planned; {remedy}"
@@ -395,9 +386,7 @@ def _match(work: _Work, domain: Domain) -> DomainPlan:
     """Give the rows that both databases have the ids of the first, and all others ids that are free."""
     name, number, scan = domain.keys[0].of, work.numbers[domain.name], work.scans[domain.name]
     if len(domain.keys) != 1:
-        raise MergeError(
-            f"--match {name}: its key is that of several tables. Nothing was planned; match the others."
-        )
+        raise MergeError(f"--match {name}: its key is that of several tables. Nothing was planned; match the others.")
     kept = _natural(work.kept, work.of_kept.tables[name], domain.keys[0].column, work.matched[name], [])
     translated = [
         {old: new for old, _, new in work.store.pairs(work.numbers[of.name])} if of else {}
@@ -426,9 +415,7 @@ def _match(work: _Work, domain: Domain) -> DomainPlan:
         (old, free + at if through else new, new) for at, (old, new) in enumerate(sorted(moved.items()), 1)
     ]
     work.store.add(number, pairs)
-    obstacles.check_columns(
-        (work.of_kept, work.of_changed), domain, free + len(pairs) * through, work.support
-    )
+    obstacles.check_columns((work.of_kept, work.of_changed), domain, free + len(pairs) * through, work.support)
     return _domain_plan(work, domain, "match")
 
 

@@ -82,9 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if args.source is not None:
         statements = _measure(args)
     elif args.statements:
-        raise CommandError(
-            ExitCode.USAGE, "--statements needs a SOURCE, such as postgresql://host/db#orders.id."
-        )
+        raise CommandError(ExitCode.USAGE, "--statements needs a SOURCE, such as postgresql://host/db#orders.id.")
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
     error_ms = args.clock_error * 1000
     proof = prove(
@@ -221,9 +219,7 @@ def _remedies(proof: Proof) -> list[str]:
     starts[proof.sorts_from_ms] = "all new ids are greater"
     for time_ms, effect in starts.items():
         if time_ms is not None and time_ms > proof.start_ms:
-            texts.append(
-                f"start at {time_of(time_ms)}, {duration(time_ms - proof.start_ms)} later: then {effect}"
-            )
+            texts.append(f"start at {time_of(time_ms)}, {duration(time_ms - proof.start_ms)} later: then {effect}")
     if (epoch_ms := proof.latest_epoch_ms) is not None and epoch_ms < proof.layout.epoch_ms:
         earlier = replace(proof.layout, epoch_ms=epoch_ms)
         texts.append(
@@ -241,9 +237,7 @@ def _remedies(proof: Proof) -> list[str]:
 def _labelled(rows: list[tuple[str, str, str, str]]) -> list[Line]:
     """Return lines of a label, a word with a style, and a text; all begin in the same column."""
     return [
-        line
-        for label, word, style, text in rows
-        for line in wrapped([(f"{label:<9}", "dim"), (word, style)], text)
+        line for label, word, style, text in rows for line in wrapped([(f"{label:<9}", "dim"), (word, style)], text)
     ]
 
 
@@ -267,18 +261,13 @@ def _statements(engine: sa.Engine, source: Source) -> str:
     columns = [*domain.keys, *domain.references] if domain else [column]
     write_sql = {"postgresql": _postgresql, "sqlite": _sqlite}.get(engine.dialect.name, _mysql)
     quote, table = support_of(engine).quote, support_of(engine).name
-    parts = [
-        "-- widen: each statement rewrites its table under a lock; how to do it in use: docs/how-to/migrate.md"
-    ]
+    parts = ["-- widen: each statement rewrites its table under a lock; how to do it in use: docs/how-to/migrate.md"]
     for each in columns:
         parts += write_sql(schema, each, table(each.of), quote(each.column), is_source=each == column)
     parts += [
         "-- Django: id = SnowflakeField(primary_key=True), from snowredis.integrations.django",
         "-- SQLAlchemy: mapped_column(SnowflakeId, primary_key=True), from snowredis.integrations.sqlalchemy",
-        *(
-            f'-- Alembic: op.alter_column("{each.table}", "{each.column}", type_=sa.BigInteger())'
-            for each in columns
-        ),
+        *(f'-- Alembic: op.alter_column("{each.table}", "{each.column}", type_=sa.BigInteger())' for each in columns),
     ]
     return "\n".join(printable(part) for part in parts)
 
@@ -291,13 +280,9 @@ def _postgresql(schema: Schema, name: ColumnName, table: str, column: str, *, is
     if not isinstance(found.type, sa.BigInteger):
         lines.append(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint;")
     if is_source and found.identity is not None:
-        lines.append(
-            f"ALTER TABLE {table} ALTER COLUMN {column} DROP IDENTITY; -- when the last old process has ended"
-        )
+        lines.append(f"ALTER TABLE {table} ALTER COLUMN {column} DROP IDENTITY; -- when the last old process has ended")
     elif is_source and found.server_default is not None:
-        lines.append(
-            f"ALTER TABLE {table} ALTER COLUMN {column} DROP DEFAULT; -- when the last old process has ended"
-        )
+        lines.append(f"ALTER TABLE {table} ALTER COLUMN {column} DROP DEFAULT; -- when the last old process has ended")
     return lines
 
 

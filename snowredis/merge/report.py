@@ -70,16 +70,11 @@ def repeated(result: CheckResult) -> Iterator[Table]:
     ]
     yield Table("", [Column("repeated in", shrinks=True), _number("ids"), _number("rows")], rows)
     place = [Column("in", shrinks=True), _number("datacenter"), _number("worker")]
-    rows = [
-        [part.source, _field(part.datacenter), _field(part.worker), f"{part.ids:,}"]
-        for part in result.by_worker
-    ]
+    rows = [[part.source, _field(part.datacenter), _field(part.worker), f"{part.ids:,}"] for part in result.by_worker]
     yield Table("By worker id", [*place, _number("repeated ids")], rows)
     periods = sorted(result.by_time, key=lambda part: -part.ids)
     rows = [[_time(part.start_ms), f"{part.ids:,}"] for part in periods]
-    yield Table(
-        "By time", [Column(f"in the {duration(result.period_ms)} from"), _number("repeated ids")], rows
-    )
+    yield Table("By time", [Column(f"in the {duration(result.period_ms)} from"), _number("repeated ids")], rows)
     rows = [
         [str(place.an_id), place.source, _field(place.datacenter), _field(place.worker)]
         + [_time(place.time_ms), f"{place.times:,}"]
@@ -175,9 +170,7 @@ def _shared_text(shared: SharedWorkers) -> str:
     one, other = shared.sources
     at_once = "none of them at the same time"
     if shared.at_once:
-        at_once = (
-            f"{'all' if shared.at_once == shared.workers else f'{shared.at_once:,}'} of them at the same time"
-        )
+        at_once = f"{'all' if shared.at_once == shared.workers else f'{shared.at_once:,}'} of them at the same time"
     ranges = ", ".join(map(_range_text, shared.ranges))
     listed = sum(part.last - part.first + 1 for part in shared.ranges)
     more = f" and {shared.workers - listed:,} more" if listed < shared.workers else ""

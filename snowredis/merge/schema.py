@@ -236,9 +236,7 @@ class Schema:
     ) -> list[ColumnName]:
         """Return *columns* so that each is changed before what it refers to: ON UPDATE then finds nothing to do."""
         try:
-            order = list(
-                TopologicalSorter({column: refers.get(column, ()) for column in columns}).static_order()
-            )
+            order = list(TopologicalSorter({column: refers.get(column, ()) for column in columns}).static_order())
         except CycleError:
             harmful = {"SET NULL", "SET DEFAULT"}
             for key in self.foreign_keys:
@@ -331,9 +329,7 @@ def read_schema(
             partials.append(key_or_partial)
     known = {(key.columns, key.parents) for key in keys}
     for key in also:
-        exists = all(
-            name.of in tables and name.column in tables[name.of].c for name in key.columns + key.parents
-        )
+        exists = all(name.of in tables and name.column in tables[name.of].c for name in key.columns + key.parents)
         if exists and (key.columns, key.parents) not in known:
             keys.add(key._replace(on_update=""))
     by_hand = [plain.named(text, "--id") for text in ids]
@@ -387,9 +383,7 @@ def _of_whole_tables(key: ForeignKey, partitions: Mapping[TableName, TableName])
     if key.child not in partitions and key.parent not in partitions:
         return key
     # every partition may have a constraint of its own
-    return ForeignKey(
-        "of partitions", tuple(map(moved, key.columns)), tuple(map(moved, key.parents)), key.on_update
-    )
+    return ForeignKey("of partitions", tuple(map(moved, key.columns)), tuple(map(moved, key.parents)), key.on_update)
 
 
 # --- names that a person wrote -------------------------------------------------------------------------

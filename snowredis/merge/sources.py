@@ -92,9 +92,7 @@ def parse_sources(texts: Sequence[str], layouts: Iterable[str] = ()) -> list[Sou
     split = [_split_name(text) for text in texts]
     names = _unique([name or _default_name(rest) for name, rest in split], [name for name, _ in split])
     of_all, of_one = _layouts(layouts, names)
-    return [
-        _parse(name, rest, of_one.get(name, of_all)) for name, (_, rest) in zip(names, split, strict=True)
-    ]
+    return [_parse(name, rest, of_one.get(name, of_all)) for name, (_, rest) in zip(names, split, strict=True)]
 
 
 def _split_name(text: str) -> tuple[str | None, str]:

@@ -317,9 +317,7 @@ class _Sum:
         self._total = 0
 
     def step(self, *values: object) -> None:
-        self._total += int.from_bytes(
-            blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        )
+        self._total += int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
     def finalize(self) -> int:
         return self._total & (1 << 62) - 1

@@ -42,14 +42,8 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
             # a permission is of a content type, and of no row
             name = column._replace(column=kind)
             decided = {(part.column.of, part.kind) for part, _ in schema.partials}
-            if (
-                column.table != "auth_permission"
-                and name not in independent
-                and (column.of, kind) not in decided
-            ):
-                findings.append(
-                    f"{name} says the kind of something: --reference 'COLUMN=TABLE.id WHERE {kind}=VALUE'"
-                )
+            if column.table != "auth_permission" and name not in independent and (column.of, kind) not in decided:
+                findings.append(f"{name} says the kind of something: --reference 'COLUMN=TABLE.id WHERE {kind}=VALUE'")
             continue
         if column in independent or column in referring:
             continue
@@ -94,12 +88,9 @@ def _pairs(
                 column = next((c for c in names if c in table.c and not table.c[c].primary_key), None)
                 django = _kinds(connection, kind) if column else []
                 tables = {
-                    value: [TableName(name.schema, "_".join(models.get(value, (value, "?"))))]
-                    for value in django
+                    value: [TableName(name.schema, "_".join(models.get(value, (value, "?"))))] for value in django
                 }
-            elif (
-                kind.name.endswith("_type") and isinstance(kind.type, sa.String) and f"{prefix}id" in table.c
-            ):
+            elif kind.name.endswith("_type") and isinstance(kind.type, sa.String) and f"{prefix}id" in table.c:
                 column = f"{prefix}id"
                 tables = {value: _tables_of_class(name.schema, value) for value in _kinds(connection, kind)}
             else:
@@ -180,9 +171,7 @@ def _means(stem: str, table: str) -> bool:
     """Return whether a column STEM or STEM_id may refer to *table*: old_order_id to orders, order_id to shop_order."""
     singulars = {table, table.removesuffix("s"), table.removesuffix("es"), re.sub("ies$", "y", table)}
     return any(
-        stem == name or stem.endswith(f"_{name}") or name.endswith(f"_{stem}")
-        for name in singulars
-        if name and stem
+        stem == name or stem.endswith(f"_{name}") or name.endswith(f"_{stem}") for name in singulars if name and stem
     )
 
 
@@ -201,9 +190,7 @@ def _by_values(
             continue
         for other in domains:
             if other is not domain and store.is_subset(numbers[domain.name], numbers[other.name]):
-                yield (
-                    f"all values of {domain.name} are also in {other.name}: --reference {domain.name}={other.name}"
-                )
+                yield (f"all values of {domain.name} are also in {other.name}: --reference {domain.name}={other.name}")
                 break
 
 

@@ -25,9 +25,7 @@ __all__ = ["check_references", "check_sums", "sums"]
 Sums = dict[str, list[Any]]
 
 
-def sums(
-    engine: sa.Engine, schema: Schema, run: Run, mapped: Iterable[DomainPlan], progress: Progress
-) -> Sums:
+def sums(engine: sa.Engine, schema: Schema, run: Run, mapped: Iterable[DomainPlan], progress: Progress) -> Sums:
     """Return how many rows each table has, and their checksum.
 
     Args:
@@ -65,9 +63,7 @@ def _as_before(
         column, pairs = table.c[part.column.column], MAP.alias(f"p{at}")
         # the kind may be an id that has changed, too
         is_kind = sa.cast(values[part.kind], sa.String(200)) == part.value
-        source = source.outerjoin(
-            pairs, sa.and_(is_kind, _is_new(pairs, run, number, column, is_text=part.is_text))
-        )
+        source = source.outerjoin(pairs, sa.and_(is_kind, _is_new(pairs, run, number, column, is_text=part.is_text)))
         old = sa.cast(pairs.c.old, sa.String(40)) if part.is_text else pairs.c.old
         before = sa.func.coalesce(old, values[part.column.column])
         values[part.column.column] = before if part.is_text else sa.cast(before, sa.BigInteger)
@@ -75,8 +71,7 @@ def _as_before(
     texts = {part.column for d in run.domains for part in d.domain.partials if part.is_text}
     numbers = {each for d in run.domains for each in d.domain.all_columns} - texts
     columns = [
-        sa.cast(value, sa.BigInteger) if ColumnName(*name, key) in numbers else value
-        for key, value in values.items()
+        sa.cast(value, sa.BigInteger) if ColumnName(*name, key) in numbers else value for key, value in values.items()
     ]
     return columns, source
 
@@ -95,9 +90,7 @@ def check_sums(before: Mapping[str, list[Any]], after: Sums, tail: str) -> None:
             continue
         had = before.get(name, [0, ""])[0]
         what = (
-            "has other values than before, besides its ids"
-            if count == had
-            else f"has {count:,} rows, and had {had:,}"
+            "has other values than before, besides its ids" if count == had else f"has {count:,} rows, and had {had:,}"
         )
         raise MergeError(
             f"{name} {what}. {tail}; another process wrote to it, or a trigger did: compare it with a backup."

@@ -173,9 +173,7 @@ UNIDENTIFIED = (
     "acknowledged write, or with --durability none, where every new worker waits"
 )
 # takes as long as a claim: the same commands without the writes
-_PROBE = (
-    "redis.call('TIME') redis.pcall('INFO','server') return redis.call('HMGET',KEYS[1],'signature','version')"
-)
+_PROBE = "redis.call('TIME') redis.pcall('INFO','server') return redis.call('HMGET',KEYS[1],'signature','version')"
 _IDENTITY = "local id, reason = identity() return { id or '', reason or '' }"
 
 
@@ -217,9 +215,7 @@ def _eviction(info: dict[str, Any], _client: Any) -> Result:
     used_share = int(info.get("used_memory", 0)) / limit if limit else 0.0
     if policy.startswith("allkeys-"):
         text = f"maxmemory-policy is {policy}: Redis deletes pools when memory runs short"
-        advice = (
-            "CONFIG SET maxmemory-policy noeviction, or a volatile-* policy: the keys of a pool never expire"
-        )
+        advice = "CONFIG SET maxmemory-policy noeviction, or a volatile-* policy: the keys of a pool never expire"
         if limit:
             return error(text, advice)
         return warning(f"{text}; now no limit is set", advice)

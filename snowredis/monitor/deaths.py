@@ -32,9 +32,7 @@ KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, E
 _MAX_NAME = 100
 
 
-def deaths_in(
-    events: Iterable[Event], since_ms: int = 0, claims: Iterable[tuple[int, str]] = ()
-) -> list[Death]:
+def deaths_in(events: Iterable[Event], since_ms: int = 0, claims: Iterable[tuple[int, str]] = ()) -> list[Death]:
     """Return the deaths after *since_ms*, the newest first, each once, without those that were taken back.
 
     Args:
@@ -128,9 +126,7 @@ class RecentEvents:
                 self._last_id = new[-1].id
             self._events += [event for event in new if event.kind in KINDS]
             self._events = [event for event in self._events if event.order[0] >= first_ms]
-            self._claims += [
-                (event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED
-            ]
+            self._claims += [(event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED]
             self._claims = [claim for claim in self._claims if claim[0] >= first_ms]
             return list(self._events), list(self._claims)
 

@@ -88,9 +88,7 @@ def _check_use(snapshot: Snapshot) -> Iterator[Result]:
     # more than half is a condition of the status
     if info.used <= HALF_FULL * info.capacity:
         by_dead = f", about {dead:,} of them by processes that are dead" if dead else ""
-        yield ok(
-            f"{info.used:,} of {info.capacity:,} worker ids are leased{by_dead}, {info.peak:,} at the most so far"
-        )
+        yield ok(f"{info.used:,} of {info.capacity:,} worker ids are leased{by_dead}, {info.peak:,} at the most so far")
 
 
 def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
@@ -112,9 +110,7 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
     stored = info.settings.get("durability", "detect")
     if stored == "none":
         wait_ms = sum(setting_ms(info.signature, name) for name in _FLOOR_PARTS)
-        return ok(
-            f"durability is none: data loss is not detected, so every new worker waits {wait_ms / 1000:.1f} s"
-        )
+        return ok(f"durability is none: data loss is not detected, so every new worker waits {wait_ms / 1000:.1f} s")
     if stored == "assured":
         if any(not int(_info(client, "persistence").get("aof_enabled", 1)) for client in pool._clients):
             return warning(
@@ -125,9 +121,7 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
         return ok("durability is assured: the creator of the pool stated that no acknowledged write is lost")
     try:
         missing = [
-            text
-            for client in pool._clients
-            if (text := checks.missing_identity(client, pool_keys(pool.name)[0]))
+            text for client in pool._clients if (text := checks.missing_identity(client, pool_keys(pool.name)[0]))
         ]
     except SnowredisError as failure:
         return not_checked(failure, "durability is detect; whether Redis can be identified")

@@ -166,9 +166,7 @@ def check_stream_id(text: str) -> str:
     return text
 
 
-def read_events(
-    client: Any, name: str, *, newest: int | None = None, since: str | None = None
-) -> list[Event]:
+def read_events(client: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:
     """Return events of one server, the oldest first. Raises StoreUnavailable.
 
     Args:

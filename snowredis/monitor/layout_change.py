@@ -71,9 +71,7 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
     spans = [(period.layout, period.from_ms, period.until_ms or floor_ms) for period in past]
     for old, from_ms, until_ms in [*spans, (info.layout, spans[-1][2] if spans else 0, floor_ms)]:
         try:
-            ids = layout_ids(
-                old, from_ms=max(from_ms, old.epoch_ms), until_ms=until_ms - 1, datacenters=numbers
-            )
+            ids = layout_ids(old, from_ms=max(from_ms, old.epoch_ms), until_ms=until_ms - 1, datacenters=numbers)
         except ConfigError:
             # no id was made in that time
             continue

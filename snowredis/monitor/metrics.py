@@ -167,9 +167,7 @@ PROCESS = (
         "livemostrecent",
     ),
     _counts.histogram("heartbeat", "round trips of successful heartbeats", "heartbeats"),
-    _counts.histogram(
-        "claim_wait", "time that calls waited for a worker id, until they had one", "claim_waits"
-    ),
+    _counts.histogram("claim_wait", "time that calls waited for a worker id, until they had one", "claim_waits"),
     _counts.histogram(
         "clock_wait", "time that ids waited for a clock that went back, within the tolerance", "clock_waits"
     ),
@@ -181,9 +179,7 @@ _segment_counts = _Metrics("snowredis_segment_", "counts.", ("tag",))
 SEGMENTS = (
     _segment.counter("numbers", "numbers made", "{number}", "made"),
     _segment_counts.counter("fetches", "segments fetched", "{segment}", "segments"),
-    _segment_counts.counter(
-        "prefetch_hits", "segments that were there when the one before was used up", "{segment}"
-    ),
+    _segment_counts.counter("prefetch_hits", "segments that were there when the one before was used up", "{segment}"),
     _segment_counts.counter("waits", "waits of callers for a segment, the first one included", "{wait}"),
     _segment_counts.counter("failures", "requests for segments that failed", "{request}"),
     _segment_counts.counter("alarms", "replies that numbers may have been handed out twice", "{alarm}"),

@@ -99,9 +99,7 @@ class PoolWatch:
         except (PoolNotFound, StoreUnavailable) as error:
             now_ms, last = self._clock_ms(), self._snapshot
             since_ms = self._failed_since_ms = self._failed_since_ms or now_ms
-            status = status_without(
-                error, last, failed_since_ms=since_ms, now_ms=now_ms, last_read_ms=self._read_at_ms
-            )
+            status = status_without(error, last, failed_since_ms=since_ms, now_ms=now_ms, last_read_ms=self._read_at_ms)
             return Reading(status, last and _out_of_date(last), error, self._read_at_ms)
         self._read_at_ms = self._clock_ms()
         if self._failed_since_ms is not None:
@@ -202,6 +200,4 @@ class UsageHistory:
         if not self._readings:
             return UsagePoint(at_ms)
         living, rates, deaths = zip(*self._readings, strict=True)
-        return UsagePoint(
-            at_ms, max(living), round(sum(rates) / len(rates)), deaths[-1] - (self._deaths_before or 0)
-        )
+        return UsagePoint(at_ms, max(living), round(sum(rates) / len(rates)), deaths[-1] - (self._deaths_before or 0))

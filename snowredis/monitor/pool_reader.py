@@ -133,9 +133,7 @@ class PoolLook(ABC):
 
     def _records(self, low: int | None, high: int | None = None) -> list[snapshot.WorkerInfo]:
         """Return the workers of _rows(), by worker id, without records that are not valid."""
-        infos = (
-            self._parse(int(worker), text) for worker, text in self._rows(low, high) if _is_worker(worker)
-        )
+        infos = (self._parse(int(worker), text) for worker, text in self._rows(low, high) if _is_worker(worker))
         return sorted((info for info in infos if info is not None), key=lambda info: info.worker)
 
     def _parse(self, worker: int, text: str) -> snapshot.WorkerInfo | None:
@@ -159,9 +157,7 @@ class PoolLook(ABC):
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
         alarm = _alarm(texts["alarm"])
         try:
-            periods = layout_periods(
-                layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"]
-            )
+            periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"])
         except (ConfigError, KeyError, ValueError) as error:
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         numbers["expired"] += ended
@@ -211,9 +207,7 @@ class RedisLook(PoolLook):
                 # a scan may return a record twice
                 rows = dict(self.client.hscan_iter(self._pool, match="w:*", count=_PAGE))
             else:
-                names = [
-                    f"w:{text_of(worker)}" for worker in self.client.zrangebyscore(self._leases, *limits)
-                ]
+                names = [f"w:{text_of(worker)}" for worker in self.client.zrangebyscore(self._leases, *limits)]
                 pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
                 texts = [text for page in pages for text in self.client.hmget(self._pool, page)]
                 rows = dict(zip(names, texts, strict=True))
@@ -266,9 +260,7 @@ class MemoryLook(PoolLook):
         return replace(super()._info(used, ended), peak=used)
 
 
-def layout_periods(
-    layout: Layout, past: str, next_signature: str, next_ms: int
-) -> tuple[snapshot.LayoutPeriod, ...]:
+def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[snapshot.LayoutPeriod, ...]:
     """Return all layouts of a pool: those of its field *layouts*, the present one, and the planned one.
 
     Raises ConfigError, KeyError or ValueError for what no script wrote.
@@ -280,9 +272,7 @@ def layout_periods(
         from_ms = int(until)
     periods.append(snapshot.LayoutPeriod(layout, from_ms, next_ms or None))
     if next_signature:
-        periods.append(
-            snapshot.LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None)
-        )
+        periods.append(snapshot.LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
 
 

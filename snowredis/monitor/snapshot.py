@@ -185,9 +185,7 @@ class PoolInfo:
         numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
         # left out of the signature if it is 0; and out of the options if it is the default, which follows the layout
         numbers.setdefault("outage_reserve_ms", 0)
-        if numbers["outage_reserve_ms"] == protocol.default_outage_reserve_ms(
-            self.layout, numbers.get("ttl_ms", 0)
-        ):
+        if numbers["outage_reserve_ms"] == protocol.default_outage_reserve_ms(self.layout, numbers.get("ttl_ms", 0)):
             del numbers["outage_reserve_ms"]
         durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
         texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
@@ -399,9 +397,7 @@ _RECORD = re.compile(
 )
 
 
-def parse_record(
-    worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = ""
-) -> WorkerInfo | None:
+def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = "") -> WorkerInfo | None:
     """Parse a record that pack_record() of pool.lua wrote; None if it is not valid.
 
     Args:

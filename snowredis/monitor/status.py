@@ -159,9 +159,7 @@ def status_without(
     """
     if isinstance(error, PoolNotFound):
         gone = "the pool is gone since {since}" if last else "the pool does not exist"
-        advice = (
-            "it was deleted, or Redis lost its data: living workers create it again with their next heartbeat"
-        )
+        advice = "it was deleted, or Redis lost its data: living workers create it again with their next heartbeat"
         if not last:
             advice = "check its name; a pool is created with: snowredis pool create NAME"
         level = "critical" if last else "unknown"

@@ -152,9 +152,7 @@ def _doubt(lane: LaneHistory, loss: Loss, owner: Ownership, holder: Holder, tick
     candidates += [each for each in later if each.until_ms > tick_ms and each.process != holder.process]
     if loss.rolled_back and owner.start.at_ms >= loss.event.at_ms - past.ttl_ms - past.lead_ms:
         if tick_ms < loss.event.from_ms:
-            return Verdict.unknown(
-                f"{_loss_text(loss)}, and may have leased this worker id twice", candidates
-            )
+            return Verdict.unknown(f"{_loss_text(loss)}, and may have leased this worker id twice", candidates)
         return ""
     if owner.adopted_place > loss.place:
         # R4 adopts a lease only if its process had it all the time

@@ -69,9 +69,7 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
         worker = an_id >> layout.worker_shift & (layout.workers - 1)
         places[an_id] = worker % len(clients), worker // count
     histories = {
-        server: read_history(
-            RedisLook(clients[server], info.name), {w for s, w in places.values() if s == server}
-        )
+        server: read_history(RedisLook(clients[server], info.name), {w for s, w in places.values() if s == server})
         for server in {server for server, _ in places.values()}
     }
     makers = []

@@ -67,9 +67,7 @@ class WorkerPool:
             raise ConfigError("the list of URLs is empty. List one server or more.")
         in_memory = [is_in_memory(url) for url in urls]
         if any(in_memory) and not all(in_memory):
-            raise ConfigError(
-                "pools in memory and in Redis cannot be read together. List servers of one kind."
-            )
+            raise ConfigError("pools in memory and in Redis cannot be read together. List servers of one kind.")
         self._servers = [] if any(in_memory) else [open_client(url) for url in urls]
         self._clients = [server.client for server in self._servers]
         # where the pool is, and what reads from there

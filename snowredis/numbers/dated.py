@@ -175,9 +175,7 @@ class DatedGenerator(GeneratorBase[str]):
         They are of one period, or of two if it ends meanwhile. Raises and blocks as next_id(). It uses no number then.
         """
         count = check_count(count)
-        return GUARD.in_one_process(
-            lambda: self._from_blocks(count) or self._deliveries.take(count) if count else []
-        )
+        return GUARD.in_one_process(lambda: self._from_blocks(count) or self._deliveries.take(count) if count else [])
 
     async def anext_id(self) -> str:
         """Make one text. Async version of next_id(): does not block the event loop."""
@@ -238,9 +236,7 @@ class DatedGenerator(GeneratorBase[str]):
             if isinstance(reply, Opened):
                 return reply.next
             if not isinstance(reply, Settling) or time.monotonic() > deadline:
-                raise StoreUnavailable(
-                    self._store.where, "a deposed master may still hand out numbers. Try again"
-                )
+                raise StoreUnavailable(self._store.where, "a deposed master may still hand out numbers. Try again")
             time.sleep(min(0.5, reply.wait_ms / 1000))
 
     def close(self) -> None:
@@ -307,9 +303,7 @@ class DatedGenerator(GeneratorBase[str]):
                 case Shut():
                     self._open_by_bound(reply, period, time.monotonic() > deadline)
 
-    def _request(
-        self, action: Literal["take", "open"], period: Period, least: int, most: int = 1
-    ) -> PeriodRequest:
+    def _request(self, action: Literal["take", "open"], period: Period, least: int, most: int = 1) -> PeriodRequest:
         return PeriodRequest(action, period, least, most, self._seen.get(period.label, 1))
 
     def _open_by_bound(self, reply: Shut, period: Period, is_late: bool) -> None:

@@ -234,9 +234,7 @@ class Fetcher:
 
     def status(self, *, made: int, left: int) -> SegmentStatus:
         """Return the status of a generator that made *made* numbers and has *left* ones at hand."""
-        seen = [
-            (client.store.config, client.view.next) for client in self._clients if client.view is not None
-        ]
+        seen = [(client.store.config, client.view.next) for client in self._clients if client.view is not None]
         rates = [client.rate for client in self._clients if client.rate is not None]
         rate = sum(rates) if rates else None
         all_known = len(seen) == len(self._clients)
@@ -308,9 +306,7 @@ class Fetcher:
                 except RuntimeError:
                     # no more threads, or the interpreter is about to end
                     client.is_asked = False
-        return max(
-            0.0, min(client.told_at_s for client in self._clients) + REPORT_S - self._clock.monotonic()
-        )
+        return max(0.0, min(client.told_at_s for client in self._clients) + REPORT_S - self._clock.monotonic())
 
     def _report_to(self, index: int, client: TagClient) -> None:
         try:

@@ -216,9 +216,7 @@ def _fields(text: str) -> Iterator[tuple[str, str | None, str]]:
         raise ConfigError(f"format {text!r} cannot be used: {error}") from None
     for literal, name, spec, conversion in parts:
         if name not in (None, "date", "number", "tag"):
-            raise ConfigError(
-                f"format {text!r} has an unknown field {name!r}. The fields are: date, number, tag"
-            )
+            raise ConfigError(f"format {text!r} has an unknown field {name!r}. The fields are: date, number, tag")
         if conversion or "{" in (spec or "") or (name == "tag" and spec):
             raise ConfigError(f"format {text!r} cannot be used: write the field {name!r} as {{{name}}}")
         yield literal, name, spec or ""

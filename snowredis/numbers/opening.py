@@ -48,9 +48,7 @@ def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
         bound = Bound(used["bound"], margin)
     stores = open_stores(url, given)
     clock = getattr(url, "clock", None) or SYSTEM
-    return SegmentGenerator(
-        stores, steps, prefetch=used["prefetch"], bound=bound, label=used["label"], clock=clock
-    )
+    return SegmentGenerator(stores, steps, prefetch=used["prefetch"], bound=bound, label=used["label"], clock=clock)
 
 
 def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]:
@@ -58,9 +56,7 @@ def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]
     used = {name: setting.default for name, setting in SEGMENT_SETTINGS.items()} | dict(settings)
     opened = open_independent(url, used["min_replicas"])
     slack_s = used["failover_slack"]
-    slack_ms = (
-        max(getattr(each, "failover_slack_ms", 0) for each in opened) if slack_s is None else slack_s * 1000
-    )
+    slack_ms = max(getattr(each, "failover_slack_ms", 0) for each in opened) if slack_s is None else slack_s * 1000
     config = TagConfig(
         tag=used["tag"],
         start=used["start"],
@@ -70,8 +66,7 @@ def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]
     )
     count = len(opened)
     return [
-        _store(each, replace(config, share=(index, count)), used["min_replicas"])
-        for index, each in enumerate(opened)
+        _store(each, replace(config, share=(index, count)), used["min_replicas"]) for index, each in enumerate(opened)
     ]
 
 
@@ -108,17 +103,13 @@ _OF_TICKETS = {"step": 1, "max_step": 1, "prefetch": False}
 TICKET = IdKind(
     name="ticket",
     summary="short numbers, one a request, from one of several servers",
-    settings={
-        name: setting for name, setting in SEGMENT_SETTINGS.items() if name not in (*_OF_TICKETS, "period")
-    },
+    settings={name: setting for name, setting in SEGMENT_SETTINGS.items() if name not in (*_OF_TICKETS, "period")},
     describe=_describe,
     open=lambda settings: _open({**settings, **_OF_TICKETS}),
 )
 
 
-def highest_in(
-    engine: Engine, *columns: ColumnElement[int] | InstrumentedAttribute[int]
-) -> Callable[[], int | None]:
+def highest_in(engine: Engine, *columns: ColumnElement[int] | InstrumentedAttribute[int]) -> Callable[[], int | None]:
     """Return a ``bound`` for SegmentGenerator: a function that returns the highest number in *columns*.
 
     None if there is no row. Every column that has numbers of the tag belongs here, archives included. Needs SQLAlchemy;

@@ -329,9 +329,7 @@ class SegmentGenerator(SegmentPath):
         alive, stride = self._guard.alive, segment.stride
         rest = None
         if count > first:
-            rest = NumberRange(
-                segment.first + first * stride, stride, count - first, alive, Published(segment, None)
-            )
+            rest = NumberRange(segment.first + first * stride, stride, count - first, alive, Published(segment, None))
         return NumberRange(segment.first, stride, first, alive, Published(segment, rest))
 
     @with_lock

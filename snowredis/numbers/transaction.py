@@ -127,9 +127,7 @@ class TransactionNumbers:
                     connection.execute(first)
                     connection.execute(sa.update(self.table).where(*own).values(increased))
                 # the row is this transaction's own now; MySQL has no RETURNING
-                number = connection.execute(
-                    sa.select(columns.number).where(*own).with_for_update()
-                ).scalar_one()
+                number = connection.execute(sa.select(columns.number).where(*own).with_for_update()).scalar_one()
             case other:
                 raise ConfigError(
                     f"numbers without gaps are available on PostgreSQL, MariaDB, MySQL and SQLite, not on {other}"

@@ -161,9 +161,7 @@ def tag_state(
     return TagState(state, level, text, commands, next_number, left, rate, used_up_in_s)
 
 
-def _closed(
-    tag: str, config: TagConfig, closed: Sequence[TagInfo], *, partly: bool
-) -> tuple[str, str, str, list[str]]:
+def _closed(tag: str, config: TagConfig, closed: Sequence[TagInfo], *, partly: bool) -> tuple[str, str, str, list[str]]:
     """Return state, level, text and commands of a tag that is closed on some servers or all of them."""
     info = closed[0]
     reason = info.reason or ClosedReason.NO_TAG

@@ -60,9 +60,7 @@ class Status(NamedTuple):
 GONE = Status("", True)
 
 
-def has_ended(
-    name: ProcessName, own: ProcessName, look: Callable[[int], Status | None] | None = None
-) -> bool:
+def has_ended(name: ProcessName, own: ProcessName, look: Callable[[int], Status | None] | None = None) -> bool:
     """Return whether the process *name* makes no more ids, for certain.
 
     A zombie has ended, too: it waits for its parent. Reaps nothing, and signals nobody.

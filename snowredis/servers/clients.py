@@ -196,15 +196,9 @@ def _check_kind(server: Any) -> None:
     elif isinstance(server, redis.client.Pipeline | redis.cluster.ClusterPipeline):
         wrong = "a pipeline, whose commands run later. Pass the client itself"
     elif isinstance(server, sentinel.Sentinel):
-        wrong = (
-            "a client of the Sentinels only. Pass its master_for(NAME), or the URL sentinel://HOSTS/NAME/0"
-        )
-    elif isinstance(server, type) or (
-        not isinstance(server, str) and not callable(getattr(server, "evalsha", None))
-    ):
-        wrong = (
-            f"{shown(server)}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
-        )
+        wrong = "a client of the Sentinels only. Pass its master_for(NAME), or the URL sentinel://HOSTS/NAME/0"
+    elif isinstance(server, type) or (not isinstance(server, str) and not callable(getattr(server, "evalsha", None))):
+        wrong = f"{shown(server)}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
     if wrong:
         raise ConfigError(f"url cannot be {wrong}.")
 
@@ -349,9 +343,7 @@ def address(client: Any) -> str:
         return f"unix://{settings['path']}"
     if "host" in settings:
         tls = issubclass(getattr(pool, "connection_class", object), redis.SSLConnection)
-        return (
-            f"{TLS_PREFIX * tls}{settings['host']}:{settings.get('port', REDIS_PORT)}/{settings.get('db', 0)}"
-        )
+        return f"{TLS_PREFIX * tls}{settings['host']}:{settings.get('port', REDIS_PORT)}/{settings.get('db', 0)}"
     return type(client).__name__
 
 

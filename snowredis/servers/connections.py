@@ -62,9 +62,7 @@ def prepare(client: redis.Redis) -> redis.Redis:
     for name in ("socket_timeout", "socket_connect_timeout"):
         seconds = pool.connection_kwargs.get(name)
         if seconds is not None and not 0 < seconds <= MAX_SECONDS:
-            raise ValueError(
-                f"{name} must be a number of seconds above 0 and at most {MAX_SECONDS:.0f}, not {seconds}"
-            )
+            raise ValueError(f"{name} must be a number of seconds above 0 and at most {MAX_SECONDS:.0f}, not {seconds}")
     if not issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
         # the first lookup of a host name imports it
         import encodings.idna  # noqa: F401

@@ -74,9 +74,7 @@ class Acknowledged:
             )
         return reply
 
-    def _once(
-        self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
-    ) -> tuple[Any, int]:
+    def _once(self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> tuple[Any, int]:
         run = ("EVALSHA", script.sha, len(keys), *keys, *args)
         for attempt in (run, ("EVAL", script.source, *run[2:])):
             # on one connection: WAIT counts for what its own connection wrote
@@ -187,9 +185,7 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     for kinds, advice in _ADVICE:
         if isinstance(error, kinds):
             return StoreUnavailable(where, text, advice)
-    if where.startswith(TLS_PREFIX) and isinstance(
-        error, exceptions.TimeoutError | exceptions.ConnectionError
-    ):
+    if where.startswith(TLS_PREFIX) and isinstance(error, exceptions.TimeoutError | exceptions.ConnectionError):
         return StoreUnavailable(
             where,
             text,
@@ -202,9 +198,7 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     return StoreUnavailable(where, text)
 
 
-def run_script(
-    client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
-) -> Sequence[bytes | str]:
+def run_script(client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
     """Run *script*, which the server may not know yet. Raises redis-py's errors."""
     try:
         reply = client.evalsha(script.sha, len(keys), *keys, *args)

@@ -102,9 +102,7 @@ class Scripted(ABC):
 
     def unknown(self, texts: Sequence[str]) -> StoreUnavailable:
         """Return the error for a reply that no script of this version sends."""
-        return StoreUnavailable(
-            self.where, f"unknown reply {list(texts)!r}", "Is another version of snowredis in use?"
-        )
+        return StoreUnavailable(self.where, f"unknown reply {list(texts)!r}", "Is another version of snowredis in use?")
 
     def ask(self, name: str, *args: str | int) -> list[str]:
         """Run the script *name* with *args* after the signature and a nonce; return its reply without the nonce.
@@ -117,9 +115,7 @@ class Scripted(ABC):
         if echo != nonce:
             # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
             self.reconnect()
-            raise StoreUnavailable(
-                self.where, "it sent the reply to another request; the connection was dropped"
-            )
+            raise StoreUnavailable(self.where, "it sent the reply to another request; the connection was dropped")
         match texts:
             case ["unidentified", "replica"]:
                 # a demoted master keeps its connections; a new one may lead to the present master

@@ -120,9 +120,7 @@ class IdAllocator:
         # an eighth: enough to spread ids over shards, and 7/8 of the ceiling is left in the worst tick
         bound = max(1, sequences // 8) if sequence_start_bound is None else sequence_start_bound
         if not 1 <= bound <= sequences:
-            raise ConfigError(
-                f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)"
-            )
+            raise ConfigError(f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)")
         self._sequence_start, self._sequence_bound = sequence_start, bound
         layout = context.config.layout
         # with worker_last, the low bits are those of the worker
@@ -238,9 +236,7 @@ class IdAllocator:
     def open_outage_lane(self, lease: HeldLease, until: int) -> bool:
         """Let ids be made in the outage lane of *lease* before the tick *until*; return whether that is possible."""
         now_ms = (self._clock.time_ns() - self._layout.epoch_ms * 1_000_000) // 1000 / 1000
-        decision = self._decide_outage(
-            self._generator._position, lease, now_ms, min(until, lease.lease.outage_until)
-        )
+        decision = self._decide_outage(self._generator._position, lease, now_ms, min(until, lease.lease.outage_until))
         is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
         if is_usable:
             self._opened = OpenedLane(lease.serial, until)
@@ -310,9 +306,7 @@ class IdAllocator:
                 "more timestamp bits or a later epoch."
             )
 
-    def _choose(
-        self, position: Position, held: HeldLease | None, outage: HeldLease | None, now_ms: float
-    ) -> Choice:
+    def _choose(self, position: Position, held: HeldLease | None, outage: HeldLease | None, now_ms: float) -> Choice:
         """Choose a lane of the lease *held*; else the outage lane of *outage*, which may be the same lease."""
         state: State = position[0].state
         serial, lanes = state.serial, self._lanes(position)
@@ -347,9 +341,7 @@ class IdAllocator:
         lane = Lanes((max(first, opens),), (first > opens,))
         return decide(lane, now_ms, until, self._layout.tick_ms, self._outage_rules)
 
-    def _publish(
-        self, position: Position, held: HeldLease, choice: Choice, use_tick: UseTick, now_ns: int
-    ) -> int:
+    def _publish(self, position: Position, held: HeldLease, choice: Choice, use_tick: UseTick, now_ns: int) -> int:
         """Publish the range that begins with *use_tick* and take its first id; return 0 if *position* is not current.
 
         The mark is in the crash record, if there is one, before anybody can take the ids.
@@ -394,11 +386,7 @@ class IdAllocator:
 
     def _limit(self, tick: int, until: int, early_ms: int) -> int:
         """Return the first tick that the fast path must not open by itself, later than *tick*; *until* at most."""
-        if (
-            early_ms
-            or self._sequence_start in ("random", "continue")
-            or not self._context.guard.sees_all_forks
-        ):
+        if early_ms or self._sequence_start in ("random", "continue") or not self._context.guard.sees_all_forks:
             return tick + 1
         return max(tick, min(until - 1, self._layout.max_tick)) + 1
 

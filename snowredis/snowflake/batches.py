@@ -19,9 +19,7 @@ def check_count(count: int) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= MAX_BATCH:
-        raise ConfigError(
-            f"next_ids({shown(count)}): a whole number from 0 to {MAX_BATCH} can be asked for at once"
-        )
+        raise ConfigError(f"next_ids({shown(count)}): a whole number from 0 to {MAX_BATCH} can be asked for at once")
     return number
 
 

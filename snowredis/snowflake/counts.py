@@ -120,9 +120,7 @@ class ClockBackLog:
         if step == "wait":
             self._counts.clock_waits.add(behind_ms / 1000)
         self._counts.clock_back(step)
-        log.warning(
-            "pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step]
-        )
+        log.warning("pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step])
 
     def note_wait(self, wait: Wait, ids_made: int) -> None:
         """Count a wait that is about to begin: for the clock, or for the next tick."""

@@ -152,9 +152,7 @@ class CrashRecord:
 
     __slots__ = ("_common", "_header", "_owner", "_page", "_row", "_rows", "_texts", "_turn")
 
-    def __init__(
-        self, owner: PageOwner | None, page: memoryview, common: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, owner: PageOwner | None, page: memoryview, common: dict[str, Any] | None = None) -> None:
         self._page, self._common = page, common or {}
         self._header = page[:HEADER_BYTES].cast("q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]

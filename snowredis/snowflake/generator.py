@@ -443,9 +443,7 @@ async def _next_ids_async(
         generation = guard.generation
         batch: list[int] = []
         while len(batch) < count:
-            part = path._take_now(min(count - len(batch), CHUNK)) or [
-                await _next_slow_async(slow, make_ready)
-            ]
+            part = path._take_now(min(count - len(batch), CHUNK)) or [await _next_slow_async(slow, make_ready)]
             if batch and part[0] < batch[-1]:
                 # the clock went back, or another coroutine made ids in a namespace that is behind
                 batch.clear()

@@ -188,9 +188,7 @@ class Host:
         self.refused = False
         self.on_join: Callable[[], object] = bool
         self.credentials = HostCredentials(self)
-        slot = HostSlot(
-            leases.store, lambda store: RECORDS.new_record(store) if self.refused else self.credentials
-        )
+        slot = HostSlot(leases.store, lambda store: RECORDS.new_record(store) if self.refused else self.credentials)
         slot.host = self
         leases.slot = slot
 

@@ -209,9 +209,7 @@ class HostPage:
     def has_turn(self) -> bool:
         """Return whether this thread has the turn, as far as it knows."""
         turn = self._turn
-        return (
-            turn is not None and turn.thread == threading.get_ident() and turn.generation == GUARD.generation
-        )
+        return turn is not None and turn.thread == threading.get_ident() and turn.generation == GUARD.generation
 
     def mine(self) -> Turn:
         """Return the turn of this thread. Raises TurnOver if it has none."""

@@ -83,9 +83,7 @@ class HeldLease(NamedTuple):
     taken_ms: int = 0
 
     @classmethod
-    def granted(
-        cls, reply: Granted, config: PoolConfig, token: str, serial: int, generation: int
-    ) -> HeldLease:
+    def granted(cls, reply: Granted, config: PoolConfig, token: str, serial: int, generation: int) -> HeldLease:
         """Return the lease that *reply* grants to the claim with *token*."""
         layout = config.layout
         # 0 is not a valid id, and without a sequence tick 0 of worker 0 has no other
@@ -105,9 +103,7 @@ class HeldLease(NamedTuple):
         return cls(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
 
     @classmethod
-    def taken_over(
-        cls, credentials: Mapping[str, Any], config: PoolConfig, serial: int, generation: int
-    ) -> HeldLease:
+    def taken_over(cls, credentials: Mapping[str, Any], config: PoolConfig, serial: int, generation: int) -> HeldLease:
         """Return the lease of a dead process, as its crash record says, for the ticks that it did not use.
 
         Raises ValueError, LookupError, TypeError: the record is damaged.
@@ -173,9 +169,7 @@ class HeldLease(NamedTuple):
             held_incarnation=self.lease.incarnation,
         )
 
-    def release_request(
-        self, caller_ms: int, marks_ms: tuple[int, ...], stats: WorkerStats
-    ) -> ReleaseRequest:
+    def release_request(self, caller_ms: int, marks_ms: tuple[int, ...], stats: WorkerStats) -> ReleaseRequest:
         """Return the request to give it back; *marks_ms*: each lane's first unused ms, 0 for a lane never used."""
         return ReleaseRequest(
             *self._credentials,
@@ -453,6 +447,4 @@ class PoolView:
     @property
     def offset_ms(self) -> int:
         """Return the lead of this host's clock over the Redis clock now, in ms; meaningless before the first reply."""
-        return self._context.now_ms() - round(
-            self._context.clock.monotonic() * 1000 + (self._redis_lead_ms or 0.0)
-        )
+        return self._context.now_ms() - round(self._context.clock.monotonic() * 1000 + (self._redis_lead_ms or 0.0))

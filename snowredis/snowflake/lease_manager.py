@@ -42,9 +42,7 @@ class LeaseManager:
         lost_worker: the worker id that was lost and not replaced yet; None if there is none.
     """
 
-    def __init__(
-        self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]
-    ) -> None:
+    def __init__(self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]) -> None:
         self.store, self.counts = store, context.counts
         self._context, self._clock, self._guard = context, context.clock, context.guard
         self._label, self._random_bytes = label, random_bytes
@@ -246,9 +244,7 @@ class LeaseManager:
 
         def accept(credentials: dict[str, Any]) -> HeldLease | None:
             now_ms = self._context.now_ms()
-            taken = HeldLease.taken_over(credentials, self.config, serial, generation)._replace(
-                taken_ms=now_ms
-            )
+            taken = HeldLease.taken_over(credentials, self.config, serial, generation)._replace(taken_ms=now_ms)
             marks_ms[:] = credentials["marks_ms"]
             end_ms = max(taken.lease.until_ms, taken.lease.outage_until_ms)
             return taken if end_ms > now_ms and self._agree_since(taken.clocks_s) else None
@@ -446,9 +442,7 @@ class LeaseManager:
             self.slot.latest = None
         return held
 
-    def release(
-        self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS
-    ) -> None:
+    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
         """Give *held* back, which was detached or replaced before.
 
         Never raises, except for what interrupts this thread.

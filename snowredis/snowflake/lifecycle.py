@@ -43,9 +43,7 @@ class Heartbeat:
     A forked child may inherit it, as a greenlet of gevent: there it ends.
     """
 
-    def __init__(
-        self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None], guard: ForkGuard
-    ) -> None:
+    def __init__(self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None], guard: ForkGuard) -> None:
         self._guard, self._generation = guard, guard.generation
         self._stopped = threading.Event()
         # held until the thread ends
@@ -372,9 +370,7 @@ class LeaseLifecycle:
     def _new_heartbeat(self) -> Heartbeat | None:
         if self._heartbeat is not None or self.closed or not self._clock.background:
             return None
-        self._heartbeat = heartbeat = Heartbeat(
-            self._context.reference, self._leases.abandon, self._context.guard
-        )
+        self._heartbeat = heartbeat = Heartbeat(self._context.reference, self._leases.abandon, self._context.guard)
         return heartbeat
 
     def beat_after_s(self) -> float:

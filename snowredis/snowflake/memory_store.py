@@ -63,9 +63,7 @@ class MemoryStore:
     urls = ()
     redundant = shared = False
 
-    def __init__(
-        self, config: protocol.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True
-    ) -> None:
+    def __init__(self, config: protocol.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
         self.config = config
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
@@ -98,9 +96,7 @@ class MemoryStore:
         fields |= {"until": until_ms, "at": at_ms} | more
         entry = {name: str(value) for name, value in fields.items()}
         # like ids of a stream, these only grow, whatever the clock does
-        newest_ms = max(
-            self._server_time_ms(), int(self._entries[-1][0].split("-")[0]) if self._entries else 0
-        )
+        newest_ms = max(self._server_time_ms(), int(self._entries[-1][0].split("-")[0]) if self._entries else 0)
         self._entries.append((f"{newest_ms}-{self._events_added}", entry))
 
     def _note_floor(self, now: int) -> None:
@@ -210,11 +206,7 @@ class MemoryStore:
     def _outage_horizon_ms(self, now: int) -> int:
         """Return the time at which every reservation of an outage lane has ended; 0 if the pool has no such lanes."""
         config = self.config
-        return (
-            now + config.floor_ms - config.ttl_ms + config.outage_reserve_ms
-            if config.outage_reserve_ms
-            else 0
-        )
+        return now + config.floor_ms - config.ttl_ms + config.outage_reserve_ms if config.outage_reserve_ms else 0
 
     def _with_outage_lane(self, record: Record, capped: int) -> Record:
         """Return *record* with the reservation of its outage lane extended."""
@@ -245,9 +237,7 @@ class MemoryStore:
                     until = max(record.until_ms, capped + ttl)
                     ends_ms = min(self._latest_end_ms(now), max(record.lease_end_ms, now + ttl))
                     first = self._first_renewal_id()
-                    again = replace(
-                        record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now
-                    )
+                    again = replace(record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now)
                     return self._grant(worker, self._with_outage_lane(again, capped), now)
             if self._floor_ms > now and not self._losses_unnoticed:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
@@ -297,17 +287,13 @@ class MemoryStore:
         lease = (worker, record.until_ms, record.lanes_ms, record.renewal_id, record.outage_ms)
         return replies.Granted(*self._pool(now), *lease)
 
-    def _choose(
-        self, now: int, fit_ms: int, wait_ms: int, outage_least_ms: int
-    ) -> int | replies.ClaimRefused:
+    def _choose(self, now: int, fit_ms: int, wait_ms: int, outage_least_ms: int) -> int | replies.ClaimRefused:
         """Choose a worker id: the longest available one with a lane for *fit_ms*; else a new one; else the nearest.
 
         One whose outage lane is not open comes after a new one whose outage lane is. Returns the refusal if there is
         none.
         """
-        free = sorted(
-            (r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now
-        )
+        free = sorted((r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now)
         oldest = [worker for _, worker in free[:8]]
         fitting = [worker for worker in oldest if self._low_mark_ms(self._records[worker]) <= fit_ms]
         for worker in fitting:
@@ -317,9 +303,7 @@ class MemoryStore:
         if fitting and outage_least_ms > fit_ms:
             return fitting[0]
         capacity = self.config.capacity
-        unused = next(
-            (w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None
-        )
+        unused = next((w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None)
         if unused is not None or fitting:
             return fitting[0] if unused is None else unused
         if not oldest:
@@ -359,9 +343,7 @@ class MemoryStore:
                     reason = LossReason.COPIED
                 lost = replace(_UNUSED, owner=request.owner, until_ms=request.held_until_ms)
                 reply = replies.LeaseGone(*self._pool(now), reason)
-                self._event(
-                    EventKind.LOST, request.worker, now, lost, reason=reason, outage=request.held_outage_ms
-                )
+                self._event(EventKind.LOST, request.worker, now, lost, reason=reason, outage=request.held_outage_ms)
                 self._counts["lost"] += 1
                 return reply
             if ended_ms:
@@ -393,9 +375,7 @@ class MemoryStore:
                 )
                 self._counts["adopted"] += 1
             outage_from_ms = record.lanes_ms[-1] if config.outage_reserve_ms else 0
-            return replies.Renewed(
-                *self._pool(now), record.until_ms, adopted, outage_from_ms, record.outage_ms
-            )
+            return replies.Renewed(*self._pool(now), record.until_ms, adopted, outage_from_ms, record.outage_ms)
 
     def _adopted(self, request: protocol.RenewRequest, now: int) -> Record:
         """Return the record of a lease that was lost, as its holder knows it (R4)."""
@@ -466,9 +446,7 @@ class MemoryStore:
                 outage_ms, lanes_ms[-1] = record.outage_ms, record.lanes_ms[-1]
             elif lanes_ms[-1] < record.outage_ms:
                 cut_ms = max(cut_ms, record.outage_ms)
-        return replace(
-            record, lanes_ms=tuple(lanes_ms), until_ms=until_ms, outage_ms=outage_ms, cut_ms=cut_ms
-        )
+        return replace(record, lanes_ms=tuple(lanes_ms), until_ms=until_ms, outage_ms=outage_ms, cut_ms=cut_ms)
 
     def create(self, caller_ms: int) -> replies.CreateReply:
         with self._lock:

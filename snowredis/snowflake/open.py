@@ -58,9 +58,7 @@ def pool_config(settings: Mapping[str, Any], url: Servers | None = None) -> Pool
     A pool at an embedded *url* has no outage lanes by default: after a crash, the next server would wait for a day.
     """
     if any(map(is_embedded, servers_of(url))):
-        settings = {"outage_reserve": 0.0} | {
-            name: value for name, value in settings.items() if value is not None
-        }
+        settings = {"outage_reserve": 0.0} | {name: value for name, value in settings.items() if value is not None}
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
     layout = resolve_layout(used["layout"])
     if used["fields"]:
@@ -103,8 +101,7 @@ def open_store(
         config = replace(config, failover_slack_ms=slack_ms)
     count = len(opened)
     stores = [
-        _store(server, replace(config, share=(index, count)), min_replicas)
-        for index, server in enumerate(opened)
+        _store(server, replace(config, share=(index, count)), min_replicas) for index, server in enumerate(opened)
     ]
     if count == 1:
         return stores[0]
@@ -113,9 +110,7 @@ def open_store(
     return ShardedStore(stores, config)
 
 
-def open_servers(
-    url: Servers | Sequence[OwnClient], config: PoolConfig, *, min_replicas: MinReplicas = 0
-) -> list[Any]:
+def open_servers(url: Servers | Sequence[OwnClient], config: PoolConfig, *, min_replicas: MinReplicas = 0) -> list[Any]:
     """Return a client, or a pool in memory, for each server of a pool; open_store() takes them, too.
 
     Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
@@ -124,18 +119,14 @@ def open_servers(
     return open_independent(url, min_replicas, reach_ms=reach_ms)
 
 
-def open_independent(
-    url: Servers | Sequence[OwnClient], min_replicas: MinReplicas, *, reach_ms: int = 0
-) -> list[Any]:
+def open_independent(url: Servers | Sequence[OwnClient], min_replicas: MinReplicas, *, reach_ms: int = 0) -> list[Any]:
     """Return a client, or what is in memory, for each of one or several independent servers. As open_client()."""
     servers = servers_of(url)
     if not servers:
         raise ConfigError("the list of URLs is empty. Name at least one server.")
     if min_replicas and any(is_in_memory(server) or is_embedded(server) for server in servers):
         raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
-    opened = [
-        server if is_in_memory(server) else open_client(server, reach_ms=reach_ms) for server in servers
-    ]
+    opened = [server if is_in_memory(server) else open_client(server, reach_ms=reach_ms) for server in servers]
     # what is in memory has no address: each object is a server
     addresses = [getattr(server, "where", server) for server in opened]
     for index, address in enumerate(addresses):

@@ -111,9 +111,7 @@ class PoolConfig:
 
     def __post_init__(self) -> None:
         check("pool", self.name)
-        limits = dict.fromkeys(
-            ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"), MAX_TTL_MS
-        )
+        limits = dict.fromkeys(("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"), MAX_TTL_MS)
         for option, most in (limits | {"outage_reserve_ms": MAX_OUTAGE_RESERVE_MS}).items():
             try:
                 value = as_int(getattr(self, option))

@@ -80,9 +80,7 @@ class ScriptStore(Scripted):
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         scripts = {name: load(name) for name in SCRIPTS}
-        super().__init__(
-            config.signature, protocol.pool_keys(config.name), scripts, random_bytes=random_bytes
-        )
+        super().__init__(config.signature, protocol.pool_keys(config.name), scripts, random_bytes=random_bytes)
         self.config = config
         self.urls: Sequence[str] = ()
         self._constants = (
@@ -155,9 +153,7 @@ class ScriptStore(Scripted):
         expected = (replies.NumberNoted, replies.NoPool)
         return self._call("note_number", expected, Seen(), caller_ms, highest)
 
-    def change_layout(
-        self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False
-    ) -> replies.ChangeReply:
+    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False) -> replies.ChangeReply:
         """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan.
 
         With *force* also if outage lanes are reserved beyond that.
@@ -201,9 +197,7 @@ class RedisStore(RedisScripts, ScriptStore):
         ScriptStore.__init__(self, config, max_events=max_events)
         RedisScripts.__init__(self, server, min_replicas)
 
-    def change_layout(
-        self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False
-    ) -> replies.ChangeReply:
+    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False) -> replies.ChangeReply:
         """Plan it as ScriptStore does, and put the plan on every copy of the pool that can come back.
 
         A replica or a snapshot without the plan would refuse the new layout after a failover or a crash. Blocks until

@@ -116,8 +116,7 @@ class PoolServers:
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
         self._servers = [
-            server._replace(client=fresh_copy(server.client)) if server.owned else server
-            for server in self._servers
+            server._replace(client=fresh_copy(server.client)) if server.owned else server for server in self._servers
         ]
 
     def close(self) -> None:
@@ -136,9 +135,7 @@ class RegisteredPool:
         wanted: the number that the settings, or a person, name; None: whichever it has, or the next one.
     """
 
-    def __init__(
-        self, config: PoolConfig, servers: PoolServers, registry: Registry, *, wanted: int | None
-    ) -> None:
+    def __init__(self, config: PoolConfig, servers: PoolServers, registry: Registry, *, wanted: int | None) -> None:
         self.config, self.servers, self.registry, self._wanted = config, servers, registry, wanted
         self._owner = f"host {socket.gethostname()}, pool at {servers.where}"[:300]
 
@@ -158,9 +155,7 @@ class RegisteredPool:
             created: CreateReply | None = None
             if not self.learn_number():
                 registration = random_bytes(8).hex()
-                taken = self.registry.take(
-                    self.config.name, registration, wanted=self._wanted, owner=self._owner
-                )
+                taken = self.registry.take(self.config.name, registration, wanted=self._wanted, owner=self._owner)
                 if taken.status is not Status.TAKEN:
                     raise self._refusal(taken)
                 self.config = replace(self.config, datacenter=int(taken.fields[0]), registration=registration)
@@ -190,9 +185,7 @@ class RegisteredPool:
                 f"--registry {self.registry.name}"
             )
         if registry != self.registry.name:
-            raise self.refused(
-                f"the pool has a number of the registry {registry!r}. Use registry={registry!r}"
-            )
+            raise self.refused(f"the pool has a number of the registry {registry!r}. Use registry={registry!r}")
         number = int(stored["datacenter"])
         if self._wanted not in (None, number):
             raise self.refused(
@@ -317,9 +310,7 @@ def open_registered(url: Servers, settings: Mapping[str, Any]) -> RegisteredPool
     config = pool_config(settings, url)
     place = Place.of(config.layout)
     default_slack = settings.get("failover_slack") is None
-    servers = PoolServers(
-        url, config, min_replicas=settings.get("min_replicas", 0), default_slack=default_slack
-    )
+    servers = PoolServers(url, config, min_replicas=settings.get("min_replicas", 0), default_slack=default_slack)
     server = settings.get("registry_url")
     registry = open_registry(servers.first if server is None else server, config.registry, place)
     wanted = settings.get("datacenter", "auto")

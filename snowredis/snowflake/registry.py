@@ -206,9 +206,7 @@ class Registry(Scripted):
         random_bytes: source of the nonces.
     """
 
-    def __init__(
-        self, name: str, place: Place | None, *, random_bytes: Callable[[int], bytes] = os.urandom
-    ) -> None:
+    def __init__(self, name: str, place: Place | None, *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
         self.name, self.place = name, place
         signature = with_format(FORMAT, f"place={place or ANY_PLACE}")
         scripts = {script: load_script(script, __file__, ("registry",)) for script in REGISTRY_SCRIPTS}

@@ -144,9 +144,7 @@ class ListCheck:
         """
         server = self._servers[index]
         mismatch = LayoutMismatch(self._config.name, stored, server.config.signature)
-        original = next(
-            (i for i in sorted(self.known - {index}) if self._servers[i].config.signature == stored), None
-        )
+        original = next((i for i in sorted(self.known - {index}) if self._servers[i].config.signature == stored), None)
         if original is None:
             return mismatch
         try:
@@ -209,9 +207,7 @@ class ShardedStore:
     ) -> None:
         count = len(servers)
         if count < 2 or [server.config.share for server in servers] != [(i, count) for i in range(count)]:
-            raise ConfigError(
-                "a sharded store needs two or more servers, each with the share of its place in the list"
-            )
+            raise ConfigError("a sharded store needs two or more servers, each with the share of its place in the list")
         self._servers = tuple(servers)
         self.config = config
         self._choose = choose

@@ -60,9 +60,7 @@ class WaitNotice:
         # shown only after a warning: of a wait that is long enough
         if left_s > 0 and left_s != self._shown_s and now_s < self._logged_until_s:
             self._shown_s = left_s
-            _write(
-                f"{_CLEAR_LINE}snowredis: pool {self._pool}: {left_s} s until the first id \N{HORIZONTAL ELLIPSIS}"
-            )
+            _write(f"{_CLEAR_LINE}snowredis: pool {self._pool}: {left_s} s until the first id \N{HORIZONTAL ELLIPSIS}")
 
     def end(self) -> None:
         """Remove the countdown, at the end of a wait or at an error."""
@@ -213,9 +211,7 @@ class ClaimWait:
                 self._ask_again_after_s = now_s + min(self._pause_after(error), left_s)
                 return False
             if leases.lost_worker is not None:
-                raise errors.LeaseLost(config.name, leases.lost_worker, str(error)) from errors.as_cause(
-                    error
-                )
+                raise errors.LeaseLost(config.name, leases.lost_worker, str(error)) from errors.as_cause(error)
             raise
         except errors.ClockMovedBack as error:
             raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
@@ -311,9 +307,7 @@ class SlowPath:
             generation = self._guard.generation
             if self._lifecycle.closed or self._lifecycle.suspended:
                 self._lifecycle.give_back()
-                raise (errors.GeneratorClosed if self._lifecycle.closed else errors.GeneratorSuspended)(
-                    self._pool
-                )
+                raise (errors.GeneratorClosed if self._lifecycle.closed else errors.GeneratorSuspended)(self._pool)
             an_id, decision = self._allocator.advance(only_claim=only_claim)
             if decision is None:
                 if claim_wait is not None:

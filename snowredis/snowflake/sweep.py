@@ -167,9 +167,7 @@ def _lasts(place: Place, text: str) -> bool:
     """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
     try:
         lease = read_page(place.files.read(text)) or {}
-        return (
-            int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
-        )
+        return int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
     except (ValueError, LookupError, TypeError):
         return False
 

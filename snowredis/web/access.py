@@ -152,9 +152,7 @@ ID_PATHS = frozenset({"/id", "/ids"})
 # for load balancers, which know neither a host name nor a token; the response is only yes or no
 PROBES = frozenset({"/healthz", "/readyz"})
 # pages that a person needs to log in; those with content check the cookie themselves
-OPEN_PATHS = frozenset(
-    {"/", "/login", "/logout", "/static/page.css", "/static/theme.css", "/static/icon.svg"}
-)
+OPEN_PATHS = frozenset({"/", "/login", "/logout", "/static/page.css", "/static/theme.css", "/static/icon.svg"})
 _WITH_BODY = ("/login", "/logout")
 
 

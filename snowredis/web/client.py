@@ -49,9 +49,7 @@ class ServiceError(SnowredisError):
         self.status, self.error, self.detail, self.retry_after_s = status, error, detail, retry_after_s
 
     def __str__(self) -> str:
-        return (
-            f"the service returned no ids: {self.detail or self.error} (HTTP status {self.status or 'none'})"
-        )
+        return f"the service returned no ids: {self.detail or self.error} (HTTP status {self.status or 'none'})"
 
 
 class Client:
@@ -152,9 +150,7 @@ class Client:
         if status != 200:
             raise _service_error(status, headers, body)
         if headers.get_content_type() != "application/octet-stream" or len(body) != 8 * count:
-            raise ServiceError(
-                status, "BadResponse", "this is not a snowredis service, or it has another version"
-            )
+            raise ServiceError(status, "BadResponse", "this is not a snowredis service, or it has another version")
         return list(struct.unpack(f">{count}q", body))
 
     def _get(self, target: str) -> tuple[int, http.client.HTTPMessage, bytes]:

@@ -165,9 +165,7 @@ def choose_media_type(accept: bytes) -> str:
     best = max((JSON, TEXT, BINARY), key=quality_of)
     if quality_of(best) > 0:
         return best
-    raise Problem(
-        406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)"
-    )
+    raise Problem(406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)")
 
 
 MAX_ID_TEXT = 100
@@ -256,8 +254,7 @@ _CONTENT_TYPES = {JSON: JSON, TEXT: "text/plain; charset=utf-8", BINARY: BINARY,
 # as ASGI takes them, by media type
 _HEADERS: dict[str, Headers] = {
     media_type: [
-        (name.encode(), value.encode())
-        for name, value in ({"content-type": content_type} | PLAIN_HEADERS).items()
+        (name.encode(), value.encode()) for name, value in ({"content-type": content_type} | PLAIN_HEADERS).items()
     ]
     for media_type, content_type in _CONTENT_TYPES.items()
 }

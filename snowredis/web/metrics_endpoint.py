@@ -78,9 +78,7 @@ class MetricsEndpoint:
             Problem: prometheus-client is not installed.
         """
         if not self._sources:
-            detail = (
-                "prometheus-client is not installed. Install it with: pip install 'snowredis[prometheus]'"
-            )
+            detail = "prometheus-client is not installed. Install it with: pip install 'snowredis[prometheus]'"
             raise Problem(501, "NotSupported", detail)
         from prometheus_client import generate_latest
 
@@ -96,9 +94,7 @@ class MetricsEndpoint:
             for metric in source():
                 first = merged.setdefault(metric.name, copy.copy(metric))
                 known = {_series(sample) for sample in first.samples}
-                first.samples = first.samples + [
-                    sample for sample in metric.samples if _series(sample) not in known
-                ]
+                first.samples = first.samples + [sample for sample in metric.samples if _series(sample) not in known]
         return merged.values()
 
 

@@ -334,9 +334,7 @@ def _paths_of_pools(pool: Json) -> Json:
         _choice("kind", "only events of this kind", list(EventKind)),
         _parameter("worker", "only events of this worker id", worker_id),
     )
-    until = _parameter(
-        "until", "deaths up to this time; default: now", {"type": "string", "format": "date-time"}
-    )
+    until = _parameter("until", "deaths up to this time; default: now", {"type": "string", "format": "date-time"})
     seen = "Store that the deaths of the pool have been seen."
     ready = "Readiness: 200 if every pool can make ids, else 503."
     state = "The pool, its workers and deaths, and the verdict."

@@ -139,9 +139,7 @@ class Routes:
         check_origin(request)
         pool = await self._pool_for_lookup(request)
         until_ms = messages.parse_until(_query(request))
-        seen = await pool.ask(
-            lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms, by="the dashboard")
-        )
+        seen = await pool.ask(lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms, by="the dashboard"))
         pool.feed.look_now()
         return messages.json_response(seen)
 
@@ -225,17 +223,13 @@ class Routes:
         state = records.Readiness(
             problem is None,
             {pool.name: _readiness(pool, problems.get(pool.name)) for pool in pools} if known else {},
-            {tag.name: records.TagReadiness(tag.state, tag.level) for tag in self._kinds.verdicts}
-            if known
-            else {},
+            {tag.name: records.TagReadiness(tag.state, tag.level) for tag in self._kinds.verdicts} if known else {},
         )
         if problem is None:
             return messages.json_response(state)
         fields = problem.fields() | to_json(state) | ({} if known else {"detail": _ASK_WITH_TOKEN})
         retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
-        return messages.json_response(
-            fields, status=problem.status, more=retry, media_type=messages.PROBLEM_JSON
-        )
+        return messages.json_response(fields, status=problem.status, more=retry, media_type=messages.PROBLEM_JSON)
 
     async def _metrics(self, _request: Request) -> Response:
         self._guard.metrics.check()

@@ -140,11 +140,7 @@ class ServedKinds:
             return None
         if "pool" in query:
             raise Problem(400, "BadQuery", "name a pool, or a kind or a tag")
-        found = [
-            one
-            for one in self.served
-            if (kind is None or one.kind == kind) and (tag is None or one.tag == tag)
-        ]
+        found = [one for one in self.served if (kind is None or one.kind == kind) and (tag is None or one.tag == tag)]
         if len(found) == 1:
             return found[0]
         what = ", ".join(

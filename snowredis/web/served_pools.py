@@ -222,9 +222,7 @@ class ServedPool:
         """Return why there are no ids, with a true Retry-After. At most one look at Redis a second."""
         ids = self._ids
         if ids is not None and ids.clock_reading.now_ms >= ids.layout.end_ms:
-            return Problem(
-                503, "LayoutError", f"pool {self.name!r}: the layout is at its end; no ids can be made"
-            )
+            return Problem(503, "LayoutError", f"pool {self.name!r}: the layout is at its end; no ids can be made")
         if self._problem is not None:
             return self._problem
         if self._looking is None or self._looking.done():

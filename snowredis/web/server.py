@@ -89,9 +89,7 @@ def options(app: Service) -> dict[str, Any]:
     """Return the options of uvicorn.Config for *app*, under `snowredis serve` and under gunicorn."""
     limits = app.limits
     return {
-        "http": protocol_class(
-            _within_file_limit(limits), _http(app), lambda address: not app.proxies.trusts(address)
-        ),
+        "http": protocol_class(_within_file_limit(limits), _http(app), lambda address: not app.proxies.trusts(address)),
         "ws": "none",
         "server_header": False,
         "date_header": False,

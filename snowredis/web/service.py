@@ -160,15 +160,11 @@ class Service:
         except Exception:
             log.exception("%s: the request failed", scope["path"][:100])
             # fails if the response has begun; then the server closes the connection
-            await self._send_problem(
-                send, messages.Problem(500, "InternalError", "the service failed; see its log")
-            )
+            await self._send_problem(send, messages.Problem(500, "InternalError", "the service failed; see its log"))
         finally:
             self._running -= 1
 
-    async def _send_problem(
-        self, send: Send, problem: messages.Problem, more: Mapping[str, str] | None = None
-    ) -> None:
+    async def _send_problem(self, send: Send, problem: messages.Problem, more: Mapping[str, str] | None = None) -> None:
         self.counts.count_error(problem.status)
         headers = problem.headers()
         headers += [(name.lower().encode(), text.encode()) for name, text in (more or {}).items()]

@@ -93,9 +93,7 @@ SERVICE_SETTINGS: Mapping[str, Setting] = {
         Setting("token", TEXT, None, "none", "required from every client; 16 characters or more"),
         Setting("token_file", TEXT, None, "none", "file with the token"),
         Setting("hosts", _NAMES, [], "none", "names of the service besides localhost, separated by spaces"),
-        Setting(
-            "trusted_proxies", _NAMES, [], "none", "addresses or networks whose X-Forwarded-* headers count"
-        ),
+        Setting("trusted_proxies", _NAMES, [], "none", "addresses or networks whose X-Forwarded-* headers count"),
         Setting("create", BOOL, False, "off", "create pools that do not exist; their first worker waits"),
         Setting(
             "kinds",

@@ -52,9 +52,7 @@ def _check_file(path: Path, recorded: RecordedRuns, layout: Layout, verdict: Ver
     for first, count, _ in recorded.rows():
         last = first + count - 1
         if count < 1 or first < 1 or last >> layout.sequence_bits != first >> layout.sequence_bits:
-            verdict.add_problem(
-                f"{path.name}: the {count} ids from {first} on are not of one tick and worker id"
-            )
+            verdict.add_problem(f"{path.name}: the {count} ids from {first} on are not of one tick and worker id")
     status, ids = read_status(path), sum(recorded.counts)
     if status is not None and ids < status.counted:
         verdict.add_problem(f"{path.name}: {status.counted} ids were counted, but only {ids} are recorded")
@@ -70,9 +68,7 @@ def _maker(path: Path) -> str:
 def _describe(repetition: Repetition, files: list[RecordedRuns], layout: Layout) -> str:
     def describe_run(run: Run, maker: str) -> str:
         written_ms = files[run.maker].written_ms[run.position]
-        return (
-            f"{maker}; {run.after - run.first} ids from {run.first} on, written at {written_ms} ms of the run"
-        )
+        return f"{maker}; {run.after - run.first} ids from {run.first} on, written at {written_ms} ms of the run"
 
     parts = layout.decode(repetition.first)
     earlier, later = map(describe_run, repetition.runs, repetition.makers)

@@ -97,9 +97,7 @@ class Fleet:
         for slot in slots:
             slot.excused_s = max(slot.excused_s, time.monotonic() + lasts_s + self._recovery_s)
 
-    def later(
-        self, delay_s: float, action: Callable[[], None], ready: Callable[[], bool] = lambda: False
-    ) -> None:
+    def later(self, delay_s: float, action: Callable[[], None], ready: Callable[[], bool] = lambda: False) -> None:
         self._later.append((time.monotonic() + delay_s, action, ready))
 
     def end_and_restart(self, slot: Slot) -> None:

@@ -83,9 +83,7 @@ class Proxy:
         self._writers -= {writer, forth}
         self._deaf.discard(writer)
 
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
-    ) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
         with contextlib.suppress(OSError, asyncio.CancelledError):
             while data := await reader.read(65536):
                 if answers and (self._mode == "swallow" or writer in self._deaf):

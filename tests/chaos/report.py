@@ -76,9 +76,7 @@ class Report:
         for crash in sorted(directory.glob("*.crash")):
             self.problems.append(f"{crash.name}: {crash.read_text()[-1500:]}")
         if self.gap_s > MARGIN_S:
-            self.problems.append(
-                f"a living worker had no ids for {self.gap_s:.1f} s, and no fault explains it"
-            )
+            self.problems.append(f"a living worker had no ids for {self.gap_s:.1f} s, and no fault explains it")
 
 
 class PoolCounters:

@@ -72,9 +72,7 @@ def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) 
         directory = short_path / str(seed)
         directory.mkdir()
         trace = directory / "run.log"
-        plan = Plan(
-            seed, processes=2, faults=1, seconds=3.0, ttl_s=1.2, layout=layout, plain_ttl=True, trace=trace
-        )
+        plan = Plan(seed, processes=2, faults=1, seconds=3.0, ttl_s=1.2, layout=layout, plain_ttl=True, trace=trace)
         Fleet(plan, directory, kinds=kinds).run()
         verdict = check(directory, layout)
         if verdict.repeated:
@@ -209,9 +207,7 @@ def test_the_shim_steps_the_wall_clock_and_no_other(tmp_path: Path) -> None:
         clock.set(offset_s)
         environment = {**os.environ, **clock.environment}
         before = time.time(), time.monotonic()
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         wall, wall_ns, monotonic = map(float, done.stdout.split())
         assert 0 <= wall - offset_s - before[0] < 10
         assert 0 <= wall_ns - offset_s - before[0] < 10

@@ -246,9 +246,7 @@ def without_reservations() -> None:
 
 
 def main() -> None:
-    url, pool, layout, ttl, outage_reserve, skew, durability, directory, slot, began_ns, plain_ttl, trace = (
-        sys.argv[1:]
-    )
+    url, pool, layout, ttl, outage_reserve, skew, durability, directory, slot, began_ns, plain_ttl, trace = sys.argv[1:]
     if plain_ttl == "1":
         without_reservations()
         # such leases end by their ttl only

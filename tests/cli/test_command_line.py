@@ -74,9 +74,7 @@ def test_the_help_names_every_command_and_every_exit_code(offline: Cli) -> None:
 
 def test_version(offline: Cli) -> None:
     shown = offline("--version").out
-    assert shown.startswith(
-        f"snowredis {snowredis.__version__}: ids made in {snowredis.IMPLEMENTATION.capitalize()}, "
-    )
+    assert shown.startswith(f"snowredis {snowredis.__version__}: ids made in {snowredis.IMPLEMENTATION.capitalize()}, ")
     for part in ("durability detect", f"Python {platform.python_version()}", f"redis-py {redis.__version__}"):
         assert part in shown
     assert shown.count("\n") == 1
@@ -179,9 +177,7 @@ def test_3_for_a_variable_that_cannot_be_read(cli: Cli, monkeypatch: pytest.Monk
     assert "SNOWREDIS_TTL must be seconds, 0 or more" in result.err
 
 
-@pytest.mark.parametrize(
-    "argv", [["generate"], ["workers"], ["pool", "show"], ["pool", "create", "x"]], ids=" ".join
-)
+@pytest.mark.parametrize("argv", [["generate"], ["workers"], ["pool", "show"], ["pool", "create", "x"]], ids=" ".join)
 def test_4_if_redis_does_not_answer(argv: list[str], offline: Cli) -> None:
     result = offline(*argv, "--url", "redis://user:secret@127.0.0.1:1/0")
     assert result.code == 4
@@ -189,12 +185,8 @@ def test_4_if_redis_does_not_answer(argv: list[str], offline: Cli) -> None:
     assert "secret" not in result.err
 
 
-@pytest.mark.parametrize(
-    "argv", [["workers", "--pool"], ["pool", "show"], ["pool", "delete", "--yes"]], ids=" ".join
-)
-def test_5_for_a_pool_that_is_not_there_with_those_that_are(
-    argv: list[str], cli: Cli, pool_name: str
-) -> None:
+@pytest.mark.parametrize("argv", [["workers", "--pool"], ["pool", "show"], ["pool", "delete", "--yes"]], ids=" ".join)
+def test_5_for_a_pool_that_is_not_there_with_those_that_are(argv: list[str], cli: Cli, pool_name: str) -> None:
     # of many pools the first in the alphabet are named
     cli("pool", "create", f".{pool_name}")
     result = cli(*argv, "nope")
@@ -214,9 +206,7 @@ def test_6_for_other_settings_than_the_pool_has(cli: Cli, pool_name: str) -> Non
         assert pool_name in result.err
 
 
-def test_7_for_a_pool_that_is_full(
-    cli: Cli, pool_name: str, server_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_7_for_a_pool_that_is_full(cli: Cli, pool_name: str, server_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_CLAIM_TIMEOUT", "0")
     cli("pool", "create", pool_name, "--layout", "41/0/0/0/10")
     with snowredis.connect(server_url, pool=pool_name, layout="41/0/0/0/10") as holder:

@@ -63,7 +63,4 @@ def test_without_shtab_it_says_how_to_install_it(offline: Cli, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "shtab", None)
     result = offline("--print-completion", "bash")
     assert result.code == 1
-    assert (
-        "shtab is not installed. Install it with: pip install 'snowredis[cli]', or in a checkout: "
-        in result.err
-    )
+    assert "shtab is not installed. Install it with: pip install 'snowredis[cli]', or in a checkout: " in result.err

@@ -42,9 +42,7 @@ def recorded(directory: Path, name: str, ids: list[int], workers: set[int], torn
 
 
 def ids_of(worker: int, ticks: range) -> list[int]:
-    return [
-        LAYOUT.compose(tick=tick, worker=worker, sequence=sequence) for tick in ticks for sequence in range(3)
-    ]
+    return [LAYOUT.compose(tick=tick, worker=worker, sequence=sequence) for tick in ticks for sequence in range(3)]
 
 
 # --- the checker -----------------------------------------------------------------------------------
@@ -145,9 +143,7 @@ def start(command: list[str], directory: Path) -> subprocess.Popen[str]:
         pytest.importorskip("fakeredis")
     packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     environment = os.environ | {"PYTHONPATH": packages, "TMPDIR": str(directory)}
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def left_behind(directory: Path) -> list[str]:
@@ -189,9 +185,7 @@ def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
 
 
 @pytest.mark.timeout(60)
-def test_ctrl_c_ends_a_demo_and_leaves_nothing_behind(
-    command: Callable[..., list[str]], short_directory: Path
-) -> None:
+def test_ctrl_c_ends_a_demo_and_leaves_nothing_behind(command: Callable[..., list[str]], short_directory: Path) -> None:
     process = start(command("demo", "--plain"), short_directory)
     assert process.stdout
     for line in process.stdout:

@@ -47,9 +47,7 @@ def test_the_newest_are_shown_one_a_line(cli: Cli, pool_name: str, server_url: s
 def test_events_that_somebody_made_up_do_nothing(cli: Cli, pool_name: str, client: redis.Redis) -> None:
     cli("pool", "create", pool_name)
     key = f"snowredis:{{{pool_name}}}:events"
-    client.xadd(
-        key, {"event": "alarm", "worker": "-1", "at": "99999999999999", "reason": "\x1b[2J\u202ealarm"}
-    )
+    client.xadd(key, {"event": "alarm", "worker": "-1", "at": "99999999999999", "reason": "\x1b[2J\u202ealarm"})
     client.xadd(key, {"event": "claimed", "worker": "1", "at": "-5", "owner": "[" * 5000, "until": "-1"})
     client.xadd(key, {"something": "else"})
     result = cli("events", "--pool", pool_name)

@@ -175,9 +175,7 @@ def test_settings_that_are_not_said_are_the_pools_own(cli: Cli, pool_name: str) 
     assert snowredis.layouts["twitter"].decode(int(result.out)).datacenter == 3
 
 
-def test_settings_come_from_the_environment(
-    cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_come_from_the_environment(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_POOL", pool_name)
     monkeypatch.setenv("SNOWREDIS_TTL", "7")
     assert cli("pool", "create", pool_name).code == 0

@@ -32,10 +32,7 @@ def test_a_tag_is_created_used_shown_and_deleted(cli: Cli, server_url: str) -> N
     assert (server["exists"], server["reason"], state["rate"]) == (True, None, None)
     assert int(server["next_number"]) == 10_000 - int(state["remaining"]) >= 150
     # an open tag is never moved back
-    assert (
-        cli("numbers", "open", "bills", "--from", "5", "--yes").out
-        == "tag bills is open; its next number is 150\n"
-    )
+    assert cli("numbers", "open", "bills", "--from", "5", "--yes").out == "tag bills is open; its next number is 150\n"
     assert cli("numbers", "delete", "bills", "--yes").out == "tag bills was deleted\n"
     assert cli("numbers", "delete", "bills", "--yes").out == "there is no tag bills\n"
 
@@ -44,9 +41,7 @@ def test_a_tag_that_redis_lost_is_opened_by_a_person(cli: Cli, server_url: str) 
     with snowredis.generator("segment", url=server_url, tag="lost") as ids:
         with pytest.raises(NumbersClosed):
             ids.next_id()
-        assert (
-            "closed: this Redis does not know the tag" in cli("numbers", "show", "lost", "--seconds", "0").out
-        )
+        assert "closed: this Redis does not know the tag" in cli("numbers", "show", "lost", "--seconds", "0").out
         # nobody can be asked
         assert cli("numbers", "open", "lost", "--from", "500").code == 2
         opened = cli("numbers", "open", "lost", "--from", "500", "--yes")
@@ -59,9 +54,7 @@ def test_a_tag_that_redis_lost_is_opened_by_a_person(cli: Cli, server_url: str) 
     assert "1 to 1,000,000" in shown
 
 
-def test_dated_numbers_are_shown_with_their_period_and_whether_they_are_closed(
-    cli: Cli, server_url: str
-) -> None:
+def test_dated_numbers_are_shown_with_their_period_and_whether_they_are_closed(cli: Cli, server_url: str) -> None:
     settings: dict[str, Any] = {"period": "year", "zone": "Europe/Berlin", "format": "R{date:%Y}/{number:04}"}
     with DatedGenerator("receipts", server_url, **settings) as ids:
         with pytest.raises(NumbersClosed):

@@ -66,9 +66,7 @@ def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snow
 def test_all_shows_free_worker_ids_too(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
     fleet[1].close()
     assert len(cli("workers", "--pool", pool_name).out.splitlines()) == 5 + 2
-    assert [line.split()[1] for line in cli("workers", "--pool", pool_name, "--all").out.splitlines()[5:]][
-        1
-    ] == "free"
+    assert [line.split()[1] for line in cli("workers", "--pool", pool_name, "--all").out.splitlines()[5:]][1] == "free"
 
 
 def test_json_is_one_object(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
@@ -230,9 +228,7 @@ def test_a_pool_is_named_with_or_without_the_option(cli: Cli, pool_name: str) ->
         assert (none.code, "no pool is named" in none.err) == (2, True)
 
 
-def test_creating_a_pool_that_a_restart_made_wait_says_so(
-    cli: Cli, pool_name: str, client: redis.Redis
-) -> None:
+def test_creating_a_pool_that_a_restart_made_wait_says_so(cli: Cli, pool_name: str, client: redis.Redis) -> None:
     cli("pool", "create", pool_name)
     # as after a restart
     client.hset(f"snowredis:{{{pool_name}}}", "run_id", "another")
@@ -293,9 +289,7 @@ def test_show_as_json(cli: Cli, pool_name: str) -> None:
     assert pool_name in [pool["name"] for pool in json.loads(cli("pool", "show", "--json").out)]
 
 
-def test_keys_that_only_look_like_a_pool_do_not_hide_the_others(
-    cli: Cli, pool_name: str, client: redis.Redis
-) -> None:
+def test_keys_that_only_look_like_a_pool_do_not_hide_the_others(cli: Cli, pool_name: str, client: redis.Redis) -> None:
     cli("pool", "create", pool_name)
     keys = ["snowredis:{two words\x1b[31m}", f"snowredis:{{{pool_name}-other}}"]
     for key in keys:
@@ -316,9 +310,7 @@ def test_a_redis_without_pools_says_how_to_make_one(cli: Cli, server_url: str) -
     assert "(pools there: none)" in cli("workers", "--url", empty).err
 
 
-def test_delete_refuses_while_workers_are_alive(
-    cli: Cli, pool_name: str, fleet: list[snowredis.Generator]
-) -> None:
+def test_delete_refuses_while_workers_are_alive(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
     refused = cli("pool", "delete", pool_name, "--yes")
     assert refused.code == 3
     assert "3 living workers" in refused.err
@@ -364,9 +356,7 @@ def test_create_takes_what_redis_is_trusted_with(cli: Cli, pool_name: str, serve
     assert cli("pool", "create", pool_name).code != 0
 
 
-def test_delete_wants_yes_where_nobody_can_be_asked(
-    cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delete_wants_yes_where_nobody_can_be_asked(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("pool", "create", pool_name)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     refused = cli("pool", "delete", pool_name)

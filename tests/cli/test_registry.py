@@ -22,10 +22,7 @@ def test_shards_are_created_shown_and_used(cli: Cli, pool_name: str, server_url:
     assert (result.code, f"there is no such registry at {server_url}" in result.err) == (6, True)
     result = cli("registry", "create", name, "--layout", "game-shards")
     assert (result.code, "it gives the numbers 1 to 4,095" in result.out) == (0, True)
-    assert (
-        "already exists; nothing was changed"
-        in cli("registry", "create", name, "--layout", "game-shards").out
-    )
+    assert "already exists; nothing was changed" in cli("registry", "create", name, "--layout", "game-shards").out
     for number in (1, 2):
         result = cli(*create, shard[number], "--datacenter", "auto")
         assert (result.code, result.err) == (0, "")

@@ -104,9 +104,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_a_program_gets_its_worker_id_and_its_exit_code_is_passed_on(
-    start: Start, own_server: RedisServer
-) -> None:
+def test_a_program_gets_its_worker_id_and_its_exit_code_is_passed_on(start: Start, own_server: RedisServer) -> None:
     names = ("WORKER_ID", "DATACENTER", "LAYOUT", "FROM", "UNTIL")
     script = f"echo {' '.join(f'$SNOWREDIS_{name}' for name in names)}; exit 7"
     process = start("sh", "-c", script)
@@ -209,9 +207,7 @@ def test_programs_in_node_and_python_repeat_no_id(start: Start, own_server: Redi
     assert len(set(made)) == len(made) == 1_000_000
 
 
-def test_what_cannot_run_is_an_error_before_a_worker_id_is_claimed(
-    start: Start, own_server: RedisServer
-) -> None:
+def test_what_cannot_run_is_an_error_before_a_worker_id_is_claimed(start: Start, own_server: RedisServer) -> None:
     process = start("/no/such/program")
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
@@ -236,9 +232,7 @@ def test_a_worker_id_in_python_is_valid_until_it_is_closed() -> None:
 
 
 def test_a_callback_hears_of_a_lost_worker_id(own_server: RedisServer) -> None:
-    WorkerPool(own_server.url, "p").create(
-        PoolConfig(name="p", ttl_ms=4000, max_clock_lead_ms=300, redis_skew_ms=300)
-    )
+    WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=4000, max_clock_lead_ms=300, redis_skew_ms=300))
     lost: list[float] = []
     settings = {"url": own_server.url, "ttl": 4, "max_clock_lead": 0.3, "redis_skew": 0.3}
     with snowredis.worker_id("p", grace=1, on_loss=lambda: lost.append(mine.left_s), **settings) as mine:

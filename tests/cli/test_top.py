@@ -344,9 +344,7 @@ def test_hostile_hosts_and_labels_are_text() -> None:
             assert all(cell.plain.isprintable() and not cell.spans for cell in cells)
         assert "[bold red]x[/]" in table.get_row_at(3)[2].plain
         await pilot.press("end", "up", "up", "up", "up", "up", "enter")
-        assert all(
-            line.isprintable() for line in str(pilot.app.screen.query_one(Static).render()).splitlines()
-        )
+        assert all(line.isprintable() for line in str(pilot.app.screen.query_one(Static).render()).splitlines())
         await pilot.press("escape", "end", "up", "up", "enter")
         assert "[bold red]x[/]" in str(pilot.app.screen.query_one(Static).render())
 
@@ -386,10 +384,7 @@ def test_without_textual_it_says_how_to_install_it(offline: Cli, monkeypatch: py
     monkeypatch.setitem(sys.modules, "textual.app", None)
     result = offline("top")
     assert result.code == 1
-    assert (
-        "textual is not installed. Install it with: pip install 'snowredis[cli]', or in a checkout: "
-        in result.err
-    )
+    assert "textual is not installed. Install it with: pip install 'snowredis[cli]', or in a checkout: " in result.err
 
 
 class Terminal:

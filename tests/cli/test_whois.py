@@ -70,9 +70,7 @@ def test_what_cannot_be_known_is_said_so_with_another_exit_code(
     assert "future" in result.out
 
 
-def test_two_equal_ids_are_explained(
-    cli: Cli, pool_name: str, ids: snowredis.Generator, client: redis.Redis
-) -> None:
+def test_two_equal_ids_are_explained(cli: Cli, pool_name: str, ids: snowredis.Generator, client: redis.Redis) -> None:
     an_id = str(ids.next_id())
     twin = f"{pool_name}-twin"
     cli("pool", "create", twin)

@@ -150,9 +150,7 @@ def cut(layout: Layout, keep: int) -> Layout:
 
 @pytest.mark.parametrize("new_name", USABLE)
 @pytest.mark.parametrize("old_name", ["auto-increment", *layouts])
-def test_all_pairs_of_presets_are_decided_as_their_small_forms_are_listed(
-    old_name: str, new_name: str
-) -> None:
+def test_all_pairs_of_presets_are_decided_as_their_small_forms_are_listed(old_name: str, new_name: str) -> None:
     """For each pair, the relations of the real one hold; and of fields cut to 3 bits, the lists agree."""
     new_layout = layouts[new_name]
     if old_name == "auto-increment":

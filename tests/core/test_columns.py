@@ -85,6 +85,4 @@ def test_buffers_that_hold_no_ids_are_refused(wrong: Any, numpy: Any) -> None:
 
 def test_the_repr_of_many_ids_is_one_short_line(numpy: Any) -> None:
     text = repr(Layout().decode_many(array("q", range(100_000))))
-    assert (
-        text == "<snowredis.Columns of 100,000 ids: timestamp_ms, datacenter, backup, worker, sequence, tick>"
-    )
+    assert text == "<snowredis.Columns of 100,000 ids: timestamp_ms, datacenter, backup, worker, sequence, tick>"

@@ -143,9 +143,7 @@ def test_worker_last_must_be_a_bool(value: Any) -> None:
         ({"epoch_ms": -1}, "epoch_ms -1 is before 1970"),
     ],
 )  # fmt: skip
-def test_a_width_a_tick_or_an_epoch_out_of_range_is_refused_with_the_range(
-    fields: dict[str, Any], facts: str
-) -> None:
+def test_a_width_a_tick_or_an_epoch_out_of_range_is_refused_with_the_range(fields: dict[str, Any], facts: str) -> None:
     message = refusal(**fields)
     assert facts in message
     assert "No layout was made" in message
@@ -245,9 +243,7 @@ def test_times_past_the_year_9999_are_refused_and_an_end_there_is_none() -> None
     assert layout.decode(2**62).time.year == 6484
     parts = layout.decode(layout.compose(tick=layout.max_tick))
     assert parts.timestamp_ms == layout.end_ms - 1
-    with pytest.raises(
-        LayoutError, match=rf"{parts.timestamp_ms} ms .* past the year 9999.*Use timestamp_ms"
-    ):
+    with pytest.raises(LayoutError, match=rf"{parts.timestamp_ms} ms .* past the year 9999.*Use timestamp_ms"):
         _ = parts.time
     with pytest.raises(LayoutError):
         utc_from_ms(253402300800000)
@@ -297,9 +293,7 @@ def test_sequence_step_is_the_distance_of_two_neighbours_in_a_lane(layout: Layou
     [("tick", 2**40 - 1), ("datacenter", 7), ("backup", 1), ("worker", 511), ("sequence", 1023)],
 )
 @pytest.mark.parametrize("how", ["one too many", "negative", "far too many"])
-def test_a_field_out_of_range_is_refused_by_name_value_and_range_never_masked(
-    name: str, most: int, how: str
-) -> None:
+def test_a_field_out_of_range_is_refused_by_name_value_and_range_never_masked(name: str, most: int, how: str) -> None:
     layout = Layout(timestamp_bits=40, datacenter_bits=3, backup_bits=1, worker_bits=9)
     value = {"one too many": most + 1, "negative": -1, "far too many": 10**5000}[how]
     fields = {"tick": 0, name: most}
@@ -415,9 +409,7 @@ def test_a_window_without_a_time_zone_or_of_another_type_or_back_to_front_is_ref
     with pytest.raises(LayoutError, match=r"end 2026-01-01T00:00:00 has no time zone"):
         Layout().id_range(aware, naive)
     for other in (True, 1.5, "2026-01-01", None):
-        with pytest.raises(
-            LayoutError, match=f"end, if no aware datetime, must be an int, not {type(other).__name__}"
-        ):
+        with pytest.raises(LayoutError, match=f"end, if no aware datetime, must be an int, not {type(other).__name__}"):
             Layout().id_range(aware, other)  # type: ignore[arg-type]
     with pytest.raises(LayoutError, match=r"start 2 is after end 1"):
         Layout().id_range(2, 1)

@@ -158,9 +158,7 @@ def test_a_million_ids_are_in_the_partition_of_their_time_in_mariadb(mariadb: sa
         values = ",".join(map(str, rows[at : at + 20_000]))
         mariadb.exec_driver_sql(f"INSERT INTO orders VALUES {values}")
     for day in range(30):
-        found = mariadb.exec_driver_sql(
-            f"SELECT min(day), max(day) FROM orders PARTITION (p202601{day + 1:02})"
-        ).one()
+        found = mariadb.exec_driver_sql(f"SELECT min(day), max(day) FROM orders PARTITION (p202601{day + 1:02})").one()
         assert tuple(found) == (day, day)
     assert mariadb.exec_driver_sql("SELECT count(*) FROM orders").scalar() == 1_000_000
 

@@ -40,9 +40,7 @@ def test_ids_of_a_layout_have_the_fields_and_texts_of_the_file(vector: dict[str,
 def test_genes_never_change() -> None:
     for key, gene in KIT["genes"]:
         for bits in (1, 4, 16):
-            assert (
-                Layout(worker_bits=0, sequence_bits=0, gene_bits=bits).gene_of(key) == gene & (1 << bits) - 1
-            )
+            assert Layout(worker_bits=0, sequence_bits=0, gene_bits=bits).gene_of(key) == gene & (1 << bits) - 1
     assert KIT["genes"][2] == [42, 32841]
 
 

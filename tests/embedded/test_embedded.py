@@ -114,9 +114,7 @@ def supervisor_pid(home: Path) -> int:
     return next(pid for command, pid in processes(home).items() if "snowredis.embedded.supervisor" in command)
 
 
-def test_eight_processes_that_race_to_start_it_share_one_server(
-    home: Path, spawn: Callable[..., User]
-) -> None:
+def test_eight_processes_that_race_to_start_it_share_one_server(home: Path, spawn: Callable[..., User]) -> None:
     racers = [spawn() for _ in range(8)]
     started = [racer.started() for racer in racers]
     assert {(user.url, user.kind, user.fresh, user.answered) for user in started} == {
@@ -158,9 +156,7 @@ def test_the_server_outlives_its_last_user_by_the_linger_time(home: Path, spawn:
     assert next_user.fresh
 
 
-def test_a_forked_child_keeps_the_server_when_its_parent_has_ended(
-    home: Path, spawn: Callable[..., User]
-) -> None:
+def test_a_forked_child_keeps_the_server_when_its_parent_has_ended(home: Path, spawn: Callable[..., User]) -> None:
     user = spawn("forks").started()
     user.process.wait(10)
     assert not becomes_true(lambda: not user.redis.ping(), 1.5)
@@ -168,9 +164,7 @@ def test_a_forked_child_keeps_the_server_when_its_parent_has_ended(
     assert becomes_true(lambda: processes(home) == {})
 
 
-def test_a_child_that_runs_another_program_does_not_keep_the_server(
-    home: Path, spawn: Callable[..., User]
-) -> None:
+def test_a_child_that_runs_another_program_does_not_keep_the_server(home: Path, spawn: Callable[..., User]) -> None:
     user = spawn("execs").started()
     try:
         user.end()
@@ -293,9 +287,7 @@ def test_a_failed_start_leaves_no_user_behind(
     assert spawn().started().fresh
 
 
-def test_files_that_cannot_be_written_are_said_and_leave_no_user_behind(
-    home: Path, spawn: Callable[..., User]
-) -> None:
+def test_files_that_cannot_be_written_are_said_and_leave_no_user_behind(home: Path, spawn: Callable[..., User]) -> None:
     home.mkdir(mode=0o700)
     # in the way of a new state, as a full or read-only file system is
     (home / "reserved.new").mkdir()
@@ -305,9 +297,7 @@ def test_files_that_cannot_be_written_are_said_and_leave_no_user_behind(
     assert spawn().started().fresh
 
 
-def test_a_server_goes_on_while_its_supervisor_cannot_write(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_goes_on_while_its_supervisor_cannot_write(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([True, True, False])
     server = SimpleNamespace(is_alive=lambda: next(looks))
     place = Home.make(home)

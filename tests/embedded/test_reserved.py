@@ -33,9 +33,7 @@ USER = Path(__file__).parent / "programs" / "reserving_user.py"
 
 class User:
     def __init__(self, home: Path, what: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, USER, str(home), what], stdout=subprocess.PIPE, text=True
-        )
+        self.process = subprocess.Popen([sys.executable, USER, str(home), what], stdout=subprocess.PIPE, text=True)
         fresh, until_ms, an_id = self._line().split()
         self.fresh, self.until_ms, self.ids = fresh == "True", int(until_ms), [int(an_id)]
 

@@ -99,10 +99,7 @@ def test_coroutines_that_wait_for_a_server_are_one_thread(kind: str, settings: d
 def test_threads_share_a_generator_of_every_kind(kind: str, settings: dict[str, Any]) -> None:
     with snowredis.generator(kind, **settings) as ids:
         made: list[Any] = []
-        threads = [
-            threading.Thread(target=lambda: made.extend([ids.next_id() for _ in range(500)]))
-            for _ in range(4)
-        ]
+        threads = [threading.Thread(target=lambda: made.extend([ids.next_id() for _ in range(500)])) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -98,9 +98,7 @@ def child_of(work: Callable[[], object]) -> int:
 
 def ended_well(pid: int) -> bool:
     try:
-        code = eventually(
-            lambda: (at := os.waitpid(pid, os.WNOHANG))[0] == pid and [at[1]], "the child", LIMIT_S
-        )
+        code = eventually(lambda: (at := os.waitpid(pid, os.WNOHANG))[0] == pid and [at[1]], "the child", LIMIT_S)
     except BaseException:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -128,9 +126,7 @@ def locks_of(thing: object, found: dict[int, Any], depth: int = 6) -> dict[int, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
-    urls: dict[str, str], kind: str
-) -> None:
+def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(urls: dict[str, str], kind: str) -> None:
     client = client_of_url(urls[kind])
     store = RedisStore(client, PoolConfig(name="locks", failover_slack_ms=0))
     store._owned = True

@@ -29,9 +29,7 @@ def name_on(node: int, prefix: str) -> str:
 
 
 @pytest.mark.parametrize("node", [0, 1, 2])
-def test_a_pool_works_on_whichever_node_its_slot_is(
-    slots: Cluster, new_pool: Callable[..., str], node: int
-) -> None:
+def test_a_pool_works_on_whichever_node_its_slot_is(slots: Cluster, new_pool: Callable[..., str], node: int) -> None:
     name = new_pool(slots.url, name=name_on(node, "any"), **CONSTANTS)
     theirs = RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", slots.nodes[0].port)])
     with (
@@ -58,9 +56,7 @@ def test_a_slot_that_moves_takes_its_pool_with_it(
     slots: Cluster, new_pool: Callable[..., str], kind: type[RedisCluster] | None
 ) -> None:
     name = new_pool(slots.url, name=name_on(1, "moving" if kind is None else "own"), ttl_ms=6_100)
-    client = (
-        slots.url if kind is None else kind(startup_nodes=[ClusterNode("127.0.0.1", slots.nodes[0].port)])
-    )
+    client = slots.url if kind is None else kind(startup_nodes=[ClusterNode("127.0.0.1", slots.nodes[0].port)])
     slot = key_slot(pool_keys(name)[0].encode())
     source, target = slots.nodes[1], slots.nodes[2]
     ids = {node.port: node.ask("CLUSTER", "MYID") for node in (source, target)}
@@ -103,9 +99,7 @@ def test_a_node_that_serves_no_slots_any_more_is_left(
             ids.next_id()
 
 
-def test_a_living_holder_goes_on_through_a_failover_of_its_node(
-    slots: Cluster, new_pool: Callable[..., str]
-) -> None:
+def test_a_living_holder_goes_on_through_a_failover_of_its_node(slots: Cluster, new_pool: Callable[..., str]) -> None:
     # the last test of this module: the node does not come back
     name = new_pool(slots.url, name=name_on(0, "failing"), **CONSTANTS)
     # of a pool whose node has one replica

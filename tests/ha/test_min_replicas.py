@@ -41,9 +41,7 @@ def test_a_replica_that_has_stopped_is_missed_in_bounded_time(
 ) -> None:
     name = new_pool(replicated.master.url)
     ids = snowredis.connect(replicated.master.url, pool=name, min_replicas=needed)
-    with pytest.raises(
-        snowredis.StoreUnavailable, match=f"1 of .*2 replicas that min_replicas={needed} requires"
-    ):
+    with pytest.raises(snowredis.StoreUnavailable, match=f"1 of .*2 replicas that min_replicas={needed} requires"):
         ids.next_id()
     with snowredis.connect(replicated.master.url, pool=name, min_replicas=1) as others:
         others.next_id()

@@ -24,9 +24,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
     servers = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        servers.append(
-            RedisServer(tmp_path / name, "--port", str(free_port()), "--repl-diskless-sync-delay", "0")
-        )
+        servers.append(RedisServer(tmp_path / name, "--port", str(free_port()), "--repl-diskless-sync-delay", "0"))
     master, replica = servers
     try:
         for server in servers:

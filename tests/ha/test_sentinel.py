@@ -40,9 +40,7 @@ FAILOVER_LIMIT_S = 10.0
 def promoted(guarded: Sentinels) -> None:
     """Wait until another master accepts writes."""
     old = guarded.master.port
-    port = eventually(
-        lambda: (port := guarded.master_port()) != old and port, "another master", FAILOVER_LIMIT_S
-    )
+    port = eventually(lambda: (port := guarded.master_port()) != old and port, "another master", FAILOVER_LIMIT_S)
     new = next(node for node in guarded.replicas if node.port == port)
     eventually(lambda: new.info("replication")["role"] == "master", "its promotion", FAILOVER_LIMIT_S)
 
@@ -128,9 +126,7 @@ def test_sentinels_that_know_no_such_master_are_said(tmp_path: Path) -> None:
         text = r"No master found for 'other'\. A failover may be"
         with pytest.raises(snowredis.StoreUnavailable, match=text), snowredis.connect(url, pool="p") as ids:
             ids.next_id()
-        with snowredis.connect(
-            url.replace("/other", f"/{MASTER}"), pool="p", ttl=0.3, failover_slack=0
-        ) as ids:
+        with snowredis.connect(url.replace("/other", f"/{MASTER}"), pool="p", ttl=0.3, failover_slack=0) as ids:
             ids.next_id()
         # that of this question is the only one
         assert len(made.sentinels[0].client().client_list()) == 1
@@ -138,6 +134,4 @@ def test_sentinels_that_know_no_such_master_are_said(tmp_path: Path) -> None:
         wrong = url.replace("sentinel://", f"sentinel://127.0.0.1:{free_port()},") + "?sentinel_password=x"
         with pytest.raises(snowredis.StoreUnavailable) as caught, snowredis.connect(wrong, pool="p") as ids:
             ids.next_id()
-        assert "'other'; 1 Sentinel does not reply; 1 Sentinel does not accept the password. " in str(
-            caught.value
-        )
+        assert "'other'; 1 Sentinel does not reply; 1 Sentinel does not accept the password. " in str(caught.value)

@@ -98,9 +98,7 @@ def test_renewals_look_at_one_unseen_server_each_until_all_were_seen() -> None:
     asked: list[int] = []
     for index, server in enumerate(on.servers):
 
-        def look(
-            field: StoredField, index: int = index, usual: Callable[[StoredField], str] = server.stored
-        ) -> str:
+        def look(field: StoredField, index: int = index, usual: Callable[[StoredField], str] = server.stored) -> str:
             asked.append(index)
             return usual(field)
 

@@ -368,9 +368,7 @@ def test_a_closed_generator_does_not_move() -> None:
 REAL: dict[str, Any] = {"ttl": 2.0}
 
 
-def test_both_servers_are_used_and_each_has_its_worker_ids(
-    two: list[Node], new_pool: Callable[..., str]
-) -> None:
+def test_both_servers_are_used_and_each_has_its_worker_ids(two: list[Node], new_pool: Callable[..., str]) -> None:
     urls = [node.url for node in two]
     name = new_pool(urls)
     with contextlib.ExitStack() as stack:

@@ -53,12 +53,8 @@ def scenarios() -> dict[str, Scenario]:
         "starts": Scenario({"a": (take, take), "b": (take, take), "other": (take, take)}, ""),
         "renewals": Scenario({"a": (take, beat, take), "b": (beat, take, take), "other": other}, "claimed"),
         "quiet renewals": Scenario({"a": (beat, beat), "b": (beat, beat), "c": (beat, beat)}),
-        "a lost lease": Scenario(
-            {"a": (take, beat, beat, take), "other": other, "b": (beat, take)}, "open", 2
-        ),
-        "an end and a start": Scenario(
-            {"a": (take, close), "new b": (soon, take, take), "other": (take, take)}
-        ),
+        "a lost lease": Scenario({"a": (take, beat, beat, take), "other": other, "b": (beat, take)}, "open", 2),
+        "an end and a start": Scenario({"a": (take, close), "new b": (soon, take, take), "other": (take, take)}),
         "two ends": Scenario({"a": (take, close), "b": (take, close), "other": (soon, take, take)}),
         "an end in another thread": Scenario(
             {"a": (take, take), "thread": (close,), "other": (behind, take)},
@@ -257,9 +253,7 @@ def main() -> None:
     parser.add_argument("--without", default="")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--plan", type=json.loads, default=[], help="pairs of a process and a number of writes"
-    )
+    parser.add_argument("--plan", type=json.loads, default=[], help="pairs of a process and a number of writes")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         broken = args.without if args.without in stepping.BROKEN else ""

@@ -162,9 +162,7 @@ class Stage:
     def __init__(self, cast: Cast, choose: Schedule, workers: int = 1) -> None:
         self.clock = ManualClock()
         config_pool = memory_pool(clock=self.clock)
-        first = config_pool.connect(
-            layout=replace(LAYOUT, worker_bits=workers - 1), ttl=TTL_MS / 1000, claim_timeout=0
-        )
+        first = config_pool.connect(layout=replace(LAYOUT, worker_bits=workers - 1), ttl=TTL_MS / 1000, claim_timeout=0)
         self.memory: Any = first._lease_manager.store
         self.page = memoryview(mmap.mmap(-1, host_page.PAGE_BYTES))
         self.made: list[int] = []

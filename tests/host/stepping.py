@@ -44,9 +44,7 @@ def load(directory: Path, broken: str = "") -> Callable[[Callable[[str], object]
     library = directory / f"_fastpath{sysconfig.get_config_var('EXT_SUFFIX')}"
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     flags = ["-shared", "-fPIC", "-O1", f"-I{sysconfig.get_path('include')}", f'-DFAST_PATH="{source}"']
-    subprocess.run(
-        [*compiler, *flags, str(Path(__file__).with_name("stepping.c")), "-o", str(library)], check=True
-    )
+    subprocess.run([*compiler, *flags, str(Path(__file__).with_name("stepping.c")), "-o", str(library)], check=True)
     loader = importlib.machinery.ExtensionFileLoader(NAME, str(library))
     spec = importlib.util.spec_from_file_location(NAME, library, loader=loader)
     assert spec is not None

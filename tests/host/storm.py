@@ -39,9 +39,7 @@ def work(url: str, path: str, lease: LeaseScope, seed: int) -> None:
     from snowredis.errors import SnowredisError
 
     source = random.Random(seed)
-    ids = snowredis.connect(
-        url, pool=POOL, layout=LAYOUT, ttl=TTL_S, lease=lease, claim_timeout=1, outage_reserve=0
-    )
+    ids = snowredis.connect(url, pool=POOL, layout=LAYOUT, ttl=TTL_S, lease=lease, claim_timeout=1, outage_reserve=0)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(batch: list[int]) -> None:
@@ -85,9 +83,7 @@ class Storm:
         path = self._directory / f"{self._number}.ids"
         call = f"from tests.host.storm import work; work({self._url!r}, {str(path)!r}, {lease!r}, {self._number})"
         records = f"/dev/shm/{self._directory.name}"
-        process = subprocess.Popen(
-            [sys.executable, "-c", call], env=os.environ | {"SNOWREDIS_CRASH_RECORDS": records}
-        )
+        process = subprocess.Popen([sys.executable, "-c", call], env=os.environ | {"SNOWREDIS_CRASH_RECORDS": records})
         self._paths[process.pid] = path
         return process
 

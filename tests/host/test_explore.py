@@ -13,9 +13,7 @@ import snowredis
 from tests.host import explore
 
 pytest.importorskip("greenlet")
-pytestmark = pytest.mark.skipif(
-    snowredis.IMPLEMENTATION != "c", reason="needs a C compiler, and the fast path in C"
-)
+pytestmark = pytest.mark.skipif(snowredis.IMPLEMENTATION != "c", reason="needs a C compiler, and the fast path in C")
 
 END = explore.END
 # protection: scenario, and a schedule that shows what it is for. Others: python -m tests.host.explore

@@ -37,9 +37,7 @@ def check_distinct(*lists: list[int]) -> None:
     assert len(set(every)) == len(every)
 
 
-def test_processes_of_a_host_have_one_worker_id_and_never_the_same_id(
-    start: Start, pool: snowredis.WorkerPool
-) -> None:
+def test_processes_of_a_host_have_one_worker_id_and_never_the_same_id(start: Start, pool: snowredis.WorkerPool) -> None:
     processes = [start() for _ in range(4)]
     check_distinct(*(process.ask(TAKE) for process in processes for _ in range(3)))
     (worker,) = pool.workers()
@@ -57,9 +55,7 @@ def test_only_one_of_them_renews(start: Start) -> None:
     assert max(renewals) >= 4
 
 
-def test_when_the_process_that_renews_is_killed_another_goes_on(
-    start: Start, pool: snowredis.WorkerPool
-) -> None:
+def test_when_the_process_that_renews_is_killed_another_goes_on(start: Start, pool: snowredis.WorkerPool) -> None:
     first, second = start(), start()
     before = first.ask(TAKE) + second.ask(TAKE)
     worker = second.ask(WORKER)
@@ -283,9 +279,7 @@ def test_a_page_of_another_size_is_refused_until_it_is_removed(start: Start, rec
     assert start().end() == ""
 
 
-@pytest.mark.parametrize(
-    "setting", [{"clock_policy": "ahead"}, {"overflow": "ahead"}, {"sequence_start": "random"}]
-)
+@pytest.mark.parametrize("setting", [{"clock_policy": "ahead"}, {"overflow": "ahead"}, {"sequence_start": "random"}])
 def test_settings_that_need_a_state_of_each_process_are_refused(setting: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="cannot be combined"):
         snowredis.connect("redis://localhost:1", lease="host", **setting)  # type: ignore[arg-type]

@@ -92,9 +92,7 @@ class Fleet:
 
 
 @contextmanager
-def worker(
-    server: RedisServer, log: Path, *options: str, name: str = "w@test", **more: str
-) -> Iterator[Fleet]:
+def worker(server: RedisServer, log: Path, *options: str, name: str = "w@test", **more: str) -> Iterator[Fleet]:
     """Run a worker with *options* of celery's command line and *more* in its environment; killed in the end."""
     variables = environment(server, **more)
     config = PoolConfig(name=POOL, ttl_ms=int(float(variables["TTL"]) * 1000))

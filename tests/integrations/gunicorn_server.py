@@ -135,9 +135,7 @@ class Gunicorn:
 def create_pool(url: str, *, ttl_s: float = TTL_S, worker_bits: int = 10, outage_reserve_s: int = 0) -> None:
     """Create the pool as new, so that no worker waits."""
     layout = Layout(worker_bits=worker_bits, sequence_bits=20 - worker_bits)
-    config = PoolConfig(
-        name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000), outage_reserve_ms=outage_reserve_s * 1000
-    )
+    config = PoolConfig(name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000), outage_reserve_ms=outage_reserve_s * 1000)
     snowredis.WorkerPool(url, POOL).create(config)
 
 
@@ -163,8 +161,7 @@ def gunicorn(
         arguments.append("--no-control-socket")
     with (directory / "gunicorn.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gunicorn", *arguments, *options]
-            + [f"tests.integrations.gunicorn_app:{app}"],
+            [sys.executable, "-m", "gunicorn", *arguments, *options] + [f"tests.integrations.gunicorn_app:{app}"],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -181,9 +178,7 @@ def gunicorn(
         )
     running = Gunicorn(server.url, directory, process)
     try:
-        eventually(
-            lambda: "Listening at" in running.log.read_text() or process.poll() is not None, "a socket"
-        )
+        eventually(lambda: "Listening at" in running.log.read_text() or process.poll() is not None, "a socket")
         yield running
     finally:
         if process.poll() is None:

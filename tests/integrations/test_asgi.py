@@ -146,9 +146,7 @@ def test_the_middleware_tells_the_server_why_it_cannot_start() -> None:
     assert "127.0.0.1:1" in said[0]["message"]
 
 
-def test_a_real_uvicorn_gives_its_worker_id_back_when_it_is_told_to_end(
-    server: RedisServer, tmp_path: Path
-) -> None:
+def test_a_real_uvicorn_gives_its_worker_id_back_when_it_is_told_to_end(server: RedisServer, tmp_path: Path) -> None:
     new_pool(server.url, "uvicorn")
     app = "tests.integrations.programs.uvicorn_service:app"
     process = subprocess.Popen(

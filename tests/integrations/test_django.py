@@ -120,9 +120,7 @@ def test_a_column_added_to_a_table_with_rows_is_not_filled_with_one_id_for_all(p
     models.write_text(models.read_text().replace("null=True)", "null=True); code = SnowflakeField()", 1))
     said = project.manage("makemigrations", "--noinput", fails=True)
     assert "NOT NULL constraint" in said or "code" in said
-    models.write_text(
-        models.read_text().replace("code = SnowflakeField()", "code = SnowflakeField(null=True)")
-    )
+    models.write_text(models.read_text().replace("code = SnowflakeField()", "code = SnowflakeField(null=True)"))
     project.manage("makemigrations", "shop")
     project.manage("migrate", "-v", "0")
     project.program("added_column")
@@ -235,18 +233,14 @@ def test_checks_say_what_cannot_work_and_what_repeats_ids(project: Project) -> N
     project.program("checks")
 
 
-def test_check_asks_redis_with_deploy_only(
-    project: Project, on_redis: Callable[[str], dict[str, Any]]
-) -> None:
+def test_check_asks_redis_with_deploy_only(project: Project, on_redis: Callable[[str], dict[str, Any]]) -> None:
     settings = on_redis("checked")
     nowhere = "redis://127.0.0.1:1"
     assert "no issues" in project.manage("check", SNOWREDIS=settings)
     assert "no issues" in project.manage("check", SNOWREDIS={"url": nowhere}, DEBUG=False)
 
     def deployed(*, fails: bool, **more: object) -> str:
-        return project.manage(
-            "check", "--deploy", "--tag", "snowredis", fails=fails, SNOWREDIS=settings | more
-        )
+        return project.manage("check", "--deploy", "--tag", "snowredis", fails=fails, SNOWREDIS=settings | more)
 
     assert "snowredis.E" not in deployed(fails=False)
     said = deployed(ttl=60, fails=True)
@@ -285,14 +279,10 @@ def test_fields_of_other_kinds_fill_themselves(project: Project) -> None:
 def test_the_kind_of_ids_of_a_project_is_a_setting(project: Project) -> None:
     settings = {"KIND": "uuid7", "testing": True}
     checked = project.manage("check", fails=True, SNOWREDIS=settings)
-    assert (
-        "shop.Order.id: (snowredis.E011) kind='uuid7': its ids are UUID, and this column holds int" in checked
-    )
+    assert "shop.Order.id: (snowredis.E011) kind='uuid7': its ids are UUID, and this column holds int" in checked
     assert "E001" not in checked
     assert "shop.Ticket" not in checked
-    project.manage(
-        "shell", "-c", "import snowredis; assert snowredis.next_id().version == 7", SNOWREDIS=settings
-    )
+    project.manage("shell", "-c", "import snowredis; assert snowredis.next_id().version == 7", SNOWREDIS=settings)
     wrong = project.manage("check", fails=True, SNOWREDIS={"kind": "uuid7", "pool": "shop"})
     assert "SNOWREDIS in your settings: unknown setting 'pool' of uuid7 generators" in wrong
 
@@ -317,9 +307,7 @@ def test_the_command_shows_the_workers_of_the_pool_in_the_settings(
     said = project.program("workers", SNOWREDIS=settings)
     assert "pool looked-at at unix://" in said
     assert "django web" in said
-    shown: dict[str, Any] = json.loads(
-        project.manage("snowredis_workers", "--json", "--all", SNOWREDIS=settings)
-    )
+    shown: dict[str, Any] = json.loads(project.manage("snowredis_workers", "--json", "--all", SNOWREDIS=settings))
     assert shown["pool"]["name"] == "looked-at"
     assert "no worker is alive" in project.manage("snowredis_workers", SNOWREDIS=settings)
 

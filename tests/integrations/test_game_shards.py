@@ -23,9 +23,7 @@ from tests.support.shared import made_once
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "game_shards.py"
 LAYOUT = snowredis.layouts["game-shards"]
-EVERYTHING = (
-    "SELECT id, server, from_ms, to_ms FROM player UNION ALL SELECT id, server, from_ms, to_ms FROM item"
-)
+EVERYTHING = "SELECT id, server, from_ms, to_ms FROM player UNION ALL SELECT id, server, from_ms, to_ms FROM item"
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +82,7 @@ def test_the_merged_database_has_exactly_the_rows_of_both_shards(
 def test_no_id_stands_there_twice_and_no_item_lost_its_owner(merged: sqlite3.Connection) -> None:
     ids = [row[0] for row in merged.execute(EVERYTHING)]
     assert len(set(ids)) == len(ids)
-    orphans = merged.execute(
-        "SELECT * FROM item LEFT JOIN player ON player.id = owner WHERE player.id IS NULL"
-    )
+    orphans = merged.execute("SELECT * FROM item LEFT JOIN player ON player.id = owner WHERE player.id IS NULL")
     assert orphans.fetchall() == []
     assert merged.execute("SELECT count(*) FROM item").fetchone()[0] > 0
     assert merged.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -151,9 +147,7 @@ def test_the_mended_database_has_every_row_of_both_with_its_owner(run: tuple[Pat
 def test_counters_clash_as_often_as_the_report_says(run: tuple[Path, str], tmp_path: Path) -> None:
     clashes = 0
     for table in ("player", "item"):
-        eu, us = (
-            {row[0] for row in rows_of(run[0] / f"{shard}-counters.db", table)} for shard in ("eu", "us")
-        )
+        eu, us = ({row[0] for row in rows_of(run[0] / f"{shard}-counters.db", table)} for shard in ("eu", "us"))
         clashes += len(eu & us)
     assert clashes > 0
     assert f"UNIQUE constraint failed: player.id; {clashes:,} ids of " in run[1]

@@ -73,9 +73,7 @@ def test_worker_ids_come_and_go_with_the_workers(serve: Any, kind: str, preload:
 
         first = running.wait_until_ready(2)
         ask_all(first)
-        assert {worker.label for worker in running.workers()} == {
-            f"gunicorn tests.integrations.gunicorn_app:{app}"
-        }
+        assert {worker.label for worker in running.workers()} == {f"gunicorn tests.integrations.gunicorn_app:{app}"}
 
         running.send(signal.SIGHUP)
         eventually(lambda: not first & running.processes(), "a reload")
@@ -127,18 +125,14 @@ def test_a_worker_that_hangs_is_killed_and_its_worker_id_given_back(serve: Any, 
 
 
 @pytest.mark.parametrize("preload", [False, True], ids=["", "preload"])
-def test_greenlets_wait_for_a_claim_that_another_one_makes(
-    serve: Any, server: RedisServer, preload: bool
-) -> None:
+def test_greenlets_wait_for_a_claim_that_another_one_makes(serve: Any, server: RedisServer, preload: bool) -> None:
     pytest.importorskip("gevent")
     with serve("--worker-class=gevent", *["--preload"] * preload) as running:
         running.wait_until_ready(1)
         assert running.ask("/again/")["worker"] is None
         server.client().client_pause(300, all=True)
         answers: list[int] = []
-        threads = [
-            threading.Thread(target=lambda: answers.append(running.request("/ids/5")[0])) for _ in range(20)
-        ]
+        threads = [threading.Thread(target=lambda: answers.append(running.request("/ids/5")[0])) for _ in range(20)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -169,9 +163,7 @@ def test_gevent_may_be_patched_in_the_configuration(serve: Any) -> None:
         assert "MonkeyPatchWarning" not in running.log.read_text()
 
 
-def test_workers_boot_without_redis_and_make_ids_when_it_is_back(
-    own_server: RedisServer, tmp_path: Path
-) -> None:
+def test_workers_boot_without_redis_and_make_ids_when_it_is_back(own_server: RedisServer, tmp_path: Path) -> None:
     own_server.kill()
     with gunicorn(own_server, tmp_path, "--workers=2") as running:
         # both have asked for a worker id in vain
@@ -311,12 +303,8 @@ def test_no_hook_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
 
 
 def test_the_arbiter_imports_nothing_that_gevent_patches_later() -> None:
-    program = (
-        "import sys, snowredis.integrations.gunicorn; print(*{'asyncio', 'redis', 'ssl'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30
-    )
+    program = "import sys, snowredis.integrations.gunicorn; print(*{'asyncio', 'redis', 'ssl'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert (done.stdout.split(), done.stderr) == ([], "")
 
 

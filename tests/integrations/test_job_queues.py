@@ -44,9 +44,7 @@ class Queue:
             )
 
     def wait_for_ids(self) -> None:
-        eventually(
-            lambda: self.client.llen(IDS_KEY) == TASKS * IDS_PER_TASK, "all ids: " + self._log.read_text(), 30
-        )
+        eventually(lambda: self.client.llen(IDS_KEY) == TASKS * IDS_PER_TASK, "all ids: " + self._log.read_text(), 30)
 
     def end(self, process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:
         process.send_signal(number)

@@ -290,9 +290,7 @@ def test_insert_from_select_is_refused_because_all_rows_would_get_one_id(engine:
         with pytest.raises(sa.exc.StatementError, match="the same id, so nothing was inserted"):
             connection.execute(sa.insert(customers).from_select(["name"], names))
         copies = sa.select(customers.c.id + 1, customers.c.name, customers.c.kind)
-        connection.execute(
-            sa.insert(customers).from_select(["id", "name", "kind"], copies.limit(1).offset(1))
-        )
+        connection.execute(sa.insert(customers).from_select(["id", "name", "kind"], copies.limit(1).offset(1)))
         assert connection.scalar(sa.select(sa.func.count()).select_from(customers)) == 3
 
 
@@ -500,9 +498,7 @@ def test_under_asyncio_the_loop_goes_on_while_a_batch_waits(monkeypatch: pytest.
 def insert_from_three_processes(url: str, server: RedisServer) -> None:
     config = PoolConfig(name=f"rows-{sa.make_url(url).get_backend_name()}")
     snowredis.WorkerPool(server.url, config.name).create(config)
-    table = sa.Table(
-        "row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer)
-    )
+    table = sa.Table("row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer))
     engine = sa.create_engine(url)
     table.metadata.create_all(engine)
     processes = [
@@ -527,9 +523,7 @@ def test_three_processes_fill_one_sqlite_table(server: RedisServer, tmp_path: Pa
     insert_from_three_processes(f"sqlite:///{tmp_path}/rows.db?timeout=60", server)
 
 
-def test_three_processes_fill_one_postgresql_table(
-    postgresql_server: DatabaseServer, server: RedisServer
-) -> None:
+def test_three_processes_fill_one_postgresql_table(postgresql_server: DatabaseServer, server: RedisServer) -> None:
     insert_from_three_processes(postgresql_server.new_database(), server)
 
 

@@ -137,9 +137,7 @@ def site(own_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Site
             made.process.wait(LIMIT_S)
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--lazy-apps",), ("--threads", "2"), ("--enable-threads",)], ids=" ".join
-)
+@pytest.mark.parametrize("options", [(), ("--lazy-apps",), ("--threads", "2"), ("--enable-threads",)], ids=" ".join)
 def test_workers_have_worker_ids_of_their_own_and_give_them_back(site: Any, options: tuple[str, ...]) -> None:
     running = site(*options)
     pids = running.pids()

@@ -134,9 +134,7 @@ def judge(case: Case, stage: Stage, points: Points, later: list[int]) -> Outcome
         failures += report["failures"]
         returned.update(report["returned"])
     repeated = {an_id for an_id, count in Counter(made).items() if count > 1}
-    doubled = (
-        bool(repeated) and repeated <= {i for i, n in returned.items() if n > 1} and not points.calls_left
-    )
+    doubled = bool(repeated) and repeated <= {i for i, n in returned.items() if n > 1} and not points.calls_left
     if repeated and not doubled:
         first = LAYOUT.decode(min(repeated))
         seconds = (first.timestamp_ms - stage.start_ms) / 1000

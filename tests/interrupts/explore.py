@@ -185,9 +185,7 @@ class Summary:
             for place, cases in places.items():
                 where, function, *_ = [*place.split(" "), ""]
                 file, _, line = where.rpartition(":")
-                functions.setdefault(f"{file} {function}", []).extend(
-                    (int(line or 0), case) for case in cases
-                )
+                functions.setdefault(f"{file} {function}", []).extend((int(line or 0), case) for case in cases)
                 signals += len(cases) if "[signal]" in place else 0
             total = sum(map(len, functions.values()))
             yield f"  {total} x {kind} ({signals} where CPython runs signal handlers)"

@@ -26,9 +26,7 @@ from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points, stopped_in_product
 
 # processes with the same worker id make the same ids in one tick: a repeated id is found at once
-LAYOUT = Layout(
-    timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=3, tick_ms=1000, epoch_ms=1735689600000
-)
+LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=3, tick_ms=1000, epoch_ms=1735689600000)
 # a child that takes longer hangs; the longest wait of the product for a lock of its own is 5 s
 CHILD_LIMIT_S = 8.0
 JOIN_LIMIT_S = 8.0

@@ -81,9 +81,7 @@ def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer)
 @pytest.mark.parametrize(
     "operation", ["claim", "new_range", "renew", "suspend", "close", "hand_over", "anext_new_range"]
 )
-def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
-    explorer: Explorer, operation: str
-) -> None:
+def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(explorer: Explorer, operation: str) -> None:
     check(explorer.sweep(operation, "fork", first=60, step=397 * coarser(explorer, operation)))
 
 
@@ -102,9 +100,7 @@ def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parent
 
 
 def test_a_fork_while_the_heartbeat_thread_is_started_hangs_nobody(explorer: Explorer) -> None:
-    check(
-        explorer.sweep("start_heartbeat", "fork", first=60, step=251 * coarser(explorer, "start_heartbeat"))
-    )
+    check(explorer.sweep("start_heartbeat", "fork", first=60, step=251 * coarser(explorer, "start_heartbeat")))
 
 
 def test_another_librarys_hook_may_make_an_id_in_the_child(explorer: Explorer) -> None:
@@ -116,9 +112,7 @@ def test_a_child_is_well_whatever_another_thread_was_doing(explorer: Explorer) -
 
 
 @pytest.mark.parametrize("action", ["paused:next_id:8", "thread:next_id", "thread:suspend"])
-def test_a_thread_that_read_the_ids_before_they_were_sealed_repeats_none(
-    explorer: Explorer, action: str
-) -> None:
+def test_a_thread_that_read_the_ids_before_they_were_sealed_repeats_none(explorer: Explorer, action: str) -> None:
     check(explorer.sweep("close_late", action, step=11 * coarser(explorer, "close_late")))
 
 

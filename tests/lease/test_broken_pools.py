@@ -170,9 +170,7 @@ def test_a_pool_whose_workers_all_gave_back_leaves_nothing_to_wait_for(server: R
 
 
 @pytest.mark.parametrize("why", ["another server", "nothing is known", "too many records", "a broken record"])
-def test_where_the_records_may_not_be_all_a_deleted_pool_leaves_a_whole_floor(
-    server: RedisServer, why: str
-) -> None:
+def test_where_the_records_may_not_be_all_a_deleted_pool_leaves_a_whole_floor(server: RedisServer, why: str) -> None:
     config = replace(LONG, durability="none") if why == "nothing is known" else LONG
     store = new_pool(server, config)
     client, (key, _, _) = server.client(), pool_keys(store.config.name)
@@ -206,12 +204,8 @@ def calls(store: RedisStore, living: Holder) -> list[Callable[[], object]]:
     return [holder(store).ask_claim, living.ask_renew, living.release, lambda: store.create(wall_ms())]
 
 
-@pytest.mark.parametrize(
-    ("field", "text"), [(field, text) for field, texts in EDITS.items() for text in texts]
-)
-def test_a_field_that_no_script_wrote_is_named_and_nothing_changes(
-    server: RedisServer, field: str, text: str
-) -> None:
+@pytest.mark.parametrize(("field", "text"), [(field, text) for field, texts in EDITS.items() for text in texts])
+def test_a_field_that_no_script_wrote_is_named_and_nothing_changes(server: RedisServer, field: str, text: str) -> None:
     store = new_pool(server, LONG)
     client, (key, _, _) = server.client(), pool_keys(store.config.name)
     living = holder(store).claim()

@@ -33,9 +33,7 @@ from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from tests.support.servers import RedisServer
 
-SENTINEL_URL = (
-    "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"
-)
+SENTINEL_URL = "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"
 
 
 def settings(client: Any) -> dict[str, Any]:
@@ -180,9 +178,7 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
     ],
 )
 def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, message: str) -> None:
-    with pytest.raises(
-        ConfigError, match=r"is not a Redis URL|Options in a URL are those of redis-py"
-    ) as caught:
+    with pytest.raises(ConfigError, match=r"is not a Redis URL|Options in a URL are those of redis-py") as caught:
         client_of_url(url)
     assert message in str(caught.value)
     assert "sec" not in str(caught.value).replace("separated", "")
@@ -286,9 +282,7 @@ def test_a_blocking_pool_of_the_application_is_not_waited_for(server: RedisServe
         assert time.monotonic() - before_s < 20
 
 
-@pytest.mark.parametrize(
-    "options", [{"encoding": "utf-16"}, {"encoding": "utf-16", "decode_responses": True}]
-)
+@pytest.mark.parametrize("options", [{"encoding": "utf-16"}, {"encoding": "utf-16", "decode_responses": True}])
 def test_a_client_with_another_encoding_works(server: RedisServer, options: dict[str, Any]) -> None:
     theirs = redis.Redis.from_url(server.url, **options)
     name = f"encoded{len(options)}"

@@ -39,10 +39,7 @@ def test_a_code_is_no_text_and_every_text_is_another(codes: type[Reason]) -> Non
 def test_an_alarm_is_read_as_it_is_stored() -> None:
     alarm = Alarm.parse("ids-may-repeat 17 42")
     assert alarm == Alarm(AlarmReason.IDS_MAY_REPEAT, 17, 42)
-    assert (
-        alarm.text
-        == "ids may have been repeated between 1970-01-01T00:00:00.017Z and 1970-01-01T00:00:00.042Z"
-    )
+    assert alarm.text == "ids may have been repeated between 1970-01-01T00:00:00.017Z and 1970-01-01T00:00:00.042Z"
     for text in ("", "ids-may-repeat", "ids-may-repeat 1 x", "other 1 2"):
         with pytest.raises(ValueError, match=r"."):
             Alarm.parse(text)

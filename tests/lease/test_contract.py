@@ -366,9 +366,7 @@ def test_another_layout_or_ttl_is_refused_and_both_are_named(pool: Place) -> Non
     assert isinstance(pool.store, RedisStore)
     other = replace(pool.config, ttl_ms=TTL_MS * 2, max_clock_lead_ms=20, redis_skew_ms=20)
     stranger = Holder(RedisStore(pool.store._client, other), pool.now_ms)
-    with pytest.raises(
-        LayoutMismatch, match=f"ttl is {TTL_MS / 1000:g} s in the pool, {TTL_MS * 2 / 1000:g} s here"
-    ):
+    with pytest.raises(LayoutMismatch, match=f"ttl is {TTL_MS / 1000:g} s in the pool, {TTL_MS * 2 / 1000:g} s here"):
         stranger.ask_claim()
 
 

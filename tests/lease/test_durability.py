@@ -66,9 +66,7 @@ def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: Redi
 @pytest.mark.timeout(10)
 def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: RedisServer) -> None:
     create(own_server, SHORT)
-    own_server.client().execute_command(
-        "ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info"
-    )
+    own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info")
     app = RedisStore(f"unix://app:secret@{own_server.socket}", SHORT)
     with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
         Holder(app, wall_ms).ask_claim()
@@ -76,9 +74,7 @@ def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: Re
 
 
 @pytest.mark.parametrize("durability", ["assured", "none"])
-def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(
-    silent: RedisServer, durability: Any
-) -> None:
+def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(silent: RedisServer, durability: Any) -> None:
     config = replace(SHORT, name=durability, durability=durability)
     create(silent, config)
     holder = open_holder(silent, config).claim()
@@ -224,9 +220,7 @@ def test_a_master_deposed_and_promoted_again_knows_that_it_missed_something(pair
 # --- constants of the pool -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "other", [{"durability": "assured"}, {"durability": "none"}, {"guard_rollbacks": True}]
-)
+@pytest.mark.parametrize("other", [{"durability": "assured"}, {"durability": "none"}, {"guard_rollbacks": True}])
 def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, other: dict[str, Any]) -> None:
     config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}")
     create(server, config)

@@ -15,9 +15,7 @@ lua51 = pytest.importorskip("lupa.lua51")
 
 RUN_ID, REPLICATION_ID = "8" * 40, "4f" * 20
 SERVER = f"# Server\r\nredis_version:7.0.15\r\nrun_id:{RUN_ID}\r\ntcp_port:6379\r\n"
-REPLICATION = (
-    f"# Replication\r\nrole:master\r\nmaster_replid:{REPLICATION_ID}\r\nmaster_replid2:{'0' * 40}\r\n"
-)
+REPLICATION = f"# Replication\r\nrole:master\r\nmaster_replid:{REPLICATION_ID}\r\nmaster_replid2:{'0' * 40}\r\n"
 Found = tuple[str | None, str | None]
 KNOWN: Found = (f"{RUN_ID}-{REPLICATION_ID}", None)
 

@@ -106,9 +106,7 @@ def test_a_constant_that_cannot_work_is_refused_with_the_reason(settings: Any, m
 small_ms = st.integers(0, 40_000)
 
 
-@given(
-    ttl=small_ms, lead=st.one_of(st.just(-1), small_ms), skew=st.one_of(st.just(-1), small_ms), slack=small_ms
-)
+@given(ttl=small_ms, lead=st.one_of(st.just(-1), small_ms), skew=st.one_of(st.just(-1), small_ms), slack=small_ms)
 def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, skew: int, slack: int) -> None:
     settings: dict[str, Any] = {
         "max_clock_lead_ms": lead,
@@ -196,8 +194,7 @@ def test_an_owner_keeps_what_can_be_printed() -> None:
     assert parse_owner(owner_text("web-1", 7, "", "ab", 12, 34)) == ("web-1", 7, "", "ab", 12, 34)
     assert parse_owner('{"pid":7,"lane_until":-1}').lane_until_ms == 0
     assert (
-        parse_owner(owner_text("web-1", 7, "a\x7fb\nc"))[2]
-        == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
+        parse_owner(owner_text("web-1", 7, "a\x7fb\nc"))[2] == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
     )
 
 
@@ -312,9 +309,7 @@ def test_a_clients_settings_are_kept_but_for_retries_and_time_outs() -> None:
     assert ours is not theirs
     assert_never_repeats_or_hangs(ours)
     settings = settings_of_client(ours)
-    assert {
-        name: settings[name] for name in ("host", "port", "db", "username", "password", "client_name")
-    } == {
+    assert {name: settings[name] for name in ("host", "port", "db", "username", "password", "client_name")} == {
         "host": "host",
         "port": 6380,
         "db": 2,
@@ -473,9 +468,7 @@ def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_
     late: list[Any] = []
 
     class OneBehind(RedisStore):
-        def run(
-            self, script: Script, keys: Sequence[str], args: Sequence[str | int]
-        ) -> Sequence[bytes | str]:
+        def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
             late.append(super().run(script, keys, args))
             return late.pop(0) if len(late) > 1 else late[0]
 
@@ -517,9 +510,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
 
 def test_every_error_has_a_sample_here_and_a_line_in_the_tree() -> None:
     classes = {
-        name
-        for name, value in vars(errors).items()
-        if isinstance(value, type) and issubclass(value, SnowredisError)
+        name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, SnowredisError)
     }
     assert classes == set(errors.__all__) == set(SAMPLES)
     assert errors.__doc__ is not None

@@ -342,9 +342,7 @@ def test_a_change_of_the_layout_waits_for_all_outage_lanes(store: RedisStore) ->
     assert planned.new_floor_ms >= holder.outage_ms
 
 
-def test_after_a_loss_a_change_of_the_layout_waits_for_the_floor(
-    server: RedisServer, store: RedisStore
-) -> None:
+def test_after_a_loss_a_change_of_the_layout_waits_for_the_floor(server: RedisServer, store: RedisStore) -> None:
     began = wall_ms()
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "another")
     early = store.change_layout(WIDER, wall_ms() + 10_000, wall_ms())

@@ -95,9 +95,7 @@ def lease_ends(server: RedisServer, name: str) -> dict[str, int]:
     """Return {worker id: lease end} from the hash, which the index has to equal."""
     fields: Any = server.client().hgetall(pool_keys(name)[0])
     return {
-        field.removeprefix("w:"): int(text.split("|")[4])
-        for field, text in fields.items()
-        if field.startswith("w:")
+        field.removeprefix("w:"): int(text.split("|")[4]) for field, text in fields.items() if field.startswith("w:")
     }
 
 
@@ -254,9 +252,7 @@ def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alar
     assert named(happened, "floor")[-1]["reason"] == FloorReason.ROLLED_BACK
     info = WorkerPool(server.url, name).info()
     assert (info.alarms, info.alarm_from_ms, info.alarm_until_ms) == (1, last, answer.floor_ms)
-    assert (
-        info.alarm == f"ids may have been repeated between {utc_text(last)} and {utc_text(answer.floor_ms)}"
-    )
+    assert info.alarm == f"ids may have been repeated between {utc_text(last)} and {utc_text(answer.floor_ms)}"
     assert info.floor_reason == FloorReason.ROLLED_BACK
     # said once, to who found out
     assert witness.ask_renew().alarm is None
@@ -756,13 +752,9 @@ def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> N
 
 
 @pytest.mark.parametrize("rights", [["-evalsha", "-eval"], ["-hset"], ["resetkeys", "~other:*"]])
-def test_a_user_without_the_rights_that_scripts_need_is_refused(
-    own_server: RedisServer, rights: list[str]
-) -> None:
+def test_a_user_without_the_rights_that_scripts_need_is_refused(own_server: RedisServer, rights: list[str]) -> None:
     open_store(own_server, LONG).create(wall_ms())
-    own_server.client().execute_command(
-        "ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights
-    )
+    own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights)
     app = RedisStore(f"unix://app:secret@{own_server.socket}", LONG)
     with pytest.raises(StoreRefused, match=r"refused a command \(NOPERM\).*snowredis doctor") as caught:
         holder(app).ask_claim()
@@ -1018,9 +1010,7 @@ def test_an_owner_that_is_hostile_hides_nobody_and_breaks_nothing(
     ("place", "text"),
     [(8, "1-2,--,-,3"), (8, ",,,,"), (4, "9" * 5_000), (3, "٣"), (0, "xyz"), (5, "1,2;3")],
 )
-def test_a_record_that_no_script_wrote_does_not_hide_the_others(
-    server: RedisServer, place: int, text: str
-) -> None:
+def test_a_record_that_no_script_wrote_does_not_hide_the_others(server: RedisServer, place: int, text: str) -> None:
     store = new_pool(server, LONG)
     name = store.config.name
     for _ in range(2):
@@ -1132,9 +1122,7 @@ def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServe
         # all are up: let them go together
         answers: list[str] = []
         threads = [
-            threading.Thread(
-                target=lambda each: answers.extend(each.communicate("go\n", 60)[0].split()), args=[p]
-            )
+            threading.Thread(target=lambda each: answers.extend(each.communicate("go\n", 60)[0].split()), args=[p])
             for p in crowd
         ]
         for thread in threads:

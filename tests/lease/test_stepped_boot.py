@@ -45,9 +45,7 @@ def test_an_uptime_of_an_hour_proves_nothing(tmp_path: Path, monkeypatch: pytest
             clock.set(-3_600)
             server.start()
             clock.set(0)
-            eventually(
-                lambda: server.client().info("server")["uptime_in_seconds"] > 3_000, "an uptime of an hour"
-            )
+            eventually(lambda: server.client().info("server")["uptime_in_seconds"] > 3_000, "an uptime of an hour")
             second.claim()
             new = second.lease
             assert old is not None

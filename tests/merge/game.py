@@ -100,10 +100,7 @@ def fill(url: str, shard: str, players: int, *, counters: bool, seed: int) -> No
     METADATA.create_all(engine)
     # the same for both shards: ticks and sequences; worker ids differ for two of three
     common, own = random.Random(seed), random.Random(f"{shard}{seed}")
-    ids = {
-        table: list(_ids(table, players, shard, common, counters=counters))
-        for table in ("player", "guild", "item")
-    }
+    ids = {table: list(_ids(table, players, shard, common, counters=counters)) for table in ("player", "guild", "item")}
     player, guild, item = ids["player"], ids["guild"][: max(1, players // 5)], ids["item"]
     quests = [(number, step) for number in range(1, 9) for step in range(3)]
     rows: dict[str, list[dict[str, Any]]] = {
@@ -113,8 +110,7 @@ def fill(url: str, shard: str, players: int, *, counters: bool, seed: int) -> No
             for at, an_id in enumerate(player)
         ],
         "guild": [
-            {"id": an_id, "name": f"{shard} guild {at}", "leader": own.choice(player)}
-            for at, an_id in enumerate(guild)
+            {"id": an_id, "name": f"{shard} guild {at}", "leader": own.choice(player)} for at, an_id in enumerate(guild)
         ],
         "item": [
             {
@@ -125,9 +121,7 @@ def fill(url: str, shard: str, players: int, *, counters: bool, seed: int) -> No
             }
             for at, an_id in enumerate(item)
         ],
-        "vip": [
-            {"player": an_id, "text": f"{shard} vip {at}"} for at, an_id in enumerate(player) if at % 7 == 0
-        ],
+        "vip": [{"player": an_id, "text": f"{shard} vip {at}"} for at, an_id in enumerate(player) if at % 7 == 0],
         "friend": [
             {"one": one, "other": other}
             for one, other in {(own.choice(player), own.choice(player)) for _ in range(2 * players)}
@@ -143,10 +137,7 @@ def fill(url: str, shard: str, players: int, *, counters: bool, seed: int) -> No
         for table, values in rows.items():
             for at in range(0, len(values), 2000):
                 connection.execute(sa.insert(METADATA.tables[table]), values[at : at + 2000])
-        later = [
-            {"of": an_id, "m": own.choice([None, *player]), "g": own.choice([None, *guild])}
-            for an_id in player
-        ]
+        later = [{"of": an_id, "m": own.choice([None, *player]), "g": own.choice([None, *guild])} for an_id in player]
         for at in range(0, len(later), 2000):
             connection.execute(
                 sa.update(PLAYER)

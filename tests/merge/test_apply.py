@@ -143,9 +143,7 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert game.contents(changed) == as_planned
 
 
-def test_of_two_processes_that_find_no_run_only_one_begins(
-    database_kind: DatabaseServer, tmp_path: Path
-) -> None:
+def test_of_two_processes_that_find_no_run_only_one_begins(database_kind: DatabaseServer, tmp_path: Path) -> None:
     kept, changed = database_kind.new_database(), database_kind.new_database()
     for url, shard in ((kept, "a"), (changed, "b")):
         game.fill(url, shard, 4, counters=True, seed=1)
@@ -252,9 +250,7 @@ INSERT INTO measured VALUES (7, '2026-05-05', 1), (7, '2026-05-06', 2)
 """
 
 
-def test_postgresql_has_its_triggers_constraints_and_generated_keys_as_before(
-    two: Two, tmp_path: Path
-) -> None:
+def test_postgresql_has_its_triggers_constraints_and_generated_keys_as_before(two: Two, tmp_path: Path) -> None:
     kept, changed = two("postgresql", POSTGRESQL)
     catalog = (
         "SELECT conname, condeferrable, condeferred FROM pg_constraint UNION ALL "
@@ -395,9 +391,7 @@ def test_databases_that_cannot_be_merged_are_refused(
 ) -> None:
     kept, changed, path = small
     for url in (kept, changed):
-        execute(
-            url, "DROP TRIGGER touch", "UPDATE child SET parent = 1 WHERE parent = 2 AND n > 1", statement
-        )
+        execute(url, "DROP TRIGGER touch", "UPDATE child SET parent = 1 WHERE parent = 2 AND n > 1", statement)
         if "UPDATE" in statement:
             execute(url, f"UPDATE child SET parent = {1 << 60} WHERE parent = 2")
     with pytest.raises(MergeError, match="Nothing was planned") as refused:

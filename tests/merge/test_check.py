@@ -48,9 +48,7 @@ def write(directory: Path, sources: Mapping[str, Sequence[object]]) -> list[str]
     return texts
 
 
-def check(
-    directory: Path, sources: Mapping[str, Sequence[object]], *layout: str, **options: Any
-) -> CheckResult:
+def check(directory: Path, sources: Mapping[str, Sequence[object]], *layout: str, **options: Any) -> CheckResult:
     parsed = parse_sources(write(directory, sources), layout or ["twitter"])
     with Check(parsed, threads=1, **options) as running:
         return running.run(now_ms=NOW_MS)

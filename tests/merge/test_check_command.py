@@ -82,9 +82,7 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def test_the_page_stands_alone_shows_the_clashes_and_escapes_what_it_read(
-    offline: Cli, tmp_path: Path
-) -> None:
+def test_the_page_stands_alone_shows_the_clashes_and_escapes_what_it_read(offline: Cli, tmp_path: Path) -> None:
     sources = [write(tmp_path / "a.csv", [*IDS, EVIL]), write(tmp_path / "b<b>&.csv", list(IDS[:10]))]
     page = tmp_path / "report.html"
     assert offline("merge", "check", *sources, "--html", str(page), "--quiet").code == ExitCode.FOUND_CLASHES

@@ -75,9 +75,7 @@ def relations_of(schema: FieldSchema, *urls: str) -> list[Counter[Any]]:
 
 
 def shell(command: str, **variables: str) -> str:
-    done = subprocess.run(
-        ["bash", "-c", f"set -euo pipefail\n{command}"], capture_output=True, text=True, timeout=100
-    )
+    done = subprocess.run(["bash", "-c", f"set -euo pipefail\n{command}"], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -104,16 +102,12 @@ def copy_mariadb(near: Any, far: Any, kept: str, changed: str, tmp_path: Path, *
     dump = of_page("mariadb-dump --no-create-info").replace("game2", name_of(changed))
     client = "--no-defaults --user=root --socket={}"
     dump = dump.replace("mariadb-dump ", f"mariadb-dump {client.format(far.socket)} {without} ")
-    load = of_page("mariadb game1 <").replace(
-        "mariadb game1", f"mariadb {client.format(near.socket)} {name_of(kept)}"
-    )
+    load = of_page("mariadb game1 <").replace("mariadb game1", f"mariadb {client.format(near.socket)} {name_of(kept)}")
     for command in (dump, load):
         shell(f"cd {tmp_path}; {command}")
 
 
-def merged(
-    schema: FieldSchema, kept: str, changed: str, path: Path, copy: Callable[[], None], **more: Any
-) -> None:
+def merged(schema: FieldSchema, kept: str, changed: str, path: Path, copy: Callable[[], None], **more: Any) -> None:
     """Merge two databases, and compare what belongs together."""
     of_changed, of_kept = relations_of(schema, changed), relations_of(schema, kept)
     plan_of(kept, changed, path, **{**schema.options, **more})
@@ -127,9 +121,7 @@ def merged(
     assert together == [one + other for one, other in zip(of_kept, of_changed, strict=True)]
 
 
-def test_sakila(
-    mariadb_server: Any, far_mariadb: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sakila(mariadb_server: Any, far_mariadb: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept, changed = pair_of(SAKILA, mariadb_server, far_mariadb)
     path = tmp_path / "merge.plan"
     with pytest.raises(MergeError, match=r"film_text\.film_id is called like film: --reference film_text"):
@@ -152,9 +144,7 @@ def test_sakila(
     ]
     assert main(["merge", "check", "--counters", kept]) == 0
     script = capsys.readouterr().out
-    assert {"film", "actor", "rental", "payment"} <= set(
-        re.findall(r"ALTER TABLE (\w+) AUTO_INCREMENT", script)
-    )
+    assert {"film", "actor", "rental", "payment"} <= set(re.findall(r"ALTER TABLE (\w+) AUTO_INCREMENT", script))
     execute(kept, *script.strip().split(";\n")[:-1])
     highest = rows_of(kept, "SELECT max(film_id) FROM film")[0][0]
     execute(kept, "INSERT INTO film (title, language_id) VALUES ('new', 1)")
@@ -179,9 +169,7 @@ def test_pagila_with_partitions(
     shell(f"{client} {name_of(kept)} <<'X'\n{script}X")
     for table in ("customer", "rental"):
         highest = rows_of(kept, f"SELECT max({table}_id) FROM {table}")[0][0]
-        values = (
-            "(name) VALUES ('new')" if table == "customer" else "(customer_id, period) VALUES (1, 'empty')"
-        )
+        values = "(name) VALUES ('new')" if table == "customer" else "(customer_id, period) VALUES (1, 'empty')"
         execute(kept, f"INSERT INTO {table} {values}")
         assert rows_of(kept, f"SELECT max({table}_id) FROM {table}") == [(highest + 1,)]
 

@@ -79,17 +79,13 @@ def test_ids_are_read_from_every_kind_of_text(read: Read, name: str, content: by
 
 
 @pytest.mark.parametrize("kind", ["BIGINT", "UBIGINT", "DECIMAL(20,0)", "VARCHAR"])
-def test_ids_are_read_from_every_whole_type_of_parquet(
-    workspace: Workspace, tmp_path: Path, kind: str
-) -> None:
+def test_ids_are_read_from_every_whole_type_of_parquet(workspace: Workspace, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a.parquet"
     duckdb.sql(f"COPY (SELECT 'x' AS name, 42::{kind} AS id UNION ALL SELECT 'y', NULL) TO '{path}'")
     assert read_source(workspace, f"{path}#id") == [42, ""]
 
 
-def test_a_number_that_no_signed_column_holds_is_rejected_as_it_stands(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_number_that_no_signed_column_holds_is_rejected_as_it_stands(workspace: Workspace, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     duckdb.sql(f"COPY (SELECT unnest([{2**63}, 7])::UBIGINT AS id) TO '{path}'")
     assert read_source(workspace, str(path)) == [7, str(2**63)]
@@ -145,18 +141,14 @@ def test_a_file_that_cannot_be_right_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("kind", "says"), [("DOUBLE", "lose the last digits"), ("DATE", "holds DATE, not whole numbers")]
 )
-def test_a_column_of_another_type_is_refused(
-    workspace: Workspace, tmp_path: Path, kind: str, says: str
-) -> None:
+def test_a_column_of_another_type_is_refused(workspace: Workspace, tmp_path: Path, kind: str, says: str) -> None:
     path = tmp_path / "a.parquet"
     duckdb.sql(f"COPY (SELECT NULL::{kind} AS id) TO '{path}'")
     with pytest.raises(SourceError, match=says):
         read_source(workspace, str(path))
 
 
-def test_a_path_that_is_missing_is_found_before_anything_is_read(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_path_that_is_missing_is_found_before_anything_is_read(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(LINES)
     sources = parse_sources([f"{tmp_path}/a.txt", f"{tmp_path}/b*.txt"])
     workspace.rows("DELETE FROM stored")

@@ -18,9 +18,7 @@ from snowredis.merge.planning import workspace
 # small, so that ticks are full and lanes are few
 LAYOUTS = [
     Layout(timestamp_bits=4, datacenter_bits=1, backup_bits=1, worker_bits=3, sequence_bits=2),
-    Layout(
-        timestamp_bits=4, datacenter_bits=0, backup_bits=0, worker_bits=4, sequence_bits=2, worker_last=True
-    ),
+    Layout(timestamp_bits=4, datacenter_bits=0, backup_bits=0, worker_bits=4, sequence_bits=2, worker_last=True),
 ]
 
 
@@ -68,9 +66,7 @@ def test_ids_of_a_layout_get_new_ones_of_the_same_tick_in_the_same_order(
 
 @settings(max_examples=25)
 @given(st.sets(st.integers(-50, 5000), min_size=1), st.sets(st.integers(-50, 5000), min_size=1))
-def test_a_counters_offset_leaves_every_number_in_use_behind(
-    store: IdStore, kept: set[int], changed: set[int]
-) -> None:
+def test_a_counters_offset_leaves_every_number_in_use_behind(store: IdStore, kept: set[int], changed: set[int]) -> None:
     offset = counter_offset(min(changed), max(kept | changed), 1 << 40, "t.id")
     new = sorted(number + offset for number in changed)
     assert not {*new} & (kept | changed)

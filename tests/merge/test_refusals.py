@@ -15,9 +15,7 @@ from snowredis.merge.databases import open_database
 from tests.merge.test_apply import apply_file, execute, plan_of, rows_of
 from tests.support.databases import DatabaseServer
 
-PARENTS = (
-    "CREATE TABLE parent (id int PRIMARY KEY, name varchar(20)); INSERT INTO parent VALUES (1, 'x'), (2, 'y')"
-)
+PARENTS = "CREATE TABLE parent (id int PRIMARY KEY, name varchar(20)); INSERT INTO parent VALUES (1, 'x'), (2, 'y')"
 CHILDREN = "CREATE TABLE child (n int PRIMARY KEY, parent_id int, FOREIGN KEY (parent_id) REFERENCES parent (id)); INSERT INTO child VALUES (5, 1), (9, 2)"
 FAMILY = f"{PARENTS}; {CHILDREN}"
 Two = Callable[..., tuple[str, str]]
@@ -292,9 +290,7 @@ def test_a_reference_without_an_index_is_changed_by_one_statement(
     kept, changed = two("postgresql", f"{FAMILY}; {rows}")
     path = tmp_path / "merge.plan"
     plan = plan_of(kept, changed, path, **OPTIONS)
-    assert (
-        "child.parent_id has no index: all ids of parent.id are changed in one transaction" in plan.notes[0]
-    )
+    assert "child.parent_id has no index: all ids of parent.id are changed in one transaction" in plan.notes[0]
     statements: list[str] = []
 
     def seen(_connection: Any, _cursor: Any, text: str, *_: Any) -> None:

@@ -130,9 +130,7 @@ def test_a_database_is_read_with_what_a_person_names_and_without_tables_of_tools
         ({"excluded": ["b"]}, "the table b does not take part"),
     ],
 )
-def test_names_that_do_not_work_are_refused(
-    engine: sa.Engine, options: dict[str, list[str]], message: str
-) -> None:
+def test_names_that_do_not_work_are_refused(engine: sa.Engine, options: dict[str, list[str]], message: str) -> None:
     with pytest.raises(MergeError, match="Nothing was planned") as refused:
         read_schema(engine, **options)  # type: ignore[arg-type]
     assert message in str(refused.value)

@@ -44,17 +44,13 @@ def test_a_source_names_a_file_or_a_table(
     assert (source.schema, source.table, source.column) == place
 
 
-@pytest.mark.parametrize(
-    "text", ["a.docx#id", "a", "a.parquet.gz", "postgresql://h/db", "mysql://h/db#a.b.c.d"]
-)
+@pytest.mark.parametrize("text", ["a.docx#id", "a", "a.parquet.gz", "postgresql://h/db", "mysql://h/db#a.b.c.d"])
 def test_what_cannot_be_a_source_is_refused_with_advice(text: str) -> None:
     with pytest.raises(SourceError, match=r"Nothing was read; .+\."):
         parse_sources([text])
 
 
-def test_a_file_that_exists_is_taken_by_its_whole_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_exists_is_taken_by_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b#1.csv").touch()
     named, column, new = parse_sources(["a=b#1.csv", "a=b#1.csv#id", "eu=x.csv#id"])

@@ -48,9 +48,7 @@ def url(database_kind: DatabaseServer) -> str:
     meta.create_all(engine)
     with engine.begin() as connection:
         connection.execute(new.insert(), [{"id": an_id} for an_id in NEW])
-        connection.execute(
-            old.insert(), [{"the id": an_id, "name": f"n{at}"} for at, an_id in enumerate(OLD)]
-        )
+        connection.execute(old.insert(), [{"the id": an_id, "name": f"n{at}"} for at, an_id in enumerate(OLD)])
     engine.dispose()
     return made
 
@@ -59,9 +57,7 @@ def sources_of(url: str) -> list[Source]:
     return parse_sources([f"a={url}#new.id", f'b={url}#"old ones"."the id"'], ["twitter"])
 
 
-def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "_PAGE_ROWS", 100)
     sources = sources_of(url)
     with Check(sources, threads=1) as check:
@@ -130,9 +126,7 @@ def test_values_of_other_types_in_a_column_of_integers_are_problems(
     monkeypatch.setattr(ingest, "_PAGE_ROWS", 4)
     # the same value on more than a page
     values = [*NEW[:9], *[NEW[3]] * 10, None, "abc", 1.5, b"\1", "12x"]
-    with Check(
-        parse_sources([sqlite_with(tmp_path / "s.db", "INTEGER", values)], ["twitter"]), threads=1
-    ) as check:
+    with Check(parse_sources([sqlite_with(tmp_path / "s.db", "INTEGER", values)], ["twitter"]), threads=1) as check:
         result = check.run(now_ms=NOW_MS)
     assert (result.ids, result.repeated_ids, result.repeated_rows) == (19, 1, 11)
     assert {problem.kind: problem.count for problem in result.problems} == {

@@ -57,16 +57,10 @@ def search(title: str, table: Sequence[Configuration], options: argparse.Namespa
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="scripts/model", description=__doc__.split("\n\n")[0], allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(prog="scripts/model", description=__doc__.split("\n\n")[0], allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="only what is searched in a few seconds")
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only configurations with this in their name"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=600, metavar="S", help="limit for each search (default 600)"
-    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only configurations with this in their name")
+    parser.add_argument("--seconds", type=float, default=600, metavar="S", help="limit for each search (default 600)")
     parser.add_argument(
         "--megabytes", type=int, default=4000, metavar="MB", help="limit for each search (default 4000)"
     )

@@ -37,15 +37,11 @@ HOLDS = (
     Configuration("clocks of hosts behind", {"END": 4, "ANY_CLOCK": 1, "BEHIND": 1, "CRASH_RECORDS": 1}),
     Configuration("late duplicates", {"END": 3, "LATE": 1}),
     Configuration("late duplicates, a wipe", {"END": 2, "LEAD": 0, "LATE": 1, "FAULTS": 1, "WIPES": 1}),
-    Configuration(
-        "forks, clones of suspended processes", {"CLIENTS": 3, "END": 4, "SUSPENDED_CLONES": 1, "FORKS": 1}
-    ),
+    Configuration("forks, clones of suspended processes", {"CLIENTS": 3, "END": 4, "SUSPENDED_CLONES": 1, "FORKS": 1}),
     Configuration("clones of running processes", {"END": 5, "CLONES": 1}, True),
     Configuration("one loss", {"END": 5, "FAULTS": 1, **LOSSES}),
     Configuration("two losses", {"END": 3, "LEAD": 0, "FAULTS": 2, "WIPES": 1, **COPIES}),
-    Configuration(
-        "one loss, crash records", {"END": 4, "LEAD": 0, "FAULTS": 1, "CRASH_RECORDS": 1, **LOSSES}
-    ),
+    Configuration("one loss, crash records", {"END": 4, "LEAD": 0, "FAULTS": 1, "CRASH_RECORDS": 1, **LOSSES}),
     Configuration(
         "one loss, clocks of servers differ",
         {"END": 3, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1},
@@ -80,16 +76,12 @@ NEEDED = (
     Configuration("R2 cap", {"END": 3, "FAULTS": 1, "WIPES": 1, "NO_CAP": 1}),
     Configuration("R3 floor", {"END": 0, "FAULTS": 1, "WIPES": 1, "NO_FLOOR": 1}),
     Configuration("R3 run id", {"END": 0, "FAULTS": 1, **COPIES, "NO_RUN_ID": 1}),
-    Configuration(
-        "R3 replication id", {"END": 0, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1, "NO_REPLICATION_ID": 1}
-    ),
+    Configuration("R3 replication id", {"END": 0, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1, "NO_REPLICATION_ID": 1}),
     Configuration(
         "R3 from the moment of notice",
         {"END": 3, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1, "FLOOR_FROM_START": 1},
     ),
-    Configuration(
-        "R3 skew in the floor", {"END": 2, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1, "FLOOR_SKEW": 0}
-    ),
+    Configuration("R3 skew in the floor", {"END": 2, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1, "FLOOR_SKEW": 0}),
     Configuration(
         "R3 slack in the floor",
         {"END": 2, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "FLOOR_SLACK": 0},
@@ -106,9 +98,7 @@ NEEDED = (
     Configuration("R5 replayed claim", {"END": 1, "CLONES": 1, "NO_CLAIM_RENEWAL": 1}),
     Configuration("R5 a token is granted once", {"END": 2, "CLONES": 1, "NO_CLAIM_ONCE": 1}),
     Configuration("R5 a renewal of the same grant", {"END": 2, "LATE": 1, "NO_SAME_GRANT": 1}),
-    Configuration(
-        "R6 token dropped by suspend()", {"END": 0, "SUSPENDED_CLONES": 1, "SUSPEND_KEEPS_TOKEN": 1}
-    ),
+    Configuration("R6 token dropped by suspend()", {"END": 0, "SUSPENDED_CLONES": 1, "SUSPEND_KEEPS_TOKEN": 1}),
     Configuration("R6 token dropped by fork", {"END": 0, "FORKS": 1, "FORK_KEEPS_TOKEN": 1}),
     Configuration("R8 lease dropped by fork", {"END": 0, "FORKS": 1, "FORK_KEEPS_LEASE": 1}),
     Configuration("R7 seal", {"END": 0, "NO_SEAL": 1}),
@@ -132,9 +122,7 @@ NEEDED = (
         "R10 silence", {"END": 3, "LEAD": 0, "VERSIONS": 5, "GUARD_ROLLBACKS": 1, **ROLLBACKS, "NO_GUARD": 1}
     ),
     Configuration("mark in the crash record first", {"END": 0, "CRASH_RECORDS": 1, "RECORD_AFTER_ID": 1}),
-    Configuration(
-        "floor for newcomers (none)", {"END": 2, "FAULTS": 1, **COPIES, **NONE, "NO_NEWCOMER_FLOOR": 1}
-    ),
+    Configuration("floor for newcomers (none)", {"END": 2, "FAULTS": 1, **COPIES, **NONE, "NO_NEWCOMER_FLOOR": 1}),
     Configuration(
         "no late renewals (none)", {"END": 3, "LEAD": 0, "FAULTS": 1, **COPIES, **NONE, "NO_RENEWAL_LIMIT": 1}
     ),
@@ -145,9 +133,7 @@ LIMITS = (
     Configuration("durability none, two losses", {"END": 1, "FAULTS": 2, "WIPES": 1, **COPIES, **NONE}),
     Configuration("durability assured, a write lost", {"END": 0, "FAULTS": 1, **COPIES, **ASSURED}),
     Configuration("a wipe and a shorter ttl", {"END": 1, "WIPES": 1, **OTHER_TTL}),
-    Configuration(
-        "a clone, and a loss before it is found out", {"END": 1, "CLONES": 1, "FAULTS": 1, "WIPES": 1}
-    ),
+    Configuration("a clone, and a loss before it is found out", {"END": 1, "CLONES": 1, "FAULTS": 1, "WIPES": 1}),
     Configuration(
         "a rollback in place, ticks after it was noticed",
         {"END": 2, "LEAD": 0, "VERSIONS": 6, **ROLLBACKS, "LIFTED_AFTER_NOTICE": 1},

@@ -23,9 +23,7 @@ def _name(configuration: Configuration) -> str:
 
 
 @pytest.mark.parametrize("configuration", [c for c in HOLDS if c.quick], ids=_name)
-def test_no_tick_is_stamped_twice_in_any_reachable_state(
-    configuration: Configuration, tmp_path: Path
-) -> None:
+def test_no_tick_is_stamped_twice_in_any_reachable_state(configuration: Configuration, tmp_path: Path) -> None:
     result = check(configuration.constants, tmp_path / "search")
     assert result.trail == ()
     assert result.complete, result.problem

@@ -43,9 +43,7 @@ class BigFleet:
     def _claim(self, number: int) -> dict[str, Any]:
         now = time.time_ns() // 1_000_000
         token = f"{number:08x}" + "ab" * 12
-        owner = json.dumps(
-            {"host": f"web-{number % 40:02}", "pid": 1000 + number, "label": f"orders {number % 7}"}
-        )
+        owner = json.dumps({"host": f"web-{number % 40:02}", "pid": 1000 + number, "label": f"orders {number % 7}"})
         answer = self._store.claim(ClaimRequest(token, now, now, 10**9, owner), self._seen)
         assert isinstance(answer, Granted), answer
         self._seen = answer.seen
@@ -117,9 +115,7 @@ def measure(server: RedisServer, seconds: float, *, watching: bool) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=1_000)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--serve", type=float, default=0.0)

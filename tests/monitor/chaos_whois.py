@@ -93,9 +93,7 @@ def run(
     for path in sorted(directory.glob("*.runs")):
         status = read_status(path)
         if status is not None:
-            truths[status.pid] = (
-                f"pid {status.pid}, {status.kind}, slot {status.slot}, began at {status.started_ms} ms"
-            )
+            truths[status.pid] = f"pid {status.pid}, {status.kind}, slot {status.slot}, began at {status.started_ms} ms"
             made += [(at_ms, first, count, status.pid) for first, count, at_ms in read_runs(path).rows()]
     made.sort()
     share = max(1, ids // max(1, len(fleet.looks)))
@@ -128,9 +126,7 @@ def ask(history: History, layout: object, an_id: int, pid: int, score: Score, tr
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--processes", type=int, default=6)

@@ -48,9 +48,7 @@ def test_every_alert_is_tested_and_says_what_to_do() -> None:
             assert part in rule, rule
         page, anchor = rule.partition("runbook: ")[2].split()[0].split("#")
         headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text("utf-8"), re.MULTILINE)
-        assert anchor in {re.sub(r"[^\w ]", "", heading).lower().replace(" ", "-") for heading in headings}, (
-            rule
-        )
+        assert anchor in {re.sub(r"[^\w ]", "", heading).lower().replace(" ", "-") for heading in headings}, rule
 
 
 def test_the_quiet_day_has_every_metric_that_alerts_look_at() -> None:

@@ -114,9 +114,7 @@ def test_a_process_that_returns_is_not_dead(clock: ManualClock, memory: MemoryPo
     assert (seen.deaths(), seen.info().deaths) == ([], 1)
 
 
-def test_a_process_whose_renewal_is_refused_is_alive(
-    clock: ManualClock, memory: MemoryPool, seen: WorkerPool
-) -> None:
+def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, memory: MemoryPool, seen: WorkerPool) -> None:
     paused = memory.connect(layout=Layout(worker_bits=0), label="paused", outage_reserve=0)
     paused.next_id()
     clock.advance(TTL_MS + 1_000)
@@ -365,9 +363,7 @@ def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server
         fleet.communicate()
 
 
-@pytest.mark.parametrize(
-    ("reserve_s", "level", "left"), [(0, "critical", "23 s"), (7200, "warning", "1 h 59 min")]
-)
+@pytest.mark.parametrize(("reserve_s", "level", "left"), [(0, "critical", "23 s"), (7200, "warning", "1 h 59 min")])
 def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch, reserve_s: int, level: str, left: str
 ) -> None:

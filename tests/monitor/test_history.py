@@ -146,9 +146,7 @@ def test_who_came_back_after_the_restart_held_it_all_the_time() -> None:
     events = [BORN, claimed(1_100_000, "anna", 0), floor(1_200_000), back]
     assert asked(events, 1_150_000) == ("certain", "anna")
     # somebody else came back: the claim of that one was forgotten
-    other = event(
-        EventKind.ADOPTED, 1_201_000, 7, "berta", 1_120_000, 1_231_000, reason=FloorReason.OTHER_SERVER
-    )
+    other = event(EventKind.ADOPTED, 1_201_000, 7, "berta", 1_120_000, 1_231_000, reason=FloorReason.OTHER_SERVER)
     events[-1] = other
     assert asked(events, 1_150_000) == ("certain", "berta")
     assert asked(events, 1_150_000, lane=3) == ("probable", "berta")
@@ -203,9 +201,7 @@ def test_ids_of_the_future_and_of_before_the_pool_are_not_of_it() -> None:
     assert "no process ever" in judge(History(TWO, past).of_lane(99), 1_200_000).reason
 
 
-LAYOUT = Layout(
-    timestamp_bits=41, datacenter_bits=2, backup_bits=2, worker_bits=8, sequence_bits=10, epoch_ms=0
-)
+LAYOUT = Layout(timestamp_bits=41, datacenter_bits=2, backup_bits=2, worker_bits=8, sequence_bits=10, epoch_ms=0)
 
 
 def test_an_id_of_another_layout_datacenter_or_server_is_none_of_this_pool() -> None:
@@ -218,18 +214,14 @@ def test_an_id_of_another_layout_datacenter_or_server_is_none_of_this_pool() -> 
     assert find_maker(history, mine, narrow).parts is None
     # worker id 15 is number 7 of server 1 of 2
     other = LAYOUT.compose(tick=1_100_500, worker=15)
-    assert find_maker(history, other, LAYOUT, share=(1, 2)).holder == replace(
-        good.holder, worker=15, server=1
-    )  # type: ignore[type-var]
+    assert find_maker(history, other, LAYOUT, share=(1, 2)).holder == replace(good.holder, worker=15, server=1)  # type: ignore[type-var]
     assert "server 1 of 2" in find_maker(history, other, LAYOUT, share=(0, 2)).reason
     with pytest.raises(InvalidId):
         find_maker(history, -1, LAYOUT)
 
 
 def record(who: str, claimed_ms: int, until_ms: int) -> WorkerInfo:
-    return WorkerInfo(
-        7, True, who, len(who), "", claimed_ms, claimed_ms, until_ms, 1, until_ms, 0, 0, 0, 0, 0, "ab"
-    )
+    return WorkerInfo(7, True, who, len(who), "", claimed_ms, claimed_ms, until_ms, 1, until_ms, 0, 0, 0, 0, 0, "ab")
 
 
 def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
@@ -290,9 +282,7 @@ def test_a_lease_that_was_taken_over_has_two_owners_one_after_the_other() -> Non
     lanes, taken_ms = (0, 0, 0, 500_000), 1_600_000
     begun = replace(claimed(1_100_000, "anna", 0, lanes=lanes), outage_until_ms=80_000_000)
     ended = replace(expired(1_300_000, "anna", 0, 1_230_000), heartbeat_ms=1_200_000)
-    back = event(
-        EventKind.RETURNED, 1_700_000, 7, "berta", 0, 1_730_000, ended_ms=1_300_000, taken_ms=taken_ms
-    )
+    back = event(EventKind.RETURNED, 1_700_000, 7, "berta", 0, 1_730_000, ended_ms=1_300_000, taken_ms=taken_ms)
     now = replace(record("berta", 1_100_000, 1_730_000), taken_ms=taken_ms, outage_until_ms=81_000_000)
     past = replace(PAST, now_ms=1_701_000, records={7: now})
     events = [BORN, begun, ended, back]

@@ -38,9 +38,7 @@ def pool(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[snowre
 
 def change(pool: snowredis.WorkerPool, layout: Layout, delay_ms: int, *, force: bool = False) -> LayoutChange:
     caller_ms = time.time_ns() // 1_000_000
-    return change_layout(
-        pool.only_server(), pool.info(), layout, delay_ms=delay_ms, caller_ms=caller_ms, force=force
-    )
+    return change_layout(pool.only_server(), pool.info(), layout, delay_ms=delay_ms, caller_ms=caller_ms, force=force)
 
 
 def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
@@ -108,9 +106,7 @@ def test_a_change_that_could_repeat_ids_is_refused(pool: snowredis.WorkerPool) -
             change(pool, layout, 1000)
     assert pool.info().layouts == info.layouts
     # the same bits in the same places
-    assert check_change(
-        info, Layout(timestamp_bits=41, backup_bits=2, worker_bits=8, sequence_bits=12), info.now_ms
-    )
+    assert check_change(info, Layout(timestamp_bits=41, backup_bits=2, worker_bits=8, sequence_bits=12), info.now_ms)
 
 
 def test_a_planned_change_can_be_undone(pool: snowredis.WorkerPool) -> None:
@@ -151,9 +147,7 @@ def test_a_layout_that_a_pool_had_is_compared_while_another_change_is_planned(
     first = replace(OLD, epoch_ms=start_ms)
     second = Layout(timestamp_bits=39, backup_bits=2, worker_bits=12, sequence_bits=10, epoch_ms=start_ms)
     # its ids are those of the first layout 30 days before; it ends before they reach those of the second one
-    third = Layout(
-        timestamp_bits=35, backup_bits=2, worker_bits=10, sequence_bits=10, epoch_ms=start_ms + 30 * day_ms
-    )
+    third = Layout(timestamp_bits=35, backup_bits=2, worker_bits=10, sequence_bits=10, epoch_ms=start_ms + 30 * day_ms)
     had = LayoutPeriod(first, 0, info.now_ms - day_ms)
     changed = replace(
         info,

@@ -117,9 +117,7 @@ def test_refused_claims_are_counted_by_the_pool_and_by_the_process(server: Redis
     with contextlib.ExitStack() as stack:
 
         def connected(**options: Any) -> snowredis.Generator:
-            return stack.enter_context(
-                contextlib.closing(snowredis.connect(server.url, pool=small, **options))
-            )
+            return stack.enter_context(contextlib.closing(snowredis.connect(server.url, pool=small, **options)))
 
         for _ in range(2):
             connected(**options).next_id()
@@ -171,9 +169,7 @@ def test_the_command_prints_what_the_collector_collects(
         assert labels == [sample.labels for sample in collected[name].samples]
 
 
-def test_the_command_says_which_pool_is_missing(
-    server: RedisServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_which_pool_is_missing(server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
     from snowredis.cli import main
 
     assert main(["metrics", "--url", server.url, "--pool", "nothing-here"]) == 5
@@ -184,9 +180,7 @@ def test_the_command_says_which_pool_is_missing(
     assert main(["metrics", "--url", "unix:///nowhere.sock", "--pool", "nothing-here"]) == 4
 
 
-def test_each_metric_of_a_process_has_a_family_in_the_order_of_the_catalog(
-    server: RedisServer, pool: str
-) -> None:
+def test_each_metric_of_a_process_has_a_family_in_the_order_of_the_catalog(server: RedisServer, pool: str) -> None:
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.next_id()
         families = TotalsTracker(lambda: [ids]).families()
@@ -373,10 +367,7 @@ def test_the_catalog_names_what_the_code_counts() -> None:
     assert {f"snowredis_pool_{name}_total" for name in POOL_COUNTERS} <= set(values)
     counted = set(named(samples_of(PROCESS, memory_pool().connect())))
     assert counted >= {
-        (metric.name, value)
-        for metric in PROCESS
-        if metric.kind == "counter"
-        for value in metric.values or ("",)
+        (metric.name, value) for metric in PROCESS if metric.kind == "counter" for value in metric.values or ("",)
     }
     assert len(values) == len({*PROCESS, *POOL, *SERVICE})
     for metric in (*PROCESS, *POOL, *SERVICE):
@@ -425,11 +416,7 @@ def test_segments_of_several_processes_are_added_up_and_nothing_stays_of_closed_
         multiprocess.MultiProcessCollector(registry, path=str(tmp_path))
         check_text(prometheus_client.generate_latest(registry).decode())
         found = shown(registry)
-        return {
-            metric.name: found[f"{metric.name}{label}"]
-            for metric in SEGMENTS
-            if f"{metric.name}{label}" in found
-        }
+        return {metric.name: found[f"{metric.name}{label}"] for metric in SEGMENTS if f"{metric.name}{label}" in found}
 
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(

@@ -30,9 +30,7 @@ def connect(server: RedisServer, pool: WorkerPool, label: str) -> snowredis.Gene
     return snowredis.connect(server.url, pool=pool.name, label=label)
 
 
-def test_whois_names_the_process_that_holds_it_and_the_one_that_held_it(
-    server: RedisServer, pool: WorkerPool
-) -> None:
+def test_whois_names_the_process_that_holds_it_and_the_one_that_held_it(server: RedisServer, pool: WorkerPool) -> None:
     with connect(server, pool, "first") as ids:
         old = ids.next_id()
         held = pool.whois(old).holder
@@ -111,9 +109,7 @@ def test_independent_servers_are_asked_as_one(server: RedisServer, own_server: R
     alone = WorkerPool(server.url, name)
     odd = next(an_id for an_id, one in zip(ids, made, strict=True) if one.lease and one.lease.worker % 2)
     assert "of 2 independent ones" in alone.whois(odd).reason
-    even = next(
-        an_id for an_id, one in zip(ids, made, strict=True) if one.lease and one.lease.worker % 2 == 0
-    )
+    even = next(an_id for an_id, one in zip(ids, made, strict=True) if one.lease and one.lease.worker % 2 == 0)
     assert alone.whois(even).certainty == "certain"
     for one in made:
         one.close()

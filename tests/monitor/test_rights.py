@@ -130,9 +130,7 @@ def keys_of(rule: str) -> set[str]:
 def test_the_rules_of_tags_are_what_their_scripts_use() -> None:
     prologue = [lease_scripts.read_lua(name) for name in ("arguments", "identity")]
     segments, dated = segment_tag("invoices"), dated_tag("invoices")
-    called = set[Any]().union(
-        *(calls_in(source) for source in (*prologue, *map(lua_of, ("common", "take", "open"))))
-    )
+    called = set[Any]().union(*(calls_in(source) for source in (*prologue, *map(lua_of, ("common", "take", "open")))))
     # those are of a person, with `numbers change`
     assert set(segments.calls) == called - {("del", 1)}
     assert set(dated.calls) == set[Any]().union(*map(calls_in, (*prologue, lua_of("dated"))))
@@ -300,8 +298,6 @@ def test_nobody_finds_a_token_in_redis(url_of: Callable[[str], str], own_server:
         ids.next_id()
         held: Any = ids._lease_manager.held
         client = own_server.client()
-        everything = (
-            f"{client.hgetall(KEY)} {client.xrange(f'{KEY}:events')} {client.zrange(f'{KEY}:leases', 0, -1)}"
-        )
+        everything = f"{client.hgetall(KEY)} {client.xrange(f'{KEY}:events')} {client.zrange(f'{KEY}:leases', 0, -1)}"
     assert held.lease.token_hash in everything
     assert held.token not in everything

@@ -243,9 +243,7 @@ def test_what_cannot_be_read_is_never_ok() -> None:
 def test_while_redis_is_away_it_says_how_long_ids_last(later_ms: int, text: str) -> None:
     last = replace(QUIET, workers=(worker(1), replace(SUSPECT, reserved_until_ms=NOW_MS + 10_000)))
     error = StoreUnavailable("here", "refused")
-    status = status_without(
-        error, last, failed_since_ms=NOW_MS, now_ms=NOW_MS + later_ms, last_read_ms=NOW_MS
-    )
+    status = status_without(error, last, failed_since_ms=NOW_MS, now_ms=NOW_MS + later_ms, last_read_ms=NOW_MS)
     assert text in status.conditions[0].text
 
 

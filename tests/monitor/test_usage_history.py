@@ -42,8 +42,6 @@ def test_it_keeps_so_many_points_and_no_more() -> None:
     history = UsageHistory(points=5)
     for step in range(20):
         history.add(reading(START_MS + step * STEP_MS))
-    assert [point.at_ms for point in history.points()] == [
-        START_MS + step * STEP_MS for step in range(15, 20)
-    ]
+    assert [point.at_ms for point in history.points()] == [START_MS + step * STEP_MS for step in range(15, 20)]
     history.go_to(START_MS + 10**9 * STEP_MS)
     assert [point.living for point in history.points()] == [None] * 5

@@ -92,9 +92,7 @@ class Checker:
             if copies is not None and copies is second.copies and copies.excuse(second, server, at_us):
                 continue
             told = any(
-                self._sim.configs[index].number_at(low)
-                <= number
-                <= self._sim.configs[index].number_at(high - 1)
+                self._sim.configs[index].number_at(low) <= number <= self._sim.configs[index].number_at(high - 1)
                 for index, low, high in self.alarms
             )
             if not (rolled_back and (told or first.forgot or second.forgot)):

@@ -92,9 +92,7 @@ def test_a_server_is_added_and_no_number_comes_twice(servers: list[RedisServer])
     assert len(set(used + new)) == len(used + new)
     # again, and with a server that is not in the list: its numbers are not known
     assert change_tag(urls, urls, "grow") > max(new)
-    with pytest.raises(
-        NumbersDiffer, match=r"place in the list of servers is . of 3 in the tag, . of 2 here"
-    ):
+    with pytest.raises(NumbersDiffer, match=r"place in the list of servers is . of 3 in the tag, . of 2 here"):
         numbers(urls[:2], "grow", 1)
 
 

@@ -234,9 +234,7 @@ def test_a_restart_closes_the_tag_unless_it_is_assured(own_server: RedisServer) 
         "assured": {"durability": "assured"},
     }
     made = {
-        name: Place(
-            RedisTagStore(own_server.url, TagConfig(tag=name, **settings)), lambda: None, lambda: None
-        )
+        name: Place(RedisTagStore(own_server.url, TagConfig(tag=name, **settings)), lambda: None, lambda: None)
         for name, settings in settings_of.items()
     }
     clients = {name: place.create().client() for name, place in made.items()}

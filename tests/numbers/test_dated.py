@@ -47,9 +47,7 @@ def test_numbers_start_again_each_period_of_the_zone(stage: Stage) -> None:
         stage.set("2026-11-22T23:10")
         ids = stage.generator(period, period=period)
         assert ids.next_id() == first
-        stage.set(
-            {"hour": "2026-11-23T00:00", "month": "2026-12-01T00:00", "year": "2027-01-01T00:00"}[period]
-        )
+        stage.set({"hour": "2026-11-23T00:00", "month": "2026-12-01T00:00", "year": "2027-01-01T00:00"}[period])
         assert ids.next_id() == later
 
 
@@ -93,9 +91,7 @@ def test_the_oldest_periods_are_forgotten_and_stay_over(stage: Stage) -> None:
         stage.set(f"2026-11-{1 + hour // 24:02}T{hour % 24:02}:30")
         assert ids.next_id().endswith("-000001")
     stage.set("2026-11-01T00:30")
-    with pytest.raises(
-        snowredis.StoreUnavailable, match="went back to 2026-11-01T00, which it has forgotten"
-    ):
+    with pytest.raises(snowredis.StoreUnavailable, match="went back to 2026-11-01T00, which it has forgotten"):
         ids.next_id()
     stage.set("2026-11-01T03:30")
     assert ids.next_id().endswith("-000002")
@@ -213,9 +209,7 @@ def sleeps(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) ->
     monkeypatch.setattr("snowredis.numbers.dated.time", clock)
 
 
-def test_a_bound_from_the_table_opens_the_period_by_itself(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bound_from_the_table_opens_the_period_by_itself(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def bound(date: datetime) -> int:
@@ -328,9 +322,7 @@ def test_threads_processes_and_forked_children_share_the_numbers(stage: Stage) -
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
     made: list[str] = []
     ids = stage.generator(period="year", block=3)
-    threads = [
-        threading.Thread(target=lambda: made.extend([ids.next_id() for _ in range(200)])) for _ in range(3)
-    ]
+    threads = [threading.Thread(target=lambda: made.extend([ids.next_id() for _ in range(200)])) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -357,9 +349,7 @@ def test_it_is_closed_and_not_copied(stage: Stage) -> None:
 # --- settings -----------------------------------------------------------------------------------------
 
 
-def test_it_is_a_kind_with_settings_by_url_and_environment(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_a_kind_with_settings_by_url_and_environment(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.generator("bills", period="month")
     url = f"dated+{stage.server.url}{'&' if '?' in stage.server.url else '?'}tag=bills&period=month"
     assert snowredis.generator(url).next_id() == "202611-000001"

@@ -73,14 +73,10 @@ def test_a_change_keeps_the_constants_that_it_does_not_name(own_server: RedisSer
     create_tag(own_server.url, tag, start=100_000, maximum=999_999, durability="assured", failover_slack=1.5)
     assert change_tag(own_server.url, own_server.url, tag, maximum=899_999) == 100_001
     config = show_tag(own_server.url, tag)[0].config
-    assert config == TagConfig(
-        tag=tag, start=100_000, maximum=899_999, durability="assured", failover_slack_ms=1500
-    )
+    assert config == TagConfig(tag=tag, start=100_000, maximum=899_999, durability="assured", failover_slack_ms=1500)
 
 
-def test_of_two_changes_at_once_the_one_that_closed_the_tag_last_opens_it(
-    own_server: RedisServer, tag: str
-) -> None:
+def test_of_two_changes_at_once_the_one_that_closed_the_tag_last_opens_it(own_server: RedisServer, tag: str) -> None:
     create_tag(own_server.url, tag)
     one, other = (RedisTagStore(own_server.url, TagConfig(tag=tag)) for _ in range(2))
     one.stop("aa", force=False)
@@ -127,9 +123,7 @@ def test_a_closed_server_is_opened_and_shown_while_another_one_is_away(
         open_tag([own_server.url], tag, 501)
 
 
-def test_another_replication_id_of_the_same_process_is_named_as_the_reason(
-    own_server: RedisServer, tag: str
-) -> None:
+def test_another_replication_id_of_the_same_process_is_named_as_the_reason(own_server: RedisServer, tag: str) -> None:
     create_tag(own_server.url, tag)
     with DatedGenerator(tag, own_server.url, period="year") as dated:
         dated.create()
@@ -182,9 +176,7 @@ def test_a_tag_of_another_format_is_refused_by_name(server: RedisServer, tag: st
     key = tag_keys(tag)[0]
     stored = str(server.client().hget(key, "signature"))
     assert stored.startswith("format=3 ")
-    former = stored.replace("format=3", "format=2").replace(
-        " failover", " max_rate=20 redis_skew_ms=2500 failover"
-    )
+    former = stored.replace("format=3", "format=2").replace(" failover", " max_rate=20 redis_skew_ms=2500 failover")
     for other in (stored.removeprefix("format=3 "), former, stored.replace("format=3", "format=9")):
         server.client().hset(key, "signature", other)
         with (
@@ -345,9 +337,7 @@ def test_many_coroutines_wait_in_a_few_threads(own_server: RedisServer, tag: str
     ids.close()
 
 
-def test_threads_that_wait_for_dated_numbers_do_not_wait_for_each_other(
-    own_server: RedisServer, tag: str
-) -> None:
+def test_threads_that_wait_for_dated_numbers_do_not_wait_for_each_other(own_server: RedisServer, tag: str) -> None:
     ids = DatedGenerator(tag, own_server.url)
     ids.create()
     ids.next_id()

@@ -70,9 +70,7 @@ NO_LENGTH = "has no fixed length, or depends on the system"
         ("x" * 200 + "{date:%Y}-{number:06}", "year", "makes texts of 211 characters; 200 are allowed"),
     ],
 )
-def test_a_format_that_repeats_texts_or_cannot_be_used_is_refused(
-    text: str, period: PeriodName, reason: str
-) -> None:
+def test_a_format_that_repeats_texts_or_cannot_be_used_is_refused(text: str, period: PeriodName, reason: str) -> None:
     with pytest.raises(ConfigError) as raised:
         NumberFormat(text, period, "orders")
     assert reason in str(raised.value)

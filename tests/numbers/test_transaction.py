@@ -68,9 +68,7 @@ def test_concurrent_transactions_of_which_many_are_rolled_back_leave_no_gap(
         assert numbers.next_id(connection) == "INV-20261122-0043"
 
 
-def test_a_connection_that_commits_by_itself_is_refused(
-    engine: sa.Engine, numbers: TransactionNumbers
-) -> None:
+def test_a_connection_that_commits_by_itself_is_refused(engine: sa.Engine, numbers: TransactionNumbers) -> None:
     for commits in (
         engine.execution_options(isolation_level="AUTOCOMMIT"),
         sa.create_engine(engine.url, isolation_level="AUTOCOMMIT"),
@@ -87,17 +85,13 @@ def test_rows_get_numbers_from_the_default_of_their_column(engine: sa.Engine) ->
     class Base(DeclarativeBase):
         pass
 
-    numbers = TransactionNumbers(
-        "orders", Base.metadata, table="order_number", format="{date:%Y%m%d}/{number}"
-    )
+    numbers = TransactionNumbers("orders", Base.metadata, table="order_number", format="{date:%Y%m%d}/{number}")
     numbers._wall_ms = lambda: NOON_MS
 
     class Order(Base):
         __tablename__ = "orders"
         id: Mapped[int] = mapped_column(primary_key=True)
-        number: Mapped[str] = mapped_column(
-            sa.String(numbers.text_length), default=numbers.next_for, unique=True
-        )
+        number: Mapped[str] = mapped_column(sa.String(numbers.text_length), default=numbers.next_for, unique=True)
 
     Base.metadata.create_all(engine)
     with Session(engine) as session:
@@ -107,9 +101,7 @@ def test_rows_get_numbers_from_the_default_of_their_column(engine: sa.Engine) ->
         session.add_all([Order(), Order(), Order()])
         session.commit()
         assert numbers.next_id(session) == "20261122/4"
-        assert sorted(session.scalars(sa.select(Order.number))) == [
-            f"20261122/{number}" for number in (1, 2, 3)
-        ]
+        assert sorted(session.scalars(sa.select(Order.number))) == [f"20261122/{number}" for number in (1, 2, 3)]
 
 
 def test_the_highest_number_of_a_period_is_the_last() -> None:

@@ -58,13 +58,8 @@ def tables(output: str) -> dict[str, list[str]]:
     """Name of a table -> what stands in its first column."""
     found: dict[str, list[str]] = {}
     for name, body in re.findall(r"\n([a-z-]+)\n((?:\|.*\n)+)", output):
-        rows = [
-            line.split("|")[1].translate(str.maketrans("", "", "*`")).strip()
-            for line in body.splitlines()[2:]
-        ]
-        assert all(
-            len(line.split("|")) == len(body.split("\n", 1)[0].split("|")) for line in body.splitlines()
-        )
+        rows = [line.split("|")[1].translate(str.maketrans("", "", "*`")).strip() for line in body.splitlines()[2:]]
+        assert all(len(line.split("|")) == len(body.split("\n", 1)[0].split("|")) for line in body.splitlines())
         found[name] = rows
     return found
 
@@ -124,9 +119,7 @@ def test_every_library_that_is_compared_with_is_installed_for_it_and_the_other_w
     assert sorted(packages) == sorted(listed)
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"), [(BENCH, "scripts/bench"), ("bench_loop.py", "scripts/bench_loop.py")]
-)
+@pytest.mark.parametrize(("name", "shown"), [(BENCH, "scripts/bench"), ("bench_loop.py", "scripts/bench_loop.py")])
 def test_a_bench_script_says_what_can_be_asked_of_it(name: str, shown: str, tmp_path: Path) -> None:
     output = script(name, "--help", cwd=tmp_path)
     assert shown in output

@@ -79,9 +79,7 @@ def test_kubernetes_gives_pods_and_job_the_same_settings() -> None:
     (web,) = containers("kubernetes.yaml")
     (new_pool,) = containers("kubernetes-new-pool.yaml")
     for container in (web, new_pool):
-        assert [source["configMapRef"]["name"] for source in container["envFrom"]] == [
-            config["metadata"]["name"]
-        ]
+        assert [source["configMapRef"]["name"] for source in container["envFrom"]] == [config["metadata"]["name"]]
     own = {variable["name"]: "web-7d4b9c6f5-x2x8k" for variable in web["env"]}
     check_environment(environment | own)
     command = build_parser().parse_args(new_pool["command"][1:])

@@ -44,9 +44,7 @@ def test_every_diagram_has_a_picture() -> None:
 
 def test_every_generated_part_is_on_one_page() -> None:
     marked = [
-        name
-        for path in PAGES.values()
-        for name in re.findall(r"<!-- generated: (.+) -->", path.read_text("utf-8"))
+        name for path in PAGES.values() for name in re.findall(r"<!-- generated: (.+) -->", path.read_text("utf-8"))
     ]
     assert sorted(marked) == sorted(GENERATED)
 
@@ -99,9 +97,7 @@ def test_the_section_of_an_error_says_whether_to_try_again_and_lists_its_values(
         assert issubclass(kind, snowredis.SnowredisError)
         assert text.startswith("no") is not kind.retry
     inherited = re.search(r"as `(\w+)`", section)
-    text = section + (
-        page.partition(f"\n## `{inherited[1]}`\n")[2].partition("\n## ")[0] if inherited else ""
-    )
+    text = section + (page.partition(f"\n## `{inherited[1]}`\n")[2].partition("\n## ")[0] if inherited else "")
     if kind.__init__ is not Exception.__init__ and inspect.isfunction(kind.__init__):
         for value in list(inspect.signature(kind).parameters):
             assert f"`{value}`" in text, value
@@ -134,6 +130,4 @@ def test_a_translation_follows_the_english_page_as_it_is_now(page: str) -> None:
     assert followed is not None
     assert followed[1] == original_of(page)
     if datetime.now(UTC).date() > MAY_LAG.get(page, date.min):
-        assert followed[2] == now, (
-            f"translate what changed; then its last line is: follows {followed[1]} at {now}"
-        )
+        assert followed[2] == now, f"translate what changed; then its last line is: follows {followed[1]} at {now}"

@@ -52,11 +52,7 @@ def imported_by(example: Path) -> set[str]:
 def documented_gunicorn_lines() -> list[str]:
     pages = sorted((ROOT / "docs").glob("**/*.md"))
     return sorted(
-        {
-            line
-            for page in pages
-            for line in re.findall(r"^\$ (gunicorn .*)$", page.read_text("utf-8"), re.MULTILINE)
-        }
+        {line for page in pages for line in re.findall(r"^\$ (gunicorn .*)$", page.read_text("utf-8"), re.MULTILINE)}
     )
 
 

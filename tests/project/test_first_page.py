@@ -42,11 +42,7 @@ def section_of(link: Link) -> str:
     lines = link.file.read_text("utf-8").splitlines()
     if not link.anchor:
         return "\n".join(lines)
-    at = next(
-        i
-        for i, line in enumerate(lines)
-        if line.startswith("#") and slugify(line.lstrip("# ")) == link.anchor
-    )
+    at = next(i for i, line in enumerate(lines) if line.startswith("#") and slugify(line.lstrip("# ")) == link.anchor)
     level = len(lines[at]) - len(lines[at].lstrip("#"))
     in_code, text = False, []
     for line in lines[at + 1 :]:

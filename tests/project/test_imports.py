@@ -68,17 +68,13 @@ class Import(NamedTuple):
     lazy: bool  # inside a function
 
 
-def imports_of(
-    source: str, module: str, is_package: bool = False, *, for_types: bool = False
-) -> Iterator[Import]:
+def imports_of(source: str, module: str, is_package: bool = False, *, for_types: bool = False) -> Iterator[Import]:
     """Every import of a module, however deep it stands; those under `if TYPE_CHECKING` only *for_types*."""
 
     def walk(node: ast.AST, lazy: bool) -> Iterator[Import]:
         children = ast.iter_child_nodes(node)
         match node:
-            case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")) if (
-                not for_types
-            ):
+            case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")) if not for_types:
                 children = iter(node.orelse)
             case ast.Import():
                 for alias in node.names:
@@ -129,9 +125,7 @@ def module_name(path: Path) -> str:
 
 
 def test_the_package_is_where_this_test_looks_for_it() -> None:
-    assert {"snowredis", "snowredis.errors", "snowredis.core", *IMPORTS_REDIS} <= set(
-        map(module_name, MODULES)
-    )
+    assert {"snowredis", "snowredis.errors", "snowredis.core", *IMPORTS_REDIS} <= set(map(module_name, MODULES))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
@@ -201,9 +195,7 @@ def arrows_of_the_diagram() -> dict[str, set[str]]:
 
 def test_the_diagram_shows_every_import() -> None:
     arrows = arrows_of_the_diagram()
-    assert {
-        path.name for path in (ROOT / "snowredis").iterdir() if (path / "__init__.py").exists()
-    } <= arrows.keys()
+    assert {path.name for path in (ROOT / "snowredis").iterdir() if (path / "__init__.py").exists()} <= arrows.keys()
     on_top = {"cli", "web", "integrations"}
     missing = set()
     for path in MODULES:
@@ -217,9 +209,9 @@ def test_the_diagram_shows_every_import() -> None:
 
 
 def test_a_relative_import_in_a_package_starts_at_the_package() -> None:
-    assert [
-        found.module for found in imports_of("from .layout import Layout", "snowredis.core", is_package=True)
-    ] == ["snowredis.core.layout"]
+    assert [found.module for found in imports_of("from .layout import Layout", "snowredis.core", is_package=True)] == [
+        "snowredis.core.layout"
+    ]
 
 
 def circle_in(arrows: Mapping[str, Iterable[str]]) -> list[str]:

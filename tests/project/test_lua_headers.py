@@ -62,16 +62,12 @@ def problems(name: str, source: str) -> list[str]:
         before = re.findall(r"ARGV\[(?:1\.\.)?(\d+)\]", base_header)[-1]
         if not re.search(rf"ARGV\[1\.\.{before}\] as in {FILES[base].stem}\b", header):
             wrong.append(f"the header does not say that ARGV[1..{before}] are those of {base}")
-        if [int(index) for index, *_ in documented] != [
-            *range(int(before) + 1, int(before) + 1 + len(documented))
-        ]:
+        if [int(index) for index, *_ in documented] != [*range(int(before) + 1, int(before) + 1 + len(documented))]:
             wrong.append("the arguments are not numbered one after the other")
     if code.count("ARGV") != len(documented):
         wrong.append(f"ARGV is read {code.count('ARGV')} times for {len(documented)} arguments")
     keys = re.findall(r"KEYS\[(\d+)\] ", header + base_header)
-    wrong += [
-        f"KEYS[{key}] is not documented" for key in re.findall(r"KEYS\[(\d+)\]", code) if key not in keys
-    ]
+    wrong += [f"KEYS[{key}] is not documented" for key in re.findall(r"KEYS\[(\d+)\]", code) if key not in keys]
     if re.search(r"\bKEYS\b(?!\[)", code):
         wrong.append("KEYS is read without a number")
     for command, after in re.findall(r"redis\.p?call\(([^,)]+)(,? ?\w*)", code):
@@ -90,9 +86,9 @@ def problems(name: str, source: str) -> list[str]:
 def globals_of(source: str) -> tuple[set[str], set[str]]:
     """Return the globals that a script reads and those that it writes, on any path: from its byte code (lundump.c)."""
     lua51: Any = pytest.importorskip("lupa.lua51")
-    dump: bytes = lua51.LuaRuntime(encoding=None).eval(
-        b"function(s) return string.dump(assert(loadstring(s))) end"
-    )(source.encode())
+    dump: bytes = lua51.LuaRuntime(encoding=None).eval(b"function(s) return string.dump(assert(loadstring(s))) end")(
+        source.encode()
+    )
     # version 5.1, little-endian, int of 4 bytes, size_t of 8, instructions of 4, numbers of 8
     assert dump[:12] == b"\x1bLua\x51\x00\x01\x04\x08\x04\x08\x00"
     read: set[str] = set()

@@ -89,9 +89,7 @@ def test_twitter_id_4097_of_a_millisecond_waits_for_the_next(pool: MemoryPool, c
     assert (made[0].timestamp_ms, made[-1].timestamp_ms) == (at_ms, at_ms + 1)
 
 
-def test_twitter_a_process_that_contradicts_the_registry_makes_no_id(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_twitter_a_process_that_contradicts_the_registry_makes_no_id(pool: MemoryPool, clock: ManualClock) -> None:
     connect(pool, layout="twitter").next_id()
     with pytest.raises(snowredis.LayoutMismatch, match="datacenter is 0 in the pool, 3 here"):
         connect(pool, layout="twitter", datacenter=3).next_id()
@@ -140,9 +138,7 @@ def test_jd_two_parts_of_a_program_share_the_generator_of_the_process(pool: Memo
 # --- "simple Snowflake": a random start of the sequence --------------------------------------------------
 
 
-def test_simple_snowflake_ids_of_a_quiet_service_are_not_all_even(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_simple_snowflake_ids_of_a_quiet_service_are_not_all_even(pool: MemoryPool, clock: ManualClock) -> None:
     remainders = {}
     for start in ("zero", "random"):
         ids = connect(pool, pool=start, sequence_start=start)
@@ -157,9 +153,7 @@ def test_simple_snowflake_ids_of_a_quiet_service_are_not_all_even(
 # --- Meituan Leaf, snowflake mode -----------------------------------------------------------------------
 
 
-def test_leaf_a_process_that_comes_back_never_uses_times_that_were_used(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_leaf_a_process_that_comes_back_never_uses_times_that_were_used(pool: MemoryPool, clock: ManualClock) -> None:
     ids = connect(pool, layout="leaf")
     made = ids.next_ids(10)
     for back_ms in (2, 50, 3_000):
@@ -212,9 +206,7 @@ def test_tinyid_several_servers_have_their_own_remainder_each() -> None:
 def test_uid_generator_an_old_id_is_read_and_no_new_one_is_made_after_its_end(pool: MemoryPool) -> None:
     layout = layouts["uid-generator"]
     # the last one that it could make: 2024-11-20 21:24:16 in China, says its documentation, is the first it cannot
-    assert layout.decode(layout.compose(tick=layout.max_tick)).time == datetime(
-        2024, 11, 20, 13, 24, 15, tzinfo=UTC
-    )
+    assert layout.decode(layout.compose(tick=layout.max_tick)).time == datetime(2024, 11, 20, 13, 24, 15, tzinfo=UTC)
     with pytest.raises(snowredis.LayoutError, match="have been used up since 2024-11-20"):
         connect(pool, layout="uid-generator")
 
@@ -270,9 +262,7 @@ def test_flickr_either_of_two_servers_may_be_down(two_servers: list[RedisServer]
 def test_mongodb_an_objectid_has_the_time_that_its_manual_says() -> None:
     # MongoDB's manual, ObjectId.getTimestamp(): 507c7f79bcf86cd7994f6c0e is of 2012-10-15T21:26:17Z
     bson = pytest.importorskip("bson")
-    assert bson.ObjectId("507c7f79bcf86cd7994f6c0e").generation_time == datetime(
-        2012, 10, 15, 21, 26, 17, tzinfo=UTC
-    )
+    assert bson.ObjectId("507c7f79bcf86cd7994f6c0e").generation_time == datetime(2012, 10, 15, 21, 26, 17, tzinfo=UTC)
     ours = bson.ObjectId(snowredis.generator("objectid").next_id())
     assert abs((datetime.now(UTC) - ours.generation_time).total_seconds()) < 60
 
@@ -313,9 +303,7 @@ def test_auto_increment_two_shards_that_counted_by_themselves_clash_and_the_chec
     assert "10 ids are used by more than one row" in capsys.readouterr().out
 
 
-def test_game_servers_make_a_burst_at_once_and_merge_without_a_clash(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_game_servers_make_a_burst_at_once_and_merge_without_a_clash(pool: MemoryPool, clock: ManualClock) -> None:
     now = clock.time_ns()
     servers = [connect(pool, layout="game") for _ in range(2)]
     made = [server.next_ids(30_000) for server in servers]
@@ -351,9 +339,7 @@ def test_shardingsphere_a_step_back_within_the_tolerance_is_waited_for_and_more_
             ids.next_id()
 
 
-def test_shardingsphere_ids_of_a_quiet_service_spread_over_shards(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_shardingsphere_ids_of_a_quiet_service_spread_over_shards(pool: MemoryPool, clock: ManualClock) -> None:
     # its max-vibration-offset
     ids = connect(pool, layout="shardingsphere", sequence_start="random", sequence_start_bound=4)
     shards = set()
@@ -408,9 +394,7 @@ def test_yitter_registrations_have_owners(pool: MemoryPool) -> None:
     assert ids.next_id() != other.next_id()
 
 
-def test_yitter_reserved_values_for_a_clock_that_goes_back_repeat_nothing(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_yitter_reserved_values_for_a_clock_that_goes_back_repeat_nothing(pool: MemoryPool, clock: ManualClock) -> None:
     ids = connect(pool, overflow="ahead")
     made = []
     for step in (0, -200, -3_000, 5_000, -700, 2_000):

@@ -21,9 +21,7 @@ def test_without_fork_fcntl_and_unix_sockets_ids_are_made_over_tcp(tmp_path: Pat
     with redis_server(tmp_path, "--port", str(port), "--bind", "127.0.0.1"):
         url = f"redis://127.0.0.1:{port}"
         new_pool(url, "portable", ttl=5)
-        done = subprocess.run(
-            [sys.executable, PROGRAM, url, "portable"], capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run([sys.executable, PROGRAM, url, "portable"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "embedded:// does not work on this system" in done.stderr
 

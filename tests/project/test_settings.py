@@ -100,9 +100,7 @@ def test_the_pool_keeps_its_durations_in_milliseconds() -> None:
 
 def test_every_setting_but_the_clock_of_tests_has_a_variable() -> None:
     texts = {"min_replicas": "all", "guard_rollbacks": "yes", "fields": "region=1"}
-    environment = {
-        setting.variable: texts.get(setting.name, str(setting.default or "7")) for setting in IN_TEXT
-    }
+    environment = {setting.variable: texts.get(setting.name, str(setting.default or "7")) for setting in IN_TEXT}
     assert list(from_environment(environment)) == [setting.name for setting in IN_TEXT]
     with pytest.raises(snowredis.ConfigError, match=r"SNOWREDIS_TTL must be seconds, .*, not 'soon'"):
         from_environment({"SNOWREDIS_TTL": "soon"})
@@ -146,17 +144,13 @@ def test_variables_of_other_programs_are_ignored_and_mistyped_ones_are_warned_of
 def test_numbers_of_numpy_are_numbers_everywhere() -> None:
     i: Any = np.int64
     f: Any = np.float32
-    layout = snowredis.Layout(
-        timestamp_bits=i(41), worker_bits=i(10), tick_ms=i(1), epoch_ms=i(1735689600000)
-    )
+    layout = snowredis.Layout(timestamp_bits=i(41), worker_bits=i(10), tick_ms=i(1), epoch_ms=i(1735689600000))
     assert layout == snowredis.Layout()
     assert {type(getattr(layout, name)) for name in ("timestamp_bits", "epoch_ms")} == {int}
     an_id = layout.compose(tick=i(1 << 40), worker=i(1023), sequence=i(7))
     assert (type(an_id), layout.decode(i(an_id))) == (int, layout.decode(an_id))
     assert layout.decode_many([i(an_id)]).worker[0] == 1023
-    assert layout.id_range(i(1735689600000), i(1735689600001)) == layout.id_range(
-        1735689600000, 1735689600001
-    )
+    assert layout.id_range(i(1735689600000), i(1735689600001)) == layout.id_range(1735689600000, 1735689600001)
     assert snowredis.parse(snowredis.encode(i(an_id), "base62"), "base62") == an_id
     pool = snowredis.testing.memory_pool()
     numbers: Any = {"ttl": f(3), "max_ahead_ms": i(5), "max_wait_ms": i(5), "clock_tolerance_ms": i(2)}

@@ -33,9 +33,7 @@ POOLS_OF_PAGES = {
 }
 DATABASES = 16
 WITH_PYTHON = [
-    page
-    for page in PAGES
-    if page not in TRANSLATED and any(block.language == "python" for block in blocks_of(page))
+    page for page in PAGES if page not in TRANSLATED and any(block.language == "python" for block in blocks_of(page))
 ]
 
 
@@ -55,9 +53,7 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
                 WorkerPool(url, config.name).create(config)
         done = subprocess.run(
             [sys.executable, str(Path(__file__).with_name("snippet_runner.py"))],
-            input=json.dumps(
-                [[block.name, url, block.text] for block, url in zip(snippets, urls, strict=True)]
-            ),
+            input=json.dumps([[block.name, url, block.text] for block, url in zip(snippets, urls, strict=True)]),
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)},
             capture_output=True,

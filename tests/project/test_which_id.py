@@ -38,10 +38,7 @@ def test_the_page_is_made_of_the_results(
     results = json.loads((tmp_path / "results").read_text())
     printed = capsys.readouterr().out
     assert printed.strip() == page.page(results).strip()
-    assert (
-        f"| `uuid4` | {results['kinds']['uuid4']['example']} | 16 | 36 | no | no | nothing | nothing |"
-        in printed
-    )
+    assert f"| `uuid4` | {results['kinds']['uuid4']['example']} | 16 | 36 | no | no | nothing | nothing |" in printed
     assert "200 rows in batches" in printed
     assert "other programs ran at the same time" in printed
     # the answer is in the first screen, before any figure

@@ -143,9 +143,7 @@ def test_a_heartbeat_gives_back_what_others_left(server: RedisServer, new_pool: 
         holder_of_another.kill()
         assert len(snowredis.WorkerPool(server.url, pool).workers()) == 2
         ids._beat()
-        assert [worker.worker for worker in snowredis.WorkerPool(server.url, pool).workers()] == [
-            ids.claim().worker
-        ]
+        assert [worker.worker for worker in snowredis.WorkerPool(server.url, pool).workers()] == [ids.claim().worker]
 
 
 def test_a_living_process_keeps_its_lease_whatever_happens_to_it(server: RedisServer, pool: str) -> None:
@@ -172,9 +170,7 @@ def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_closed_generator_needs_no_room_in_the_file_system(
-    server: RedisServer, pool: str, records: Path
-) -> None:
+def test_a_closed_generator_needs_no_room_in_the_file_system(server: RedisServer, pool: str, records: Path) -> None:
     maps = Path("/proc/self/maps")
     with connect(server.url, pool) as ids:
         ids.claim()
@@ -221,9 +217,7 @@ def test_an_outage_leaves_few_files_of_closed_generators(
     assert not left[1] & left[3]
 
 
-def test_memory_is_used_again_after_a_rest(
-    server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_used_again_after_a_rest(server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = PoolConfig(name=pool, layout=ONE)
     store, files = open_store(server.url, config), record_files.RecordFiles()
     addresses = []

@@ -159,9 +159,7 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     killed.id()
     own_server.kill()
     killed.end()
-    dies = start(
-        "tests.reclaim.programs.dies_while_taking_over", own_server.url, POOL, str(TTL_S), operation, moment
-    )
+    dies = start("tests.reclaim.programs.dies_while_taking_over", own_server.url, POOL, str(TTL_S), operation, moment)
     assert dies.wait(30) == -signal.SIGKILL
     dies.communicate()
     tokens = []

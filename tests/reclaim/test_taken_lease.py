@@ -20,9 +20,7 @@ def record(**changes: Any) -> dict[str, Any]:
     """Return the credentials of a lease of worker 5, as they are read, of which 700 ms of the first lane were used."""
     lanes_ms = (NOW_MS, NOW_MS, NOW_MS, NOW_MS + 10)
     granted = Granted(0, "i", 0, 0, None, 5, NOW_MS + 30_000, lanes_ms, "a1", NOW_MS + 86_400_000)
-    held = HeldLease.granted(granted, CONFIG, "70c3", 1, 0)._replace(
-        pending_renewal_id="b2", clocks_s=(1.5, 2.5)
-    )
+    held = HeldLease.granted(granted, CONFIG, "70c3", 1, 0)._replace(pending_renewal_id="b2", clocks_s=(1.5, 2.5))
     credentials: dict[str, Any] = json.loads(json.dumps(of_lease(held, NO_STATS)))
     return credentials | {"marks_ms": [NOW_MS + 700, 0, 0, 0]} | changes
 

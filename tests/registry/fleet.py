@@ -144,9 +144,7 @@ class Fleet:
 
     def problems(self) -> list[str]:
         """Return what is wrong: a number of two shards, a shard without one or with two, an id that was made twice."""
-        wrong = [
-            f"number {n} belongs to shards {sorted(who)}" for n, who in self.used.items() if len(who) > 1
-        ]
+        wrong = [f"number {n} belongs to shards {sorted(who)}" for n, who in self.used.items() if len(who) > 1]
         stored: dict[int, list[str]] = defaultdict(list)
         for index in range(self.shards):
             client = self.pools[index % len(self.pools)].client()

@@ -97,9 +97,7 @@ def test_only_who_knows_the_number_may_use_the_pool(shards: Shards) -> None:
         shards.create("old")
 
 
-def test_a_number_is_not_used_before_it_was_confirmed(
-    shards: Shards, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_number_is_not_used_before_it_was_confirmed(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("registry", "it is away")
 
@@ -118,9 +116,7 @@ def test_a_number_is_not_used_before_it_was_confirmed(
             assert ids.decode(ids.next_id()).datacenter == 1
 
 
-def test_of_two_pools_that_got_one_number_after_a_loss_one_is_refused(
-    shards: Shards, own_server: RedisServer
-) -> None:
+def test_of_two_pools_that_got_one_number_after_a_loss_one_is_refused(shards: Shards, own_server: RedisServer) -> None:
     shards.create("a")
     with shards.connect("a") as ids:
         ids.next_id()
@@ -157,9 +153,7 @@ def test_a_pool_that_the_registry_forgot_is_known_again_when_a_process_starts(
     assert shards.create("c") == 3
 
 
-def test_a_lost_pool_is_created_again_by_its_processes_or_by_a_person(
-    shards: Shards, own_server: RedisServer
-) -> None:
+def test_a_lost_pool_is_created_again_by_its_processes_or_by_a_person(shards: Shards, own_server: RedisServer) -> None:
     shards.settings["ttl"] = 5.0
     client = own_server.client()
     shards.create("a")
@@ -169,18 +163,14 @@ def test_a_lost_pool_is_created_again_by_its_processes_or_by_a_person(
         living.next_id()
         client.delete(*pool_keys("b"))
         # at another address, or just after a loss
-        with pytest.raises(
-            StoreUnavailable, match="it has no pool 'b', whose number 2 of registry 'world' was"
-        ):
+        with pytest.raises(StoreUnavailable, match="it has no pool 'b', whose number 2 of registry 'world' was"):
             shards.connect("b").claim()
         assert living._lease_manager.renew(living._lifecycle.stats())
         signature, noted = (text_of(each or b"") for each in client.hmget(key, "signature", "highest_number"))
         assert (noted, "registry=world/" in signature) == ("2", True)
         assert living.decode(living.next_id()).datacenter == 2
     client.delete(*pool_keys("b"))
-    with pytest.raises(
-        StoreUnavailable, match="free 2 --registry world, then snowredis pool create b --datacenter 2 "
-    ):
+    with pytest.raises(StoreUnavailable, match="free 2 --registry world, then snowredis pool create b --datacenter 2 "):
         shards.connect("b").claim()
     for wanted in (None, 2):
         with pytest.raises(ShardNumberRefused, match="another pool of this name has the number 2"):
@@ -203,9 +193,7 @@ def test_a_pool_of_the_same_name_in_another_redis_gets_no_number(shards: Shards,
 
 def test_a_creation_that_was_not_finished_is_finished(shards: Shards, own_server: RedisServer) -> None:
     shards.registry.take("a", "aa", wanted=None, owner="")
-    with pytest.raises(
-        ShardNumberRefused, match=r"its creation was not finished\. Finish it with: snowredis pool"
-    ):
+    with pytest.raises(ShardNumberRefused, match=r"its creation was not finished\. Finish it with: snowredis pool"):
         shards.connect("a").claim()
     assert shards.create("a") == 1
     assert shards.create("b") == 2

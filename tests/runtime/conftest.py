@@ -45,9 +45,7 @@ def make_pool(
 ) -> str:
     """Create a pool and return its name."""
     name = f"pool{next(_numbers)}"
-    config = PoolConfig(
-        name=name, layout=resolve_layout(layout), ttl_ms=ttl_ms, outage_reserve_ms=outage_reserve_ms
-    )
+    config = PoolConfig(name=name, layout=resolve_layout(layout), ttl_ms=ttl_ms, outage_reserve_ms=outage_reserve_ms)
     assert WorkerPool(server.url, name).create(config)
     return name
 

@@ -21,9 +21,7 @@ def ids_of(output: str) -> list[int]:
     return ids
 
 
-def test_forked_children_claim_worker_ids_of_their_own(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
+def test_forked_children_claim_worker_ids_of_their_own(server: RedisServer, new_pool: Callable[..., str]) -> None:
     output = run(
         "tests.runtime.programs.forked_children",
         server.url,
@@ -34,9 +32,7 @@ def test_forked_children_claim_worker_ids_of_their_own(
     assert len(set(made)) == len(made)
 
 
-def test_a_fork_that_bypasses_python_is_found_at_the_next_id(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
+def test_a_fork_that_bypasses_python_is_found_at_the_next_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
     output = run(
         "tests.runtime.programs.fork_in_c",
         server.url,
@@ -62,9 +58,7 @@ def test_a_fork_inside_next_id_gives_parent_and_child_different_ids(
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_needs_nothing(
-    server: RedisServer, new_pool: Callable[..., str], method: str
-) -> None:
+def test_multiprocessing_needs_nothing(server: RedisServer, new_pool: Callable[..., str], method: str) -> None:
     name = new_pool()
     environment = {**os.environ, "SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": name}
     process = start("tests.runtime.programs.multiprocessing_pool", method, env=environment)
@@ -73,9 +67,7 @@ def test_multiprocessing_needs_nothing(
     assert len(WorkerPool(server.url, name).workers()) <= 3
 
 
-def test_a_child_that_never_makes_an_id_takes_no_worker_id(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
+def test_a_child_that_never_makes_an_id_takes_no_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
     name = new_pool()
     run(
         "tests.runtime.programs.child_without_ids",

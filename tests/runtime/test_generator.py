@@ -72,9 +72,7 @@ def test_iterating_makes_ids(pool: MemoryPool) -> None:
 
 
 @pytest.mark.parametrize("preset", ["twitter", "jd", "jd-seconds", "sonyflake", "discord", "js-safe", "game"])
-def test_every_preset_makes_ids_that_decode_to_their_worker(
-    pool: MemoryPool, clock: ManualClock, preset: str
-) -> None:
+def test_every_preset_makes_ids_that_decode_to_their_worker(pool: MemoryPool, clock: ManualClock, preset: str) -> None:
     layout = snowredis.layouts[preset]
     datacenter = layout.datacenters - 1
     ids = [pool.connect(layout=preset, datacenter=datacenter) for _ in range(3)]
@@ -328,9 +326,7 @@ def test_a_layout_that_has_ended_is_refused_at_once(pool: MemoryPool) -> None:
         pool.connect(layout="uid-generator")
 
 
-def test_a_layout_that_ends_soon_is_warned_about(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_layout_that_ends_soon_is_warned_about(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     layout = Layout(timestamp_bits=35)
     late = ManualClock(layout.end_ms - 1000)
     memory_pool(clock=late).connect(layout=layout)
@@ -394,9 +390,7 @@ def test_no_id_repeats_with_other_starts_at_the_ceiling(pool: MemoryPool, start:
 # --- leases ----------------------------------------------------------------------------------------
 
 
-def test_the_reservation_is_renewed_inside_next_id_when_it_runs_out(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_the_reservation_is_renewed_inside_next_id_when_it_runs_out(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect()
     made = []
     for _ in range(50):

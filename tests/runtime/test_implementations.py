@@ -25,9 +25,7 @@ from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points
 
 ROOT = Path(__file__).parents[2]
-only_c = pytest.mark.skipif(
-    snowredis.IMPLEMENTATION != "c", reason="the C file was not built, or is not wanted"
-)
+only_c = pytest.mark.skipif(snowredis.IMPLEMENTATION != "c", reason="the C file was not built, or is not wanted")
 
 # plays random calls on a clock of tests, and prints what came of each
 SCHEDULES = Path(__file__).parent / "programs" / "implementation_schedules.py"
@@ -133,9 +131,7 @@ def test_whoever_reads_what_is_current_leaves_no_ids_of_the_tick_before() -> Non
     clock = ManualClock()
     ticks, _, _ = memory_pool(clock=clock).connect()._position
     tick = clock.time_ns() // 1_000_000 - ticks.epoch_ms
-    first = ticks._replace(
-        first_id=tick << ticks.timestamp_shift | 1, limit_ns=1 << 62, alive=b"\1", clock=clock
-    )
+    first = ticks._replace(first_id=tick << ticks.timestamp_shift | 1, limit_ns=1 << 62, alive=b"\1", clock=clock)
     while fired:
         path = PurePath()
         path._lock = threading.RLock()

@@ -174,9 +174,7 @@ def test_a_claim_that_is_answered_after_a_suspension_is_void() -> None:
 
 
 @pytest.mark.parametrize("ends", ["suspend", "close"])
-def test_no_ids_are_left_of_a_lease_that_could_not_be_detached(
-    ends: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_ids_are_left_of_a_lease_that_could_not_be_detached(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread talks to Redis, and a third, which saw no suspension yet, publishes a range after the seal."""
     clock = ManualClock()
     ids = generator_on(MemoryStore(PoolConfig(name="busy"), clock.server_time_ms), clock)
@@ -290,9 +288,7 @@ def test_clones_that_share_their_random_state_renew_under_different_names() -> N
 
 
 @pytest.mark.parametrize("asks", ["renewal", "claim"])
-def test_a_holder_that_is_told_of_other_settings_has_lost_its_lease_at_once(
-    server: RedisServer, asks: str
-) -> None:
+def test_a_holder_that_is_told_of_other_settings_has_lost_its_lease_at_once(server: RedisServer, asks: str) -> None:
     name, layout = f"shorter-{asks}", Layout(worker_bits=4, sequence_bits=10, backup_bits=0)
     made = WorkerPool(server.url, name)
     made.create(PoolConfig(name=name, layout=layout, ttl_ms=20_000))
@@ -328,9 +324,7 @@ def test_ids_that_are_borrowed_up_to_the_end_of_the_reservation_wait_for_a_renew
     assert 1_900 <= clock.server_time_ms() - began_ms <= 3_100
 
 
-def test_a_worker_id_whose_next_tick_is_later_than_a_floor_can_be_claimed(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_a_worker_id_whose_next_tick_is_later_than_a_floor_can_be_claimed(pool: MemoryPool, clock: ManualClock) -> None:
     """A pool of one worker id, and ticks that are longer than the ttl."""
     settings: dict[str, Any] = {
         "layout": replace(Layout(), backup_bits=0, worker_bits=0, tick_ms=10_000),

@@ -263,9 +263,7 @@ def test_a_clock_step_in_the_middle_of_an_outage_stops_nobody_for_long(fleet: Fl
     assert fleet.ids == sorted(fleet.ids)
 
 
-def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(
-    fleet: Fleet, ids: Generator
-) -> None:
+def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(fleet: Fleet, ids: Generator) -> None:
     namespaces = {fleet.make(ids)}
     for _ in range(8):
         fleet.clock.step(-10_000)
@@ -289,9 +287,7 @@ def test_a_release_gives_back_what_was_not_used_of_the_outage_lane(fleet: Fleet,
     assert heir.lanes_ms[OUT] == used_ms + 1
 
 
-def test_opening_and_its_end_are_logged(
-    fleet: Fleet, ids: Generator, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_opening_and_its_end_are_logged(fleet: Fleet, ids: Generator, caplog: pytest.LogCaptureFixture) -> None:
     fleet.make(ids)
     fleet.redis.away = True
     with caplog.at_level(logging.WARNING, "snowredis"):

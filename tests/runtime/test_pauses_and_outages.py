@@ -36,9 +36,7 @@ def worker_of(path: Path, layout: Layout) -> set[int]:
     return {layout.decode(an_id).worker for an_id in ids_in(path)}
 
 
-def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(
-    own_server: RedisServer, tmp_path: Path
-) -> None:
+def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: RedisServer, tmp_path: Path) -> None:
     # one worker id, so that the heir gets the very same
     spec = "41/0/0/0/12"
     name = make_pool(own_server, layout=spec, ttl_ms=1000)
@@ -204,9 +202,7 @@ def test_wrong_credentials_are_said(tmp_path: Path) -> None:
         assert "wr0ng" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["", "localhost", "http://x", "redis//x", "memcached://x", "redis://h:port/0"]
-)
+@pytest.mark.parametrize("url", ["", "localhost", "http://x", "redis//x", "memcached://x", "redis://h:port/0"])
 def test_what_is_no_redis_url_is_refused(url: str) -> None:
     with pytest.raises(snowredis.ConfigError, match="is not a Redis URL"):
         snowredis.connect(url)
@@ -223,9 +219,7 @@ def test_what_is_no_redis_url_is_refused(url: str) -> None:
         ("protocol=9", "protocol must be either 2 or 3"),
     ],
 )
-def test_an_option_that_redis_py_would_refuse_later_is_refused_at_once(
-    scheme: str, option: str, said: str
-) -> None:
+def test_an_option_that_redis_py_would_refuse_later_is_refused_at_once(scheme: str, option: str, said: str) -> None:
     with pytest.raises(snowredis.ConfigError, match=f"is not a Redis URL: {said}"):
         snowredis.connect(f"{scheme}?{option}")
 

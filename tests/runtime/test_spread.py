@@ -128,7 +128,5 @@ def test_a_batch_that_fits_a_tick_is_not_divided(count: int) -> None:
 
 def test_first_sequences_stay_in_their_range() -> None:
     for bits in (0, 1, 10, 31):
-        found = {
-            first_sequence(tick, (1 << bits) - 1, 0x7FFFFFFF) for tick in range(1 << 41, (1 << 41) + 200)
-        }
+        found = {first_sequence(tick, (1 << bits) - 1, 0x7FFFFFFF) for tick in range(1 << 41, (1 << 41) + 200)}
         assert 0 <= min(found) <= max(found) < 1 << bits

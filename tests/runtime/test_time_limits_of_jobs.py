@@ -83,9 +83,7 @@ def silent_url() -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("handler")
-def test_a_time_limit_ends_a_wait_for_redis_with_its_own_error(
-    silent_url: str, kind: type[Exception]
-) -> None:
+def test_a_time_limit_ends_a_wait_for_redis_with_its_own_error(silent_url: str, kind: type[Exception]) -> None:
     ids = snowredis.connect(silent_url, durability="none")
     signal.setitimer(signal.ITIMER_REAL, 0.1)
     with pytest.raises(kind, match="the job took too long") as caught:

@@ -107,9 +107,7 @@ class Checker:
         lane = an_id >> layout.backup_shift & (layout.namespaces - 1)
         if self._world.trace is not None:
             sequence = an_id & (layout.sequences - 1)
-            self._world.note(
-                "%s: id worker %d lane %d tick %d sequence %d", process.name, worker, lane, tick, sequence
-            )
+            self._world.note("%s: id worker %d lane %d tick %d sequence %d", process.name, worker, lane, tick, sequence)
         if process.sim.tracer is not None:
             process.sim.tracer.used(process.name, worker, lane, tick)
         claim = self._claim_of(process, worker, lane, tick)
@@ -124,9 +122,7 @@ class Checker:
         if claim is not None:
             return
         if not self._lifted(worker, lane, tick) or self._is_void(process, worker, lane, tick):
-            self.fail(
-                f"{process.name} made an id of worker {worker} lane {lane} at tick {tick}, not reserved by it"
-            )
+            self.fail(f"{process.name} made an id of worker {worker} lane {lane} at tick {tick}, not reserved by it")
 
     def _remember(self, an_id: int, made: Emission) -> Emission | None:
         """Record an id; return its earlier emission, if there is one."""
@@ -144,9 +140,7 @@ class Checker:
                     return claim
         return None
 
-    def _repeated(
-        self, process: Process, before: Emission, made: Emission, worker: int, lane: int, tick: int
-    ) -> None:
+    def _repeated(self, process: Process, before: Emission, made: Emission, worker: int, lane: int, tick: int) -> None:
         # a clone that knows that it lost the lease may share ticks with its original, and with nobody else
         shares_with_others = before.shared != made.shared and (before if before.shared else made).refused
         is_void = self._is_void(process, worker, lane, tick) or shares_with_others
@@ -190,9 +184,7 @@ class Checker:
         until = self._ends_of(process, held)
         claim = self.claims.get((held.token, lease.worker))
         if claim is not None:
-            if held.renewal_id in claim.shared_renewals or (
-                held.token in self._shared_tokens and not lease.renewals
-            ):
+            if held.renewal_id in claim.shared_renewals or (held.token in self._shared_tokens and not lease.renewals):
                 claim.clone()
                 claim.cloned_until = tuple(map(max, claim.cloned_until, until))
             if claim not in process.claims:

@@ -163,9 +163,7 @@ def a_pause_and_a_loss_that_nothing_shows(off: str | None) -> Stage:
 def _deleted(stage: Stage, ttl_ms: int) -> None:
     """Delete the pool and create it again at once, as a person would."""
     stage.do(stage.process(), lambda process: process.store.delete(stage.redis_now_ms))
-    stage.config = replace(
-        stage.config, ttl_ms=ttl_ms, max_clock_lead_ms=ttl_ms // 12, redis_skew_ms=ttl_ms // 12
-    )
+    stage.config = replace(stage.config, ttl_ms=ttl_ms, max_clock_lead_ms=ttl_ms // 12, redis_skew_ms=ttl_ms // 12)
     stage.with_pool()
 
 

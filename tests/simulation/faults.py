@@ -112,12 +112,8 @@ def step(sim: Simulation) -> None:
     process = sim.someone()
     if process is not None:
         sim.fired["step"] += 1
-        size_ms = sim.random.choice(
-            (1, 5, 12, 100, 1_000, 7_000, 60_000, 3_600_000, 86_400_000, YEAR_MS, 3 * YEAR_MS)
-        )
-        process.host.offset_us += sim.random.choice((-1, -1, 1)) * round(
-            size_ms * 1000 * sim.random.uniform(0.5, 1)
-        )
+        size_ms = sim.random.choice((1, 5, 12, 100, 1_000, 7_000, 60_000, 3_600_000, 86_400_000, YEAR_MS, 3 * YEAR_MS))
+        process.host.offset_us += sim.random.choice((-1, -1, 1)) * round(size_ms * 1000 * sim.random.uniform(0.5, 1))
         if sim.random.random() < 0.25:
             process.host.offset_us = 0
         sim.say("clock of %s is stepped, off by %d ms", process.name, process.host.offset_us // 1000)

@@ -121,9 +121,7 @@ class Process(SimulatedProcess):
         if reply[0] == "signature":
             self._has_been_told(list(self.claims))
         elif reply[0] == "lost":
-            lost = [
-                claim for claim in self.claims if claim.worker == int(args[13]) and claim.token == args[14]
-            ]
+            lost = [claim for claim in self.claims if claim.worker == int(args[13]) and claim.token == args[14]]
             self.refused_claims += lost
             if reply[-2] == LossReason.COPIED:
                 self._has_been_told(lost, void=True)

@@ -63,9 +63,7 @@ class Lua:
     def _call(self, command: str, *args: Any) -> Any:
         assert self.server is not None
         if command in self.server.refused:
-            raise CommandRefused(
-                f"NOPERM this user has no permissions to run the '{command.lower()}' command"
-            )
+            raise CommandRefused(f"NOPERM this user has no permissions to run the '{command.lower()}' command")
         reply = self.server.commands[command](*map(str, args))
         return self._to_lua(reply)
 
@@ -83,9 +81,7 @@ class Lua:
             return self._table([self._to_lua(item) for item in reply])
         return reply
 
-    def eval(
-        self, server: RedisModel, source: str, keys: Sequence[str], args: Sequence[str | int]
-    ) -> list[str]:
+    def eval(self, server: RedisModel, source: str, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
         self.server = server
         try:
             reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
@@ -214,9 +210,7 @@ class RedisModel:
             run_id = replid = f"{self._world.random.getrandbits(160):040x}"
         if name == "replication":
             shown = self.shows not in (ABSENT, NO_REPLICATION_ID)
-            return (
-                f"# Replication\r\nrole:master\r\nmaster_replid:{replid}\r\n" if shown else "role:master\r\n"
-            )
+            return f"# Replication\r\nrole:master\r\nmaster_replid:{replid}\r\n" if shown else "role:master\r\n"
         assert name == "server"
         uptime_s = max(0, self.now_us // 1_000_000 - self.started_s)
         shown = self.shows not in (ABSENT, NO_RUN_ID)

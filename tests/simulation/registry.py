@@ -213,9 +213,7 @@ class Simulation:
             highest = int(pool.get("highest_number", NO_NUMBER))
             name = key.partition("{")[2].rstrip("}")
             first = "highest_number" not in pool
-            registry.confirm(
-                name, registration, int(stored["datacenter"]), highest=highest, first=first, owner=""
-            )
+            registry.confirm(name, registration, int(stored["datacenter"]), highest=highest, first=first, owner="")
 
 
 class SimRegistry(Registry):

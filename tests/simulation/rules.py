@@ -203,15 +203,12 @@ _HOLDER = (
     "and r.incarnation == pool.incarnation) then"
 )
 _OWN_END = "if used and r['until'] == held_until then"
-_OUTAGE_MARK = (
-    "math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)"
-)
+_OUTAGE_MARK = "math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)"
 _OUTAGE_RAISED = "math.max(pool.outage_floor, math.min(outage_horizon(), pool.plan))"
 _TOO_LATE = "elseif held_until <= now + skew + lead + slack then"
 _CUT = "held_outage > held_lanes[#held_lanes] and held_outage <= r.cut"
 _ROLLED_BACK = (
-    "elseif seen_raised > pool_raised "
-    "or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
+    "elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
 )
 _RAISED = "pool.floor = math.max(pool.floor, horizon())"
 # what is lost was lost before the server started, one could think

@@ -111,9 +111,7 @@ class Simulation(Schedule[Process]):
     def _draw_settings(self) -> None:
         random = self.random
         slack_ms = (
-            random.choice((1000, 2000))
-            if set(OF_SENTINEL) & set(self.classes)
-            else random.choice((0, 0, 0, 2000))
+            random.choice((1000, 2000)) if set(OF_SENTINEL) & set(self.classes) else random.choice((0, 0, 0, 2000))
         )
         tick_ms = random.choice((1, 1, 10, 100, 1000, 7000))
         layout = Layout(
@@ -273,9 +271,7 @@ class Simulation(Schedule[Process]):
     def _check_identity(self, server: RedisModel, name: str, reply: list[str]) -> None:
         if self.config.durability != "detect":
             return
-        if server.shows in WITHOUT_IDENTITY and (
-            server.wrote or reply[0] not in ("unidentified", "signature")
-        ):
+        if server.shows in WITHOUT_IDENTITY and (server.wrote or reply[0] not in ("unidentified", "signature")):
             self.checker.fail(f"{name} was answered {reply[0]} by a server that does not say which one it is")
         if server.shows == CHANGING and name == "claim" and reply[0] == "ok":
             self.checker.fail("a worker id was leased through a proxy that leads to another server each time")
@@ -359,9 +355,7 @@ class Simulation(Schedule[Process]):
             self.world.spawn(process, try_one(process))
         self.world.run(self.world.now_us + 2_500_000 + 2000 * self.config.layout.tick_ms)
         silent = [
-            process
-            for process in living
-            if self.checker.made.get(process.name, 0) == before.get(process.name, 0)
+            process for process in living if self.checker.made.get(process.name, 0) == before.get(process.name, 0)
         ]
         if self.refused:
             if len(silent) < len(living):

@@ -121,9 +121,7 @@ class SimKeeper(LeaseManager):
     process: Process | None = None
     slot_class: type[SimSlot] = SimSlot
 
-    def release(
-        self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS
-    ) -> None:
+    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
         assert self.process is not None
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)

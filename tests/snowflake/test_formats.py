@@ -60,9 +60,7 @@ def test_a_pool_of_an_earlier_format_is_refused_and_not_touched(own_server: Redi
     assert old.claim()[0] == "ok"
     before = client.hgetall(pool_keys("orders")[0])
     ids = snowredis.connect(own_server.url, pool="orders", layout=LAYOUT, claim_timeout=0)
-    with pytest.raises(
-        LayoutMismatch, match="stored in format 1, which development versions before"
-    ) as caught:
+    with pytest.raises(LayoutMismatch, match="stored in format 1, which development versions before") as caught:
         ids.next_id()
     assert f"reads format {FORMAT}" in str(caught.value)
     assert FORMATS[FORMAT] in str(caught.value)
@@ -78,9 +76,7 @@ def test_an_earlier_version_is_refused_by_a_pool_of_this_format(own_server: Redi
     assert client.hgetall(pool_keys("orders")[0]) == before
 
 
-def test_a_pool_of_an_earlier_format_is_deleted_and_leaves_its_floor(
-    own_server: RedisServer, client: Any
-) -> None:
+def test_a_pool_of_an_earlier_format_is_deleted_and_leaves_its_floor(own_server: RedisServer, client: Any) -> None:
     old = Format1(client)
     old.run("create")
     until_ms = int(old.claim()[7])
@@ -104,9 +100,7 @@ def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
     store.note_number(7, wall_ms())
     with pytest.raises(LayoutMismatch):
         Holder(RedisStore(own_server.url, replace(config, ttl_ms=60_000)), wall_ms).claim()
-    store.change_layout(
-        Layout(timestamp_bits=41, backup_bits=2, worker_bits=3), wall_ms() + 10_000_000, wall_ms()
-    )
+    store.change_layout(Layout(timestamp_bits=41, backup_bits=2, worker_bits=3), wall_ms() + 10_000_000, wall_ms())
     RedisStore(own_server.url, replace(config, name="deleted")).create(wall_ms())
     WorkerPool(own_server.url, "deleted").delete()
     shape = shape_of(client)
@@ -114,9 +108,7 @@ def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
     return shape
 
 
-def test_whoever_changes_what_a_pool_stores_gives_it_a_new_format(
-    own_server: RedisServer, client: Any
-) -> None:
+def test_whoever_changes_what_a_pool_stores_gives_it_a_new_format(own_server: RedisServer, client: Any) -> None:
     """If this fails, raise FORMAT, add it to FORMATS and to docs/how-to/upgrade.md, and write the shape of it here.
 
     A field that older processes may ignore, and whose absence newer ones understand, needs no new number: say so in
@@ -133,7 +125,6 @@ def test_every_format_is_in_the_table_of_the_page_on_upgrades() -> None:
     page = (HERE.parents[1] / "docs" / "how-to" / "upgrade.md").read_text()
     for number, versions in FORMATS.items():
         assert any(
-            line.startswith(f"| {number}") and versions.removeprefix("snowredis ") in line
-            for line in page.splitlines()
+            line.startswith(f"| {number}") and versions.removeprefix("snowredis ") in line for line in page.splitlines()
         )
     assert max(FORMATS) >= FORMAT

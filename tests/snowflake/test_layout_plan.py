@@ -56,17 +56,13 @@ def test_a_replica_without_the_plan_undoes_it(tmp_path: Path) -> None:
     servers = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        servers.append(
-            RedisServer(tmp_path / name, "--port", str(free_port()), "--repl-diskless-sync-delay", "0")
-        )
+        servers.append(RedisServer(tmp_path / name, "--port", str(free_port()), "--repl-diskless-sync-delay", "0"))
     master, replica = servers
     try:
         for server in servers:
             server.start()
         replica.client().replicaof("127.0.0.1", str(master.client().config_get("port")["port"]))
-        eventually(
-            lambda: replica.client().info("replication").get("master_link_status") == "up", "the link", 20
-        )
+        eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "the link", 20)
         RedisStore(master.url, CONFIG).create(wall_ms())
         plan(master)
         assert replica.client().hget(KEY, "next_signature")

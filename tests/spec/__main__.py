@@ -33,9 +33,7 @@ def check_all(options: argparse.Namespace) -> int:
         return 3
     wrong = 0
     for module, title in MODULES.items():
-        mine = [
-            run for run in runs if run.module == module or (run.module, module) == ("Lease", "LeaseAsBuilt")
-        ]
+        mine = [run for run in runs if run.module == module or (run.module, module) == ("Lease", "LeaseAsBuilt")]
         if mine:
             print(f"\n{title}: {module}.tla, by TLC\n{HEADER}")
         for run in mine:
@@ -58,16 +56,10 @@ def check_all(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="scripts/model", description=__doc__.split("\n\n")[0], allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(prog="scripts/model", description=__doc__.split("\n\n")[0], allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="only what takes a few seconds")
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only configurations with this in their name"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=900, metavar="S", help="limit for each search (default 900)"
-    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only configurations with this in their name")
+    parser.add_argument("--seconds", type=float, default=900, metavar="S", help="limit for each search (default 900)")
     parser.add_argument("--megabytes", type=int, default=4000, metavar="MB", help=argparse.SUPPRESS)
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="validate the runs of a log of scripts/soak.py or chaos.py"

@@ -135,9 +135,7 @@ def unchanged(s: State, t: State, *but: str) -> Term:
     for name, value in vars(s).items():
         if name not in but:
             other = getattr(t, name)
-            kept.append(
-                z3.ForAll([p], value(p) == other(p)) if isinstance(value, z3.FuncDeclRef) else value == other
-            )
+            kept.append(z3.ForAll([p], value(p) == other(p)) if isinstance(value, z3.FuncDeclRef) else value == other)
     return z3.And(*kept)
 
 
@@ -189,9 +187,7 @@ def steps(s: State, t: State, off: str = "") -> dict[str, Term]:
             updated(s, t, "granted", end),
             updated(s, t, "live", z3.BoolVal(True)),
             updated(s, t, "sealed", z3.BoolVal(False)),
-            unchanged(
-                s, t, "mark", "end", "held", "true", "latest", "begins", "used", "granted", "live", "sealed"
-            ),
+            unchanged(s, t, "mark", "end", "held", "true", "latest", "begins", "used", "granted", "live", "sealed"),
         ),
         "renew": z3.And(
             clock,

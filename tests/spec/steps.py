@@ -284,9 +284,7 @@ class Converter:
             copy = self._new_slot(entry["child"], entry["token"])
             copy.asked = False
             steps = self.out.steps
-            place = next(
-                i for i, step in enumerate(steps) if step["op"] == "claim" and step["p"] == slot.name
-            )
+            place = next(i for i, step in enumerate(steps) if step["op"] == "claim" and step["p"] == slot.name)
             steps.insert(place + 1, {"op": "copy", "p": slot.name, "q": copy.name})
             return
         for (owner, token), slot in list(self._by_owner.items()):

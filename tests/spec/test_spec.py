@@ -28,9 +28,7 @@ from tests.spec.tlc import missing
 from tests.spec.validate import Verdict, check
 
 pytestmark = [
-    pytest.mark.skipif(
-        bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them"
-    ),
+    pytest.mark.skipif(bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them"),
     # a machine with many busy processes starts Java slowly
     pytest.mark.timeout(600),
 ]
@@ -82,9 +80,7 @@ def log_of_scenarios(names: Iterable[str], *, off: bool) -> io.StringIO:
 
 
 def test_a_run_without_a_rule_is_not_allowed_and_with_it_is(tmp_path: Path) -> None:
-    names = [
-        name for name in SCENARIOS if name not in (*STARVING, *NOT_MODELLED, *OTHER_DURABILITY, *OUTAGE_LANE)
-    ]
+    names = [name for name in SCENARIOS if name not in (*STARVING, *NOT_MODELLED, *OTHER_DURABILITY, *OUTAGE_LANE)]
     refused = [verdict.accepted for verdict in verdicts_on(log_of_scenarios(names, off=True), tmp_path)]
     allowed = [verdict.accepted for verdict in verdicts_on(log_of_scenarios(names, off=False), tmp_path)]
     assert [name for name, accepted in zip(names, refused, strict=True) if accepted] == []

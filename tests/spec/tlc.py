@@ -79,9 +79,7 @@ def run(
         ]
         began_s = time.monotonic()
         try:
-            done = subprocess.run(
-                command, cwd=directory, capture_output=True, text=True, timeout=limit_s, check=False
-            )
+            done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=limit_s, check=False)
         except subprocess.TimeoutExpired as expired:
             output = expired.stdout.decode() if isinstance(expired.stdout, bytes) else expired.stdout or ""
             result = f"no end within {limit_s:.0f} s"

@@ -187,10 +187,7 @@ def _value(name: str, value: Any) -> str:
 def validate(path: Path) -> int:
     """Validate the runs of a log and print the result; return the exit code."""
     began_s = time.monotonic()
-    runs = [
-        steps_of(in_order(entries) if entries[0]["kind"] == "chaos" else entries)
-        for entries in read_log(path)
-    ]
+    runs = [steps_of(in_order(entries) if entries[0]["kind"] == "chaos" else entries) for entries in read_log(path)]
     total = sum(len(steps.steps) for steps in runs)
     print(f"{len(runs):,} runs, {total:,} steps", flush=True)
     refused: list[Verdict] = []

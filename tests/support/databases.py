@@ -138,9 +138,7 @@ class PostgreSQL(_Server):
         self._unready = (psycopg.OperationalError,)
         found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb"), *filter(None, [shutil.which("initdb")])]
         if not found:
-            raise MissingDatabase(
-                "no PostgreSQL server is installed: no initdb on PATH or in /usr/lib/postgresql"
-            )
+            raise MissingDatabase("no PostgreSQL server is installed: no initdb on PATH or in /usr/lib/postgresql")
         self._programs = Path(max(map(str, found))).parent
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
@@ -159,9 +157,7 @@ class PostgreSQL(_Server):
     def _execute(self, statement: str) -> None:
         import psycopg
 
-        with psycopg.connect(
-            host=str(self.directory), user="postgres", dbname="postgres", autocommit=True
-        ) as client:
+        with psycopg.connect(host=str(self.directory), user="postgres", dbname="postgres", autocommit=True) as client:
             client.execute(statement.encode())
 
 
@@ -179,17 +175,14 @@ class MariaDB(_Server):
         paths = f"{os.environ.get('PATH', '')}:{_SBIN}"
         program, install = (shutil.which(name, path=paths) for name in ("mariadbd", "mariadb-install-db"))
         if program is None or install is None:
-            raise MissingDatabase(
-                "no MariaDB server is installed: mariadbd and mariadb-install-db are not on PATH"
-            )
+            raise MissingDatabase("no MariaDB server is installed: mariadbd and mariadb-install-db are not on PATH")
         self._program = program
         # debug-no-sync: 0.6 s instead of 6
         self._common = [f"--datadir={directory / 'data'}", "--innodb-log-file-size=4M", "--debug-no-sync"]
         if os.geteuid() == 0:
             self._common.append("--user=root")
         _create_data(
-            [install, "--no-defaults", *self._common]
-            + ["--auth-root-authentication-method=normal", "--skip-test-db"],
+            [install, "--no-defaults", *self._common] + ["--auth-root-authentication-method=normal", "--skip-test-db"],
             self._options,
         )
 
@@ -210,9 +203,7 @@ class MariaDB(_Server):
         import pymysql
 
         with (
-            contextlib.closing(
-                pymysql.connect(unix_socket=str(self.socket), user="root", ssl_disabled=True)
-            ) as client,
+            contextlib.closing(pymysql.connect(unix_socket=str(self.socket), user="root", ssl_disabled=True)) as client,
             client.cursor() as cursor,
         ):
             cursor.execute(statement)

@@ -103,9 +103,7 @@ def find_duplicates(sources: Iterable[Runs], *, window_runs: int = WINDOW_RUNS) 
     sources = list(sources)
     result = Duplicates(sum(source.total() for source in sources))
     stretches = [
-        (maker, start, stop)
-        for maker, source in enumerate(sources)
-        for start, stop in _growing(source.firsts)
+        (maker, start, stop) for maker, source in enumerate(sources) for start, stop in _growing(source.firsts)
     ]
     if not stretches:
         return result
@@ -172,9 +170,7 @@ def _last_if_apart(sources: Sequence[Runs], window: list[_Stretch], furthest: Ru
     )
 
 
-def _compare(
-    sources: Sequence[Runs], window: list[_Stretch], furthest: Run | None, result: Duplicates
-) -> Run:
+def _compare(sources: Sequence[Runs], window: list[_Stretch], furthest: Run | None, result: Duplicates) -> Run:
     """Add the overlaps of a window's runs to *result*; return the run that ends last."""
     runs = sorted(
         Run(sources[maker].firsts[index], sources[maker].after(index), maker, index)

@@ -23,9 +23,7 @@ def shape_of(client: Any) -> dict[str, Any]:
             case "hash":
                 shapes[key] = fields_of(client.hgetall(key))
             case "zset":
-                shapes[key] = {
-                    kind_of(member): "score" for member, _ in client.zrange(key, 0, -1, withscores=True)
-                }
+                shapes[key] = {kind_of(member): "score" for member, _ in client.zrange(key, 0, -1, withscores=True)}
             case "stream":
                 events = [fields for _, fields in client.xrange(key)]
                 shapes[key] = {event["event"]: sorted(event) for event in events}

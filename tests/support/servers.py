@@ -16,9 +16,7 @@ import redis
 from tests.support.waiting import eventually
 
 # the variable names another version, or a relative of Redis; see scripts/servers.py
-PROGRAM = (
-    os.environ.get("SNOWREDIS_TEST_SERVER") or shutil.which("redis-server") or shutil.which("valkey-server")
-)
+PROGRAM = os.environ.get("SNOWREDIS_TEST_SERVER") or shutil.which("redis-server") or shutil.which("valkey-server")
 # a busy machine starts a server within a second
 START_LIMIT_S = 10.0
 
@@ -78,9 +76,7 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def redis_server(
-    directory: Path, *options: str, program: Path | str | None = PROGRAM
-) -> Iterator[RedisServer]:
+def redis_server(directory: Path, *options: str, program: Path | str | None = PROGRAM) -> Iterator[RedisServer]:
     if program is None:
         pytest.skip("no redis-server or valkey-server on PATH")
     server = RedisServer(directory, *options, program=program)

@@ -25,9 +25,7 @@ def test_single_ids_are_counted_as_a_counter_does(sources: list[list[int]], wind
     st.integers(1, 9),
 )
 def test_runs_are_counted_as_their_ids_are(sources: list[list[tuple[int, int]]], window_runs: int) -> None:
-    counted = Counter(
-        an_id for runs in sources for first, count in runs for an_id in range(first, first + count)
-    )
+    counted = Counter(an_id for runs in sources for first, count in runs for an_id in range(first, first + count))
     packed = [Runs("", [first for first, _ in runs], [count for _, count in runs]) for runs in sources]
     found = find_duplicates(packed, window_runs=window_runs)
     assert found.ids == counted.total()

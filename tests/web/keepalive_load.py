@@ -38,9 +38,7 @@ async def load(ports: Sequence[int], clients: int = 8, pause_s: float = 0.002) -
         await asyncio.gather(*tasks)
 
 
-async def _client(
-    ports: Sequence[int], number: int, seen: Loaded, stop: asyncio.Event, pause_s: float
-) -> None:
+async def _client(ports: Sequence[int], number: int, seen: Loaded, stop: asyncio.Event, pause_s: float) -> None:
     while not stop.is_set():
         number += 1
         try:

@@ -136,9 +136,7 @@ def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_somebody_ackno
     page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
     assert page.text("#graves-list").endswith("acknowledged")
     assert page.console == []
-    assert {
-        url for url in page.requested if not url.startswith((served.url, other.url, "about:", "data:"))
-    } == set()
+    assert {url for url in page.requested if not url.startswith((served.url, other.url, "about:", "data:"))} == set()
 
 
 @contextlib.contextmanager
@@ -304,9 +302,7 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
         owner = json.dumps({"host": EVIL_HOST, "pid": 1, "label": EVIL[2]})
         with contextlib.closing(snowredis.WorkerPool(server.url, pool)) as monitor:
             config = pool_config({"pool": pool} | monitor.info().options)
-        reply = open_store(server.url, config).claim(
-            ClaimRequest("f" * 32, now_ms, now_ms, 10**9, owner), Seen()
-        )
+        reply = open_store(server.url, config).claim(ClaimRequest("f" * 32, now_ms, now_ms, 10**9, owner), Seen())
         assert isinstance(reply, Granted)
         client: Any = server.client()
         key = f"snowredis:{{{pool}}}"
@@ -329,9 +325,7 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
         assert EVIL[0] in page.text("body")
         assert EVIL[1] in page.text("#state")
         assert page.evaluate("window.evil === undefined")
-        assert (
-            page.evaluate("document.querySelectorAll('main img, main script, #grid svg, td svg').length") == 0
-        )
+        assert page.evaluate("document.querySelectorAll('main img, main script, #grid svg, td svg').length") == 0
         # not even tried
         assert [line for line in page.console if "Content Security" in line] == []
 
@@ -368,9 +362,7 @@ def test_tags_show_their_consumption_and_the_command_that_opens_a_closed_one(
     # on top of the page, too
     page.wait("document.querySelector('#status').dataset.codes.includes('tags-closed')")
     assert page.evaluate("document.querySelector('#status').dataset.level") == "critical"
-    assert f"no numbers are handed out of 1 tag ({pool}-b: closed)" in page.text("#status-list").replace(
-        "No n", "no n"
-    )
+    assert f"no numbers are handed out of 1 tag ({pool}-b: closed)" in page.text("#status-list").replace("No n", "no n")
     # a manual edit, and a loss
     client: Any = server.client()
     key = f"snowredis:segment:{{{pool}-b}}"
@@ -443,9 +435,7 @@ def test_it_fits_a_phone_and_a_desk_and_every_text_can_be_read_in_light_and_dark
             page.size(width, 844, dark=dark, phone=width < 500)
             page.wait(f"innerWidth == {width}")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            back = page.evaluate(
-                "getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)"
-            )
+            back = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")
             assert (max(back) < 60) is dark
             result = page.evaluate(CONTRAST)
             assert result["checked"] > 100

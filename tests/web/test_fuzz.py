@@ -43,8 +43,7 @@ PATHS = ["/id", "/ids", "/decode/{text}", "/whois/{text}", "/workers", "/events"
 
 @pytest.mark.parametrize(
     ("path", "mode"),
-    [(path, mode) for path in PATHS for mode in ("POSITIVE", "NEGATIVE")]
-    + [(path, "POSITIVE") for path in BARE],
+    [(path, mode) for path in PATHS for mode in ("POSITIVE", "NEGATIVE")] + [(path, "POSITIVE") for path in BARE],
 )
 def test_no_request_that_the_description_leads_to_breaks_the_service(
     fuzzed: tuple[TestClient, Any], path: str, mode: str

@@ -35,9 +35,7 @@ def rest_of(raw: socket.socket) -> bytes:
     return found
 
 
-def test_no_client_keeps_others_out(
-    server: RedisServer, pool_name: str, serve: Serve, tmp_path: Path
-) -> None:
+def test_no_client_keeps_others_out(server: RedisServer, pool_name: str, serve: Serve, tmp_path: Path) -> None:
     new_pool(server.url, pool_name)
     (tmp_path / "token").write_text(TOKEN)
     served = serve(

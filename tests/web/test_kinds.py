@@ -52,8 +52,7 @@ def test_ids_of_a_kind_or_a_tag_are_served_in_every_form(kinds_client: TestClien
     assert get(kinds_client, "/ids?tag=web-invoices&count=3").json() == {"ids": ["1", "2", "3"]}
     assert get(kinds_client, "/id?tag=web-invoices", "text/plain").text == "4\n"
     assert (
-        get(kinds_client, "/id?kind=segment&tag=web-invoices", "application/octet-stream").content
-        == bytes(7) + b"\5"
+        get(kinds_client, "/id?kind=segment&tag=web-invoices", "application/octet-stream").content == bytes(7) + b"\5"
     )
     packed = get(kinds_client, "/ids?kind=uuid7&count=2", "application/octet-stream").content
     assert [uuid.UUID(bytes=packed[at : at + 16]).version for at in (0, 16)] == [7, 7]
@@ -144,9 +143,7 @@ def test_a_closed_tag_is_in_the_verdict_of_the_page_in_readyz_and_in_the_metrics
     assert 'snowredis_tag_level{tag="web-unknown"} 4.0' in metrics
     create_tag(kinds_server.url, "web-unknown")
     # a page asks for them more often
-    eventually(
-        lambda: kinds_client.get("/kinds").is_success and ready()["tags"]["web-unknown"]["level"] == "ok"
-    )
+    eventually(lambda: kinds_client.get("/kinds").is_success and ready()["tags"]["web-unknown"]["level"] == "ok")
     eventually(lambda: "tag" not in ready()["pools"]["kinds"]["status"]["headline"])
     delete_tag(kinds_server.url, "web-unknown")
 

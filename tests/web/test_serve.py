@@ -29,9 +29,7 @@ from tests.web.conftest import ROOT, TOKEN, Serve, two_gunicorn_workers
 pytest.importorskip("uvicorn")
 
 
-def test_the_command_serves_ids_and_gives_its_worker_id_back(
-    server: RedisServer, pool_name: str, serve: Serve
-) -> None:
+def test_the_command_serves_ids_and_gives_its_worker_id_back(server: RedisServer, pool_name: str, serve: Serve) -> None:
     new_pool(server.url, pool_name)
     served = serve("--pool", pool_name, url=server.url)
     status, headers, body = served.ask("/ids?count=3", Accept="application/octet-stream")
@@ -73,9 +71,7 @@ def test_a_pool_that_does_not_exist_is_not_made_by_a_typing_error(
     assert served.ask("/readyz")[0] == 503
 
 
-def test_a_new_pool_says_for_how_long_its_first_worker_waits(
-    server: RedisServer, pool_name: str, serve: Serve
-) -> None:
+def test_a_new_pool_says_for_how_long_its_first_worker_waits(server: RedisServer, pool_name: str, serve: Serve) -> None:
     served = serve("--pool", pool_name, "--create", url=server.url, ready="/healthz")
 
     def waits() -> Any:
@@ -87,9 +83,7 @@ def test_a_new_pool_says_for_how_long_its_first_worker_waits(
     assert (status, json.loads(body)["error"]) == (503, "FloorWait")
 
 
-def test_an_address_that_cannot_be_used_is_one_line(
-    server: RedisServer, pool_name: str, serve: Serve
-) -> None:
+def test_an_address_that_cannot_be_used_is_one_line(server: RedisServer, pool_name: str, serve: Serve) -> None:
     new_pool(server.url, pool_name)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -107,9 +101,7 @@ def test_an_address_that_cannot_be_used_is_one_line(
             assert reason in line
 
 
-def test_an_open_dashboard_does_not_hold_up_the_end(
-    server: RedisServer, pool_name: str, serve: Serve
-) -> None:
+def test_an_open_dashboard_does_not_hold_up_the_end(server: RedisServer, pool_name: str, serve: Serve) -> None:
     new_pool(server.url, pool_name)
     served = serve("--pool", pool_name, url=server.url)
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)

@@ -202,9 +202,7 @@ def test_without_a_lease_it_is_not_ready_and_gives_no_ids() -> None:
 
 def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong() -> None:
     clock = ManualClock()
-    layout = Layout(
-        timestamp_bits=20, backup_bits=2, worker_bits=5, sequence_bits=5, epoch_ms=DEFAULT_START_MS
-    )
+    layout = Layout(timestamp_bits=20, backup_bits=2, worker_bits=5, sequence_bits=5, epoch_ms=DEFAULT_START_MS)
     with client_of(create_app(memory_pool(clock=clock), pools=["a"], layout=layout)) as client:
         assert client.get("/id").status_code == client.get("/readyz").status_code == 200
         # without a heartbeat in between, the lease would have ended
@@ -306,9 +304,7 @@ def test_a_service_that_cannot_work_is_not_made(options: dict[str, Any]) -> None
         create_app(memory_pool(), **options)
 
 
-def test_what_nobody_thought_of_is_500_and_says_nothing(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_thought_of_is_500_and_says_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: Any) -> Any:
         raise RuntimeError("secret")
 
@@ -328,9 +324,7 @@ def test_what_the_pool_looks_like_is_told_without_tokens(server: RedisServer, po
         assert ids.lease is not None
         secrets = (ids.lease.token_hash, ids._lease_manager.held.token if ids._lease_manager.held else "none")
         with client_of(create_app(server.url, pools=[pool_name])) as client:
-            answers = [
-                client.get(path) for path in ("/workers", "/pool", "/events", f"/whois/{ids.next_id()}")
-            ]
+            answers = [client.get(path) for path in ("/workers", "/pool", "/events", f"/whois/{ids.next_id()}")]
     workers, pool, events, whois = (answer.json() for answer in answers)
     assert {row["label"] for row in workers["workers"]} == {"shop", "snowredis serve"}
     assert workers["workers"][0]["state"] == "healthy"
@@ -432,9 +426,7 @@ def test_too_many_at_once_are_503() -> None:
         assert client.get("/id").status_code == 200
 
 
-@pytest.mark.parametrize(
-    "limits", [{"max_count": 0}, {"max_count": 2_000_000}, {"wait_s": -1}, {"max_viewers": True}]
-)
+@pytest.mark.parametrize("limits", [{"max_count": 0}, {"max_count": 2_000_000}, {"wait_s": -1}, {"max_viewers": True}])
 def test_a_limit_that_cannot_be_is_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(snowredis.ConfigError):
         Limits(**limits)
@@ -519,9 +511,7 @@ def test_a_viewer_gets_everything_and_then_only_what_changed(server: RedisServer
                 kind, data = event.decode().removeprefix("event: ").split("\ndata: ")
                 found.append((kind, json.loads(data)))
                 if late is None:
-                    late = await asyncio.to_thread(
-                        snowredis.connect, server.url, pool=pool_name, label="late"
-                    )
+                    late = await asyncio.to_thread(snowredis.connect, server.url, pool=pool_name, label="late")
                     await late.anext_id()
                 if kind == "change" and any(row["label"] == "late" for row in found[-1][1]["workers"]):
                     await late.aclose()
@@ -540,9 +530,7 @@ def test_a_viewer_gets_everything_and_then_only_what_changed(server: RedisServer
     assert "token" not in json.dumps(found)
 
 
-def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(
-    server: RedisServer, pool_name: str
-) -> None:
+def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(server: RedisServer, pool_name: str) -> None:
     new_pool(server.url, pool_name)
     with client_of(create_app(server.url, pools=[pool_name])) as client:
         for label in ("first", "second"):
@@ -608,7 +596,5 @@ def test_importing_the_library_does_not_import_the_framework() -> None:
     import subprocess
     import sys
 
-    script = (
-        "import sys, snowredis.cli.commands.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
-    )
+    script = "import sys, snowredis.cli.commands.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

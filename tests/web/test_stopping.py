@@ -31,9 +31,7 @@ def under_load(ports: list[int], act: Callable[[Loaded], None]) -> Loaded:
 
 def test_a_stop_is_announced_and_loses_no_request(server: RedisServer, pool_name: str, serve: Serve) -> None:
     new_pool(server.url, pool_name)
-    first, second = (
-        serve("--pool", pool_name, url=server.url, SNOWREDIS_SERVE_DRAIN_S="1") for _ in range(2)
-    )
+    first, second = (serve("--pool", pool_name, url=server.url, SNOWREDIS_SERVE_DRAIN_S="1") for _ in range(2))
 
     def stop(_: Loaded) -> None:
         first.process.send_signal(signal.SIGTERM)

@@ -456,9 +456,7 @@ def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
     repeated = list(_repeated([ids for _, ids, _ in written]))
     examples = wrong[:_MAX_EXAMPLES]
     for an_id in repeated[:_MAX_EXAMPLES]:
-        makers = " and by ".join(
-            process for process, ids, _ in written for _ in range(list(ids).count(an_id))
-        )
+        makers = " and by ".join(process for process, ids, _ in written for _ in range(list(ids).count(an_id)))
         examples.append(f"{an_id} was made by {makers}")
     return Verdict(sum(len(ids) for _, ids, _ in written), len(repeated), len(wrong), examples)
 

@@ -72,9 +72,7 @@ def finding_lines(findings: list[Finding]) -> list[Line]:
         if finding.advice:
             lines += wrapped([(" " * (widest + 11) + "→ ", "dim")], printable(finding.advice, 1000), "note")
     counts = Counter(finding.severity for finding in findings)
-    summary = ", ".join(
-        f"{counts[severity]} {severity}" for severity in ("error", "warning", "unknown", "ok")
-    )
+    summary = ", ".join(f"{counts[severity]} {severity}" for severity in ("error", "warning", "unknown", "ok"))
     return [*lines, [], [(summary, "dim")]]
 
 

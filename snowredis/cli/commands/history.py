@@ -39,9 +39,7 @@ def _whois(args: argparse.Namespace) -> int:
 
     with open_known_pool(args) as pool:
         info = pool.info()
-        readings = [
-            parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids
-        ]
+        readings = [parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids]
         results = pool.whois_all([an_id for (_, an_id), *_ in readings], info)
     for number, whois in enumerate(results):
         if args.json:
@@ -145,9 +143,7 @@ def _events(args: argparse.Namespace) -> None:
         now_ms = pool.info().now_ms
         chosen = args.kind or args.worker is not None
         # events that are not shown do not count
-        events = [
-            event for event in pool.events(newest=None if chosen else args.n) if _is_chosen(event, args)
-        ]
+        events = [event for event in pool.events(newest=None if chosen else args.n) if _is_chosen(event, args)]
         for event in events[len(events) - min(args.n, len(events)) :]:
             _show_event(event, args)
         if args.follow:

@@ -126,8 +126,7 @@ def draw(layout: Layout, an_id: int) -> list[Line]:
         starts.append(column)
         column += len(bits) + 1
     labels = [
-        (start, name + value, style)
-        for start, (name, _, style), value in zip(starts, cells, values, strict=True)
+        (start, name + value, style) for start, (name, _, style), value in zip(starts, cells, values, strict=True)
     ]
     lines: list[Line] = [[(f"┌{'┬'.join(rules)}┐", "dim")], middle, [(f"└{'┴'.join(rules)}┘", "dim")]]
     lines += _labels(labels)

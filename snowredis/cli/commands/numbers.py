@@ -140,9 +140,7 @@ def _add_change(parser: Parser) -> None:
     _add_tag(parser)
     parser.add_settings(*_segment_constants())
     parser.add_argument("--to", metavar="URLS", help="the servers from now on (default: those of --url)")
-    text = (
-        "no number from N on was handed out: needed if a server does not reply, or may have forgotten numbers"
-    )
+    text = "no number from N on was handed out: needed if a server does not reply, or may have forgotten numbers"
     parser.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
     parser.add_yes()
 
@@ -155,9 +153,7 @@ def _change(args: argparse.Namespace) -> None:
     constants = _given(args, _segment_constants(), environment={})
     confirm(args, f"Close {tag}, and open it with other settings?")
     following = change_tag(url, split_urls(args.to) if args.to else url, tag, first=args.first, **constants)
-    print(
-        f"tag {tag} was changed; its next number is {following:,}. Restart its processes with the new settings"
-    )
+    print(f"tag {tag} was changed; its next number is {following:,}. Restart its processes with the new settings")
 
 
 def _add_delete(parser: Parser) -> None:
@@ -333,9 +329,7 @@ def _rows(infos: Sequence[TagInfo], rate: float | None) -> list[tuple[str, str |
     if left is not None:
         lasts = f"{left:,} numbers are left"
         if rate:
-            lasts += (
-                f", for {duration(left / rate * 1000)} at this rate" if left / rate < 1e11 else ", for ages"
-            )
+            lasts += f", for {duration(left / rate * 1000)} at this rate" if left / rate < 1e11 else ", for ages"
     alarms = sum(info.alarms for info in infos)
     return [
         ("state", state),
@@ -349,21 +343,15 @@ def _rows(infos: Sequence[TagInfo], rate: float | None) -> list[tuple[str, str |
 
 def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
     columns = [Column("server", shrinks=True), Column("state"), Column("next", right=True)]
-    columns += [
-        Column(title, right=True) for title in ("handed out", "segments", "processes", "last request")
-    ]
+    columns += [Column(title, right=True) for title in ("handed out", "segments", "processes", "last request")]
     rows: list[list[Cell]] = []
     for info in infos:
         state = info.reason.value if info.reason else "open"
         if not info.exists:
             state = "no reply" if info.error else "unknown here"
         last = ago(max(0, now_ms - info.last_ms)) if info.last_ms else "never"
-        numbers = [
-            f"{number:,}" for number in (info.next_number, info.handed_out, info.segments, info.clients)
-        ]
-        rows.append(
-            [printable(info.where, 60), (state, "good" if state == "open" else "bad"), *numbers, last]
-        )
+        numbers = [f"{number:,}" for number in (info.next_number, info.handed_out, info.segments, info.clients)]
+        rows.append([printable(info.where, 60), (state, "good" if state == "open" else "bad"), *numbers, last])
     return table(columns, rows)
 
 

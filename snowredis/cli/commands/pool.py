@@ -97,9 +97,7 @@ def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
     with contextlib.closing(open_registered(url, options)) as registered:
         created = registered.register(_now_ms)
         config, registry = registered.config, registered.registry
-        print(
-            f"pool {config.name} has the number {config.datacenter} of registry {registry.name} at {registry.where}"
-        )
+        print(f"pool {config.name} has the number {config.datacenter} of registry {registry.name} at {registry.where}")
     return created
 
 
@@ -210,13 +208,9 @@ def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
         since = f"from {time_text(period.from_ms)}" if period.from_ms else "from the beginning"
         until = f" to {time_text(period.until_ms)}" if period.until_ms else ""
         named = name_of(period.layout)
-        rows.append(
-            ("layouts" if not rows else "", f"{since}{until}: {f'{named}  ' if named else ''}{period.layout}")
-        )
+        rows.append(("layouts" if not rows else "", f"{since}{until}: {f'{named}  ' if named else ''}{period.layout}"))
     if info.changes_ms:
-        rows.append(
-            ("changes", [(f"at {time_text(info.changes_ms)}; start new processes after that", "warn")])
-        )
+        rows.append(("changes", [(f"at {time_text(info.changes_ms)}; start new processes after that", "warn")]))
     return rows
 
 

@@ -188,9 +188,7 @@ def _give_terminal(group: int) -> None:
 def _add_arguments(parser: Parser) -> None:
     parser.add_redis()
     parser.add_settings(*(SETTINGS[name] for name in ("layout", "ttl", "label")))
-    text = (
-        "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
-    )
+    text = "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
     parser.add_argument("--grace", type=seconds, metavar="S", help=text)
     text = "start the program again, with another worker id if need be, after the worker id was lost"
     parser.add_argument("--restart", action="store_true", help=text)
@@ -204,9 +202,7 @@ def _run(args: argparse.Namespace) -> int:
     if not words:
         raise CommandError(ExitCode.USAGE, "no program is named. Write it after --.")
     if os.name != "posix":
-        raise CommandError(
-            ExitCode.ERROR, "`snowredis run` needs process groups, which this system does not have"
-        )
+        raise CommandError(ExitCode.ERROR, "`snowredis run` needs process groups, which this system does not have")
     if shutil.which(words[0]) is None:
         # before a worker id is claimed, which would be reserved for one ttl
         raise CommandError(ExitCode.ERROR, f"{words[0]} does not start: it is not found, or may not be run")

@@ -127,9 +127,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
         none = "no worker matches" if snapshot.workers else "no worker is alive"
         if not snapshot.workers and snapshot.lanes_until_ms > info.now_ms:
             until = args.time_text(snapshot.lanes_until_ms)
-            none = (
-                f"no worker has a lease; those that lost theirs go on in outage lanes, until {until} at most"
-            )
+            none = f"no worker has a lease; those that lost theirs go on in outage lanes, until {until} at most"
         return [*lines, [(none, "dim")]][:height]
     # besides the table's head and the line that counts the others
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
@@ -141,9 +139,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     return lines[:height]
 
 
-def _death_lines(
-    deaths: list[Death], info: PoolInfo, args: argparse.Namespace, height: int | None
-) -> list[Line]:
+def _death_lines(deaths: list[Death], info: PoolInfo, args: argparse.Namespace, height: int | None) -> list[Line]:
     if not deaths:
         return []
     # a third of the screen
@@ -195,9 +191,7 @@ def _add_top_arguments(parser: Parser) -> None:
 
 def _top(args: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        raise CommandError(
-            ExitCode.USAGE, "top needs a terminal. For a pipe or a file use: snowredis workers --watch"
-        )
+        raise CommandError(ExitCode.USAGE, "top needs a terminal. For a pipe or a file use: snowredis workers --watch")
     from snowredis.monitor.polling import PoolWatch
 
     try:

@@ -115,9 +115,7 @@ class FilledField(models.Field):
         except (ImportError, ValueError) as error:
             reason = str(error)
         hint = "Name a function by its dotted path, such as 'shop.ids.next_id'."
-        return [
-            checks.Error(f"generator={self.generator!r}: {reason}", hint=hint, obj=self, id="snowredis.E010")
-        ]
+        return [checks.Error(f"generator={self.generator!r}: {reason}", hint=hint, obj=self, id="snowredis.E010")]
 
     def _check_kind(self) -> list[Any]:
         """Return an error if ids of the kind do not fit the column."""
@@ -132,9 +130,7 @@ class FilledField(models.Field):
         if described.type is not self.id_type:
             reason = f"its ids are {described.type.__name__}, and this column holds {self.id_type.__name__}"
         elif max_length is not None and described.text_length > max_length:
-            reason = (
-                f"its ids have up to {described.text_length} characters, and this column holds {max_length}"
-            )
+            reason = f"its ids have up to {described.text_length} characters, and this column holds {max_length}"
         else:
             return []
         hint = "Use SnowflakeField for numbers, GeneratedUUIDField for UUIDs, GeneratedCharField for text."

@@ -10,9 +10,7 @@ from snowredis.integrations.sqlalchemy import SnowflakeId
 url, redis_url, pool, process = sys.argv[1:]
 snowredis.configure(url=redis_url, pool=pool)
 engine = sa.create_engine(url)
-table = sa.Table(
-    "row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer)
-)
+table = sa.Table("row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer))
 for _ in range(5):
     with engine.begin() as connection:
         connection.execute(sa.insert(table), [{"by": int(process)}] * 100)

@@ -13,6 +13,4 @@ async def an_id(request):
     return PlainTextResponse(str(await request.state.ids.anext_id()))
 
 
-app = Starlette(
-    routes=[Route("/id", an_id)], lifespan=lifespan(os.environ["POOL_URL"], pool="uvicorn", label="web")
-)
+app = Starlette(routes=[Route("/id", an_id)], lifespan=lifespan(os.environ["POOL_URL"], pool="uvicorn", label="web"))

@@ -10,9 +10,7 @@ from snowredis.snowflake.redis_store import RedisStore
 from tests.support.holder import Holder
 
 url, name, count = sys.argv[1:]
-config = PoolConfig(
-    name=name, layout=Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10), ttl_ms=30_000
-)
+config = PoolConfig(name=name, layout=Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10), ttl_ms=30_000)
 store = RedisStore(url, config)
 print("ready", flush=True)
 sys.stdin.readline()

@@ -33,9 +33,7 @@ def play(seed):
     clock = ManualClock()
     pool = memory_pool(clock=clock)
     config = PoolConfig(name="same", layout=rng.choice(LAYOUTS), ttl_ms=rng.choice([3000, 30000]))
-    rules = ClockRules(
-        policy=rng.choice(["backup", "wait", "raise", "ahead"]), overflow=rng.choice(["wait", "ahead"])
-    )
+    rules = ClockRules(policy=rng.choice(["backup", "wait", "raise", "ahead"]), overflow=rng.choice(["wait", "ahead"]))
 
     def made():
         return Generator(

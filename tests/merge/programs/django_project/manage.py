@@ -56,8 +56,7 @@ def fill(name: str) -> None:
     tags = [Tag.objects.create(name=f"{name} tag {at}") for at in range(3)]
     publisher = Publisher.objects.create(name=f"{name} press")
     books = [
-        Book.objects.create(title=f"{name} book {at}", publisher=publisher, editor=users[at % 5])
-        for at in range(12)
+        Book.objects.create(title=f"{name} book {at}", publisher=publisher, editor=users[at % 5]) for at in range(12)
     ]
     for at, book in enumerate(books):
         Tagged.objects.create(tag=tags[at % 3], target=book)

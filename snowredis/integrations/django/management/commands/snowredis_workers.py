@@ -21,9 +21,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("--json", action="store_true", help="JSON: one object; with --watch one per line")
         parser.add_argument("--all", action="store_true", help="also show worker ids whose lease has ended")
-        parser.add_argument(
-            "--watch", nargs="?", const="2", metavar="SECONDS", help="repeat, every 2 s by default"
-        )
+        parser.add_argument("--watch", nargs="?", const="2", metavar="SECONDS", help="repeat, every 2 s by default")
 
     def handle(self, **options: Any) -> None:
         """Print the table or the JSON. Raises CommandError where the URL is not text."""
