@@ -5,16 +5,14 @@ PoolReport, Event and Whois of snowredis.monitor are shown as the commands show 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from snowredis import __version__
-from snowredis.core.as_json import IdNumber, Shown, schema_of
-from snowredis.core.layout import Layout
-from snowredis.core.text import FORMS, bits_of, encode
-from snowredis.errors import LayoutError
+from snowredis.core.as_json import schema_of
+from snowredis.core.decoded import DecodedId
+from snowredis.core.text import FORMS
 from snowredis.monitor.deaths import Acknowledgement
 from snowredis.monitor.events import Event
 from snowredis.monitor.polling import PoolReport, UsagePoint
@@ -25,61 +23,6 @@ from snowredis.numbers.watch import TagState
 from snowredis.snowflake.codes import EventKind
 from snowredis.web.messages import BINARY, JSON, MAX_ID_TEXT, PROBLEM_JSON, TEXT
 from snowredis.web.settings import Limits
-
-
-@dataclass(frozen=True, slots=True)
-class IdField:
-    """One field of an id.
-
-    Attributes:
-        name: such as "worker".
-        bits: its binary digits.
-        value: its value in decimal.
-    """
-
-    name: str
-    bits: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedId:
-    """Fields of an id, as text and numbers.
-
-    Attributes:
-        id: the id.
-        form: the text form that it was read as.
-        time: when it was made; null past the year 9999.
-        fields: its fields, from the highest bit.
-        forms: its text forms by name.
-        layout: the layout that it was read with.
-    """
-
-    id: IdNumber
-    form: str
-    time_ms: Annotated[int, Shown("time", "time")]
-    datacenter: int
-    backup: int
-    worker: int
-    sequence: int
-    tick: IdNumber
-    fields: tuple[IdField, ...]
-    forms: dict[str, str]
-    layout: Layout
-
-
-def decode_id(layout: Layout, an_id: int, form: str) -> DecodedId:
-    """Return what *an_id* contains. Raises InvalidId."""
-    parts = layout.decode(an_id)
-    bits = bits_of(layout, an_id)
-    fields = tuple(IdField(name, digits, str(int(digits, 2))) for name, digits in bits.items())
-    forms: dict[str, str] = {}
-    for name in FORMS:
-        # a time past the year 9999 has no friendly form
-        with contextlib.suppress(LayoutError):
-            forms[name] = encode(an_id, name, layout=layout)
-    # the record has the fields of Parts in their order, up to the tick
-    return DecodedId(an_id, form, *parts[:6], fields, forms, layout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from snowredis.core.as_json import to_json
+from snowredis.core.decoded import decoded
 from snowredis.monitor.events import Event
 from snowredis.monitor.polling import PoolReport, Reading
 from snowredis.monitor.status import status_of
@@ -90,14 +91,14 @@ class Routes:
         # without a generator the layout is read from Redis
         layout = pool.layout or (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
-        return messages.json_response(records.decode_id(layout, an_id, form))
+        return messages.json_response(decoded(layout, an_id, form))
 
     async def _whois(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
         layout = (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
         whois = await pool.ask_alone(lambda monitor: monitor.whois(an_id))
-        return messages.json_response(records.FoundMaker(records.decode_id(layout, an_id, form), whois))
+        return messages.json_response(records.FoundMaker(decoded(layout, an_id, form), whois))
 
     async def _workers(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)

@@ -58,6 +58,8 @@ def test_json_says_the_same_with_ids_as_strings(form: str, offline: Cli) -> None
     assert (found["id"], found["form"], found["text"]) == (str(AN_ID), form, text)
     assert (found["worker"], found["backup"], found["sequence"]) == (5, 1, 7)
     assert found["time"] == "2026-11-21T03:25:33.674Z"
+    assert int("".join(field["bits"] for field in found["fields"]), 2) == AN_ID
+    assert found["forms"][form] == text
     others = found["other_readings"]
     assert isinstance(others, list)
     assert all(isinstance(other["id"], str) for other in others)

@@ -142,6 +142,7 @@ def test_decode_takes_every_form_apart(client: TestClient) -> None:
     assert [field["name"] for field in told["fields"]] == ["timestamp", "backup", "worker", "sequence"]
     assert int("".join(field["bits"] for field in told["fields"]), 2) == an_id
     assert told["time"].endswith("Z")
+    assert (told["gene"], told["datacenter_fields"]) == (0, {})
     assert client.get(f"/decode/{told['forms']['base62']}").json()["form"] == "base62"
     for form, text in told["forms"].items():
         again = client.get(f"/decode/{text}?form={form}").json()

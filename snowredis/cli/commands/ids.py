@@ -172,22 +172,13 @@ def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list
 
 
 def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
-    """Return an id as JSON shows it."""
+    """Return an id as JSON shows it, with *text* and its other readings."""
     from snowredis.core.as_json import to_json
-    from snowredis.core.text import bits_of
+    from snowredis.core.decoded import decoded
 
     (form, an_id), *others = readings
-    parts = to_json(layout.decode(an_id))
-    return {
-        "id": str(an_id),
-        "text": text,
-        "form": form,
-        **parts,
-        "datacenter_fields": dict(parts["datacenter_fields"]),
-        "bits": bits_of(layout, an_id),
-        "layout": layout_spec(layout),
-        "other_readings": [{"form": other_form, "id": str(other_id)} for other_form, other_id in others],
-    }
+    more = [{"form": other_form, "id": str(other_id)} for other_form, other_id in others]
+    return {"text": text, **to_json(decoded(layout, an_id, form)), "other_readings": more}
 
 
 def _now_ms() -> int:
