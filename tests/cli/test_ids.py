@@ -21,7 +21,7 @@ LAYOUT = snowredis.layouts["default"]
 AN_ID = LAYOUT.compose(tick=59541933674, backup=1, worker=5, sequence=7)
 
 
-def json_lines(text: str) -> list[dict[str, object]]:
+def json_lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -45,7 +45,8 @@ def before_bytecode(number: int, action: Callable[[], None], call: Callable[[], 
         if event == "opcode":
             count += 1
             line = linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0).strip()
-            if count == number and line not in CHECKED:
+            is_checked = line.startswith(CHECKED) and frame.f_code.co_name != "<lambda>"
+            if count == number and not is_checked:
                 action()
         return trace
 

@@ -1,0 +1,55 @@
+"""An id taken apart: the fields say the id again, and so does each of its text forms."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snowredis.core.as_json import to_json
+from snowredis.core.decoded import decoded
+from snowredis.core.presets import resolve_layout
+from snowredis.core.text import bits_of, moment_ms, parse
+from snowredis.errors import InvalidId
+
+LAYOUTS = ["default", "twitter", "js-safe", "game", "41/region:2,business:4/2/6/4;gene_bits=4"]
+
+
+@given(st.sampled_from(LAYOUTS), st.data())
+def test_fields_and_forms_say_the_id_again(text: str, data: st.DataObject) -> None:
+    layout = resolve_layout(text)
+    an_id = data.draw(st.integers(1, (1 << layout.total_bits) - 1))
+    found = decoded(layout, an_id, "decimal")
+    assert int("".join(field.bits for field in found.fields), 2) == an_id
+    assert [field.name for field in found.fields] == [name for name, bits in layout.fields if bits]
+    assert {field.name: int(field.value) for field in found.fields}["timestamp"] == found.tick
+    assert list(bits_of(layout, an_id).values()) == [field.bits for field in found.fields]
+    for form, form_text in found.forms.items():
+        assert parse(form_text, form, layout=layout) == an_id
+    assert found.gene == an_id % (1 << layout.gene_bits)
+
+
+def test_an_id_past_the_year_9999_has_neither_a_time_nor_a_friendly_form() -> None:
+    found = decoded(resolve_layout("41/0/0/10/12;tick_ms=1000"), (1 << 63) - 1, "hex")
+    assert to_json(found)["time"] is None
+    assert "friendly" not in found.forms
+    assert "hex" in found.forms
+
+
+def test_what_is_no_id_is_refused() -> None:
+    with pytest.raises(InvalidId):
+        decoded(resolve_layout("default"), -1, "decimal")
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-11-21", datetime(2026, 11, 21, tzinfo=UTC)),
+        ("2026-11-21T03:16:21.059", datetime(2026, 11, 21, 3, 16, 21, 59_000, tzinfo=UTC)),
+        ("2026-11-21T03:16:21+02:00", datetime(2026, 11, 21, 1, 16, 21, tzinfo=UTC)),
+    ],
+)
+def test_a_time_without_an_offset_is_in_utc(text: str, moment: datetime) -> None:
+    assert moment_ms(text) == round(moment.timestamp() * 1000)
