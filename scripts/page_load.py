@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts._moments.simulated_fleet import SimulatedFleet
 from snowredis.snowflake.protocol import PoolConfig
-from tests.support.ha import free_port
 from tests.support.pools import new_pool
+from tests.support.ports import free_port
 from tests.support.servers import RedisServer, redis_server
 from tests.support.waiting import eventually
 from tests.web.chromium import Page, chromium

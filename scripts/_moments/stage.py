@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import snowredis
-from tests.support.ha import Node, free_port
+from tests.support.ha import Node
 from tests.support.pools import new_pool
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,6 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -19,6 +18,8 @@ from pathlib import Path
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from tests.support.ports import free_port
 
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
 # a busy machine starts a server within a second or two
@@ -40,7 +41,7 @@ class Server:
         self._standby: subprocess.Popen[bytes] | None = None
         self._standby_socket = directory / "next.sock"
         # where a replica reads what it is to copy
-        self._port = self._standby_port = _free_port()
+        self._port = self._standby_port = free_port()
         self._old = directory / "old.rdb"
         self._dump = self._standby_dump = directory / "dump.rdb"
         self._numbers = itertools.count()
@@ -136,7 +137,7 @@ class Server:
     def _start_standby(self, *options: str, backup: bool = False) -> None:
         # a file of its own: a replica writes what it copies there
         self._standby_dump = self.directory / f"{next(self._numbers)}.rdb"
-        self._standby_port = _free_port()
+        self._standby_port = free_port()
         if backup:
             shutil.copyfile(self._old, self._standby_dump)
         self._standby = self._run(self._standby_socket, self._standby_port, self._standby_dump, *options)
@@ -169,10 +170,3 @@ def _client(path: Path) -> redis.Redis:
     return redis.Redis(
         unix_socket_path=str(path), decode_responses=True, socket_timeout=5.0, retry=Retry(NoBackoff(), 0)
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port

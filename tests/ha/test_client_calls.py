@@ -21,7 +21,8 @@ import snowredis
 from snowredis.servers.clients import client_of_url
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
-from tests.support.ha import MASTER, Cluster, Node, free_port, running
+from tests.support.ha import MASTER, Cluster, Node, running
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 KINDS = ["redis", "unix", "sentinel", "cluster"]

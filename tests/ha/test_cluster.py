@@ -14,7 +14,8 @@ from redis.crc import key_slot
 
 import snowredis
 from snowredis.snowflake.protocol import pool_keys
-from tests.support.ha import Cluster, Maker, Node, assert_no_id_twice, eventually, free_port, running
+from tests.support.ha import Cluster, Maker, Node, assert_no_id_twice, eventually, running
+from tests.support.ports import free_port
 
 # as in test_sentinel.py: a node that is gone is noticed after a second
 SETTINGS: dict[str, Any] = {"ttl": 6.0, "max_clock_lead": 0.2, "redis_skew": 0.2, "failover_slack": 1.0}

@@ -10,7 +10,7 @@ import pytest
 
 import snowredis
 from tests.chaos.proxy import Proxy
-from tests.support.ha import free_port
+from tests.support.ports import free_port
 from tests.support.servers import PROGRAM, RedisServer
 from tests.support.waiting import eventually
 

@@ -16,18 +16,9 @@ from redis.sentinel import Sentinel
 import snowredis
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
-from tests.support.ha import (
-    FEW,
-    MASTER,
-    Maker,
-    Sentinels,
-    assert_no_id_twice,
-    eventually,
-    first_id,
-    free_port,
-    running,
-)
+from tests.support.ha import FEW, MASTER, Maker, Sentinels, assert_no_id_twice, eventually, first_id, running
 from tests.support.holder import Holder
+from tests.support.ports import free_port
 
 # two heartbeats and a failover of 3 s fit in; all servers have one clock
 SETTINGS: dict[str, Any] = {"ttl": 10.0, "max_clock_lead": 0.2, "redis_skew": 0.2, "failover_slack": 1.0}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
+from tests.support.ports import free_port
 from tests.support.servers import RedisServer, redis_server
 from tests.support.waiting import eventually
 
@@ -157,12 +157,6 @@ class Pair:
 
     def promote(self, server: RedisServer) -> None:
         server.client().replicaof("NO", "ONE")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

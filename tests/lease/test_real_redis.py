@@ -39,6 +39,7 @@ from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, load, lua_of
 from snowredis.snowflake.replies import Alarm, Created, Granted, LeaseGone, Renewed, Seen, Settling
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
+from tests.support.ports import free_port
 from tests.support.servers import RedisServer, redis_server
 from tests.support.waiting import eventually
 
@@ -703,12 +704,6 @@ def test_a_server_that_forgot_its_scripts_is_given_them_again(server: RedisServe
         server.client().script_flush()
         call()
     assert living.seen.version > 1
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # one that accepts writes would lease worker ids that its master leases to others

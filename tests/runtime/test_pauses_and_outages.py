@@ -18,6 +18,7 @@ from snowredis.core.layout import Layout
 from snowredis.snowflake import lifecycle as heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.runtime.conftest import make_pool
+from tests.support.ports import free_port
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -165,13 +166,6 @@ def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout
 
 
 # --- errors ----------------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def test_an_unreachable_redis_is_said_within_seconds() -> None:

@@ -14,7 +14,7 @@ from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import LayoutChanging
 from tests.lease.conftest import wall_ms
-from tests.support.ha import free_port
+from tests.support.ports import free_port
 from tests.support.servers import PROGRAM, RedisServer
 from tests.support.waiting import eventually
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.lease import Lease
 from tests.support import waiting
 from tests.support.duplicates import Runs, find_duplicates
+from tests.support.ports import free_port
 from tests.support.servers import PROGRAM
 
 # a busy machine starts a server within a second, and a Cluster or three Sentinels agree within ten
@@ -28,22 +28,8 @@ START_LIMIT_S = 20.0
 MASTER = "mymaster"
 
 
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
-
-
-def free_cluster_port() -> int:
-    """Return a free port for which port + 1 is free, too, for the Cluster bus: Redis 6.2 cannot use another."""
-    while True:
-        port = free_port()
-        with contextlib.suppress(OSError, OverflowError), socket.socket() as listening:
-            listening.bind(("127.0.0.1", port + 10_000))
-            return port
-
-
+# from a port of a server to that of its Cluster bus: Redis 6.2 cannot use another
+BUS = 10_000
 # a Redis that does not reply counts as a no
 eventually = partial(waiting.eventually, ignored=(redis.RedisError,))
 
@@ -196,7 +182,7 @@ class Cluster:
                 directory / f"c{i}",
                 *("--cluster-enabled", "yes", "--cluster-node-timeout", "1000"),
                 *("--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"),
-                port=free_cluster_port(),
+                port=free_port(also=BUS),
             )
             for i in range(4)
         ]

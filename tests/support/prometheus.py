@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.ha import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")

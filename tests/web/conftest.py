@@ -7,7 +7,6 @@ import http.client
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,6 +18,7 @@ from starlette.testclient import TestClient
 
 from snowredis.testing import memory_pool
 from snowredis.web.service import Service, create_app
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -101,12 +101,6 @@ class Served:
         """Stop it with SIGTERM and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(20)
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 Serve = Callable[..., Served]
