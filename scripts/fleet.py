@@ -36,7 +36,7 @@ SINGLES = BATCH // 10
 FLUSH_RUNS = 4_096
 
 
-def make_ids(ids: snowredis.Generator, count: int, path: Path) -> None:
+def make_ids(ids: snowredis.SnowflakeGenerator, count: int, path: Path) -> None:
     """Make *count* ids and write them to *path* as pairs (first id, how many follow one another)."""
     runs: array[int] = array("q")
     worker = ids.claim().worker

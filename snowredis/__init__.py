@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from snowredis.process.exit import close_on_sigterm
     from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
     from snowredis.snowflake.fast_path import IMPLEMENTATION
-    from snowredis.snowflake.generator import Generator
+    from snowredis.snowflake.generator import SnowflakeGenerator
     from snowredis.snowflake.lease import Lease
 
 __version__ = "0.1.0"
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 # public name -> its module, which is loaded at the first use
 _MODULE_OF = {
     "IMPLEMENTATION": "snowredis.snowflake.fast_path",
-    "Generator": "snowredis.snowflake.generator",
+    "SnowflakeGenerator": "snowredis.snowflake.generator",
     "IdGenerator": "snowredis.kinds.protocol",
     "Layout": "snowredis.core.layout",
     "Lease": "snowredis.snowflake.lease",
@@ -69,12 +69,12 @@ _MODULES = ("embedded", "testing")
 
 __all__ = [
     "IMPLEMENTATION",
-    "Generator",
     "IdGenerator",
     "Layout",
     "Lease",
     "Parts",
     "PoolInfo",
+    "SnowflakeGenerator",
     "WorkerInfo",
     "WorkerPool",
     "__version__",

@@ -26,7 +26,7 @@ from snowredis.settings import (
     Settings,
     check_settings,
 )
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.open import has_registry, open_store_from_settings
 from snowredis.snowflake.protocol import Store
 
@@ -36,14 +36,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Connecting:
     """Result of aconnect(): ``async with`` it, or ``await`` it and call aclose() at the end."""
 
-    def __init__(self, connect: Callable[[], Generator]) -> None:
+    def __init__(self, connect: Callable[[], SnowflakeGenerator]) -> None:
         self._connect = connect
-        self._ids: Generator | None = None
+        self._ids: SnowflakeGenerator | None = None
 
-    def __await__(self) -> Steps[Any, None, Generator]:
+    def __await__(self) -> Steps[Any, None, SnowflakeGenerator]:
         return self._open().__await__()
 
-    async def __aenter__(self) -> Generator:
+    async def __aenter__(self) -> SnowflakeGenerator:
         self._ids = await self._open()
         return self._ids
 
@@ -53,7 +53,7 @@ class Connecting:
         if self._ids is not None:
             await self._ids.aclose()
 
-    async def _open(self) -> Generator:
+    async def _open(self) -> SnowflakeGenerator:
         ids = await in_thread(self._connect)
         try:
             await ids.aclaim()
@@ -99,7 +99,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
 
 
 @_with_settings
-def connect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Generator:
+def connect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> SnowflakeGenerator:
     """Return a generator of ids. It claims its worker id at its first id, or at claim().
 
     A duration is in seconds, unless its name ends in ``_ms``.
@@ -125,7 +125,7 @@ def aconnect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Connec
     return Connecting(lambda: _open(given))
 
 
-def _open(given: Mapping[str, Any]) -> Generator:
+def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(given)
     url = used.pop("url")
     clock = used.pop("clock") or _clock_of(url) or SYSTEM
@@ -137,7 +137,7 @@ def _open(given: Mapping[str, Any]) -> Generator:
         max_ahead_ms=used["max_ahead_ms"],
         overflow=used["overflow"],
     )
-    return Generator(
+    return SnowflakeGenerator(
         _open_store(url, used),
         clock=clock,
         rules=rules,

@@ -1,6 +1,6 @@
 """worker_id(): a worker id for a generator that is not ours, in this process or in another program.
 
-The lease is that of a Generator which makes no ids. Since nobody here knows which ticks the other generator used, no
+The lease is that of a SnowflakeGenerator that makes no ids. Which ticks the other generator used is unknown here, so no
 mark is ever lowered: after close() the worker id is available again when its reservation ends.
 """
 
@@ -55,7 +55,7 @@ class WorkerId:
     def claim(self) -> None:
         """Claim a worker id, or keep the one that is valid, and wait until its first tick has passed.
 
-        Blocks and raises as Generator.claim().
+        Blocks and raises as SnowflakeGenerator.claim().
         """
         lease = self._ids.claim()
         self._lease, self._until_ms = lease, 0
@@ -132,7 +132,7 @@ class WorkerId:
             on_loss()
 
     def close(self) -> None:
-        """Give the worker id back; call this when no more ids are made with it. Never raises, blocks as Generator."""
+        """Release the worker id after the last id made with it. Never raises, blocks as SnowflakeGenerator.close()."""
         self.closed = True
         self._ids.close()
 
@@ -160,7 +160,7 @@ def worker_id(
         settings: arguments of connect().
 
     Blocks and raises:
-        as Generator.claim(); ConfigError for a setting that is not valid.
+        as SnowflakeGenerator.claim(); ConfigError for a setting that is not valid.
     """
     given = from_environment(os.environ) | settings
     if pool is not None:

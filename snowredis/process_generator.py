@@ -18,7 +18,7 @@ from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND, PREFIX, AllSettings, check_names, from_environment
 from snowredis.snowflake.fast_path import bind
 from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 
 if TYPE_CHECKING:
     from snowredis.kinds.opening import KindAndSettings
@@ -168,7 +168,7 @@ def _resolve(
 
 
 def process_generator() -> Any:
-    """Return the generator of this process, a Generator unless its ids are of another kind; the first call creates it.
+    """Return the generator of this process, which the first call creates: a SnowflakeGenerator, or one of another kind.
 
     Raises ConfigError, LayoutError.
     """
@@ -189,19 +189,19 @@ def _next_of(generator: IdGenerator[Any]) -> Any:
 
 
 def next_ids(count: int) -> list[int]:
-    """Make *count* ids with the generator of this process. See Generator.next_ids()."""
+    """Make *count* ids with the generator of this process. See SnowflakeGenerator.next_ids()."""
     ids: list[int] = process_generator().next_ids(count)
     return ids
 
 
 async def anext_id() -> int:
-    """Make one id with the generator of this process. See Generator.anext_id()."""
+    """Make one id with the generator of this process. See SnowflakeGenerator.anext_id()."""
     an_id: int = await (await _aprocess_generator()).anext_id()
     return an_id
 
 
 async def anext_ids(count: int) -> list[int]:
-    """Make *count* ids with the generator of this process. See Generator.anext_ids()."""
+    """Make *count* ids with the generator of this process. See SnowflakeGenerator.anext_ids()."""
     ids: list[int] = await (await _aprocess_generator()).anext_ids(count)
     return ids
 
@@ -214,7 +214,7 @@ async def _aprocess_generator() -> Any:
 def close() -> None:
     """Close the generator of this process, which releases its worker id. The next next_id() creates another one.
 
-    Blocks as Generator.close() does.
+    Blocks as SnowflakeGenerator.close() does.
     """
     generator = _sources[-1].take_out()
     if generator is not None:
@@ -259,7 +259,7 @@ def _bind() -> None:
     """Let next_id() use the generator that is in use now."""
     while True:
         generator = _sources[-1].generators.get("generator")
-        if generator is None or isinstance(generator, Generator):
+        if generator is None or isinstance(generator, SnowflakeGenerator):
             bind(generator, _first_id)
         else:
             bind(None, functools.partial(_next_of, generator))

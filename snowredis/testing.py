@@ -19,7 +19,7 @@ from snowredis.errors import LayoutMismatch
 from snowredis.process.clock import Clock
 from snowredis.process_generator import use
 from snowredis.settings import Settings
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 
@@ -107,7 +107,7 @@ class MemoryPool:
         server_time_ms = getattr(self.clock, "server_time_ms", None)
         return time.time_ns() // 1_000_000 if server_time_ms is None else int(server_time_ms())
 
-    def connect(self, **settings: Unpack[Settings]) -> Generator:
+    def connect(self, **settings: Unpack[Settings]) -> SnowflakeGenerator:
         """Return a generator as snowredis.connect() does, with this pool; its name is "test" by default."""
         settings.setdefault("pool", "test")
         return connect(self, **settings)

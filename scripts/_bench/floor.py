@@ -42,7 +42,7 @@ _ClockInC: Any = _floor.Clock
 
 
 class Clock(_ClockInC):  # type: ignore[misc]
-    """A class in Python over a type in C, as Generator is."""
+    """A class in Python over a type in C, as SnowflakeGenerator is."""
 
     __slots__ = ()
 

@@ -223,7 +223,7 @@ def _replay(
 ) -> dict[str, Any]:
     """Call beat(n) for every worker n when its generator would: a little apart, and a little early."""
     cpu_s, began_s = server.cpu_s(), time.perf_counter()
-    # as Generator._beat_after_s()
+    # as SnowflakeGenerator._beat_after_s()
     due = [(began_s + random.uniform(0, 0.925 * every_s), at) for at in range(workers)]
     heapq.heapify(due)
     sent = 0

@@ -23,7 +23,7 @@ from snowredis.errors import ConfigError, SnowredisError
 from snowredis.kinds.protocol import IdGenerator
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import Servers, Settings, check_settings
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -127,7 +127,7 @@ async def _claimed(*url: Servers, **settings: Unpack[Settings]) -> AsyncIterator
             yield ids
         return
     ids = await in_thread(process_generator.process_generator)
-    if isinstance(ids, Generator):
+    if isinstance(ids, SnowflakeGenerator):
         await ids.aclaim()
     try:
         yield ids

@@ -137,13 +137,13 @@ def claim_all(limit_s: float) -> None:
 def _claim_all(until_s: float) -> None:
     """Claim; while Redis is away, try until *until_s* (monotonic) to take over the lease of an old worker."""
     from snowredis.process_generator import effective_settings, process_generator
-    from snowredis.snowflake.generator import Generator
+    from snowredis.snowflake.generator import SnowflakeGenerator
 
-    generators = [member for member in EXIT.members if isinstance(member, Generator) and not member.closed]
+    generators = [member for member in EXIT.members if isinstance(member, SnowflakeGenerator) and not member.closed]
     try:
         if not generators and effective_settings():
             # one of another kind claims nothing
-            generators = [one for one in [process_generator()] if isinstance(one, Generator)]
+            generators = [one for one in [process_generator()] if isinstance(one, SnowflakeGenerator)]
         for generator in generators:
             _claim(generator, until_s)
     except SnowredisError as error:

@@ -25,10 +25,10 @@ import pytest
 if TYPE_CHECKING:
     from snowredis.embedded import Server
     from snowredis.settings import Settings
-    from snowredis.snowflake.generator import Generator
+    from snowredis.snowflake.generator import SnowflakeGenerator
     from snowredis.testing import ManualClock
 
-    class FixedIds(Generator):
+    class FixedIds(SnowflakeGenerator):
         """Value of the fixture ``snowredis_ids``: a generator, and its clock."""
 
         clock: ManualClock
@@ -48,9 +48,9 @@ class LivePool:
     name: str
     redis_url: str
     _settings: dict[str, Any] = field(repr=False)
-    _generators: list[Generator] = field(default_factory=list, repr=False)
+    _generators: list[SnowflakeGenerator] = field(default_factory=list, repr=False)
 
-    def connect(self, **settings: Unpack[Settings]) -> Generator:
+    def connect(self, **settings: Unpack[Settings]) -> SnowflakeGenerator:
         """Return a generator on this pool, as snowredis.connect() does; it is closed when the test ends."""
         from snowredis.connection import connect
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from snowredis.kinds.protocol import NumberGenerator
-    from snowredis.snowflake.generator import Generator
+    from snowredis.snowflake.generator import SnowflakeGenerator
 
 
 GROUP = "snowredis.generators"
@@ -114,7 +114,7 @@ class KindAndSettings(NamedTuple):
 
 
 @overload
-def generator(kind: Literal["snowflake"], /, **settings: Unpack[AllSettings]) -> Generator: ...
+def generator(kind: Literal["snowflake"], /, **settings: Unpack[AllSettings]) -> SnowflakeGenerator: ...
 
 
 @overload

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class IdGenerator(Protocol[Id]):
-    """A generator of ids of any kind. Made by snowredis.generator(); snowredis.Generator is one, too.
+    """A generator of ids of any kind. Made by snowredis.generator(); snowredis.SnowflakeGenerator is one, too.
 
     May be shared by threads. In a forked child it can be used further, and never makes an id of its parent again.
     """

@@ -24,7 +24,7 @@ def check_count(count: int) -> int:
 
 
 def next_ids(generator: FastPath, guard: ForkGuard, count: int) -> list[int]:
-    """Make *count* ids at once. See Generator.next_ids()."""
+    """Make *count* ids at once. See SnowflakeGenerator.next_ids()."""
     count = check_count(count)
     while True:
         generation = guard.generation
@@ -40,7 +40,7 @@ def next_ids(generator: FastPath, guard: ForkGuard, count: int) -> list[int]:
 
 
 def fill(generator: FastPath, guard: ForkGuard, buffer: Any) -> None:
-    """Fill *buffer* with ids. See Generator.fill().
+    """Fill *buffer* with ids. See SnowflakeGenerator.fill().
 
     Reads nothing back from the buffer, whose memory others may write to.
     """

@@ -98,9 +98,9 @@ PAST_END = sys.maxsize
 
 
 class PureFastPath:
-    """Take ids of the current range. The base class of Generator, which provides _lock and the methods named below.
+    """Take ids of the current range. Base of SnowflakeGenerator, which provides _lock and the methods named below.
 
-    Names with an underscore are private to this package: users see them on Generator.
+    Names with an underscore are private to this package: users see them on SnowflakeGenerator.
     """
 
     __slots__ = ("_block", "_last")
@@ -346,7 +346,7 @@ def _pure_bind(generator: PureFastPath | None, unbound: Callable[[], int], /) ->
 
 
 def _pure_next_id() -> int:
-    """Make one id with the generator of this process. See Generator.next_id()."""
+    """Make one id with the generator of this process. See SnowflakeGenerator.next_id()."""
     return _bound()
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 CHUNK = 10_000
 
 
-class Generator(FastPath):
+class SnowflakeGenerator(FastPath):
     """Makes ids from one leased worker id; claims it at the first use, renews it in the background.
 
     Made by connect(). May be shared by threads, not by processes: a forked child claims its own worker id
@@ -391,7 +391,7 @@ class Generator(FastPath):
             if held
             else "no worker id yet"
         )
-        return f"<snowredis.Generator pool={self.pool!r} {state}>"
+        return f"<snowredis.SnowflakeGenerator pool={self.pool!r} {state}>"
 
 
 def _members_of_process(
@@ -411,7 +411,7 @@ async def _next_slow_async(slow: SlowPath, make_ready: Callable[[], None]) -> in
         make_ready: claims, renews, or waits for the pool, so that the next id needs no Redis; may block.
 
     Raises:
-        As Generator.next_id().
+        As SnowflakeGenerator.next_id().
     """
     frozen_check: FrozenClockCheck | None = None
     while True:
@@ -437,7 +437,7 @@ async def _next_slow_async(slow: SlowPath, make_ready: Callable[[], None]) -> in
 async def _next_ids_async(
     path: FastPath, slow: SlowPath, guard: ForkGuard, make_ready: Callable[[], None], count: int
 ) -> list[int]:
-    """Make *count* ids at once without blocking the event loop. See Generator.anext_ids()."""
+    """Make *count* ids at once without blocking the event loop. See SnowflakeGenerator.anext_ids()."""
     count = check_count(count)
     while True:
         generation = guard.generation
@@ -461,5 +461,5 @@ def renew_foreign_locks() -> None:
     """
     kind: Any = type(threading.RLock())
     for member in EXIT.members:
-        if isinstance(member, Generator) and type(member._lock) is not kind and not member.lease:
+        if isinstance(member, SnowflakeGenerator) and type(member._lock) is not kind and not member.lease:
             member._after_fork()

@@ -295,10 +295,10 @@ class SlowPath:
         """Make an id; or, with *only_claim*, claim or wait until a lease has open lanes, and return 0.
 
         Blocks:
-            as Generator.next_id() and Generator.claim().
+            as SnowflakeGenerator.next_id() and SnowflakeGenerator.claim().
 
         Raises:
-            As Generator.next_id().
+            As SnowflakeGenerator.next_id().
         """
         claim_wait: ClaimWait | None = None
         frozen_check: FrozenClockCheck | None = None

@@ -20,7 +20,7 @@ from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import TagVerdict
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease import Lease
 from snowredis.snowflake.open import is_embedded, is_in_memory
 from snowredis.web.feed import LiveFeed
@@ -69,7 +69,7 @@ class ServedPool:
         self._url, self._options, self._wait_s = url, options, wait_s
         self._create = create or is_embedded(url) or is_in_memory(url)
         self._monitor: SharedPool | None = None
-        self._ids: Generator | None = None
+        self._ids: SnowflakeGenerator | None = None
         self._problem: Problem | None = None
         self._task: asyncio.Task[None] | None = None
         self._batch_lock = asyncio.Lock()
@@ -126,7 +126,7 @@ class ServedPool:
             log.warning("pool %s: no worker id yet, trying again: %s", self.name, problem.detail)
         self._problem = problem
 
-    def _connect(self) -> Generator:
+    def _connect(self) -> SnowflakeGenerator:
         stored: dict[str, Any] = {}
         try:
             # not a remembered one: a person may have created it just now
@@ -186,7 +186,7 @@ class ServedPool:
         """Make *count* ids. Raises Problem, SnowredisError."""
         return await self._in_time(self._make(self._generator(), count))
 
-    async def _make(self, ids: Generator, count: int) -> list[int]:
+    async def _make(self, ids: SnowflakeGenerator, count: int) -> list[int]:
         if count == 1:
             return [await ids.anext_id()]
         # one batch after the other: at the layout's ceiling they would compete for ticks
@@ -204,7 +204,7 @@ class ServedPool:
             # the request was right: the layout is at its end
             raise Problem(503, "LayoutError", str(error)) from error
 
-    def _generator(self) -> Generator:
+    def _generator(self) -> SnowflakeGenerator:
         # with a lease, the problem is over; _claim() is about to notice it
         if self._problem is not None and not self.ready:
             raise self._problem

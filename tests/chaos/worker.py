@@ -37,7 +37,7 @@ LIBRARY = str(Path(snowredis.__file__).parent)
 
 
 class Worker:
-    def __init__(self, ids: snowredis.Generator, recorder: Recorder) -> None:
+    def __init__(self, ids: snowredis.SnowflakeGenerator, recorder: Recorder) -> None:
         self._ids = ids
         self._recorder = recorder
         self._random = random.Random(os.urandom(8))

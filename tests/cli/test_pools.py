@@ -37,7 +37,7 @@ HOSTILE = [
 
 
 @pytest.fixture
-def fleet(cli: Cli, pool_name: str, server_url: str) -> Iterator[list[snowredis.Generator]]:
+def fleet(cli: Cli, pool_name: str, server_url: str) -> Iterator[list[snowredis.SnowflakeGenerator]]:
     """Three living workers."""
     cli("pool", "create", pool_name)
     made = [snowredis.connect(server_url, pool=pool_name, label=f"web {number}") for number in range(3)]
@@ -51,7 +51,7 @@ def fleet(cli: Cli, pool_name: str, server_url: str) -> Iterator[list[snowredis.
 # --- workers ---------------------------------------------------------------------------------------
 
 
-def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
+def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]) -> None:
     result = cli("workers", "--pool", pool_name)
     assert result.code == 0
     head, use, status, empty, titles, *rows = result.out.splitlines()
@@ -63,13 +63,13 @@ def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snow
     assert all(str(os.getpid()) in row and "web" in row for row in rows)
 
 
-def test_all_shows_free_worker_ids_too(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
+def test_all_shows_free_worker_ids_too(cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]) -> None:
     fleet[1].close()
     assert len(cli("workers", "--pool", pool_name).out.splitlines()) == 5 + 2
     assert [line.split()[1] for line in cli("workers", "--pool", pool_name, "--all").out.splitlines()[5:]][1] == "free"
 
 
-def test_json_is_one_object(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
+def test_json_is_one_object(cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]) -> None:
     found = json.loads(cli("workers", "--pool", pool_name, "--json").out)
     assert found["pool"]["name"] == pool_name
     assert found["pool"]["settings"]["ttl_ms"] == "30000"
@@ -97,7 +97,7 @@ def test_hostile_hosts_and_labels_do_nothing_to_a_terminal(
     columns: int,
     cli: Cli,
     pool_name: str,
-    fleet: list[snowredis.Generator],
+    fleet: list[snowredis.SnowflakeGenerator],
     client: redis.Redis,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -118,7 +118,7 @@ def test_hostile_hosts_and_labels_do_nothing_to_a_terminal(
 
 
 def test_without_a_terminal_watch_prints_one_object_after_the_other(
-    cli: Cli, pool_name: str, fleet: list[snowredis.Generator], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = iter(range(3))
 
@@ -133,7 +133,7 @@ def test_without_a_terminal_watch_prints_one_object_after_the_other(
 
 
 def test_watch_goes_on_while_redis_does_not_answer_and_says_so_once(
-    cli: Cli, pool_name: str, fleet: list[snowredis.Generator], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, answers = snowredis.WorkerPool.snapshot, iter([True, False, False, True])
 
@@ -157,7 +157,7 @@ def test_watch_goes_on_while_redis_does_not_answer_and_says_so_once(
 def test_on_a_terminal_watch_draws_in_its_place_and_leaves_the_last_state(
     cli: Cli,
     pool_name: str,
-    fleet: list[snowredis.Generator],
+    fleet: list[snowredis.SnowflakeGenerator],
     client: redis.Redis,
     command: Callable[..., list[str]],
     process_environment: dict[str, str],
@@ -263,7 +263,7 @@ def test_constants_that_cannot_work_are_refused(cli: Cli, pool_name: str) -> Non
 
 
 def test_show_tells_one_pool_in_full_and_all_in_a_table(
-    cli: Cli, pool_name: str, fleet: list[snowredis.Generator]
+    cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]
 ) -> None:
     one = cli("pool", "show", pool_name).out
     for part in (
@@ -310,7 +310,9 @@ def test_a_redis_without_pools_says_how_to_make_one(cli: Cli, server_url: str) -
     assert "(pools there: none)" in cli("workers", "--url", empty).err
 
 
-def test_delete_refuses_while_workers_are_alive(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
+def test_delete_refuses_while_workers_are_alive(
+    cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]
+) -> None:
     refused = cli("pool", "delete", pool_name, "--yes")
     assert refused.code == 3
     assert "3 living workers" in refused.err
@@ -323,7 +325,7 @@ def test_delete_refuses_while_workers_are_alive(cli: Cli, pool_name: str, fleet:
 
 
 def test_recreating_a_deleted_pool_says_how_long_new_workers_wait(
-    cli: Cli, pool_name: str, fleet: list[snowredis.Generator]
+    cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]
 ) -> None:
     cli("pool", "delete", pool_name, "--yes", "--force")
     made = cli("pool", "create", pool_name, "--ttl", "1")

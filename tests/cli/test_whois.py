@@ -24,13 +24,13 @@ def nothing_left(client: redis.Redis, pool_name: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def ids(cli: Cli, pool_name: str, server_url: str, hostile_labels: None) -> Iterator[snowredis.Generator]:
+def ids(cli: Cli, pool_name: str, server_url: str, hostile_labels: None) -> Iterator[snowredis.SnowflakeGenerator]:
     cli("pool", "create", pool_name)
     with snowredis.connect(server_url, pool=pool_name, label="web \x1b[31m1") as made:
         yield made
 
 
-def test_it_says_host_pid_label_and_lease(cli: Cli, pool_name: str, ids: snowredis.Generator) -> None:
+def test_it_says_host_pid_label_and_lease(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
     import os
     import socket
 
@@ -50,7 +50,7 @@ def test_it_says_host_pid_label_and_lease(cli: Cli, pool_name: str, ids: snowred
     assert "still held" not in cli("whois", str(an_id), "--pool", pool_name).out
 
 
-def test_any_form_of_an_id_will_do(cli: Cli, pool_name: str, ids: snowredis.Generator) -> None:
+def test_any_form_of_an_id_will_do(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
     an_id = ids.next_id()
     text = snowredis.encode(an_id, "base62")
     found = json.loads(cli("whois", text, "--format", "base62", "--json", "--pool", pool_name).out)
@@ -61,7 +61,7 @@ def test_any_form_of_an_id_will_do(cli: Cli, pool_name: str, ids: snowredis.Gene
 
 
 def test_what_cannot_be_known_is_said_so_with_another_exit_code(
-    cli: Cli, pool_name: str, ids: snowredis.Generator
+    cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator
 ) -> None:
     an_id = ids.next_id() + (1 << 60)
     result = cli("whois", str(an_id), "--pool", pool_name)
@@ -70,7 +70,9 @@ def test_what_cannot_be_known_is_said_so_with_another_exit_code(
     assert "future" in result.out
 
 
-def test_two_equal_ids_are_explained(cli: Cli, pool_name: str, ids: snowredis.Generator, client: redis.Redis) -> None:
+def test_two_equal_ids_are_explained(
+    cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator, client: redis.Redis
+) -> None:
     an_id = str(ids.next_id())
     twin = f"{pool_name}-twin"
     cli("pool", "create", twin)
@@ -102,7 +104,7 @@ def test_two_equal_ids_are_explained(cli: Cli, pool_name: str, ids: snowredis.Ge
     assert "shown     a process was cloned" in cloned.out
 
 
-def test_two_different_ids_are_two_answers(cli: Cli, pool_name: str, ids: snowredis.Generator) -> None:
+def test_two_different_ids_are_two_answers(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
     one, two = map(str, ids.next_ids(2))
     lines = cli("whois", one, two, "--pool", pool_name, "--json").out.splitlines()
     assert [json.loads(line)["id"] for line in lines] == [one, two]

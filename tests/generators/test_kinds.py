@@ -172,7 +172,7 @@ def test_the_extra_of_every_kind_exists() -> None:
 
 def test_the_type_of_a_generator_follows_from_its_kind() -> None:
     # checked by mypy
-    numbers: snowredis.Generator = snowredis.generator("snowflake", url=snowredis.testing.memory_pool())
+    numbers: snowredis.SnowflakeGenerator = snowredis.generator("snowflake", url=snowredis.testing.memory_pool())
     uuids: snowredis.IdGenerator[uuid.UUID] = snowredis.generator("uuid7")
     texts: list[snowredis.IdGenerator[str]] = [
         snowredis.generator("uuid4", form="text"),

@@ -40,7 +40,7 @@ def test_no_pool_is_made_while_a_server_that_was_never_seen_is_away(two: list[No
             snowredis.connect(urls[::-1], **options).next_id()
 
 
-def made(ids: snowredis.Generator) -> bool:
+def made(ids: snowredis.SnowflakeGenerator) -> bool:
     with contextlib.suppress(snowredis.SnowredisError):
         ids.next_id()
         return True

@@ -80,8 +80,8 @@ class Stage:
     def holder(self) -> Holder:
         return Holder(self.store, self.clock.server_time_ms)
 
-    def generator(self, **options: object) -> snowredis.Generator:
-        return snowredis.Generator(self.store, clock=self.clock, **options)  # type: ignore[arg-type]
+    def generator(self, **options: object) -> snowredis.SnowflakeGenerator:
+        return snowredis.SnowflakeGenerator(self.store, clock=self.clock, **options)  # type: ignore[arg-type]
 
 
 def stage(count: int = 2, config: PoolConfig = CONFIG, *, new: bool = True) -> Stage:

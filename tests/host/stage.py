@@ -23,7 +23,7 @@ from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.fork import ForkGuard
 from snowredis.process.liveness import ProcessName
 from snowredis.snowflake import host_lease, host_members, host_page, lease_manager
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.testing import ManualClock, memory_pool
 
 # few worker ids, and few ids a tick: whatever is used twice is an id that is made twice
@@ -78,10 +78,10 @@ class Process:
         before: Process | None = stage.processes[-1] if name.startswith("thread") else None
         self.name: ProcessName = before.name if before else ProcessName("stage", number, "1")
         self.store: SteppedStore = before.store if before else SteppedStore(stage.memory, stage.step)
-        self.ids: Generator = (
+        self.ids: SnowflakeGenerator = (
             before.ids
             if before
-            else Generator(
+            else SnowflakeGenerator(
                 cast(Any, self.store),
                 clock=stage.clock,
                 sequence_start="zero",

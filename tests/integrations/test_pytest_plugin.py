@@ -33,7 +33,7 @@ def test_ids_are_the_same_in_every_test_and_every_run(inner: pytest.Pytester) ->
 
         @pytest.mark.parametrize("time", [1, 2])
         def test_ids(snowredis_ids, time):
-            assert isinstance(snowredis_ids, snowredis.Generator)
+            assert isinstance(snowredis_ids, snowredis.SnowflakeGenerator)
             first = snowredis_ids.next_id()
             parts = snowredis_ids.decode(first)
             assert (parts.worker, parts.sequence) == (0, 0)

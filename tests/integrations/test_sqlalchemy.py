@@ -25,7 +25,7 @@ from sqlalchemy.schema import CreateTable
 
 import snowredis
 from snowredis.integrations.sqlalchemy import SnowflakeId, render_item
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
 from tests.support import programs
@@ -71,18 +71,18 @@ def makes_ids(column: sa.Column[Any]) -> bool:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The process has a generator in memory; the list says how many ids each batch has, awaited ones below 0."""
     made: list[int] = []
-    next_ids, anext_ids = Generator.next_ids, Generator.anext_ids
+    next_ids, anext_ids = SnowflakeGenerator.next_ids, SnowflakeGenerator.anext_ids
 
-    def counted(self: Generator, count: int) -> list[int]:
+    def counted(self: SnowflakeGenerator, count: int) -> list[int]:
         made.append(count)
         return next_ids(self, count)
 
-    async def awaited(self: Generator, count: int) -> list[int]:
+    async def awaited(self: SnowflakeGenerator, count: int) -> list[int]:
         made.append(-count)
         return await anext_ids(self, count)
 
-    monkeypatch.setattr(Generator, "next_ids", counted)
-    monkeypatch.setattr(Generator, "anext_ids", awaited)
+    monkeypatch.setattr(SnowflakeGenerator, "next_ids", counted)
+    monkeypatch.setattr(SnowflakeGenerator, "anext_ids", awaited)
     snowredis.configure(url=memory_pool())
     yield made
     snowredis.close()
@@ -471,14 +471,14 @@ def test_under_asyncio_many_rows_take_one_call_that_is_awaited(calls: list[int])
 def test_under_asyncio_the_loop_goes_on_while_a_batch_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     async def insert() -> None:
         asked, may_go = asyncio.Event(), asyncio.Event()
-        anext_ids = Generator.anext_ids
+        anext_ids = SnowflakeGenerator.anext_ids
 
-        async def waits(self: Generator, count: int) -> list[int]:
+        async def waits(self: SnowflakeGenerator, count: int) -> list[int]:
             asked.set()
             await may_go.wait()
             return await anext_ids(self, count)
 
-        monkeypatch.setattr(Generator, "anext_ids", waits)
+        monkeypatch.setattr(SnowflakeGenerator, "anext_ids", waits)
         engine = create_async_engine("sqlite+aiosqlite://")
         async with engine.begin() as connection:
             await connection.run_sync(Base.metadata.create_all)

@@ -21,7 +21,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points, stopped_in_product
 
@@ -66,7 +66,7 @@ class RedisPlace:
         self._client.flushdb()
         self.create()
 
-    def connect(self, clock: ManualClock) -> Generator:
+    def connect(self, clock: ManualClock) -> SnowflakeGenerator:
         return snowredis.connect(self.url, pool=self._name, layout=LAYOUT, clock=clock)
 
 
@@ -84,7 +84,7 @@ class MemoryPlace:
             store.wipe()
             store.create(now_ms())
 
-    def connect(self, clock: ManualClock) -> Generator:
+    def connect(self, clock: ManualClock) -> SnowflakeGenerator:
         return self._pool.connect(layout=LAYOUT, clock=clock)
 
 
@@ -177,7 +177,7 @@ class Stage:
         self.report_fd = -1
         self.waiting: list[tuple[int, int, int]] = []
         # generators with the same worker id, which make no ids
-        self.rivals: list[Generator] = []
+        self.rivals: list[SnowflakeGenerator] = []
         self.in_hook = False
         self.made_in_hook: list[int] = []
 

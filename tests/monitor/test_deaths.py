@@ -241,7 +241,7 @@ def end_lease(server: RedisServer, pool: str, worker: int) -> None:
 def test_independent_servers_number_their_deaths_as_one_pool(clock: ManualClock) -> None:
     servers = [memory_pool(clock=clock), memory_pool(clock=clock)]
     seen = WorkerPool(servers, "test")
-    made: list[snowredis.Generator] = []
+    made: list[snowredis.SnowflakeGenerator] = []
     while {ids.lease.worker % 2 for ids in made if ids.lease} != {0, 1}:
         made.append(snowredis.connect(servers, pool="test"))
         made[-1].claim()

@@ -116,7 +116,7 @@ def test_refused_claims_are_counted_by_the_pool_and_by_the_process(server: Redis
     new_pool(server.url, small, **options)
     with contextlib.ExitStack() as stack:
 
-        def connected(**options: Any) -> snowredis.Generator:
+        def connected(**options: Any) -> snowredis.SnowflakeGenerator:
             return stack.enter_context(contextlib.closing(snowredis.connect(server.url, pool=small, **options)))
 
         for _ in range(2):

@@ -26,7 +26,7 @@ def pool(server: RedisServer) -> Iterator[WorkerPool]:
     made.close()
 
 
-def connect(server: RedisServer, pool: WorkerPool, label: str) -> snowredis.Generator:
+def connect(server: RedisServer, pool: WorkerPool, label: str) -> snowredis.SnowflakeGenerator:
     return snowredis.connect(server.url, pool=pool.name, label=label)
 
 
@@ -91,7 +91,7 @@ def test_independent_servers_are_asked_as_one(server: RedisServer, own_server: R
     name = f"m-{uuid.uuid4().hex[:10]}"
     pool = WorkerPool(urls, name)
     pool.create(PoolConfig(name=name))
-    made: list[snowredis.Generator] = []
+    made: list[snowredis.SnowflakeGenerator] = []
     # each takes a server by chance
     while len({one.lease.worker % 2 for one in made if one.lease}) < 2:
         made.append(snowredis.connect(urls, pool=name, label=f"w{len(made)}"))

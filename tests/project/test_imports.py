@@ -145,7 +145,7 @@ def test_no_import_points_back(path: Path) -> None:
         ("class C:\n    import redis.client", "snowredis.core.layout"),
         ("if TYPE_CHECKING:\n    pass\nelse:\n    import socket", "snowredis.core.layout"),
         ("from snowredis.core import layout", "snowredis.errors"),
-        ("from snowredis.snowflake.generator import Generator", "snowredis.process.fork"),
+        ("from snowredis.snowflake.generator import SnowflakeGenerator", "snowredis.process.fork"),
         ("from snowredis import settings", "snowredis.errors"),
         ("from snowredis.connection import connect", "snowredis.snowflake.open"),
         ("try:\n    from snowredis.cli import main\nexcept ImportError: pass", "snowredis.process.clock"),

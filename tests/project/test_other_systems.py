@@ -22,7 +22,7 @@ import snowredis
 from snowredis.cli import main
 from snowredis.core.presets import layouts
 from snowredis.kinds.opening import kind_names
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from snowredis.web.service import create_app
 from tests.support.servers import RedisServer
@@ -50,7 +50,7 @@ def two_servers(tmp_path: Path) -> Iterator[list[RedisServer]]:
         server.kill()
 
 
-def connect(server: MemoryPool, **settings: Any) -> Generator:
+def connect(server: MemoryPool, **settings: Any) -> SnowflakeGenerator:
     return snowredis.connect(server, **settings)
 
 

@@ -77,7 +77,7 @@ EMBEDDED = {
 PARTS = ("timestamp_ms", "time", "datacenter", "backup", "worker", "sequence")
 PLAIN = {
     "IMPLEMENTATION",
-    "Generator",
+    "SnowflakeGenerator",
     "IdGenerator",
     "Lease",
     "Parts",
@@ -103,13 +103,13 @@ def arguments_of(function: Any) -> str:
     ("owner", "expected"),
     [
         (snowredis, FUNCTIONS),
-        (snowredis.Generator, GENERATOR),
+        (snowredis.SnowflakeGenerator, GENERATOR),
         (snowredis.Layout, LAYOUT),
         (snowredis.WorkerPool, WORKER_POOL),
         (testing, TESTING),
         (snowredis.embedded, EMBEDDED),
     ],
-    ids=["snowredis", "Generator", "Layout", "WorkerPool", "testing", "embedded"],
+    ids=["snowredis", "SnowflakeGenerator", "Layout", "WorkerPool", "testing", "embedded"],
 )
 def test_functions_take_these_arguments(owner: Any, expected: dict[str, str]) -> None:
     assert {name: arguments_of(getattr(owner, name)) for name in expected} == expected

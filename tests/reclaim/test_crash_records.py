@@ -107,7 +107,7 @@ def url(server: RedisServer) -> str:
 SETTINGS: dict[str, Any] = {"layout": ONE_WORKER, "ttl": 3.0, "max_clock_lead": 0.1, "redis_skew": 0.1}
 
 
-def connect(url: str, **options: Any) -> snowredis.Generator:
+def connect(url: str, **options: Any) -> snowredis.SnowflakeGenerator:
     return snowredis.connect(url, pool="killed", **SETTINGS | options)
 
 

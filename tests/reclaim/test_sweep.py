@@ -41,7 +41,7 @@ STACKS_ARE_RANDOM = RANDOMIZE.exists() and RANDOMIZE.read_text() != "0\n"
 ONE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
 
 
-def connect(url: str, pool: str) -> snowredis.Generator:
+def connect(url: str, pool: str) -> snowredis.SnowflakeGenerator:
     return snowredis.connect(url, pool=pool, layout=ONE, claim_timeout=0)
 
 

@@ -47,7 +47,7 @@ class Shards:
         settings = self.settings | {"pool": pool, "datacenter": "auto" if wanted is None else wanted}
         return open_registered(url or self.url, settings)
 
-    def connect(self, pool: str, **others: Any) -> snowredis.Generator:
+    def connect(self, pool: str, **others: Any) -> snowredis.SnowflakeGenerator:
         url = others.pop("url", self.url)
         return snowredis.connect(url, pool=pool, **self.settings | {"datacenter": "auto"} | others)
 

@@ -106,7 +106,7 @@ def test_nothing_is_left_of_generators_that_are_gone(
         fast_path.TickRange,
         GUARD.alive,
     ]
-    watched += [None, snowredis.Generator, ClockMovedBack]
+    watched += [None, snowredis.SnowflakeGenerator, ClockMovedBack]
 
     def counts() -> tuple[list[int], int]:
         gc.collect()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.testing import memory_pool
 
 
@@ -74,7 +74,7 @@ def test_a_system_that_accepts_all_advice_is_not_trusted_to_wipe_a_page(
 
 def test_a_generator_that_only_a_finalizer_still_reached_makes_no_id_of_its_parents_lease() -> None:
     """The collector has removed it from the guard's weak set before the finalizer keeps it."""
-    kept: list[Generator] = []
+    kept: list[SnowflakeGenerator] = []
 
     class Service:
         def __init__(self) -> None:

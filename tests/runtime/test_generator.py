@@ -23,7 +23,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ClockStopped
 from snowredis.process.clock import SystemClock
 from snowredis.settings import SequenceStart
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.runtime.conftest import make_pool
@@ -146,7 +146,7 @@ def test_fill_writes_into_every_kind_of_int64_buffer(pool: MemoryPool) -> None:
 
 
 def test_fill_does_not_trust_what_others_write_into_its_buffer(pool: MemoryPool) -> None:
-    class Scribbled(Generator):
+    class Scribbled(SnowflakeGenerator):
         __slots__ = ()
 
         def _fill_now(self, buffer: Any) -> Any:
@@ -351,7 +351,7 @@ def test_a_long_tick_is_not_left_before_it_ends_and_steps_of_the_clock_are_seen_
 # --- sequences -------------------------------------------------------------------------------------
 
 
-def starts(ids: snowredis.Generator, clock: ManualClock, ticks: int = 200) -> list[int]:
+def starts(ids: snowredis.SnowflakeGenerator, clock: ManualClock, ticks: int = 200) -> list[int]:
     found = []
     for _ in range(ticks):
         clock.advance(1)

@@ -59,9 +59,9 @@ def test_both_give_the_same_ids_and_errors(first: int) -> None:
 
 @only_c
 def test_the_public_method_is_the_one_in_c() -> None:
-    assert "next_id" not in vars(snowredis.Generator)
-    assert type(snowredis.Generator.next_id).__name__ == "method_descriptor"
-    assert "0 < id < 2**63" in (snowredis.Generator.next_id.__doc__ or "")
+    assert "next_id" not in vars(snowredis.SnowflakeGenerator)
+    assert type(snowredis.SnowflakeGenerator.next_id).__name__ == "method_descriptor"
+    assert "0 < id < 2**63" in (snowredis.SnowflakeGenerator.next_id.__doc__ or "")
 
 
 def current(ids: Any) -> tuple[fast_path.TickRange, int]:

@@ -21,7 +21,7 @@ from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import StepClock
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake import fast_path
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool
@@ -126,8 +126,8 @@ class Unanswered(MemoryStore):
         return super().release(request, seen)
 
 
-def generator_on(store: MemoryStore, clock: ManualClock, **options: Any) -> Generator:
-    return Generator(store, clock=clock, guard=ForkGuard(), **options)
+def generator_on(store: MemoryStore, clock: ManualClock, **options: Any) -> SnowflakeGenerator:
+    return SnowflakeGenerator(store, clock=clock, guard=ForkGuard(), **options)
 
 
 @pytest.mark.parametrize("when", ["suspend", "resume"])
@@ -370,7 +370,7 @@ class Limit(BaseException):
 MOST_POINTS = 10_000
 
 
-def slow_path_next(*, claimed: bool) -> Generator:
+def slow_path_next(*, claimed: bool) -> SnowflakeGenerator:
     """Return a generator whose next id the slow path makes."""
     clock = ManualClock()
     ids = generator_on(MemoryStore(PoolConfig(name="limit"), clock.server_time_ms), clock)
@@ -387,17 +387,17 @@ def slow_path_next(*, claimed: bool) -> Generator:
 @pytest.mark.parametrize(
     ("run_operation", "claimed"),
     [
-        (Generator.claim, False),
-        (Generator.next_id, True),
+        (SnowflakeGenerator.claim, False),
+        (SnowflakeGenerator.next_id, True),
         (lambda ids: ids._slow_path.try_step(), True),
-        (Generator._beat, True),
-        (Generator.suspend, True),
-        (Generator.close, True),
+        (SnowflakeGenerator._beat, True),
+        (SnowflakeGenerator.suspend, True),
+        (SnowflakeGenerator.close, True),
     ],
     ids=["claim", "next_id", "try_step", "beat", "suspend", "close"],
 )
 def test_an_error_that_a_signal_handler_raises_leaves_no_lock_held(
-    run_operation: Callable[[Generator], object], claimed: bool
+    run_operation: Callable[[SnowflakeGenerator], object], claimed: bool
 ) -> None:
     at = raised = 0
     kept: Limit | None = None
@@ -423,7 +423,7 @@ def test_an_error_that_a_signal_handler_raises_leaves_no_lock_held(
     assert raised > 10
 
 
-def free_for_others(ids: Generator) -> bool:
+def free_for_others(ids: SnowflakeGenerator) -> bool:
     """Return whether another thread can make an id, and nobody is in a conversation with the store."""
     made: list[int] = []
 

@@ -17,7 +17,7 @@ from snowredis.errors import ClockMovedBack, LeaseExpired, LeaseLost, SnowredisE
 from snowredis.monitor.snapshot import Snapshot
 from snowredis.monitor.status import status_of
 from snowredis.snowflake import lease_manager
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock
@@ -54,17 +54,17 @@ class Fleet:
         self.layout = config.layout
         self.ids: list[int] = []
 
-    def generator(self, **options: Any) -> Generator:
-        return Generator(self.redis, clock=self.clock, **options)
+    def generator(self, **options: Any) -> SnowflakeGenerator:
+        return SnowflakeGenerator(self.redis, clock=self.clock, **options)
 
-    def make(self, ids: Generator, count: int = 1) -> int:
+    def make(self, ids: SnowflakeGenerator, count: int = 1) -> int:
         """Make ids, which must be greater than those that this generator made before; return the namespace."""
         for _ in range(count):
             self.ids.append(ids.next_id())
         assert len(set(self.ids)) == len(self.ids)
         return self.layout.decode(self.ids[-1]).backup
 
-    def beat(self, *generators: Generator, ms: int = 5_000) -> None:
+    def beat(self, *generators: SnowflakeGenerator, ms: int = 5_000) -> None:
         """Let a heartbeat's time pass."""
         self.clock.advance(ms)
         for ids in generators:
@@ -77,13 +77,13 @@ def fleet() -> Fleet:
 
 
 @pytest.fixture
-def ids(fleet: Fleet) -> Iterator[Generator]:
+def ids(fleet: Fleet) -> Iterator[SnowflakeGenerator]:
     with fleet.generator() as ids:
         yield ids
         fleet.redis.away = False
 
 
-def test_ids_go_on_for_a_day_in_the_highest_namespace_and_in_order(fleet: Fleet, ids: Generator) -> None:
+def test_ids_go_on_for_a_day_in_the_highest_namespace_and_in_order(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     assert fleet.make(ids, 3) == 0
     assert not ids.in_outage_lane
     fleet.redis.away = True
@@ -94,7 +94,7 @@ def test_ids_go_on_for_a_day_in_the_highest_namespace_and_in_order(fleet: Fleet,
     assert ids.in_outage_lane
 
 
-def test_they_end_with_the_reservation_of_the_outage_lane(fleet: Fleet, ids: Generator) -> None:
+def test_they_end_with_the_reservation_of_the_outage_lane(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     fleet.make(ids)
     assert ids.lease is not None
     until_ms = ids.lease.outage_until_ms
@@ -112,7 +112,7 @@ def test_they_end_with_the_reservation_of_the_outage_lane(fleet: Fleet, ids: Gen
     assert fleet.make(ids) == 0
 
 
-def test_the_lease_goes_on_when_redis_is_back(fleet: Fleet, ids: Generator) -> None:
+def test_the_lease_goes_on_when_redis_is_back(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     fleet.make(ids)
     fleet.redis.away = True
     fleet.beat(ids, ms=3_600_000)
@@ -131,7 +131,7 @@ def test_the_lease_goes_on_when_redis_is_back(fleet: Fleet, ids: Generator) -> N
     assert fleet.ids == sorted(fleet.ids)
 
 
-def test_no_living_worker_pauses_when_redis_comes_back_empty(fleet: Fleet, ids: Generator) -> None:
+def test_no_living_worker_pauses_when_redis_comes_back_empty(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     """The new lease waits for the floor, and the old outage lane goes on meanwhile."""
     fleet.make(ids)
     fleet.redis.away = True
@@ -151,7 +151,7 @@ def test_no_living_worker_pauses_when_redis_comes_back_empty(fleet: Fleet, ids: 
     assert fleet.ids == sorted(fleet.ids)
 
 
-def test_an_old_outage_lane_is_kept_for_the_next_outage(fleet: Fleet, ids: Generator) -> None:
+def test_an_old_outage_lane_is_kept_for_the_next_outage(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     """For a day after a loss, new leases have no outage lane."""
     fleet.make(ids)
     fleet.redis.away = True
@@ -204,7 +204,7 @@ def test_a_copy_is_told_so_and_stops_at_once(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("end", ["suspend", "close"])
-def test_a_suspended_or_closed_generator_has_no_outage_lane(fleet: Fleet, ids: Generator, end: str) -> None:
+def test_a_suspended_or_closed_generator_has_no_outage_lane(fleet: Fleet, ids: SnowflakeGenerator, end: str) -> None:
     fleet.make(ids)
     fleet.redis.away = True
     fleet.clock.advance(TTL_MS)
@@ -219,7 +219,7 @@ def test_a_suspended_or_closed_generator_has_no_outage_lane(fleet: Fleet, ids: G
             ids.next_id()
 
 
-def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: Generator) -> None:
+def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     """As after a snapshot of the machine was resumed."""
     fleet.make(ids)
     fleet.redis.away = True
@@ -245,7 +245,7 @@ def test_it_stays_closed_on_another_boot(fleet: Fleet, monkeypatch: pytest.Monke
         ids.next_id()
 
 
-def test_a_clock_step_in_the_middle_of_an_outage_stops_nobody_for_long(fleet: Fleet, ids: Generator) -> None:
+def test_a_clock_step_in_the_middle_of_an_outage_stops_nobody_for_long(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     fleet.make(ids)
     fleet.redis.away = True
     fleet.clock.advance(3_600_000)
@@ -263,7 +263,9 @@ def test_a_clock_step_in_the_middle_of_an_outage_stops_nobody_for_long(fleet: Fl
     assert fleet.ids == sorted(fleet.ids)
 
 
-def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(fleet: Fleet, ids: Generator) -> None:
+def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(
+    fleet: Fleet, ids: SnowflakeGenerator
+) -> None:
     namespaces = {fleet.make(ids)}
     for _ in range(8):
         fleet.clock.step(-10_000)
@@ -273,7 +275,7 @@ def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(fleet
     assert not ids.in_outage_lane
 
 
-def test_a_release_gives_back_what_was_not_used_of_the_outage_lane(fleet: Fleet, ids: Generator) -> None:
+def test_a_release_gives_back_what_was_not_used_of_the_outage_lane(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     fleet.make(ids)
     fleet.redis.away = True
     fleet.clock.advance(TTL_MS)
@@ -287,7 +289,9 @@ def test_a_release_gives_back_what_was_not_used_of_the_outage_lane(fleet: Fleet,
     assert heir.lanes_ms[OUT] == used_ms + 1
 
 
-def test_opening_and_its_end_are_logged(fleet: Fleet, ids: Generator, caplog: pytest.LogCaptureFixture) -> None:
+def test_opening_and_its_end_are_logged(
+    fleet: Fleet, ids: SnowflakeGenerator, caplog: pytest.LogCaptureFixture
+) -> None:
     fleet.make(ids)
     fleet.redis.away = True
     with caplog.at_level(logging.WARNING, "snowredis"):

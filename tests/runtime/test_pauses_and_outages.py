@@ -111,7 +111,7 @@ def test_a_redis_that_is_away_is_ridden_out_and_then_said(own_server: RedisServe
     assert len(set(made)) == len(made)
 
 
-def _can(ids: snowredis.Generator) -> bool:
+def _can(ids: snowredis.SnowflakeGenerator) -> bool:
     try:
         ids.next_id()
     except snowredis.SnowredisError:

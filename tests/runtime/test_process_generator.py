@@ -84,7 +84,7 @@ def test_a_generator_that_was_closed_is_refused_with_its_pool(pool: MemoryPool) 
 def test_a_function_makes_a_generator_at_the_first_id_and_after_close(pool: MemoryPool) -> None:
     made = []
 
-    def make() -> snowredis.Generator:
+    def make() -> snowredis.SnowflakeGenerator:
         made.append(pool.connect())
         return made[-1]
 

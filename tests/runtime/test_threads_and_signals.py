@@ -22,7 +22,7 @@ from snowredis.process.exit import EXIT, ExitHook
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake import fast_path
 from snowredis.snowflake.context import Conversation
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.pools import new_pool
@@ -37,12 +37,12 @@ def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     locked = request.param == "locked"
     monkeypatch.setattr(fast_path, "FREE_THREADED", locked)
 
-    class Locked(Generator):
+    class Locked(SnowflakeGenerator):
         __slots__ = ()
         next_id = fast_path.PureFastPath._next_id_locked
 
     pool = memory_pool()
-    made = (Locked if locked else Generator)(pool.memory_store(PoolConfig(name="threads")))
+    made = (Locked if locked else SnowflakeGenerator)(pool.memory_store(PoolConfig(name="threads")))
     yield made
     made.close()
 
@@ -123,7 +123,7 @@ def test_a_finalizer_that_makes_ids_never_repeats_one(ids: Any) -> None:
 class Service:
     """Owns a generator, in a cycle of references: the garbage collector finds both, and calls the finalizer."""
 
-    def __init__(self, ids: Generator, finalize: Callable[[Generator], None]) -> None:
+    def __init__(self, ids: SnowflakeGenerator, finalize: Callable[[SnowflakeGenerator], None]) -> None:
         self.me, self.ids, self.finalize = self, ids, finalize
         ids.next_id()
 
@@ -131,15 +131,15 @@ class Service:
         self.finalize(self.ids)
 
 
-@pytest.mark.parametrize("leave", [Generator.close, Generator.suspend])
+@pytest.mark.parametrize("leave", [SnowflakeGenerator.close, SnowflakeGenerator.suspend])
 def test_the_finalizer_of_a_cycle_can_make_ids_and_give_the_worker_id_back(
-    leave: Callable[[Generator], None],
+    leave: Callable[[SnowflakeGenerator], None],
 ) -> None:
     clock = ManualClock()
     store = memory_pool(clock=clock).memory_store(PoolConfig(name="cycle"))
     made: list[int] = []
 
-    def finalize(ids: Generator) -> None:
+    def finalize(ids: SnowflakeGenerator) -> None:
         # past the reservation
         clock.advance(20_000)
         ids.suspend()
@@ -147,7 +147,7 @@ def test_the_finalizer_of_a_cycle_can_make_ids_and_give_the_worker_id_back(
         made.extend([ids.next_id(), ids.ids_made])
         leave(ids)
 
-    Service(Generator(store, clock=clock), finalize)
+    Service(SnowflakeGenerator(store, clock=clock), finalize)
     gc.collect()
     assert len(made) == 2
     assert [kind for kind, _ in store.events] == ["claimed", "released"] * 2
@@ -157,8 +157,8 @@ def test_the_finalizer_of_a_cycle_can_make_ids_and_give_the_worker_id_back(
 def test_a_generator_that_a_finalizer_keeps_claims_its_own_worker_id_in_a_child() -> None:
     guard, clock = ForkGuard(), ManualClock()
     store = memory_pool(clock=clock).memory_store(PoolConfig(name="kept"))
-    kept: list[Generator] = []
-    Service(Generator(store, clock=clock, guard=guard), kept.append)
+    kept: list[SnowflakeGenerator] = []
+    Service(SnowflakeGenerator(store, clock=clock, guard=guard), kept.append)
     gc.collect()
     (ids,) = kept
     # what a child does when it was forked

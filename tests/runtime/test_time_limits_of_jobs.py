@@ -14,7 +14,7 @@ import pytest
 import snowredis
 from snowredis.errors import StoreUnavailable
 from snowredis.process.interruption import is_interruption
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.sweep import Lookout
 from snowredis.testing import ManualClock, MemoryPool
@@ -105,17 +105,17 @@ def test_redis_is_unavailable_while_the_error_of_a_time_limit_is_being_handled(k
 
 
 @pytest.mark.usefixtures("handler")
-@pytest.mark.parametrize("call", [Generator.next_id, Generator.close])
+@pytest.mark.parametrize("call", [SnowflakeGenerator.next_id, SnowflakeGenerator.close])
 def test_a_time_limit_is_not_lost_where_errors_are_logged(
     pool: MemoryPool,
     clock: ManualClock,
     kind: type[Exception],
-    call: Callable[[Generator], object],
+    call: Callable[[SnowflakeGenerator], object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store: Any = pool.memory_store(PoolConfig(name="jobs"))
-    ids = Generator(store, clock=clock)
-    if call is Generator.close:
+    ids = SnowflakeGenerator(store, clock=clock)
+    if call is SnowflakeGenerator.close:
         ids.next_id()
     monkeypatch.setattr(store, "shared", True, raising=False)
     monkeypatch.setattr(store, "release", interrupt)

@@ -1,4 +1,4 @@
-"""A process of the fleet: the shipped Generator with everything around it simulated.
+"""A process of the fleet: the shipped SnowflakeGenerator with everything around it simulated.
 
 Heartbeat and id makers are tasks of one process that share one generator, as threads do. They
 give way to each other where the generator reads the clock, sleeps, waits for a lock or for Redis.
@@ -21,7 +21,7 @@ from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.context import Reference
 from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.fast_path import SEALED
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig, Store
 from tests.simulation.base import SimulatedProcess
 from tests.simulation.checker import Claim
@@ -52,7 +52,7 @@ class Process(SimulatedProcess):
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
-        generator = Generator(
+        generator = SnowflakeGenerator(
             self.store,
             clock=self.clock,
             random_bytes=self.random_bytes,
@@ -268,7 +268,7 @@ class Process(SimulatedProcess):
         child.guard.generation = self.guard.generation
         child.guard.alive.value = self.guard.alive.value
         parent, me = self.world.current, object()
-        child.generator = twin = Generator.__new__(Generator)
+        child.generator = twin = SnowflakeGenerator.__new__(SnowflakeGenerator)
         old = self.lease_manager
         instead = [
             (self, child),
@@ -291,7 +291,7 @@ class Process(SimulatedProcess):
             (old.slot._open_record, old.slot._open_record),
         ]
         memo = {id(thing): replacement for thing, replacement in instead}
-        for slot in Generator.__slots__:
+        for slot in SnowflakeGenerator.__slots__:
             if slot != "__weakref__":
                 setattr(twin, slot, copy.deepcopy(getattr(self.generator, slot), memo))
         child.lease_manager = twin._lease_manager  # type: ignore[assignment]

@@ -16,7 +16,7 @@ import redis
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease import Lease
 from tests.support import waiting
 from tests.support.duplicates import Runs, find_duplicates
@@ -239,7 +239,7 @@ class Maker:
         workers: worker ids in the order in which they were used.
     """
 
-    def __init__(self, generator: Generator, every_s: float = 0.003) -> None:
+    def __init__(self, generator: SnowflakeGenerator, every_s: float = 0.003) -> None:
         self.generator = generator
         self.ids: list[int] = []
         self.errors: list[Exception] = []
@@ -290,7 +290,7 @@ class Maker:
                 self.errors.append(error)
 
 
-def first_id(generator: Generator, limit_s: float) -> int:
+def first_id(generator: SnowflakeGenerator, limit_s: float) -> int:
     """Return the first id; while the server is unavailable, try again."""
     unavailable = (snowredis.StoreUnavailable, snowredis.LeaseExpired)
     made: int = eventually(generator.next_id, "an id", limit_s, ignored=unavailable)

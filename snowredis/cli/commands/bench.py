@@ -16,7 +16,7 @@ from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import Cell, Column, Line, print_json, table, write
 
 if TYPE_CHECKING:
-    from snowredis.snowflake.generator import Generator
+    from snowredis.snowflake.generator import SnowflakeGenerator
 
 # length of one measurement: long compared with a thread's start, short compared with other load of the machine
 ROUND_S = 0.005
@@ -27,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="one object")
 
 
-def subjects(ids: Generator) -> dict[str, Subject]:
+def subjects(ids: SnowflakeGenerator) -> dict[str, Subject]:
     """Return what the command measures, by the names that it prints."""
     import uuid
     from array import array

@@ -17,7 +17,7 @@ POOL: dict[str, Any] = {
 }
 
 
-kept: list[snowredis.Generator] = []
+kept: list[snowredis.SnowflakeGenerator] = []
 
 
 def make_an_id() -> None:

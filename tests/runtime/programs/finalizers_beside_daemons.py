@@ -13,7 +13,7 @@ url, pool = sys.argv[1:3]
 class Holder:
     """An object whose finalizer uses a generator, as late as the interpreter calls it."""
 
-    def __init__(self, ids: snowredis.Generator) -> None:
+    def __init__(self, ids: snowredis.SnowflakeGenerator) -> None:
         self.ids = ids
 
     def __del__(self, errors: type[Exception] = snowredis.SnowredisError) -> None:
@@ -27,7 +27,7 @@ class Holder:
         self.ids.close()
 
 
-def make(ids: snowredis.Generator) -> None:
+def make(ids: snowredis.SnowflakeGenerator) -> None:
     while True:
         with contextlib.suppress(snowredis.SnowredisError):
             # the slow path, whose lock this thread is to hold when it is frozen

@@ -9,7 +9,7 @@ import snowredis
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
 
@@ -36,7 +36,7 @@ def play(seed):
     rules = ClockRules(policy=rng.choice(["backup", "wait", "raise", "ahead"]), overflow=rng.choice(["wait", "ahead"]))
 
     def made():
-        return Generator(
+        return SnowflakeGenerator(
             pool.memory_store(config),
             clock=clock,
             rules=rules,

@@ -29,12 +29,12 @@ assert [ids.next_id() for _ in range(4095)] == [*range(2, 4096), 0]
 
 # hashlib and datetime of Python 3.12.1 crash when such an interpreter ends
 if sys.version_info >= (3, 13):
-    from snowredis.snowflake.generator import Generator
+    from snowredis.snowflake.generator import SnowflakeGenerator
     from snowredis.snowflake.protocol import PoolConfig
     from snowredis.testing import ManualClock, memory_pool
 
     clock = ManualClock()
-    ids = Generator(memory_pool(clock=clock).memory_store(PoolConfig(name="own")), clock=clock)
+    ids = SnowflakeGenerator(memory_pool(clock=clock).memory_store(PoolConfig(name="own")), clock=clock)
     many = [ids.next_id() for _ in range(3000)]
     assert sorted(set(many)) == many
     ids.close()
