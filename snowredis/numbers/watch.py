@@ -5,7 +5,6 @@ Only reads, so it also works where no process has asked for a number yet.
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from snowredis.core.as_json import IdNumber
-from snowredis.errors import SnowredisError
-from snowredis.numbers.administration import TagInfo, constants_of, look, remaining
+from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.numbers.administration import TagInfo, tag_info
 from snowredis.numbers.errors import NumbersDiffer
 from snowredis.numbers.fetcher import LEAST_MS
 from snowredis.numbers.opening import open_stores
@@ -88,7 +87,7 @@ class TagWatch:
             configs = [store.config for store in self._stores]
             steady = self._since is not None and time.monotonic() - self._since[0] >= STEADY_S
         used = measured if rate is None else rate
-        replied = [info for info in infos if not info.error]
+        replied = infos
         return tag_state(self._tag, configs, replied, errors, rate=used, steady=steady)
 
     def _measure(self, infos: Sequence[TagInfo]) -> float | None:
@@ -154,10 +153,10 @@ def tag_state(
             level if level == "critical" else "warning",
             f"{text} Not every server replied: {failed}",
         )
-    recent = (info.alarm for info in infos if info.alarm and info.last_ms - info.alarm[2] <= ALARM_MS)
+    recent = (info.alarm for info in infos if info.alarm and info.last_ms - info.alarm.at_ms <= ALARM_MS)
     if alarm := next(recent, None):
         state, level = "alarm" if state == "open" else state, "critical"
-        text += f" Alarm: the numbers {alarm[0]} to {alarm[1]} may have been handed out twice."
+        text += f" Alarm: the numbers {alarm.first} to {alarm.last} may have been handed out twice."
     return TagState(state, level, text, commands, next_number, left, rate, used_up_in_s)
 
 
@@ -169,7 +168,7 @@ def _closed(tag: str, config: TagConfig, closed: Sequence[TagInfo], *, partly: b
     text = f"{reason.text}. To open it, replace N by a number from which on none was ever handed out"
     text += f"; processes reported numbers up to {highest - 1}." if highest > config.start else "."
     # needed where the tag is not stored
-    options = "" if info.exists else _options(config)
+    options = "" if info.exists else config.options
     commands = [f"snowredis numbers open {tag} --from N{options}"]
     if not info.exists and not partly:
         text += " If the tag is new, create it with the second command instead."
@@ -179,8 +178,21 @@ def _closed(tag: str, config: TagConfig, closed: Sequence[TagInfo], *, partly: b
     return "closed", "critical", text, commands
 
 
-def _options(config: TagConfig) -> str:
-    """Return the constants that are not the defaults, as options of a command."""
-    usual = constants_of(TagConfig(tag=config.tag))
-    others = {name: value for name, value in constants_of(config).items() if value != usual[name]}
-    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in others.items())
+def look(stores: Sequence[Any]) -> tuple[list[TagInfo], list[StoreUnavailable]]:
+    infos: list[TagInfo] = []
+    errors: list[StoreUnavailable] = []
+    for store in stores:
+        try:
+            infos.append(tag_info(store))
+        except StoreUnavailable as error:
+            errors.append(error)
+    return infos, errors
+
+
+def remaining(infos: Sequence[TagInfo]) -> int | None:
+    left = 0
+    for info in infos:
+        if info.config is None:
+            return None
+        left += max(0, info.config.size - info.position)
+    return left
