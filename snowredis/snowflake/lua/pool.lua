@@ -51,7 +51,6 @@ local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
     r.outage .. ',' .. r.cut, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
--- The end of the record's format.
 
 local ttl = int('ttl_ms', ARGV[3], 1, 864e5)
 local lead = int('lead_ms', ARGV[4], 0, 864e5)
