@@ -28,7 +28,7 @@
 -- ahead for a while, they are replaced as soon as they are above what any reservation can have reached. Marks grow, too,
 -- but they are as the clocks of processes showed: ids were made up to there.
 
--- The record of a worker id, which snowredis/monitor and the end of the embedded server read, too.
+-- The record of a worker id, which snowredis/monitor reads, too.
 -- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
 -- in lanes and until; that of the outage lane is the later of its entry in lanes, the last one, and outage. The holder has
 -- the outage lane if outage is the later one. cut: the highest outage that a release has lowered.
@@ -50,7 +50,6 @@ local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
     r.outage .. ',' .. r.cut, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
--- The end of the record's format.
 
 local ttl = int('ttl_ms', ARGV[3], 1, 864e5)
 local lead = int('lead_ms', ARGV[4], 0, 864e5)
