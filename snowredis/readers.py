@@ -41,7 +41,7 @@ _UNFIT = {
 # users without the right to see other transactions get fewer rows, or an error
 _OPEN_TRANSACTIONS = {
     "postgresql": "SELECT 'pid ' || pid || ' ' || coalesce(application_name, '') || ' since ' || xact_start FROM"
-    " pg_stat_activity WHERE backend_xid IS NOT NULL UNION ALL"
+    " pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() UNION ALL"
     " SELECT 'prepared transaction ' || gid || ' since ' || prepared FROM pg_prepared_xacts",
     "mariadb": "SELECT CONCAT('thread ', trx_mysql_thread_id, ' since ', trx_started)"
     " FROM information_schema.INNODB_TRX WHERE trx_rows_modified > 0 ORDER BY trx_started",
@@ -240,15 +240,16 @@ class Watermark:
         until = time.monotonic() + wait
         if self._candidate is None:
             mark = run(f"SELECT {bound}")[0][0]
-            # a later statement, so a later snapshot: whoever inserts below the mark has its number by now
-            self._candidate = mark, int(run("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0])
+            # A transaction that inserts below the mark already has a number, a lower one than this. The end
+            # of a snapshot would not do: it is one above the highest number that has ended, not that was given.
+            self._candidate = int(mark), int(run("SELECT pg_current_xact_id()::text")[0][0])
         mark, horizon = self._candidate
         while int(run("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")[0][0]) < horizon:
             if time.monotonic() >= until:
                 return 0
             pause(_POLL_S)
         self._candidate = None
-        return int(mark)
+        return mark
 
     def _past_locks(self, run: _Run, bound: str, pause: Callable[[float], object], wait: float) -> int:
         """Return a mark below which MariaDB has no row of an open transaction; 0: it has some."""

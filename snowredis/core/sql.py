@@ -210,7 +210,7 @@ def partitions(
 # ms since 1970 when the expression is evaluated, not when its statement began. MariaDB has that clock only in the zone
 # of the session, where one hour a year comes twice. So the time since the statement began is added to its start in UTC
 CLOCKS = {
-    "postgresql": "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+    "postgresql": "(date_part('epoch', clock_timestamp()) * 1000)::bigint",
     "mariadb": "((TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
     " + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))) DIV 1000)",
 }
