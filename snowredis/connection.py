@@ -147,7 +147,6 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
         sequence_start_bound=used["sequence_start_bound"],
         claim_timeout=used["claim_timeout"],
         label=used["label"],
-        lease=used["lease"],
     )
 
 

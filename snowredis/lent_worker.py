@@ -38,7 +38,7 @@ class WorkerId:
 
     def __init__(self, settings: dict[str, Any], grace: float | None, on_loss: Callable[[], object] | None) -> None:
         # of its own: another program makes the ids
-        self._ids = connect(**settings | {"lease": "process"})
+        self._ids = connect(**settings)
         self._ids._lend()
         if grace is None:
             grace = min(DEFAULT_GRACE_S, self._ids.ttl_ms / 4000)

@@ -49,7 +49,6 @@ MinReplicas: TypeAlias = int | Literal["all"]
 Datacenter: TypeAlias = int | Literal["auto"]
 ClockPolicy: TypeAlias = Literal["backup", "wait", "raise", "ahead"]
 Overflow: TypeAlias = Literal["wait", "ahead"]
-LeaseScope: TypeAlias = Literal["process", "host"]
 SequenceStart: TypeAlias = Literal["spread", "zero", "random", "continue"]
 # how ids are written as text: snowredis.encode(), and --format of the command line
 Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "hex", "friendly"]
@@ -338,10 +337,6 @@ class Settings(CommonSettings, total=False):
     sequence_start_bound: Annotated[int | None, _setting(
         WHOLE, None, "an eighth of the sequences",
         "limit of that first sequence, which stays below it")]
-    lease: Annotated[LeaseScope, _setting(
-        one_of(LeaseScope), "process", "process",
-        "who shares a worker id: one `process`; or, experimental, all processes of a `host` that have the same pool, "
-        "label and user (Linux, with the fast path in C; others lease one for each process)")]
     clock: Annotated["Clock | None", _setting(
         ANYTHING, None, "the system's",
         "for tests: a snowredis.testing.ManualClock")]
