@@ -346,6 +346,8 @@ def _transaction(connection: Any) -> Iterator[_Run]:
             cursor.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
+    # Django connects here
+    connection.cursor().close()
     try:
         # MariaDB wants it before a transaction. PostgreSQL ignores it there, and a check of its own follows
         run("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")

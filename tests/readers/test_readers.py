@@ -348,7 +348,9 @@ def test_the_snippets_of_the_page_run(postgresql_server: DatabaseServer, tmp_pat
         if block.language == "python":
             script = tmp_path / f"snippet{number}.py"
             script.write_text(
-                block.text.replace("postgresql+psycopg:///shop", url).replace("HOST", url.partition("host=")[2])
+                block.text.replace("postgresql+psycopg:///shop", url).replace(
+                    "/run/postgresql", url.partition("host=")[2]
+                )
             )
             done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
             assert done.returncode == 0, done.stderr
