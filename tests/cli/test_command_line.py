@@ -24,6 +24,7 @@ from snowredis.cli import build_parser, main
 from snowredis.cli.commands import layout
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 from tests.support.programs import ROOT
+from tests.support.records import change_record
 
 Cli = Callable[..., Any]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -220,10 +221,7 @@ def test_8_for_a_clock_that_cannot_be_used(cli: Cli, pool_name: str, client: red
     cli("pool", "create", pool_name, "--layout", "41/0/0/0/10")
     cli("generate", "--pool", pool_name)
     # as if this worker id had been used by a host whose clock is an hour ahead
-    key = f"snowredis:{{{pool_name}}}"
-    record = str(client.hget(key, "w:0")).split("|")
-    record[5] = str(int(client.time()[0]) * 1000 + 3_600_000)
-    client.hset(key, "w:0", "|".join(record))
+    change_record(client, pool_name, 0, lanes_ms=(int(client.time()[0]) * 1000 + 3_600_000,))
     result = cli("generate", "--pool", pool_name)
     assert result.code == 8
     assert "behind the clock of Redis" in result.err
