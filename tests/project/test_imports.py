@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "servers": {"errors", "settings", "process"},
     "snowflake": {"errors", "settings", "core", "embedded", "process", "servers"},
     "connection": {"errors", "settings", "core", "process", "snowflake"},
-    "lent_worker": {"errors", "settings", "core", "snowflake", "connection"},
+    "lent_worker": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "kinds": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "process", "snowflake", "connection", "kinds"},
