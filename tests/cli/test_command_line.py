@@ -346,3 +346,16 @@ def test_a_minus_sign_is_refused(cli: Cli, pool_name: str, text: str) -> None:
         result = cli(*argv)
         assert result.code == ExitCode.BAD_INPUT, argv
         assert "have no sign" in result.err
+
+
+def test_ctrl_c_while_the_commands_are_imported_prints_no_traceback() -> None:
+    code = (
+        "import runpy, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'snowredis.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "runpy.run_module('snowredis', run_name='__main__')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (ExitCode.INTERRUPTED, "")
