@@ -27,12 +27,13 @@ MAY_IMPORT = {
     "servers": {"errors", "settings", "process"},
     "snowflake": {"errors", "settings", "core", "embedded", "process", "servers"},
     "connection": {"errors", "settings", "core", "process", "snowflake"},
-    "lent_worker": {"errors", "settings", "core", "snowflake", "connection"},
+    "lent_worker": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "kinds": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
-    "monitor": {"errors", "settings", "core", "embedded", "servers", "snowflake"},
+    "readers": {"errors", "core"},
+    "monitor": {"errors", "settings", "core", "embedded", "process.owner", "servers", "snowflake", "readers"},
     "merge": {
         *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets"),
         *("cli.exit_codes", "cli.options", "cli.output"),
@@ -263,7 +264,6 @@ def test_importing_snowredis_loads_nothing_heavy_and_starts_no_thread() -> None:
     heavy = {
         "redis",
         "asyncio",
-        "rich",
         "ctypes",
         "ssl",
         "subprocess",

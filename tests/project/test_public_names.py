@@ -29,7 +29,7 @@ GENERATOR = {
 SETTINGS = (
     "(url, *, pool, layout, datacenter, ttl, label, durability, claim_timeout, fields, registry, registry_url, "
     "max_clock_lead, redis_skew, failover_slack, outage_reserve, guard_rollbacks, min_replicas, clock_policy, "
-    "clock_tolerance_ms, max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, lease, clock)"
+    "clock_tolerance_ms, max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, clock)"
 )
 FUNCTIONS = {
     "connect": SETTINGS,
@@ -69,8 +69,8 @@ WORKER_POOL = {
 }
 TESTING = {"ManualClock": "(start_ms)", "memory_pool": "(*, clock, new)", "use": "(generator)"}
 EMBEDDED = {
-    "start": "(directory, *, linger_s, reach_ms)",
-    "join": "(url, *, reach_ms)",
+    "start": "(directory, *, linger_s)",
+    "join": "(url)",
     "resolve": "(url)",
     "stop": "(directory)",
 }
@@ -86,7 +86,7 @@ PLAIN = {
     "__version__",
     "layouts",
 }
-MODULES = {"embedded", "testing"}
+MODULES = {"embedded", "readers", "testing"}
 
 
 def arguments_of(function: Any) -> str:

@@ -23,7 +23,7 @@ from snowredis.cli.output import (
     time_of,
     write,
 )
-from snowredis.settings import DEFAULT_URL, Setting, settings_in_environment, split_urls
+from snowredis.settings import URL_SETTING, Setting, settings_in_environment, split_urls, url_or_default
 
 if TYPE_CHECKING:
     from snowredis.numbers.administration import DatedInfo, TagInfo
@@ -184,7 +184,7 @@ def _delete(args: argparse.Namespace) -> None:
 def _add_tag(parser: Parser) -> None:
     """Add TAG and --url."""
     parser.add_argument("tag", nargs="?", metavar="TAG", help="default: SNOWREDIS_TAG")
-    parser.add_argument("--url", help=f"the Redis, one server (default: SNOWREDIS_URL, else {DEFAULT_URL})")
+    parser.add_argument("--url", help=f"the Redis, one server (default: {URL_SETTING.default_text})")
 
 
 def _tag_of(args: argparse.Namespace) -> tuple[str, str]:
@@ -200,7 +200,8 @@ def _url_and_tag(args: argparse.Namespace) -> tuple[str, str | None]:
     from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     given = settings_in_environment(os.environ, [SEGMENT_SETTINGS["url"], SEGMENT_SETTINGS["tag"]])
-    url = given.get("url", DEFAULT_URL) if args.url is None else split_urls(args.url)
+    url = url_or_default(args.url or given.get("url"))
+    url = split_urls(url) if isinstance(url, str) else url
     if not isinstance(url, str):
         text = "each command is about one server, and several are named. Name one with --url; repeat it for the others."
         raise CommandError(ExitCode.USAGE, text)
