@@ -128,11 +128,14 @@ class DatedInfo:
 # --- segments ------------------------------------------------------------------------------------------
 
 
-def create_tag(url: Server, tag: str, **settings: Any) -> None:
+def create_tag(url: Server, tag: str, **settings: Any) -> int:
     """Create a tag of segments that is new: no number of it was ever handed out. A person says so.
 
     *settings* are its constants: start, maximum, share, durability, failover_slack. With share="1/2", the server hands
     out every second number, and another one, created with share="2/2", the others.
+
+    Returns:
+        its first number.
 
     Raises:
         ConfigError: it exists, or processes have reported numbers of it.
@@ -145,6 +148,8 @@ def create_tag(url: Server, tag: str, **settings: Any) -> None:
             f"the tag {tag!r} is not new: it exists, or processes have reported numbers of it. Nothing was changed. "
             f"If it is closed, open it with: snowredis numbers open {tag} --from N"
         )
+    first: int = store.config.number_at(0)
+    return first
 
 
 def open_tag(url: Server, tag: str, first: int | None, **settings: Any) -> int:

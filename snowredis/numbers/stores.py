@@ -48,6 +48,11 @@ def tag_keys(tag: str) -> tuple[str, str, str]:
     return key, f"{key}:clients", f"{key}:events"
 
 
+def dated_keys(tag: str) -> tuple[str]:
+    """Return the key of the dated numbers of a tag."""
+    return (f"snowredis:{{{tag}}}:dated",)
+
+
 class NumbersUnidentified(ServerUnidentified):
     """This Redis does not show its identity, so that a loss would go unnoticed."""
 
@@ -255,7 +260,7 @@ class DatedStore(_InRedis):
         min_replicas: MinReplicas = 0,
     ) -> None:
         client = open_client(server)
-        NumberStore.__init__(self, signature, (f"snowredis:{{{tag}}}:dated",), {"dated": load("dated")})
+        NumberStore.__init__(self, signature, dated_keys(tag), {"dated": load("dated")})
         RedisScripts.__init__(self, client, min_replicas)
         self.tag, self._maximum = tag, maximum
         slack = client.failover_slack_ms if slack_ms is None else slack_ms

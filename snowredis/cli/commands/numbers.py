@@ -72,8 +72,8 @@ def _create(args: argparse.Namespace) -> None:
     constants = _given(args, _segment_constants())
     if args.period is None:
         _refuse(args, ("zone", "format"), "only dated numbers have it. Add --period day, or leave it out")
-        create_tag(url, tag, **constants)
-        print(f"tag {tag} was created; its first number is {constants.get('start', 1):,}")
+        first = create_tag(url, tag, **constants)
+        print(f"tag {tag} was created; its first number is {first:,}")
         return
     _refuse(args, ("start", "share"), "only segments have it, and --period makes dated numbers")
     for name in ("start", "share"):
