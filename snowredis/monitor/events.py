@@ -56,7 +56,7 @@ class Event:
         ended_ms: if a process returned, when its lease had ended; else None.
         generator: random name of the generator in that process; "" if unknown.
         outage_until_ms: end of the reservation of the outage lane; of a release, of its used part. 0 if there is none.
-        lane_until_ms, taken_ms: as in WorkerInfo.
+        lane_until_ms, taken_ms, refused: as in WorkerInfo.
     """
 
     at_ms: TimeMs
@@ -80,6 +80,7 @@ class Event:
     outage_until_ms: TimeMs = 0
     lane_until_ms: HiddenMs = 0
     taken_ms: HiddenMs = 0
+    refused: Hidden = ""
 
     @property
     @in_json
