@@ -143,7 +143,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         claimed_ms=ended.claimed_ms,
         heartbeat_ms=ended.renewed_ms,
         generator=ended.generator,
-        outage_until_ms=ended.outage_until_ms,
+        outage_until_ms=ended.outage_until_ms if ended.outage_from_ms <= ended.reserved_until_ms else 0,
         taken_ms=ended.taken_ms,
     )
 

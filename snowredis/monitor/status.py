@@ -371,7 +371,7 @@ def _silent(snapshot: Snapshot) -> list[Condition]:
     level, advice = (
         "warning",
         (
-            "they hang, were killed where no other process of the pool runs, or cannot reach Redis: look at these hosts; "
+            "they hang, cannot reach Redis, or were killed where no other process of the pool runs: look at the hosts; "
             "snowredis workers --acknowledge says that they have been seen"
         ),
     )

@@ -25,7 +25,7 @@ import redis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.polling import PoolWatch, Reading
-from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
@@ -86,7 +86,7 @@ class FakePool:
         self.asked_for_all = False
         self.may_answer = threading.Event()
         self.may_answer.set()
-        self.deaths: tuple[Death, ...] = ()
+        self.deaths: tuple[EndedLease, ...] = ()
         watched: Any = self
         self._watch = PoolWatch(watched)
         self.first = self._watch.read()
@@ -270,7 +270,7 @@ def test_who_died_is_said_on_top_and_listed() -> None:
     async def scenario(pilot: Pilot[int], pool: FakePool) -> None:
         assert "ok: 3 workers alive" in text_of(pilot, "#pool")
         pool.deaths = tuple(
-            Death(10**12 - number, number, "web-\x1b[31m", 1, "[bold]", "expired", 10**12, None, 0, 7)
+            EndedLease(10**12 - number, number, "web-\x1b[31m", 1, "[bold]", "expired", 10**12, None, 0, 7)
             for number in range(4)
         )
         pool.workers = FLEET[1:3]

@@ -75,7 +75,7 @@ def test_a_dead_worker_is_on_top_with_when_and_who(cli: Cli, fleet: str) -> None
         (["--label", "jobs"], [3]),
         (["--host", "web-1", "--label", "jobs"], []),
         (["--state", "healthy", "--host", "db-?"], [3]),
-        (["--state", "suspect"], []),
+        (["--state", "silent"], []),
         (["--state", "expired"], [2]),
         (["--all", "--label", "api"], [0, 1, 2]),
     ],
@@ -93,7 +93,7 @@ def test_a_group_is_one_line_with_its_deaths(cli: Cli, fleet: str) -> None:
     lines = cli("workers", "--pool", fleet, "--group-by", "host").out.splitlines()
     head, *groups = [line.split() for line in lines[lines.index("") + 1 :]]
     assert head[:2] == ["host", "workers"]
-    # host, workers, healthy, late, suspect, unknown, died
+    # host, workers, healthy, late, silent, unknown, died
     assert [group[:7] for group in groups] == [
         ["db-1", "1", "1", "0", "0", "0", "0"],
         ["web-1", "2", "2", "0", "0", "0", "0"],

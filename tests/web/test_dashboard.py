@@ -114,7 +114,7 @@ def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_somebody_ackno
         assert "shop" in page.text("#rows")
         page.wait("document.querySelector('#events').innerText.includes('shop')")
         process.send_signal(signal.SIGKILL)
-        page.wait("document.querySelectorAll('.tile.s-suspect').length == 1")
+        page.wait("document.querySelectorAll('.tile.s-silent').length == 1")
         page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
         page.wait("document.querySelector('#f-alive').textContent == '1'")
     page.wait("document.querySelector('#status').dataset.codes == 'deaths'")
@@ -430,7 +430,7 @@ def test_it_fits_a_phone_and_a_desk_and_every_text_can_be_read_in_light_and_dark
         other.send_signal(signal.SIGKILL)
         page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
         process.send_signal(signal.SIGSTOP)
-        page.wait("document.querySelectorAll('.tile.s-suspect').length == 1")
+        page.wait("document.querySelectorAll('.tile.s-silent').length == 1")
         for width, dark in itertools.product((390, 1280), (False, True)):
             page.size(width, 844, dark=dark, phone=width < 500)
             page.wait(f"innerWidth == {width}")
