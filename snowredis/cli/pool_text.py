@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from snowredis.cli import output
 from snowredis.cli.options import Parser
-from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Pair, Segment, ago, duration, printable
+from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Segment, ago, duration, printable
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
@@ -167,23 +167,20 @@ _STATE_STYLES = {
     "free": "dim",
 }
 
-# each column and its sort key; numbers that need attention when they are high are sorted from high to low
-_COLUMNS: tuple[tuple[Column, Callable[[WorkerInfo], Any]], ...] = (
-    (Column("worker", right=True), lambda worker: worker.worker),
-    (Column("state", min_width=7), lambda worker: -worker.heartbeat_age_ms if worker.alive else 0),
-    (Column("host", shrinks=True), lambda worker: (worker.host, worker.pid)),
-    (Column("pid", right=True), lambda worker: worker.pid),
-    (Column("label", shrinks=True), lambda worker: (worker.label, worker.host)),
-    (Column("lease", right=True, min_width=6), lambda worker: worker.lease_left_ms),
-    (Column("beat", right=True, min_width=6), lambda worker: -worker.heartbeat_age_ms),
-    (Column("ids", right=True, min_width=6, optional=True), lambda worker: -worker.ids_made),
-    (Column("ids/s", right=True, min_width=6), lambda worker: -worker.ids_per_second),
-    (Column("clock", right=True, min_width=6, optional=True), lambda worker: -abs(worker.clock_offset_ms)),
-    (Column("ns", right=True, optional=True), lambda worker: -worker.namespace),
-    (Column("back", right=True, optional=True), lambda worker: -worker.clock_backs),
+COLUMNS = (
+    Column("worker", right=True),
+    Column("state", min_width=7),
+    Column("host", shrinks=True),
+    Column("pid", right=True),
+    Column("label", shrinks=True),
+    Column("lease", right=True, min_width=6),
+    Column("beat", right=True, min_width=6),
+    Column("ids", right=True, min_width=6, optional=True),
+    Column("ids/s", right=True, min_width=6),
+    Column("clock", right=True, min_width=6, optional=True),
+    Column("ns", right=True, optional=True),
+    Column("back", right=True, optional=True),
 )
-COLUMNS = tuple(column for column, _ in _COLUMNS)
-SORT_KEYS = {column.title: key for column, key in _COLUMNS}
 
 
 def pool_lines(where: str, info: PoolInfo) -> list[Line]:
@@ -205,20 +202,16 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     A terminal narrower than WIDE gets no column for the state: the color of the heartbeat shows it.
     """
     hidden = () if width is None or width >= WIDE else ("state",)
-    lines = output.table(*worker_rows(workers, info, hidden=hidden), output.UNLIMITED, GAP)
+    shown = [at for at, column in enumerate(COLUMNS) if column.title not in hidden]
+    columns = [COLUMNS[at] for at in shown]
+
+    def rows(count: Callable[[float], str]) -> list[list[Segment]]:
+        return [[cells[at] for at in shown] for cells in (_cells(worker, info, count) for worker in workers)]
+
+    lines = output.table(columns, rows("{:,}".format), output.UNLIMITED, GAP)
     if width is None or output.width_of(output.plain(lines[0])) <= width:
         return lines
-    return output.table(*worker_rows(workers, info, hidden=hidden, short_numbers=True), width, COMPACT_GAP)
-
-
-def worker_rows(
-    workers: Sequence[WorkerInfo], info: PoolInfo, *, hidden: Sequence[str] = (), short_numbers: bool = False
-) -> tuple[list[Column], list[list[Segment]]]:
-    """Return the columns, without *hidden* ones, and the cells of a table of *workers*."""
-    shown = [at for at, column in enumerate(COLUMNS) if column.title not in hidden]
-    count: Callable[[float], str] = output.compact if short_numbers else "{:,}".format
-    cells = (_cells(worker, info, count) for worker in workers)
-    return [COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in cells]
+    return output.table(columns, rows(output.compact), width, COMPACT_GAP)
 
 
 def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) -> list[Segment]:
@@ -319,33 +312,3 @@ def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[EndedLe
             ]
         )
     return output.table((Column(by, shrinks=True), *_GROUP_COLUMNS), rows)
-
-
-def life_rows(worker: WorkerInfo, info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
-    """Return the state of a worker id by name."""
-    if worker.state == "free":
-        since = f"{time_text(worker.lease_end_ms)}, {ago(info.now_ms - worker.lease_end_ms)}"
-        return [("worker id", str(worker.worker)), ("state", f"free: released at {since}")]
-    left = f"{duration(worker.lease_left_ms)} left" if worker.alive else "ended"
-    # a rate since the claim shows what one heartbeat may miss
-    lived_s = max(1, (worker.renewed_ms - worker.claimed_ms) // 1000)
-    return [
-        ("worker id", str(worker.worker)),
-        ("state", worker.state),
-        ("process", f"{printable(worker.host, MAX_FOREIGN)}:{worker.pid}"),
-        ("label", printable(worker.label, MAX_FOREIGN)),
-        ("claimed", f"{time_text(worker.claimed_ms)}, {ago(info.now_ms - worker.claimed_ms)}"),
-        ("last heartbeat", f"{time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"),
-        ("lease", f"until {time_text(worker.lease_end_ms)}, {left}"),
-        ("reserved", f"until {time_text(worker.reserved_until_ms)}, on its own clock"),
-        (
-            "ids",
-            f"{worker.ids_made:,}; {worker.ids_per_second:,} a second at the last heartbeat, "
-            f"{worker.ids_made // lived_s:,} on average since the claim",
-        ),
-        (
-            "clock",
-            f"{output.offset(worker.clock_offset_ms)} from the Redis clock; went back {worker.clock_backs} times",
-        ),
-        ("namespace", str(worker.namespace)),
-    ]

@@ -2,7 +2,7 @@
 
 Where tags of segments are shown with the pool, with_tags() adds those that hand out no numbers.
 
-Pure. `workers`, `top`, `pool show`, `doctor`, the service and its page all show this one. What is unknown is reported
+Pure. `workers`, `pool show`, `doctor`, the service and its page all show this one. What is unknown is reported
 as unknown, never as ok. Texts contain hosts, which are untrusted.
 """
 

@@ -331,9 +331,8 @@ def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
     assert done.stderr == "snowredis: error: the output could not be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("argv", [["workers", "--watch", "0"], ["top", "--interval", "0.01"]], ids=" ".join)
-def test_an_interval_that_is_too_short_is_a_usage_error(offline: Cli, argv: list[str]) -> None:
-    result = offline(*argv)
+def test_an_interval_that_is_too_short_is_a_usage_error(offline: Cli) -> None:
+    result = offline("workers", "--watch", "0.01")
     assert result.code == ExitCode.USAGE
     assert "is not a number of seconds, 0.1 or more" in result.err
 

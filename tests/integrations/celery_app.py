@@ -1,4 +1,4 @@
-"""The app that the workers of test_celery.py and scripts/celery_run.py run: its tasks note every id in Redis.
+"""The app that the workers of test_celery.py run: its tasks note every id in Redis.
 
 In the environment: BROKER and POOL_URL, of one Redis; TTL in s; if need be TASK_IDS=1, START=spawn, and
 SETUP=0 for one that does not call setup().

@@ -1,4 +1,4 @@
-"""The apps that test_gunicorn.py and scripts/gunicorn_run.py serve, ``wsgi`` and ``asgi``, with one generator.
+"""The apps that test_gunicorn.py serves, ``wsgi`` and ``asgi``, with one generator.
 
 In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; CLAIM_TIMEOUT and
 OUTAGE_RESERVE in s; NOTES, a file. What can be asked for: see answer().

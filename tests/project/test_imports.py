@@ -263,7 +263,6 @@ def test_importing_snowredis_loads_nothing_heavy_and_starts_no_thread() -> None:
     heavy = {
         "redis",
         "asyncio",
-        "rich",
         "ctypes",
         "ssl",
         "subprocess",

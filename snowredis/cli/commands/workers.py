@@ -1,4 +1,4 @@
-"""`workers` and `top`: show which process has which worker id of a pool, and which died. Both only read."""
+"""`workers`: show which process has which worker id of a pool, and which died. It only reads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from snowredis.cli import output, pool_text
-from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
 from snowredis.cli.options import Command, Parser, open_known_pool, seconds
 from snowredis.cli.output import Line, is_terminal, print_json, printable, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
     from snowredis.monitor.snapshot import EndedLease, PoolInfo
-
-# --- workers ------------------------------------------------------------------------------------
 
 # heartbeats come every 5 s at the default ttl; more often shows leases that end in between
 DEFAULT_INTERVAL_S = 2.0
@@ -137,7 +134,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     lines += pool_text.worker_table(shown, info, output.terminal_width())
     if len(shown) < len(workers):
         others = len(workers) - len(shown)
-        lines.append([(f"… and {others:,} more: snowredis top shows them all", "dim")])
+        lines.append([(f"… and {others:,} more: --state, --host and --label choose, --group-by counts", "dim")])
     return lines[:height]
 
 
@@ -170,8 +167,7 @@ WORKERS = Command(
     """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
 heartbeat for a third of a ttl), silent (none for half a ttl), no-ids (it sends heartbeats, and gets no ids),
 unknown (Redis may have forgotten it), expired (the lease ended without a release), free (released). Workers that died
-are listed for an hour, those that are silent for as long as they may have ids. `snowredis top` also sorts and
-filters.""",
+are listed for an hour, those that are silent for as long as they may have ids.""",
     [
         ("snowredis workers", "of pool 'default'"),
         ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
@@ -182,58 +178,4 @@ filters.""",
     ],
     _add_workers_arguments,
     _workers,
-)
-
-# --- top ----------------------------------------------------------------------------------------
-
-
-def _add_top_arguments(parser: Parser) -> None:
-    parser.add_redis()
-    text = "time between two reads of Redis (default: 2)"
-    parser.add_argument("--interval", type=seconds, default=DEFAULT_INTERVAL_S, metavar="SECONDS", help=text)
-    parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
-    parser.add_times()
-
-
-def _top(args: argparse.Namespace) -> int:
-    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        raise CommandError(ExitCode.USAGE, "top needs a terminal. For a pipe or a file use: snowredis workers --watch")
-    from snowredis.monitor.polling import PoolWatch
-
-    try:
-        from snowredis.cli.top_view import TopView
-    except ImportError as error:
-        raise missing_extra(error, "cli") from error
-
-    with open_known_pool(args) as pool:
-        watch = PoolWatch(pool)
-        view = TopView(
-            lambda show_all: watch.read(idle=show_all),
-            pool.where,
-            interval_s=args.interval,
-            show_all=args.all,
-            # a pool that does not exist is an error of the command, before the view opens
-            first=first_reading(lambda: watch.read(idle=args.all)),
-            time_text=args.time_text,
-        )
-        code = view.run()
-    if code == ExitCode.INTERRUPTED:
-        raise KeyboardInterrupt
-    # Textual has printed the traceback of an error in the view
-    return code if code is not None else ExitCode(view.return_code or ExitCode.OK)
-
-
-TOP = Command(
-    "top",
-    "watch the workers of a pool: sort, filter, scroll, look at one",
-    """Columns are those of `snowredis workers`. Click a column's title, or press s and S, to sort by it; r
-reverses, / filters by host, label, state, pid or worker id, Enter shows one worker in full, a shows
-worker ids without a lease, too, Space reads at once, q quits. Workers that died are listed by `snowredis workers`.
-Needs a terminal, and the extra snowredis[cli].""",
-    [
-        ("snowredis top --pool orders", "every 2 s, until q or Ctrl-C"),
-        ("snowredis top --pool orders --interval 0.5", "more often"),
-    ],
-    _add_top_arguments,
-    _top,
 )
