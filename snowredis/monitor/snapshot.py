@@ -6,7 +6,6 @@ untrusted text: any process can write them.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass, replace
@@ -14,8 +13,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout, utc_text
+from snowredis.process.owner import parse_owner
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake import protocol
+from snowredis.snowflake.record import LeaseRecord
 
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "silent", "no-ids", "unknown", "expired", "free")
@@ -424,81 +425,39 @@ def duration_text(ms: int) -> str:
     return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"
 
 
-# --- records as pool.lua writes them --------------------------------------------------------------
-
-_RECORD = re.compile(
-    r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
-    r"(?P<lease_end>\d{1,14})\|(?P<lanes>\d{0,14}(?:,\d{0,14})*)\|(?P<outage>\d{1,14}),(?P<cut>\d{1,14})\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
-    r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
-    re.DOTALL | re.ASCII,
-)
-
-
-def parse_record(
-    worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = "", layout_end_ms: int = 10**15
-) -> WorkerInfo | None:
-    """Parse a record that pack_record() of pool.lua wrote; None if it is not valid.
+def worker_info(
+    worker: int,
+    record: LeaseRecord,
+    now_ms: int,
+    ttl_ms: int = 0,
+    *,
+    settling: str = "",
+    layout_end_ms: int = 10**15,
+) -> WorkerInfo:
+    """Return what *record* shows of a worker id at *now_ms* on the Redis clock.
 
     Args:
         settling: the pool's incarnation, if its floor has not passed: a lease of an earlier one may be adopted.
         layout_end_ms: no id can be made from then on, whatever is reserved.
     """
-    match = _RECORD.fullmatch(text)
-    if match is None:
-        return None
-    claimed = bool(match["token"])
-    renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
-    lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
-    confirmed = not settling or match["incarnation"] == settling
-    lanes_ms, outage_ms = [int(lane or 0) for lane in match["lanes"].split(",")], int(match["outage"])
+    claimed = bool(record.token_hash)
+    lease_left_ms, age_ms = max(0, record.lease_end_ms - now_ms), max(0, now_ms - record.renewed_ms)
+    confirmed = not settling or record.incarnation == settling
     info = WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
-        **parse_owner(match["owner"])._asdict(),
-        claimed_ms=int(match["claimed"]),
-        renewed_ms=renewed_ms,
-        lease_end_ms=lease_end_ms,
+        **parse_owner(record.owner)._asdict(),
+        claimed_ms=record.claimed_ms,
+        renewed_ms=record.renewed_ms,
+        lease_end_ms=record.lease_end_ms,
         lease_left_ms=lease_left_ms,
-        reserved_until_ms=min(layout_end_ms, int(match["until"])),
-        **protocol.WorkerStats.from_text(match["stats"])._asdict(),
-        token_hash=match["token"],
+        reserved_until_ms=min(layout_end_ms, record.until_ms),
+        **record.stats._asdict(),
+        token_hash=record.token_hash,
         heartbeat_age_ms=age_ms,
         state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
-        reserved_from_ms=lanes_ms[0],
-        # pool.lua: a holder has the outage lane if its end is later than its beginning
-        outage_until_ms=min(layout_end_ms, outage_ms) if outage_ms > lanes_ms[-1] else 0,
-        outage_from_ms=lanes_ms[-1],
+        reserved_from_ms=record.lanes_ms[0],
+        outage_until_ms=min(layout_end_ms, record.outage_until_ms),
+        outage_from_ms=record.lanes_ms[-1],
     )
     return replace(info, state="no-ids") if info.state in ("healthy", "late") and info.makes_no_ids else info
-
-
-class Owner(NamedTuple):
-    """Description of a process by itself, as owner_text() wrote it; untrusted text."""
-
-    host: str = ""
-    pid: int = 0
-    label: str = ""
-    generator: str = ""
-    lane_until_ms: int = 0
-    taken_ms: int = 0
-    refused: str = ""
-
-
-def parse_owner(text: str) -> Owner:
-    """Parse what owner_text() wrote. What has the wrong type is left out."""
-    try:
-        owner = json.loads(text)
-    except (ValueError, RecursionError):
-        owner = None
-    if not isinstance(owner, dict):
-        return Owner()
-    names = ("host", "label", "generator", "refused")
-    host, label, generator, refused = (_encodable(owner.get(name)) for name in names)
-    numbers = (owner.get(name) for name in ("pid", "lane_until", "taken"))
-    pid, lane_until_ms, taken_ms = (each if type(each) is int and each < 10**14 else 0 for each in numbers)
-    return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms), refused)
-
-
-def _encodable(value: object) -> str:
-    """Return *value* without the surrogates that JSON can contain; "" if it is not text."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
@@ -373,8 +372,6 @@ class WorkerPool:
         for server in self._servers:
             replies.append(RedisStore(server, PoolConfig(name=self.name)).delete(now_ms))
             with translated(server.where):
-                # an embedded Redis counts as new only until a pool was deleted from it
-                server.client.delete(FRESH_KEY)
                 floors_ms.append(int(server.client.hget(pool_keys(self.name)[0], "outage_floor") or 0))
         deleted = [reply for reply in replies if isinstance(reply, Deleted)]
         if not deleted:

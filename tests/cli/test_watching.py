@@ -12,9 +12,11 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, owner_text
+from snowredis.process.owner import owner_text
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
+from tests.support.records import change_record
 
 Cli = Callable[..., Any]
 # host and label of each worker id
@@ -22,14 +24,10 @@ FLEET = (("web-1", "api"), ("web-1", "api"), ("web-2", "api"), ("db-1", "jobs"))
 
 
 def end_lease(client: redis.Redis, pool: str, worker: int) -> None:
-    key = f"snowredis:{{{pool}}}"
-    record = str(client.hget(key, f"w:{worker}")).split("|")
     seconds, micros = client.time()
+    now_ms = seconds * 1000 + micros // 1000
     # lease and reservation end now, and it had renewed once
-    record[3] = record[4] = str(seconds * 1000 + micros // 1000)
-    record[7] = str(int(record[7]) - 1)
-    client.hset(key, f"w:{worker}", "|".join(record))
-    client.zadd(f"{key}:leases", {str(worker): int(record[4])})
+    change_record(client, pool, worker, until_ms=now_ms, lease_end_ms=now_ms, claimed_ms=now_ms - 9)
 
 
 @pytest.fixture

@@ -29,12 +29,12 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from snowredis.monitor.snapshot import parse_owner
+from snowredis.process.owner import owner_text, parse_owner
 from snowredis.servers.clients import address, client_of_url, redacted, without_retries
 from snowredis.servers.connections import SOCKET_TIMEOUT_S
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, owner_text, pool_keys, settings_of
+from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, settings_of
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created
 from tests.support.servers import RedisServer

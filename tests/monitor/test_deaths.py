@@ -31,6 +31,7 @@ from snowredis.snowflake.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.holder import Holder
 from tests.support.programs import FORKS_WITH_THREADS, ROOT
+from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -255,11 +256,10 @@ def test_a_pool_in_memory_stores_no_acknowledgement(seen: WorkerPool) -> None:
 
 def end_lease(server: RedisServer, pool: str, worker: int) -> None:
     """Let the lease of *worker* end now."""
-    client, (key, leases, _) = server.client(), pool_keys(pool)
-    record, now_ms = str(client.hget(key, f"w:{worker}")).split("|"), int(client.time()[0]) * 1_000
-    record[4] = str(now_ms)
-    client.hset(key, mapping={f"w:{worker}": "|".join(record), "swept": now_ms - 1})
-    client.zadd(leases, {str(worker): now_ms})
+    client = server.client()
+    now_ms = int(client.time()[0]) * 1_000
+    change_record(client, pool, worker, lease_end_ms=now_ms)
+    client.hset(pool_keys(pool)[0], "swept", now_ms - 1)
 
 
 def test_independent_servers_number_their_deaths_as_one_pool(clock: ManualClock) -> None:
@@ -286,11 +286,8 @@ def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: Redis
     seen.create(config)
     first, second = (Holder(store, lambda: time.time_ns() // 1_000_000).claim() for _ in range(2))
     # as after a restart from an old snapshot, in which the second lease had ended
-    client, (key, leases, _) = server.client(), pool_keys(config.name)
-    record, now_ms = str(client.hget(key, "w:1")).split("|"), seen.info().now_ms
-    record[4] = str(now_ms)
-    client.hset(key, mapping={"w:1": "|".join(record), "run_id": "0123456789abcdef"})
-    client.zadd(leases, {"1": now_ms})
+    change_record(server.client(), config.name, 1, lease_end_ms=seen.info().now_ms)
+    server.client().hset(pool_keys(config.name)[0], "run_id", "0123456789abcdef")
     assert isinstance(first.ask_renew(), Renewed)
     snapshot = seen.snapshot()
     assert ([worker.worker for worker in snapshot.unknown], snapshot.deaths) == ([1], ())
@@ -319,12 +316,11 @@ def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, 
     assert isinstance(living.ask_renew(), Renewed)
     client, (key, leases, _) = server.client(), pool_keys(config.name)
     # some ids of a pool with records like the first one, whose leases ended
-    record, now_ms = str(client.hget(key, "w:0")).split("|"), seen.info().now_ms
+    record, now_ms = record_of(client, config.name, 0), seen.info().now_ms
     swept_ms = now_ms - 2_000
     ends_ms = {number: now_ms - number % spread for number in range(1, count + 1)}
     for number, end_ms in ends_ms.items():
-        record[4] = str(end_ms)
-        client.hset(key, f"w:{number}", "|".join(record))
+        client.hset(key, f"w:{number}", record._replace(lease_end_ms=end_ms).pack())
     client.zadd(leases, {str(number): end_ms for number, end_ms in ends_ms.items()})
     client.hset(key, mapping={"records": count + 1, "next": count + 1, "swept": swept_ms})
     counted = [seen.info().expired]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -195,7 +194,7 @@ def test_a_copy_is_told_so_and_stops_at_once(fleet: Fleet) -> None:
     ids = fleet.generator()
     fleet.make(ids)
     # a clone of this process has renewed
-    fleet.redis._records[0] = replace(fleet.redis._records[0], renewal_id="of the clone")
+    fleet.redis._records[0] = fleet.redis._records[0]._replace(renewal_id="of the clone")
     fleet.beat(ids)
     assert ids.lease is None
     with pytest.raises(LeaseLost):
