@@ -167,13 +167,14 @@ def _info(client: Any, section: str) -> dict[str, Any]:
 MAX_POOLS = 100
 
 
-def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[Finding]:
+def diagnose(url: Any, name: str | None = None, tag: str | None = None, database: str | None = None) -> list[Finding]:
     """Check this host, its Redis servers, their pools and tags.
 
     Args:
         url: as WorkerPool takes it.
         name: the pool to check; None: all pools, or none if *tag* is given.
         tag: the tag to check; None: all tags.
+        database: SQLAlchemy's URL of a database whose fences and clock are checked, too.
 
     Blocks:
         for about ten round trips to each server, and a few for each pool.
@@ -189,6 +190,8 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
         unreachable = any(one.check == "redis" and one.severity == "error" for one in findings)
         if not unreachable and (name is not None or tag is None):
             findings += _check_pools(url, pool, name)
+        if database is not None:
+            findings += checks.check_database(database, pool._clients[0])
     finally:
         pool.close()
     return findings

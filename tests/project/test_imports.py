@@ -32,7 +32,8 @@ MAY_IMPORT = {
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
-    "monitor": {"errors", "settings", "core", "embedded", "process.owner", "servers", "snowflake"},
+    "readers": {"errors", "core"},
+    "monitor": {"errors", "settings", "core", "embedded", "process.owner", "servers", "snowflake", "readers"},
     "merge": {
         *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets"),
         *("cli.exit_codes", "cli.options", "cli.output"),
