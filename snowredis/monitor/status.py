@@ -1,6 +1,5 @@
 """The status of a pool in one verdict, from a snapshot: how bad it is, what is the case, what to do.
 
-Where tags of segments are shown with the pool, with_tags() adds those that hand out no numbers.
 
 Pure. `workers`, `pool show`, `doctor`, the service and its page all show this one. What is unknown is reported
 as unknown, never as ok. Texts contain hosts, which are untrusted.
@@ -29,12 +28,8 @@ MISMATCH_SHOWN_MS = 300_000
 LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
 # while Redis is away, and workers have ids for longer than this
 OUTAGE_CRITICAL_MS = 3_600_000
-# workers, or tags, named in a text
+# workers named in a text
 _MAX_NAMED = 5
-# codes of the conditions that only a status with tags can have
-TAG_CONDITIONS = ("tags-closed", "tags")
-# states of tags that hand out no number until a person does something
-_NO_NUMBERS = ("closed", "used up", "other settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +91,6 @@ class Status:
     stale_since_ms: TimeMs | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TagVerdict:
-    """State of a tag, as far as a verdict needs it.
-
-    Attributes:
-        name: its name.
-        state: "open", "closed" or another word of snowredis.numbers.watch.
-        level: one of LEVELS.
-    """
-
-    name: str
-    state: str
-    level: str
-
-
 def status_of(snapshot: Snapshot) -> Status:
     """Return the verdict about a pool that was just read."""
     info, workers = snapshot.info, snapshot.workers
@@ -132,14 +112,6 @@ def status_of(snapshot: Snapshot) -> Status:
     ]
     quiet = _count(len(workers), "worker alive", "workers alive") if workers else "no worker is alive"
     return _verdict(conditions, info.now_ms, quiet=quiet)
-
-
-def with_tags(status: Status, tags: Sequence[TagVerdict]) -> Status:
-    """Return *status* with what is the case of *tags*, which are shown together with the pool."""
-    found = [*_closed_tags(tags), *_other_tags(tags)]
-    if not found:
-        return status
-    return _verdict([*status.conditions, *found], status.now_ms, status.stale_since_ms)
 
 
 def unknown_status(now_ms: int) -> Status:
@@ -228,8 +200,6 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
     "no-outage-lane": lambda it: f"{it.count:,} without an outage lane",
     "layout-over": lambda _: "layout used up",
     "layout-ends": lambda _: "layout ends soon",
-    "tags-closed": lambda it: f"{_count(it.count, 'tag makes', 'tags make')} no numbers",
-    "tags": lambda it: f"look at {_count(it.count, 'tag')}",
 }
 
 
@@ -407,34 +377,6 @@ def _layout_end(info: PoolInfo) -> list[Condition]:
         text = f"the layout ends in {_count(left_ms // DAY_MS, 'day')}, at {{until}}"
         return [Condition("layout-ends", level, text, advice, until_ms=info.layout_end_ms)]
     return []
-
-
-def _closed_tags(tags: Sequence[TagVerdict]) -> list[Condition]:
-    """Return the condition of tags that hand out no number until a person does something."""
-    closed = [tag for tag in tags if tag.state in _NO_NUMBERS]
-    if not closed:
-        return []
-    text = f"no numbers are handed out of {_named_tags(closed)}"
-    advice = "snowredis numbers show TAG says why; snowredis numbers open TAG --from N opens a closed one"
-    return [Condition("tags-closed", "critical", text, advice, count=len(closed))]
-
-
-def _other_tags(tags: Sequence[TagVerdict]) -> list[Condition]:
-    """Return the condition of the other tags that are not all right: partly closed, used up soon, unknown, an alarm."""
-    others = [tag for tag in tags if tag.level != "ok" and tag.state not in _NO_NUMBERS]
-    if not others:
-        return []
-    others.sort(key=lambda tag: -LEVELS.index(tag.level))
-    advice = "snowredis numbers show TAG says what is wrong"
-    text = f"look at {_named_tags(others)}"
-    return [Condition("tags", others[0].level, text, advice, count=len(others))]
-
-
-def _named_tags(tags: Sequence[TagVerdict]) -> str:
-    """Return how many tags these are, and the first of them."""
-    named = ", ".join(f"{tag.name}: {tag.state}" for tag in tags[:_MAX_NAMED])
-    more = " …" if len(tags) > _MAX_NAMED else ""
-    return f"{_count(len(tags), 'tag')} ({named}{more})"
 
 
 def _named(workers: Sequence[WorkerInfo]) -> str:

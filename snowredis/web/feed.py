@@ -11,15 +11,15 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError
 from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
 from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
-from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
+from snowredis.monitor.status import Status, unknown_status
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 
@@ -152,7 +152,6 @@ class LiveFeed:
     Args:
         name: of the pool.
         open_monitor: returns the pool's WorkerPool, the same each time; may block, so it is called in a thread.
-        tags: returns the tags that are shown with the pool; does not block.
 
     Attributes:
         viewers: how many streams are open.
@@ -163,12 +162,11 @@ class LiveFeed:
         self,
         name: str,
         open_monitor: Callable[[], WorkerPool],
-        tags: Callable[[], Sequence[TagVerdict]] = tuple,
     ) -> None:
         self.name = name
         self.viewers = 0
         self.history = UsageHistory()
-        self._open_monitor, self._tags = open_monitor, tags
+        self._open_monitor = open_monitor
         self._watch: PoolWatch | None = None
         # the verdict of the last reading
         self.status = unknown_status(time.time_ns() // 1_000_000)
@@ -226,7 +224,6 @@ class LiveFeed:
         if self._watch is None:
             self._watch = PoolWatch(monitor)
         reading = self._watch.read()
-        reading = replace(reading, status=with_tags(reading.status, self._tags()))
         events: list[Row] = []
         if reading.error is None and reading.snapshot is not None:
             counts = event_counts(reading.snapshot)

@@ -16,11 +16,9 @@ from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import (
     LEVELS,
     Condition,
-    TagVerdict,
     status_of,
     status_without,
     unknown_status,
-    with_tags,
 )
 
 NOW_MS = 1_795_300_000_000
@@ -303,38 +301,6 @@ def test_with_outage_lanes_the_workers_of_before_make_ids_while_new_ones_wait_fo
     assert not over.makes_ids
     new = Snapshot(replace(waiting, claims=0), ())
     assert not new.makes_ids
-
-
-def test_tags_that_are_shown_with_a_pool_count_in_its_verdict() -> None:
-    quiet = status_of(QUIET)
-    assert with_tags(quiet, []) is quiet
-    assert with_tags(quiet, [TagVerdict("a", "open", "ok")]) is quiet
-    closed = [TagVerdict("a", "closed", "critical"), TagVerdict("b", "used up", "critical")]
-    one, two = with_tags(quiet, closed[:1]), with_tags(quiet, closed)
-    assert (one.level, one.headline) == ("critical", "1 tag makes no numbers")
-    assert two.headline == "2 tags make no numbers"
-    assert "no numbers are handed out of 2 tags (a: closed, b: used up)" in two.conditions[0].text
-    assert "snowredis numbers open TAG --from N" in two.conditions[0].advice
-    others = [TagVerdict("c", "unknown", "unknown"), TagVerdict("d", "partly closed", "warning")]
-    both = with_tags(quiet, [*closed, *others])
-    assert [(each.code, each.level) for each in both.conditions] == [
-        ("tags-closed", "critical"),
-        ("tags", "warning"),
-    ]
-    assert both.headline == "2 tags make no numbers; look at 2 tags"
-    assert both.conditions[1].text == "look at 2 tags (d: partly closed, c: unknown)"
-    alarm = with_tags(quiet, [TagVerdict("e", "alarm", "critical")])
-    assert (alarm.level, alarm.conditions[0].code) == ("critical", "tags")
-
-
-def test_a_verdict_with_tags_keeps_what_is_the_case_of_the_pool() -> None:
-    closed = [TagVerdict("a", "closed", "critical")]
-    busy = status_of(replace(QUIET, workers=(SUSPECT,)))
-    assert [each.code for each in with_tags(busy, closed).conditions] == ["tags-closed", "suspects"]
-    assert with_tags(busy, closed).headline == "1 tag makes no numbers; 1 suspect"
-    error, times = StoreUnavailable("here", "refused"), ("failed_since_ms", "now_ms", "last_read_ms")
-    away = status_without(error, QUIET, **dict.fromkeys(times, NOW_MS))
-    assert with_tags(away, closed).stale_since_ms == NOW_MS
 
 
 def test_every_condition_has_a_part_of_the_headline() -> None:

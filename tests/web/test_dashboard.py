@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.numbers.administration import create_tag, delete_tag
 from snowredis.snowflake.open import open_store, pool_config
 from snowredis.snowflake.protocol import ClaimRequest
 from snowredis.snowflake.replies import Granted, Seen
@@ -328,60 +327,6 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
         assert page.evaluate("document.querySelectorAll('main img, main script, #grid svg, td svg').length") == 0
         # not even tried
         assert [line for line in page.console if "Content Security" in line] == []
-
-
-def test_tags_show_their_consumption_and_the_command_that_opens_a_closed_one(
-    page: Page, server: RedisServer, pool: str, serve: Serve
-) -> None:
-    create_tag(server.url, f"{pool}-a", maximum=5000)
-    kinds = [f"segment:?tag={pool}-a&step=10&max_step=10&maximum=5000", f"segment:?tag={pool}-b", "uuid7"]
-    served = serve("--pool", pool, *(f"--kind={kind}" for kind in kinds), url=server.url)
-    for path in (f"/ids?tag={pool}-a&count=25", "/kinds", *[f"/ids?tag={pool}-a&count=25"] * 3):
-        assert served.ask(path)[0] == 200
-    page.go(served.url)
-    page.wait("document.querySelectorAll('#tags-list > li').length == 2")
-    used, never = (f"#tags-list [data-tag='{pool}-{tag}']" for tag in "ab")
-    page.wait(f"document.querySelector(`{used} .tag-state`).dataset.level == 'ok'")
-    page.wait(f"Number(document.querySelectorAll(`{used} dd`)[1].innerText) > 0")
-    lines = page.text(f"{used} dl").split("\n")
-    figures = dict(zip(lines[::2], lines[1::2], strict=True))
-    following = int(figures["Next number"])
-    assert following > 100
-    assert figures["Remaining"] == f"{5001 - following:,}"
-    assert figures["Step"] == "10"
-    assert int(figures["Prefetch hits"]) >= 1
-    assert re.fullmatch(r"[1-9]\d*, longest \d+(\.\d)? m?s", figures["Waits"])
-    assert "unknown" not in figures.values()
-    assert "closed: this Redis does not know the tag" in page.text(f"{never} .tag-state")
-    commands = f"[...document.querySelectorAll(`{never} .commands .mono`)].map(each => each.textContent)"
-    assert page.evaluate(commands) == [
-        f"snowredis numbers open {pool}-b --from N",
-        f"snowredis numbers create {pool}-b",
-    ]
-    assert "uuid7" in page.text("#tags-others")
-    # on top of the page, too
-    page.wait("document.querySelector('#status').dataset.codes.includes('tags-closed')")
-    assert page.evaluate("document.querySelector('#status').dataset.level") == "critical"
-    assert f"no numbers are handed out of 1 tag ({pool}-b: closed)" in page.text("#status-list").replace("No n", "no n")
-    # a manual edit, and a loss
-    client: Any = server.client()
-    key = f"snowredis:segment:{{{pool}-b}}"
-    client.hset(key, mapping={"signature": EVIL[0], "reason": EVIL[1]})
-    delete_tag(server.url, f"{pool}-a")
-    page.wait(f"document.querySelector(`{used} .tag-state`).dataset.level == 'critical'")
-    assert page.text(f"{used} .sign") == "✕"
-    assert page.text(f"{used} .commands .mono") == f"snowredis numbers open {pool}-a --from N --maximum 5000"
-    assert f"{pool}-a is closed" in page.text("#tags-said")
-    page.wait(f"document.querySelector(`{never} .tag-state`).innerText.includes('<img')")
-    assert page.evaluate("window.evil === undefined && !document.querySelector('main img')")
-    for width, dark in ((390, True), (1280, False)):
-        page.size(width, 844, dark=dark, phone=width < 500)
-        page.wait(f"innerWidth == {width}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(CONTRAST)["found"] == []
-    client.delete(key)
-    client.close()
-    assert page.console == []
 
 
 def test_it_can_be_worked_by_keyboard(page: Page, server: RedisServer, pool: str, serve: Serve) -> None:
