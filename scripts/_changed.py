@@ -35,8 +35,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "process": ("runtime", "reclaim", "numbers", "simulation", "interrupts"),
     "process_generator.py": ("runtime", "generators"),
     "py.typed": ("project",),
+    "readers.py": ("readers",),
     "servers": ("lease", "ha", "registry", "numbers", "simulation"),
     "settings.py": MOST,
+    "signatures.py": MOST,
     "snowflake": (
         *("snowflake", "lease", "runtime", "reclaim", "registry", "simulation", "ha", "interrupts"),
         *("monitor", "spec", "chaos"),
