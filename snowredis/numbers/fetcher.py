@@ -19,7 +19,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
 from snowredis.numbers import protocol
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps

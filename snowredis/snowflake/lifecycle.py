@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from snowredis import errors
-from snowredis.core.layout import utc_text
+from snowredis.core.values import utc_text
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
 from snowredis.process.threads import locked, start_thread

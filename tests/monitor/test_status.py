@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from snowredis.core.as_json import to_json
-from snowredis.core.layout import Layout, utc_text
+from snowredis.core.layout import Layout
+from snowredis.core.values import utc_text
 from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import (
