@@ -10,7 +10,7 @@ import functools
 import logging
 
 from snowredis import errors
-from snowredis.core.layout import utc_text
+from snowredis.core.values import utc_text
 from snowredis.process.exit import EXIT
 from snowredis.process.heartbeat import Heartbeat
 from snowredis.process.threads import locked
@@ -29,7 +29,8 @@ BEAT_AGAIN_S = 0.5
 RENEW_AGAIN_S = 0.5
 # how soon another worker id is asked for again: one that fits the clock, or one of another server
 REPLACE_AGAIN_S = 0.5
-# first beat for a lease that was taken over: Redis still names the process that has ended
+# how soon a lease is renewed first. A claim that is never renewed counts as one whose reply was lost, and for a lease
+# that was taken over, Redis still names the process that has ended
 FIRST_BEAT_S = 0.5
 # leases of dead processes that are given back by a claim, for which an id has to wait; and how often so by a heartbeat
 MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
@@ -270,8 +271,7 @@ class LeaseLifecycle:
         if heartbeat is not None and self._heartbeat is heartbeat:
             EXIT.arm()
             try:
-                first_s = FIRST_BEAT_S if self._failure else self.beat_after_s()
-                heartbeat.start(first_s, f"snowredis-{self._pool}")
+                heartbeat.start(min(FIRST_BEAT_S, self.beat_after_s()), f"snowredis-{self._pool}")
             except RuntimeError as error:
                 if self._heartbeat is heartbeat:
                     self._heartbeat = None

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 
 from snowredis import errors
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
-from snowredis.core.layout import utc_text
+from snowredis.core.values import utc_text
 from snowredis.process.clock import MAX_SLEEP_S, Clock, FrozenClockCheck, nap
 from snowredis.snowflake.allocator import IdAllocator, NoLease, Step
 from snowredis.snowflake.context import Context

@@ -377,3 +377,16 @@ def test_a_server_that_hangs_delays_callers_of_the_others_once(
             time.sleep(0.01)
         assert slow <= 2
         assert ids.counts.reports > 3
+
+
+def test_reports_count_that_the_tag_is_closed_though_no_caller_waits(
+    server: RedisServer, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.numbers.fetcher.REPORT_S", 0.1)
+    monkeypatch.setattr("snowredis.numbers.waiting.REPORT_S", 0.1)
+    create_tag(server.url, tag)
+    with open_generator(server.url, tag=tag, step=100) as ids:
+        assert ids.next_id() == 1
+        assert ids.counts.closed == 0
+        delete_tag(server.url, tag)
+        eventually(lambda: ids.counts.closed > 2)

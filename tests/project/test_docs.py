@@ -56,7 +56,7 @@ def test_a_generated_part_has_text(name: str) -> None:
 
 def test_the_api_page_names_every_public_name() -> None:
     page = (REFERENCE / "api.md").read_text("utf-8")
-    modules = {"__version__", "testing", "embedded"}
+    modules = {"__version__", "testing", "embedded", "readers"}
     for name in set(snowredis.__all__) - set(errors.__all__) - modules:
         assert re.search(rf":: snowredis\.{name}\b", page), name
     integrations = ROOT / "snowredis/integrations"

@@ -19,22 +19,24 @@ MODULES = sorted((ROOT / "snowredis").rglob("*.py"))
 # layer -> the layers, or modules, that it may import besides itself: no more than it does. "snowredis" is the package's
 # own __init__. Nothing imports merge, which is a tool of its own
 MAY_IMPORT = {
-    "errors": set(),
+    "signatures": set(),
+    "errors": {"signatures"},
     "process": {"errors"},
     "settings": {"errors"},
     "embedded": {"errors"},
     "core": {"errors", "settings"},
     "servers": {"errors", "settings", "process"},
-    "snowflake": {"errors", "settings", "core", "embedded", "process", "servers"},
+    "snowflake": {"errors", "signatures", "settings", "core", "embedded", "process", "servers"},
     "connection": {"errors", "settings", "core", "process", "snowflake"},
     "lent_worker": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "kinds": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
-    "monitor": {"errors", "settings", "core", "embedded", "process.owner", "servers", "snowflake"},
+    "readers": {"errors", "core"},
+    "monitor": {"errors", "settings", "core", "embedded", "process.owner", "servers", "snowflake", "readers"},
     "merge": {
-        *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets"),
+        *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets", "core.values"),
         *("cli.exit_codes", "cli.options", "cli.output"),
     },
 }

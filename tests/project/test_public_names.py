@@ -86,7 +86,7 @@ PLAIN = {
     "__version__",
     "layouts",
 }
-MODULES = {"embedded", "testing"}
+MODULES = {"embedded", "readers", "testing"}
 
 
 def arguments_of(function: Any) -> str:
