@@ -230,16 +230,16 @@ READING = (
 SNAPSHOT = (
     _pool.gauge(
         "makes_ids",
-        "1: a process can make ids now, since it has a valid lease or would get one at once; 0: no process can",
+        "1: a process can make ids now, since it has a reservation or would get one at once; 0: no process can",
         "1",
     ),
     _pool.gauge(
         "workers",
-        "workers by state; unknown: Redis may have forgotten their heartbeats",
+        "workers by state; silent: those whose leases ended, too; unknown: Redis may have forgotten their heartbeats",
         "{worker}",
-        lambda it: Counter(worker.state for worker in (*it.workers, *it.unknown)),
+        lambda it: Counter([*(each.state for each in (*it.workers, *it.unknown)), *("silent" for _ in it.silent)]),
         label="state",
-        values=("healthy", "late", "suspect", "unknown"),
+        values=("healthy", "late", "silent", "no-ids", "unknown"),
     ),
     _info.gauge("capacity", "all worker ids", "{worker_id}"),
     _info.gauge("used", "leased worker ids", "{worker_id}"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs, in_json
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, shown
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.errors import NumbersBroken, NumbersExhausted

@@ -82,7 +82,8 @@ class NumberStore(Scripted):
     _constants: tuple[int, ...]
 
     def _call(self, name: str, *args: str | int) -> Any:
-        texts = self.ask(name, *self._constants, *args)
+        request = self.request(name, *self._constants, *args)
+        texts = self.texts_of(request, self.run(*request))
         if texts == ["missing"]:
             raise ConfigError(f"there is no tag {self.tag!r} at {self.where}. Nothing was changed.")
         try:

@@ -310,8 +310,8 @@ def _dated_rows(info: DatedInfo) -> list[tuple[str, str | Line]]:
 
 
 def _rows(info: TagInfo) -> list[tuple[str, str | Line]]:
-    from snowredis.errors import wrong_format
     from snowredis.numbers.protocol import TagConfig, share_text
+    from snowredis.signatures import wrong_format
 
     config, server = info.config, ("server", printable(info.where, 60))
     if config is None:
