@@ -228,11 +228,8 @@ GAMEDAY = Command(
 or empty this Redis. Then it prints what Redis lost, how long processes paused, how many ids repeated, how many a
 registry of SET NX EX would have repeated, and the settings to use. All its keys are deleted at the end.""",
     [
-        ("snowredis gameday redis://staging:6379/0", "and then make it fail"),
-        (
-            "snowredis gameday redis://localhost:6379/0 --do 'systemctl restart redis' --json result.json",
-            "by a command",
-        ),
+        ("snowredis gameday redis://test/0", "and then make it fail"),
+        ("snowredis gameday redis://test/0 --do ./restart.sh", "by a command"),
     ],
     _add_arguments,
     _run,
