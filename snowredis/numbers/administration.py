@@ -341,13 +341,13 @@ def show_tag(url: Servers, tag: str) -> Sequence[TagInfo]:
     A server that does not reply has its error in the state. Raises StoreUnavailable if none replies.
     """
     with _stores(url, tag, {}) as stores:
-        infos, errors = look(stores)
+        infos, errors = read_all(stores)
     if len(errors) == len(infos):
         raise errors[0]
     return infos
 
 
-def look(stores: Sequence[Any]) -> tuple[list[TagInfo], list[StoreUnavailable]]:
+def read_all(stores: Sequence[Any]) -> tuple[list[TagInfo], list[StoreUnavailable]]:
     """Return the state of a tag on the server of each store, and the errors of those that do not reply."""
     infos: list[TagInfo] = []
     errors: list[StoreUnavailable] = []
