@@ -35,6 +35,7 @@ OLD_NAMES: set[tuple[str, str]] = {
     ("snowredis/merge/apply.py", "take_back"),
     ("snowredis/merge/commands.py", "_add_take_back"),
     ("snowredis/merge/commands.py", "_take_back"),
+    ("snowredis/monitor/gameday.py", "node_keys"),
     ("snowredis/process/heartbeat.py", "HasBeat"),
     ("snowredis/snowflake/crash_record.py", "take_back"),
     ("snowredis/snowflake/lifecycle.py", "_give_back_if_ended"),
@@ -47,7 +48,19 @@ OLD_NAMES: set[tuple[str, str]] = {
     ("snowredis/snowflake/sweep.py", "give_back"),
 }
 # classes of which two packages have one of this name. The same
-OLD_DOUBLES: set[str] = {"Granted", "History", "Past", "Problem", "Refusal", "Server", "Settling", "Source", "Wait"}
+OLD_DOUBLES: set[str] = {
+    "Copied",
+    "Granted",
+    "History",
+    "Loss",
+    "Past",
+    "Problem",
+    "Refusal",
+    "Server",
+    "Settling",
+    "Source",
+    "Wait",
+}
 # names that others chose: Redis Cluster's nodes, clocks in the standard library
 OF_OTHERS = {("snowredis/servers/cluster.py", "node")}
 
