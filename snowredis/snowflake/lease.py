@@ -50,6 +50,11 @@ class Lease(NamedTuple):
     outage_until: int = 0
     outage_until_ms: int = 0
 
+    def is_open(self, tick: int) -> bool:
+        """Return whether one of its lanes is open at *tick*."""
+        ends = (self.until,) * (len(self.opens) - 1), (self.outage_until or self.until,)
+        return any(opens <= tick < end for opens, end in zip(self.opens, sum(ends, ()), strict=True))
+
     @property
     def lane_until_ms(self) -> int:
         """End of its outage lane, ms since 1970; 0 if it has none, or only after a gap behind its other lanes."""
@@ -225,8 +230,8 @@ class CrashRecorder(Protocol):
     def write_pending(self, renewal_id: str) -> None:
         """Record the id of a renewal of the recorded lease, before it is sent."""
 
-    def note_release(self, token: str, *, sent: bool) -> None:
-        """Record whether a release of the lease with *token* may have been sent: nobody may take it over then."""
+    def note_release(self, token: str | None, *, sent: bool) -> None:
+        """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""
 
     def clear(self) -> None:
         """Record that nothing is held any more."""
@@ -365,11 +370,11 @@ class LeaseSlot:
             return taken
         return taken._replace(marks=record.write_lease(taken, NO_STATS, fresh=True, marks_ms=marks_ms))
 
-    def note_release(self, held: HeldLease, *, sent: bool) -> None:
-        """Record whether a release of *held* may have been sent."""
+    def note_release(self, held: HeldLease | None, *, sent: bool) -> None:
+        """Record whether a release of *held*, or of what is recorded, may have been sent."""
         record = self.record
         if record is not None:
-            record.note_release(held.token, sent=sent)
+            record.note_release(held and held.token, sent=sent)
 
     def clear_record(self) -> None:
         """Record that nothing is held, unless a lease is stored here."""

@@ -31,6 +31,7 @@ class Host:
 
     name: str
     offset_us: int = 0
+    network: str = ""
 
 
 class SimClock:
@@ -142,6 +143,10 @@ class SimKeeper(LeaseManager):
     ) -> HeldLease | None:
         machines = None if self.process is None else self.process.sim.machines
         return None if machines is None else machines.take_over(self.process, accept, record)
+
+    def _disown_dead(self) -> None:
+        if self.process is not None and self.process.sim.machines is not None:
+            self.process.sim.machines.disown(self.process)
 
     def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
         assert self.process is not None
