@@ -15,8 +15,9 @@ from datetime import datetime
 from typing import Any, Self
 
 from snowredis.connection import connect
-from snowredis.core.layout import Layout, utc_from_ms
+from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
+from snowredis.core.values import utc_from_ms
 from snowredis.errors import ConfigError, LeaseExpired, LeaseLost
 from snowredis.process.fork import GUARD
 from snowredis.settings import from_environment

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TextIO
 
-from snowredis.core.layout import utc_from_ms, utc_text
+from snowredis.core.values import utc_from_ms, utc_text
 
 Segment = tuple[str, str]
 Line = list[Segment]

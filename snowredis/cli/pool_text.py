@@ -17,7 +17,7 @@ from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Segment, ago, 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
     from snowredis.monitor.ownership import Holder
-    from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+    from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
     from snowredis.monitor.status import Status
 
 LEVEL_STYLES = {"ok": "good", "notice": "note", "unknown": "note", "warning": "warn", "critical": "bad"}
@@ -111,9 +111,9 @@ def _details(event: Event, shown: Callable[[int], str]) -> str:
     return ", ".join(texts)
 
 
-_DEATH_COLUMNS = (
+_ENDED_COLUMNS = (
     Column("worker", right=True),
-    Column("died"),
+    Column("ended"),
     Column("", right=True),
     Column("host", shrinks=True),
     Column("pid", right=True),
@@ -122,26 +122,33 @@ _DEATH_COLUMNS = (
     Column("ids", right=True),
     Column("how"),
 )
-_HOW = {"expired": "lease ended", "reclaimed": "killed, released by another process"}
 
 
-def death_table(deaths: Sequence[Death], now_ms: int, time_text: Callable[[int], str]) -> list[Line]:
-    """Return a table of *deaths* as of *now_ms* on the Redis clock."""
+def ended_table(ended: Sequence[EndedLease], now_ms: int, time_text: Callable[[int], str]) -> list[Line]:
+    """Return a table of *ended* leases as of *now_ms* on the Redis clock."""
+
+    def how(each: EndedLease) -> str:
+        if each.kind == "reclaimed":
+            return "killed, released by another process"
+        if each.lasts_until_ms <= now_ms:
+            return "no reservation is left"
+        return f"if it lives, it has ids until {time_text(each.lasts_until_ms)}"
+
     rows: list[list[Cell]] = [
         [
-            (str(death.worker), "strong"),
-            (time_text(death.at_ms), "bad"),
-            (ago(max(0, now_ms - death.at_ms)), "dim"),
-            printable(death.host, MAX_FOREIGN),
-            str(death.pid or ""),
-            printable(death.label, MAX_FOREIGN),
-            ("unknown", "dim") if death.heartbeat_ms is None else time_text(death.heartbeat_ms),
-            output.compact(death.ids_made),
-            (_HOW[death.kind] + (", acknowledged" if death.acknowledged else ""), "dim"),
+            (str(each.worker), "strong"),
+            (time_text(each.at_ms), "bad"),
+            (ago(max(0, now_ms - each.at_ms)), "dim"),
+            printable(each.host, MAX_FOREIGN),
+            str(each.pid or ""),
+            printable(each.label, MAX_FOREIGN),
+            ("unknown", "dim") if each.heartbeat_ms is None else time_text(each.heartbeat_ms),
+            output.compact(each.ids_made),
+            (how(each) + (", acknowledged" if each.acknowledged else ""), "dim"),
         ]
-        for death in deaths
+        for each in ended
     ]
-    return output.table(_DEATH_COLUMNS, rows)
+    return output.table(_ENDED_COLUMNS, rows)
 
 
 # --- workers --------------------------------------------------------------------------------------
@@ -153,7 +160,8 @@ GAP, COMPACT_GAP = 2, 1
 _STATE_STYLES = {
     "healthy": "good",
     "late": "warn",
-    "suspect": "bad",
+    "silent": "bad",
+    "no-ids": "bad",
     "unknown": "note",
     "expired": "bad",
     "free": "dim",
@@ -262,17 +270,17 @@ class WorkerFilter:
         wanted = (info for info in snapshot.worker_ids if not self._states or info.state in self._states)
         return [info for info in wanted if self._matches(info)]
 
-    def deaths(self, snapshot: Snapshot) -> list[Death]:
-        """Return the deaths to show, the newest first."""
-        wanted = self._states is None or "expired" in self._states
-        return [death for death in snapshot.deaths if wanted and self._matches(death)]
+    def ended(self, leases: Sequence[EndedLease], state: str) -> list[EndedLease]:
+        """Return those of *leases* to show, which --state calls *state*."""
+        wanted = self._states is None or state in self._states
+        return [each for each in leases if wanted and self._matches(each)]
 
-    def _matches(self, who: WorkerInfo | Death) -> bool:
+    def _matches(self, who: WorkerInfo | EndedLease) -> bool:
         pairs = ((self._host, who.host), (self._label, who.label))
         return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in pairs)
 
 
-_COUNTED_STATES = ("healthy", "late", "suspect", "unknown")
+_COUNTED_STATES = ("healthy", "late", "silent", "no-ids", "unknown")
 _GROUP_COLUMNS = tuple(
     Column(title, right=True) for title in ("workers", *_COUNTED_STATES, "died", "oldest beat", "ids/s")
 )
@@ -283,7 +291,7 @@ def counted(number: int, style: str) -> Segment:
     return f"{number:,}", style if number else "dim"
 
 
-def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[Death]) -> list[Line]:
+def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[EndedLease]) -> list[Line]:
     """Return one row for each host or label, with counts of its workers and of its deaths in the last hour."""
     names = sorted({getattr(who, by) for who in (*workers, *deaths)})
     rows: list[list[Cell]] = []

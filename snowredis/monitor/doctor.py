@@ -53,7 +53,7 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
 
 
 def _result_of(condition: Condition) -> Result:
-    if condition.code == "deaths-acknowledged":
+    if condition.level == "notice" and not condition.advice:
         return ok(condition.text)
     return Result(_SEVERITIES[condition.level], condition.text, condition.advice)
 
@@ -84,11 +84,11 @@ def _check_lifetime(info: PoolInfo) -> Iterator[Result]:
 
 
 def _check_use(snapshot: Snapshot) -> Iterator[Result]:
-    info, dead = snapshot.info, snapshot.dead_leases
+    info, unused = snapshot.info, snapshot.unused_leases
     # more than half is a condition of the status
     if info.used <= HALF_FULL * info.capacity:
-        by_dead = f", about {dead:,} of them by processes that are dead" if dead else ""
-        yield ok(f"{info.used:,} of {info.capacity:,} worker ids are leased{by_dead}, {info.peak:,} at the most so far")
+        silent = f", about {unused:,} of them by processes that renew no more" if unused else ""
+        yield ok(f"{info.used:,} of {info.capacity:,} worker ids are leased{silent}, {info.peak:,} at the most so far")
 
 
 def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:

@@ -57,7 +57,7 @@ class Event:
         ended_ms: if a process returned, when its lease had ended; else None.
         generator: random name of the generator in that process; "" if unknown.
         outage_until_ms: end of the reservation of the outage lane; of a release, of its used part. 0 if there is none.
-        lane_until_ms, taken_ms: as in WorkerInfo.
+        lane_until_ms, taken_ms, refused: as in WorkerInfo.
     """
 
     at_ms: TimeMs
@@ -81,6 +81,7 @@ class Event:
     outage_until_ms: TimeMs = 0
     lane_until_ms: HiddenMs = 0
     taken_ms: HiddenMs = 0
+    refused: Hidden = ""
 
     @property
     @in_json
@@ -143,7 +144,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         claimed_ms=ended.claimed_ms,
         heartbeat_ms=ended.renewed_ms,
         generator=ended.generator,
-        outage_until_ms=ended.outage_until_ms,
+        outage_until_ms=ended.outage_until_ms if ended.outage_from_ms <= ended.reserved_until_ms else 0,
         taken_ms=ended.taken_ms,
     )
 

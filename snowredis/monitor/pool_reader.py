@@ -142,7 +142,17 @@ class PoolLook(ABC):
         settling = self._texts["incarnation"] if self._count("floor") > self.now_ms else ""
         ttl_ms = snapshot.setting_ms(self._texts["signature"], "ttl_ms")
         record = LeaseRecord.parse(text)
-        return record and snapshot.worker_info(worker, record, self.now_ms, ttl_ms, settling=settling)
+        return record and snapshot.worker_info(
+            worker, record, self.now_ms, ttl_ms, settling=settling, layout_end_ms=self._layout_end_ms
+        )
+
+    @functools.cached_property
+    def _layout_end_ms(self) -> int:
+        """End of the layout; far away if the signature is not valid."""
+        try:
+            return resolve_layout(settings_of(self._texts["signature"])["layout"]).end_ms
+        except (KeyError, ConfigError, ValueError):
+            return 10**15
 
     def _ended(self, infos: Iterable[snapshot.WorkerInfo]) -> list[snapshot.WorkerInfo]:
         ended = (info for info in infos if info.state in ("expired", "unknown"))

@@ -90,7 +90,7 @@ class MemoryStore:
             record.lease_end_ms,
             record,
             stats=stats,
-            outage=record.outage_ms,
+            outage=record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0,
             **times,
         )
         self._counts["expired"] += 1
@@ -385,7 +385,6 @@ class MemoryStore:
             if ended_ms and not request.reclaimed:
                 self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
                 self._counts["returned"] += 1
-            kind = EventKind.RECLAIMED if request.reclaimed and not ended_ms else EventKind.RELEASED
             times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
             used_until_ms = record.until_ms
             if request.marks_ms is not None:
@@ -393,7 +392,7 @@ class MemoryStore:
                     used_until_ms = max(request.marks_ms[: self.config.ordinary_lanes])
                 record = self._lowered(record, request, request.marks_ms)
             self._event(
-                kind,
+                EventKind.RECLAIMED if request.reclaimed else EventKind.RELEASED,
                 request.worker,
                 now,
                 record,
@@ -402,7 +401,7 @@ class MemoryStore:
                 outage=record.outage_mark_ms if self.config.outage_reserve_ms else 0,
                 **times,
             )
-            self._counts["reclaimed" if kind == EventKind.RECLAIMED else "releases"] += 1
+            self._counts["reclaimed" if request.reclaimed and not ended_ms else "releases"] += 1
             self._records[request.worker] = record._replace(
                 token_hash="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats
             )

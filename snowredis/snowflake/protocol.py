@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError
 from snowredis.servers.scripts import with_format
 from snowredis.settings import check
@@ -53,7 +53,7 @@ class WorkerStats(NamedTuple):
 NO_STATS = WorkerStats()
 
 
-# of what a pool stores: its fields, its records, its index; see FORMATS in snowredis.errors
+# of what a pool stores: its fields, its records, its index; see FORMATS in snowredis.signatures
 FORMAT = 3
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]

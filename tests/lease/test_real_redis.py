@@ -23,7 +23,8 @@ import pytest
 import redis
 
 from snowredis import WorkerPool
-from snowredis.core.layout import Layout, utc_text
+from snowredis.core.layout import Layout
+from snowredis.core.values import utc_text
 from snowredis.errors import (
     ConfigError,
     LayoutMismatch,

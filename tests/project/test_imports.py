@@ -19,13 +19,14 @@ MODULES = sorted((ROOT / "snowredis").rglob("*.py"))
 # layer -> the layers, or modules, that it may import besides itself: no more than it does. "snowredis" is the package's
 # own __init__. Nothing imports merge, which is a tool of its own
 MAY_IMPORT = {
-    "errors": set(),
+    "signatures": set(),
+    "errors": {"signatures"},
     "process": {"errors"},
     "settings": {"errors"},
     "embedded": {"errors"},
     "core": {"errors", "settings"},
     "servers": {"errors", "settings", "process"},
-    "snowflake": {"errors", "settings", "core", "embedded", "process", "servers"},
+    "snowflake": {"errors", "signatures", "settings", "core", "embedded", "process", "servers"},
     "connection": {"errors", "settings", "core", "process", "snowflake"},
     "lent_worker": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "kinds": {"errors", "settings", "core", "process", "snowflake", "connection"},
@@ -35,7 +36,7 @@ MAY_IMPORT = {
     "readers": {"errors", "core"},
     "monitor": {"errors", "settings", "core", "embedded", "process.owner", "servers", "snowflake", "readers"},
     "merge": {
-        *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets"),
+        *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets", "core.values"),
         *("cli.exit_codes", "cli.options", "cli.output"),
     },
 }
@@ -129,9 +130,9 @@ def test_the_package_is_where_this_test_looks_for_it() -> None:
     assert {"snowredis", "snowredis.errors", "snowredis.core", *IMPORTS_REDIS} <= set(map(module_name, MODULES))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_no_import_points_back(path: Path) -> None:
-    assert wrong_imports(path.read_text(), module_name(path), path.name == "__init__.py") == []
+def test_no_import_points_back() -> None:
+    wrong = [wrong_imports(path.read_text(), module_name(path), path.name == "__init__.py") for path in MODULES]
+    assert list(itertools.chain.from_iterable(wrong)) == []
 
 
 @pytest.mark.parametrize(

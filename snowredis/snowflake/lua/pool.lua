@@ -218,11 +218,12 @@ end
 -- Returns true if the worker id of a lease may have been leased again after a loss that nobody could notice.
 local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end
 
--- Writes that a lease ended without a release, unless sweep() did; before its record is changed. For people only.
+-- Writes that a lease ended without a release, unless sweep() did; before its record is changed. An outage lane that was
+-- not open yet does not count. For people only.
 local function note_end(pool, worker, r)
   if not r or r.token == '' or r.lease_end <= pool.swept or r.lease_end > now then return end
   event_at(r.lease_end, 'expired', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed,
-    'renewed', r.renewed, 'outage', r.outage)
+    'renewed', r.renewed, 'outage', r.lanes[#r.lanes] <= r['until'] and r.outage or 0)
   count('expired')
 end
 -- Lowers lease ends that no server can have granted by now: the Redis clock was ahead when they were written.
