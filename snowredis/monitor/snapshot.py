@@ -402,7 +402,7 @@ def state_of(
     """Classify a worker as one of STATES.
 
     healthy: the last heartbeat is younger than half a ttl. late: younger than two thirds, so that at least one is
-    missing. silent: older, but the lease is still valid. no-ids: it sends heartbeats, and makes no ids; see parse_record().
+    missing. silent: older, but the lease is still valid. no-ids: it sends heartbeats, and makes no ids.
     expired: the lease ended without a release. unknown: so it did, but Redis may have forgotten renewals. free: the
     worker id was released.
     """
