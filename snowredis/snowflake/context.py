@@ -15,7 +15,7 @@ from snowredis.process.clock import Clock
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
 from snowredis.process.threads import NotAcquired, locked
-from snowredis.snowflake.counts import ClockBackLog, Counts
+from snowredis.snowflake.counts import ClockBackLog, Counts, RefusalLog
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.protocol import PoolConfig
 
@@ -147,6 +147,7 @@ class Context(NamedTuple):
     random: random.Random
     counts: Counts
     clock_backs: ClockBackLog
+    refusals: RefusalLog
 
     @property
     def generator(self) -> FastPath:

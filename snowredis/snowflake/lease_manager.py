@@ -109,6 +109,17 @@ class LeaseManager:
         """Return whether this very thread is in the middle of a conversation with the store."""
         return self._conversation.is_here
 
+    @property
+    def renewed_lately(self) -> bool:
+        """True if the last renewal or claim succeeded less than half a ttl ago, so that Redis replies."""
+        return self._clock.monotonic() - self._renewed_at_s < self.config.ttl_ms / 2000
+
+    @property
+    def renewed_ms(self) -> int:
+        """When the last renewal or claim succeeded, ms since 1970 on the Redis clock."""
+        ago_s = self._clock.monotonic() - self._renewed_at_s
+        return self._context.now_ms() - self.view.offset_ms - round(ago_s * 1000)
+
     def just_renewed(self) -> bool:
         """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
         return self._clock.monotonic() - self._renewed_at_s < min(0.2, self.config.heartbeat_ms / 2000)
@@ -280,7 +291,7 @@ class LeaseManager:
             error.is_unsent &= is_unsent
             raise
 
-    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
@@ -288,7 +299,7 @@ class LeaseManager:
         silent_s = self._clock.monotonic() - self._renewed_at_s
         is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
         lane_until_ms = self.lane_until_ms if named and is_news else 0
-        return owner_text(socket.gethostname(), os.getpid(), self.label, name, lane_until_ms, taken_ms)
+        return owner_text(socket.gethostname(), os.getpid(), self.label, name, lane_until_ms, taken_ms, refused)
 
     @property
     def label(self) -> str:
@@ -331,7 +342,8 @@ class LeaseManager:
             held = held._replace(pending_renewal_id=self._fresh_name())
             self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
-        request = held.renew_request(self._context.now_ms(), stats, self._owner(taken_ms=held.taken_ms))
+        owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
+        request = held.renew_request(self._context.now_ms(), stats, owner)
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent

@@ -73,8 +73,9 @@ class Problem(Exception):
 
 # the first match counts, so subclasses come before their base
 _STATUS: tuple[tuple[tuple[type[errors.SnowredisError], ...], int], ...] = (
-    ((errors.PoolNotFound,), 404),
     ((errors.InvalidId, errors.ConfigError, errors.LayoutError), 400),
+    # of a pool that is served: Redis has lost it, or it is not created yet
+    ((errors.PoolNotFound,), 503),
     ((errors.StoreUnavailable, errors.PoolExhausted, errors.LeaseExpired), 503),
     ((errors.ClockMovedBack, errors.ClockSkewed, errors.GeneratorClosed, errors.GeneratorSuspended), 503),
 )

@@ -143,6 +143,6 @@ class SimKeeper(LeaseManager):
         machines = None if self.process is None else self.process.sim.machines
         return None if machines is None else machines.take_over(self.process, accept, record)
 
-    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         assert self.process is not None
         return f'{{"host":"{self.process.host.name}","label":"{self.process.name}"}}'
