@@ -70,7 +70,8 @@ class NumberStore(Scripted):
     _constants: tuple[int, ...]
 
     def _call(self, name: str, *args: str | int) -> Any:
-        texts = self.ask(name, *self._constants, *args)
+        request = self.request(name, *self._constants, *args)
+        texts = self.texts_of(request, self.run(*request))
         try:
             return protocol.parse_reply(texts)
         except ValueError:

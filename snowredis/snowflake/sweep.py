@@ -8,6 +8,7 @@ renamed it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import random
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import End
+from snowredis.process.interruption import is_interruption
 from snowredis.process.liveness import ProcessName, Status, has_ended, own_name
 from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release
 from snowredis.snowflake.protocol import Store
@@ -74,7 +76,7 @@ def this_place() -> Place | None:
     return None if own is None or directory is None else Place(directory, own)
 
 
-class Lookout:
+class DeadProcesses:
     """Looks for leases that dead processes left, at the cost of a few system calls. Does not talk to Redis.
 
     What was seen before is not read again: the name of this process, and the names of the files as long as the time of
@@ -89,10 +91,36 @@ class Lookout:
         # the time of the directory, and the files of the pool: replaced as a whole, since threads may look at once
         self._seen: tuple[int, list[str]] = (0, [])
 
-    @property
-    def neighbors(self) -> int:
-        """Number of files of the pool at the last look, of dead processes too."""
-        return len(self._seen[1])
+    def is_turn(self, chance: float) -> bool:
+        """Return whether this process looks at this heartbeat: one of few does each time, one of many now and then.
+
+        Args:
+            chance: a random number, 0 to 1.
+        """
+        neighbors = len(self._seen[1])
+        return neighbors <= SWEEPS_A_BEAT or chance * neighbors < SWEEPS_A_BEAT
+
+    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int]) -> int:
+        """Give leases back that dead processes of this machine left, *most* at most.
+
+        Never raises, except for what interrupts this thread.
+
+        Args:
+            talk: calls a function that talks to the store.
+
+        Returns:
+            how many worker ids are available again.
+        """
+        try:
+            is_due = self._store.shared and self.sees_death()
+            return talk(functools.partial(sweep, self._store, most)) if is_due else 0
+        except SnowredisError:
+            return 0
+        except Exception as error:
+            if is_interruption(error):
+                raise
+            log.exception("pool %s: could not look for leases of dead processes", self._store.config.name)
+            return 0
 
     def sees_death(self) -> bool:
         """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
@@ -120,6 +148,10 @@ class Lookout:
             # else a file that is made in the same tick of the kernel would not be seen
             self._seen = (changed_ns if abs(now_ns - changed_ns) > GRANULARITY_NS else 0, texts)
         return texts
+
+    def take_over(self, accept: Callable[[dict[str, Any]], T | None], record: Callable[[T], T]) -> T | None:
+        """Take over the lease of a dead process. See take_over()."""
+        return take_over(self._store, accept, record) if self._store.shared else None
 
 
 def sweep(store: Store, most: int, place: Place | None = None) -> int:

@@ -341,15 +341,15 @@ def test_processes_of_one_machine_share_the_sweeps_of_a_heartbeat(
     with connect(server.url, pool) as ids:
         ids.next_id()
         leases = ids._lease_manager
-        assert all(leases.is_sweeper() for _ in range(100))
+        assert all(leases.dead_processes.is_turn(chance / 100) for chance in range(100))
         own = own_name()
         assert own is not None
         name = FileName(record_files.pool_name(leases.store), own, "0")
         for number in range(39):
             (records / str(name._replace(number=str(number)))).touch(0o600)
-        leases.give_back_of_dead(1)
+        leases.dead_processes.give_back(1, leases.conversation.run)
         # 4 of 40 processes
-        assert 60 < sum(leases.is_sweeper() for _ in range(1000)) < 150
+        assert sum(leases.dead_processes.is_turn(chance / 1000) for chance in range(1000)) == 100
 
 
 def test_a_redis_that_does_not_reply_costs_no_record(
@@ -433,23 +433,23 @@ def test_a_look_sees_every_death_and_lists_the_directory_only_after_a_change(
     monkeypatch.setattr(record_files.Directory, "names", counted)
     monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
     with contextlib.closing(open_store(server.url, PoolConfig(name=pool, layout=ONE))) as store:
-        lookout = sweep.Lookout(store)
-        assert not lookout.sees_death()
+        dead = sweep.DeadProcesses(store)
+        assert not dead.sees_death()
         with holder(server.url, pool) as process:
             # one that was made just now, in a directory that was changed just now
-            assert not lookout.sees_death()
+            assert not dead.sees_death()
             (file,) = records.iterdir()
             for at_ns in (10**18, 10**18 + 1):
                 os.utime(records, ns=(at_ns, at_ns))
                 before = listed
-                assert not any(lookout.sees_death() for _ in range(5))
+                assert not any(dead.sees_death() for _ in range(5))
                 assert listed == before + 1
             process.kill()
         # nothing was changed in the directory
-        assert lookout.sees_death()
+        assert dead.sees_death()
         assert listed == before + 1
         file.unlink()
-        assert not lookout.sees_death()
+        assert not dead.sees_death()
 
 
 def test_a_renewal_is_recorded_before_it_is_sent(

@@ -19,7 +19,7 @@ from snowredis.snowflake.protocol import WorkerStats
 from snowredis.snowflake.record_files import FileName
 from tests.simulation.machines import Machines
 from tests.simulation.process import Process
-from tests.simulation.stand_ins import SimGuard, SimKeeper, SimSlot
+from tests.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
@@ -146,10 +146,10 @@ class SharedMachines(Machines):
         self._pages[old] = copied
 
 
-class ForgetfulKeeper(SimKeeper):
+class ForgetfulProcesses(SimDeadProcesses):
     """Takes the lease of a dead process over without what that process used."""
 
-    def _lease_of_dead(
+    def take_over(
         self,
         accept: Callable[[dict[str, Any]], HeldLease | None],
         record: Callable[[HeldLease], HeldLease],
@@ -157,7 +157,11 @@ class ForgetfulKeeper(SimKeeper):
         def unused(credentials: dict[str, Any]) -> HeldLease | None:
             return accept(credentials | {"marks_ms": (0,) * len(credentials["marks_ms"])})
 
-        return super()._lease_of_dead(unused, record)
+        return super().take_over(unused, record)
+
+
+class ForgetfulKeeper(SimKeeper):
+    dead_class = ForgetfulProcesses
 
 
 class UnvoidedSlot(SimSlot):
