@@ -384,6 +384,8 @@ class LeaseLifecycle:
         held, marks = locked(self._generator._lock, self._detach)
         if held is not None:
             self._leases.release(held, marks, self.stats())
+        else:
+            self._leases.withdraw()
 
     def _detach(self) -> tuple[HeldLease | None, tuple[int, ...] | None]:
         """Detach and seal; return the lease, if there was one, and its marks."""
@@ -403,6 +405,7 @@ class LeaseLifecycle:
         self._leases.suspended = True
         self.give_back()
         self._make_void()
+        self._leases.disown()
 
     def resume(self) -> None:
         """Allow claims again: the next call that needs a lease claims one. Does not talk to Redis.

@@ -32,6 +32,7 @@ class Host:
 
     name: str
     offset_us: int = 0
+    network: str = ""
 
 
 class SimClock:
@@ -139,6 +140,11 @@ class SimDeadProcesses:
     ) -> HeldLease | None:
         machines = self.process.sim.machines
         return None if machines is None else machines.take_over(self.process, accept, record)
+
+    def disown(self) -> None:
+        machines = self.process.sim.machines
+        if machines is not None:
+            machines.disown(self.process)
 
 
 class SimKeeper(LeaseManager):

@@ -173,7 +173,7 @@ are listed for an hour, those that are silent for as long as they may have ids."
         ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
         ("snowredis workers --state silent --host 'web-*'", "find some"),
         ("snowredis workers --group-by host", "a line for each host"),
-        ("snowredis workers --acknowledge", "those that died or are silent have been seen"),
+        ("snowredis workers --acknowledge", "the died and silent were seen"),
         ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
     ],
     _add_workers_arguments,
