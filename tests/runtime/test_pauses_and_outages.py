@@ -15,7 +15,7 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.snowflake import lifecycle as heartbeat
+from snowredis.process import heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.runtime.conftest import make_pool
 from tests.support.ports import free_port
