@@ -15,7 +15,7 @@ from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUn
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
-from snowredis.monitor.pool_reader import PoolLook
+from snowredis.monitor.pool_reader import PoolReader
 from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
@@ -83,7 +83,7 @@ def _check_server_list(pool: WorkerPool) -> Iterator[Result]:
     count = len(pool._clients)
     if count < 2:
         return
-    signatures = {index: info.signature for index, info in pool._each(PoolLook.stored)}
+    signatures = {index: info.signature for index, info in pool._each(PoolReader.stored)}
     common = re.sub(r" share=\d+/\d+$", "", next(iter(signatures.values())))
     if all(signature == f"{common} share={index}/{count}" for index, signature in signatures.items()):
         return

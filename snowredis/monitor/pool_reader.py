@@ -1,6 +1,6 @@
-"""Look at a pool on one server: PoolLook. RedisLook reads with plain commands: no script is run and nothing is written.
+"""Read a pool on one server. RedisPoolReader does it with plain commands: no script is run and nothing is written.
 
-MemoryLook does the same with a pool of snowredis.testing. Events of both are read by events.py.
+MemoryPoolReader does the same with a pool of snowredis.testing. Events of both are read by events.py.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ServerState:
     idle: list[snapshot.WorkerInfo]
 
 
-class PoolLook(ABC):
+class PoolReader(ABC):
     """One look at a pool on one server: its fields as of one moment, and the records that it is asked for.
 
     Args:
@@ -200,7 +200,7 @@ class PoolLook(ABC):
         )
 
 
-class RedisLook(PoolLook):
+class RedisPoolReader(PoolReader):
     """A look at the pool *name* in the Redis of *client*. Raises PoolNotFound, StoreUnavailable."""
 
     def __init__(self, client: Any, name: str) -> None:
@@ -244,7 +244,7 @@ class RedisLook(PoolLook):
         return int(self.client.zcard(self._leases)) == self._count("records")
 
 
-class MemoryLook(PoolLook):
+class MemoryPoolReader(PoolReader):
     """A look at the pool *name* of *pool*, a MemoryPool of snowredis.testing. Raises PoolNotFound."""
 
     def __init__(self, pool: Any, name: str) -> None:
