@@ -313,6 +313,12 @@ class SnowflakeGenerator(FastPath):
     ) -> None:
         await self.aclose()
 
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> int:
+        return await self.anext_id()
+
     # --- called by lent_worker.py -----------------------------------------------------------------
 
     def _lend(self) -> None:
