@@ -173,8 +173,8 @@ class PoolReader(ABC):
         except (ConfigError, KeyError, ValueError) as error:
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         numbers["expired"] += ended
-        mismatch_at, _, owner = texts["mismatch"].partition("|")
-        by = parse_owner(owner)
+        refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
+        refused_at = refused[0][0] if refused else ""
         return snapshot.PoolInfo(
             name=self.name,
             layout=layout,
@@ -191,8 +191,8 @@ class PoolReader(ABC):
             used=used,
             free=capacity - used,
             peak=numbers["peak"],
-            mismatch_ms=int(mismatch_at) if _NUMBER.fullmatch(mismatch_at) else 0,
-            mismatch_by=f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else "",
+            mismatch_ms=int(refused_at) if _NUMBER.fullmatch(refused_at) else 0,
+            mismatch_by=", ".join(_name_of(owner) for _, _, owner in refused if _name_of(owner)),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
@@ -286,6 +286,11 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
     if next_signature:
         periods.append(snapshot.LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
+
+
+def _name_of(owner: str) -> str:
+    by = parse_owner(owner)
+    return f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else ""
 
 
 def _alarm(stored: str) -> Alarm | None:
