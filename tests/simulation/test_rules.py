@@ -8,7 +8,8 @@ import pytest
 import tests.simulation.crash_scenarios
 import tests.simulation.durability_scenarios
 import tests.simulation.holder_scenarios
-import tests.simulation.outage_scenarios  # noqa: F401
+import tests.simulation.outage_scenarios
+import tests.simulation.take_over_scenarios  # noqa: F401
 from tests.simulation.rules import RULES
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import quiet
@@ -26,6 +27,7 @@ STARVING = (
     "one write",
     # the ids that it repeats are excused: a clone's
     "clocks agree",
+    "a lease of use",
 )
 
 

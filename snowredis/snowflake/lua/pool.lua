@@ -62,6 +62,8 @@ local guard = int('guard', ARGV[8], 0, 1) == 1
 local seen_incarnation = str('incarnation', ARGV[9], '^[%x-]*$', 64)
 -- bounded, because the number of the next incarnation is higher and must be valid, too
 if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
+-- of the pool, if it is absent: renew has another one
+local known_incarnation = seen_incarnation
 local seen_version = int('version', ARGV[10], 0, YEAR_5138)
 local caller_ms = int('caller_ms', ARGV[11], 0, YEAR_5138)
 local max_events = int('max_events', ARGV[12], 1, 1e8)
@@ -85,6 +87,11 @@ local function event_at(at, kind, worker, owner, from, to, ...)
   later[#later + 1] = { 'event', kind, 'worker', worker, 'owner', owner, 'from', from, 'until', to, 'at', at, ... }
 end
 local function event(...) event_at(now, ...) end
+-- Adds an event that came before all others of this script.
+local function event_first(...)
+  event(...)
+  table.insert(later, 1, table.remove(later))
+end
 -- Counts an event.
 local function count(what) later[#later + 1] = what end
 local function write_later()
@@ -108,6 +115,8 @@ end
 -- R5: returns true for a renewal that follows the newest one, and for the newest one repeated.
 local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
 
+-- The first digits after the dash are the pool's: made with it, the same after a loss if a client knew them.
+local function id_of(incarnation) return string.match(incarnation, '^%d+%-(%x%x%x%x%x%x%x%x)') end
 local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
 -- Begins a new incarnation; with *lossy*, no new reservation begins before all that may have been lost have ended: from
 -- now, not from the start of this server, since clients may have been sent here only now.
@@ -119,7 +128,7 @@ local function begin_incarnation(pool, reason, lossy)
     pool.floor_at = now
   end
   pool.incarnation = math.max(now, (raised_at(pool.incarnation) or 0) + 1, (raised_at(seen_incarnation) or 0) + 1)
-    .. '-' .. string.sub(nonce, 1, 16)
+    .. '-' .. (id_of(pool.incarnation) or id_of(known_incarnation) or string.sub(nonce, 1, 8)) .. string.sub(nonce, 9, 16)
   pool.raised = reason
 end
 -- R10: processes with leases that were granted before this moment, or lost, may use times up to the horizon.
@@ -323,7 +332,7 @@ local function commit(pool)
   local raised, alarm = pool.raised, pool.alarm
   if pool.left then leave_layout(pool) end
   if raised then
-    event('floor', -1, '', pool.floor, 0, 'reason', raised)
+    event_first('floor', -1, '', pool.floor, 0, 'reason', raised)
     put(pool, 'signature', signature, 'incarnation', pool.incarnation, 'run_id', pool.run_id, 'floor_reason', raised)
     if pool.created then put(pool, 'created', pool.created, 'ends', '') end
   end
@@ -355,7 +364,12 @@ local function transaction(body, owner)
     if owner and refused[1] == 'signature' and string.match(refused[2], '^[^ ]+') == format then
       count('mismatches')
       write_later()
-      redis.pcall('HSET', KEYS[1], 'mismatch', now .. '|' .. owner)
+      -- the last processes, each once
+      local last = { now .. '|' .. owner }
+      for each in string.gmatch(redis.call('HGET', KEYS[1], 'mismatch') or '', '[^\n]+') do
+        if #last < 5 and string.match(each, '|(.*)') ~= owner then last[#last + 1] = each end
+      end
+      redis.pcall('HSET', KEYS[1], 'mismatch', table.concat(last, '\n'))
     end
     return refused
   end
