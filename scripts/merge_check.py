@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from snowredis.core.presets import layouts
 
 ROOT = Path(__file__).resolve().parents[1]
-FORMATS = ("parquet", "csv", "csv.gz", "txt.zst")
+FORMATS = ("parquet", "csv", "csv.gz", "txt.gz")
 LAYOUT = layouts["default"]
 WORKERS = 64
 MIB = 1 << 20
@@ -111,7 +111,7 @@ def make(directory: Path, ids: int, planted: int, formats: list[str], seed: int,
 
 
 def options_of(ending: str) -> str:
-    compression = {"gz": "gzip", "zst": "zstd"}.get(ending.rpartition(".")[2])
+    compression = {"gz": "gzip"}.get(ending.rpartition(".")[2])
     if ending == "parquet":
         return "FORMAT parquet"
     header = "false" if ending.startswith("txt") else "true"

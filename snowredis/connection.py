@@ -18,13 +18,14 @@ from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.coroutines import in_background, in_thread
 from snowredis.settings import (
     COMMON,
-    DEFAULT_URL,
     SETTINGS,
     AllSettings,
     Servers,
     Setting,
     Settings,
     check_settings,
+    pool_or_default,
+    url_or_default,
 )
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.open import has_registry, open_store_from_settings
@@ -99,7 +100,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
 
 
 @_with_settings
-def connect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> SnowflakeGenerator:
+def connect(url: Servers | None = None, **settings: Unpack[Settings]) -> SnowflakeGenerator:
     """Return a generator of ids. It claims its worker id at its first id, or at claim().
 
     A duration is in seconds, unless its name ends in ``_ms``.
@@ -114,7 +115,7 @@ def connect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Snowfla
 
 
 @_with_settings
-def aconnect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Connecting:
+def aconnect(url: Servers | None = None, **settings: Unpack[Settings]) -> Connecting:
     """Async version of connect() that claims the worker id at once. Does not block the event loop.
 
     ``async with snowredis.aconnect(...) as ids:``, or ``ids = await snowredis.aconnect(...)`` and, at the end,
@@ -127,7 +128,7 @@ def aconnect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Connec
 
 def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(given)
-    url = used.pop("url")
+    url, used["pool"] = url_or_default(used.pop("url")), pool_or_default(used["pool"])
     clock = used.pop("clock") or _clock_of(url) or SYSTEM
     check_end(resolve_layout(used["layout"]), clock.time_ns() // 1_000_000)
     rules = ClockRules(
@@ -146,7 +147,6 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
         sequence_start_bound=used["sequence_start_bound"],
         claim_timeout=used["claim_timeout"],
         label=used["label"],
-        lease=used["lease"],
     )
 
 

@@ -36,7 +36,7 @@ class WorkerId:
 
     def __init__(self, settings: dict[str, Any], grace: float, on_loss: Callable[[], object] | None) -> None:
         # of its own: another program makes the ids
-        self._ids = connect(**settings | {"lease": "process"})
+        self._ids = connect(**settings)
         self._ids._lend()
         if not 0 <= grace < self._ids.ttl_ms / 2000:
             raise ConfigError(f"grace must be 0 or more, and less than half of the ttl, not {grace!r} s")

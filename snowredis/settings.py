@@ -10,6 +10,7 @@ from those of Settings.
 
 import functools
 import operator
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
@@ -48,14 +49,14 @@ MinReplicas: TypeAlias = int | Literal["all"]
 Datacenter: TypeAlias = int | Literal["auto"]
 ClockPolicy: TypeAlias = Literal["backup", "wait", "raise", "ahead"]
 Overflow: TypeAlias = Literal["wait", "ahead"]
-LeaseScope: TypeAlias = Literal["process", "host"]
 SequenceStart: TypeAlias = Literal["spread", "zero", "random", "continue"]
 # how ids are written as text: snowredis.encode(), and --format of the command line
 Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "hex", "friendly"]
 
 FORMS: tuple[Form, ...] = get_args(Form)
 
-DEFAULT_URL = "redis://localhost:6379/0"
+# of connect() and all others that take them, if the environment does not name them: see url_or_default()
+DEFAULT_URL, DEFAULT_POOL = "redis://localhost:6379/0", "default"
 # larger values are probably mistakes
 MAX_REPLICAS = 100
 # larger values are probably milliseconds
@@ -236,7 +237,7 @@ NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
 # a setting without its name: the key that it annotates is its name
 _setting = functools.partial(Setting, "")
 URL_SETTING = Setting(
-    "url", URL, DEFAULT_URL, DEFAULT_URL,
+    "url", URL, None, f"SNOWREDIS_URL, else {DEFAULT_URL}",
     "the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for development), "
     "`sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client of any of these, or "
     "a pool of snowredis.testing; or a list of those, the same in every process: independent servers",
@@ -248,8 +249,8 @@ URL_SETTING = Setting(
 class CommonSettings(TypedDict, total=False):
     """The settings that most people use, besides the URL."""
 
-    pool: Annotated[str, _setting(
-        POOL_NAME, "default", "default",
+    pool: Annotated[str | None, _setting(
+        POOL_NAME, None, f"SNOWREDIS_POOL, else {DEFAULT_POOL}",
         "the set of worker ids: processes that must not repeat each other's ids use the same; letters, digits, _ . -")]
     layout: Annotated["Layout | str | None", _setting(
         ANYTHING, None, "41/0/2/10/10",
@@ -336,10 +337,6 @@ class Settings(CommonSettings, total=False):
     sequence_start_bound: Annotated[int | None, _setting(
         WHOLE, None, "an eighth of the sequences",
         "limit of that first sequence, which stays below it")]
-    lease: Annotated[LeaseScope, _setting(
-        one_of(LeaseScope), "process", "process",
-        "who shares a worker id: one `process`; or, experimental, all processes of a `host` that have the same pool, "
-        "label and user (Linux, with the fast path in C; others lease one for each process)")]
     clock: Annotated["Clock | None", _setting(
         ANYTHING, None, "the system's",
         "for tests: a snowredis.testing.ManualClock")]
@@ -349,7 +346,7 @@ class Settings(CommonSettings, total=False):
 class AllSettings(Settings, total=False):
     """All arguments of connect() by name."""
 
-    url: "Servers"
+    url: "Servers | None"
 
 
 SETTINGS: Mapping[str, Setting] = {
@@ -398,6 +395,32 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a sentence with the one of *known* that *name* resembles, and a space; empty if there is none."""
     near = nearest(name, known)
     return f"Did you mean {near!r}? " if near else ""
+
+
+def url_or_default(url: Any = None) -> Any:
+    """Return *url*; if it is None, the value of SNOWREDIS_URL, else DEFAULT_URL. Raises ConfigError."""
+    return _or_default(URL_SETTING, url, DEFAULT_URL)
+
+
+def pool_or_default(pool: str | None = None) -> str:
+    """Return *pool*; if it is None, the value of SNOWREDIS_POOL, else DEFAULT_POOL. Raises ConfigError."""
+    name: str = _or_default(SETTINGS["pool"], pool, DEFAULT_POOL)
+    return name
+
+
+def _or_default(setting: Setting, value: Any, default: str) -> Any:
+    """Return *value*; if it is None, that of the variable, else *default*, and log which."""
+    if value is not None:
+        return value
+    import logging
+
+    log, text = logging.getLogger("snowredis"), os.environ.get(setting.variable)
+    if text is not None:
+        # a URL may have a password
+        log.info("no %s is given: using that of %s", setting.name, setting.variable)
+        return setting.read(text, setting.variable)
+    log.info("no %s is given, and %s is not set: using %s", setting.name, setting.variable, default)
+    return default
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

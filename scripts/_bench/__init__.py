@@ -1,1 +1,1 @@
-"""Measurements of scripts/bench, one module for each part, and the tables and plots made from them."""
+"""Measurements of scripts/bench, one module for each part, and the tables made from them."""

@@ -5,7 +5,6 @@ nanoseconds. Redis is a private redis-server. The parts:
 
   first    one id after a pause: hot, the first of a ms, after 1.2 and 100 ms of sleep             4 min
   ids      an id, singly and in batches, 1 and 4 threads, 1 and 2 processes, in C and in Python    2 min
-  rows     what an id adds to a row or a value in Django, SQLAlchemy, pydantic and JSON            1 min
   claims   a claim, over the size of the pool (takes 3 GB of memory)                               2 min
   workers  claims, heartbeats and memory at 10, 1,000 and 100,000 living workers                   2 min
   start    import time, a program's first id, and a generator's memory                             1 min
@@ -13,7 +12,7 @@ nanoseconds. Redis is a private redis-server. The parts:
 examples:
   scripts/bench                              all of it
   scripts/bench --quick ids start            two parts, coarsely, in seconds
-  scripts/bench --write                      and put tables and plots into docs/reference/figures.md; with
+  scripts/bench --write                      and put tables into docs/reference/figures.md; with
                                              some of the parts, what the page has of the others stays
   scripts/bench --python 3.14t first ids     measure another Python, too (scripts/get_python.py gets it)
   scripts/bench first                        what an id costs a program that makes one now and then
@@ -48,7 +47,7 @@ def main() -> int:
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a few coarse rounds, small pools")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/figures.md and docs/images")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/figures.md")
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the figures, as JSON")
     parser.add_argument("--load", type=Path, metavar="FILE", help="take what this has, measure the PARTs named")
     parser.add_argument(
@@ -97,10 +96,6 @@ def _measure(part: str, *, quick: bool, pythons: list[str]) -> dict[str, Any]:
             from scripts._bench import ids
 
             return ids.measure(quick=quick, pythons=pythons)
-        if part == "rows":
-            from scripts._bench import rows
-
-            return rows.measure(quick=quick)
         if part == "claims":
             from scripts._bench import claims
 

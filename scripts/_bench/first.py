@@ -19,7 +19,7 @@ from scripts._bench.pauses import BOUND, ONE, OWN, PAUSES, SHARED, TWO, typical
 from scripts._bench.server import now_ms, private_server
 from scripts._bench.worker import Worker
 from snowredis.cli.commands.bench import BASE, in_turns, quartiles, ratios
-from snowredis.settings import SETTINGS
+from snowredis.settings import DEFAULT_POOL
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 
@@ -66,7 +66,7 @@ def percentiles(figures: Sequence[float]) -> dict[str, float | None]:
 def measure(*, quick: bool, pythons: Sequence[str] = ()) -> dict[str, Any]:
     with private_server() as server:
         # says that the pool is new: the first worker would wait otherwise
-        RedisStore(server.url, PoolConfig(name=SETTINGS["pool"].default)).create(now_ms())
+        RedisStore(server.url, PoolConfig(name=DEFAULT_POOL)).create(now_ms())
         with workers(pythons, peers_everywhere=True, url=server.url, layout="default") as running:
             missing = {
                 worker.label: {label: worker.said["missing"].get(label) for label in LABELS} for worker in running

@@ -1,18 +1,17 @@
-"""Tables and plots of docs/reference/figures.md, made from the results of the parts.
+"""Tables of docs/reference/figures.md, made from the results of the parts.
 
-Those of the parts `first`, `rows`, `ids` and `start` are in modules of their own.
+Those of the parts `first`, `ids` and `start` are in modules of their own.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from scripts._bench import page_first, page_ids, page_start, plots
+from scripts._bench import page_first, page_ids, page_start
 from scripts._bench.tables import PARTS, Results, markdown, number, percent, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "figures.md"
-IMAGES = ROOT / "docs" / "images"
 # generators renew their lease a little early, so that a fleet does not beat at once: 0.85 to 1 of ttl / 6
 BEAT_S = 0.925 * 5.0
 # of one core of Redis: as much as one would plan with
@@ -127,47 +126,6 @@ def scale(results: Results) -> str:
     return markdown(head, rows)
 
 
-def plot_costs(results: Results) -> str:
-    found = results["workers"]["costs"]
-    series = [
-        plots.Series("a claim, round trip", [(row["living"], row["claim_us"][1]) for row in found], plots.OURS),
-        plots.Series("a heartbeat, round trip", [(row["living"], row["beat_us"][1]) for row in found], plots.ORANGE),
-        plots.Series(
-            "a heartbeat, CPU of Redis",
-            [(row["living"], row["beat_cpu_us"][1]) for row in found],
-            plots.GREEN,
-        ),
-    ]
-    if "claims" in results:
-        full = [
-            (row["workers"], row["claim_us"][1])
-            for row in results["claims"]["rows"]
-            if row["state"] == "full but for one"
-        ]
-        series.append(plots.Series("a claim, of a full pool", full, plots.OTHERS, dashed=True))
-    return plots.lines(
-        "A claim and a heartbeat cost the same in a pool of any size",
-        "µs, median; logarithmic",
-        series,
-        x_name="living workers",
-    )
-
-
-def plot_share(results: Results) -> str:
-    found = results["workers"]["fleets"]
-    line = [(workers, workers / BEAT_S * beat_us(results) / 1e6) for workers in (1_000, 10_000, 100_000)]
-    return plots.lines(
-        "What a fleet costs one core of Redis, at the default heartbeat",
-        "measured in real time, a connection for each worker; logarithmic",
-        [
-            plots.Series("measured", [(row["workers"], row["share_of_core"]) for row in found], plots.OURS),
-            plots.Series("rate × unit cost", line, plots.OTHERS, dashed=True, markers=False),
-        ],
-        x_name="living workers",
-        percent=True,
-    )
-
-
 # --- all of it -------------------------------------------------------------------------------------
 
 # name of a table -> part that it is made of, and what makes it
@@ -188,7 +146,6 @@ TABLES = {
     "first-pythons": ("first", page_first.pythons),
     "first-missing": ("first", page_first.missing),
     "free-threaded": ("first", page_first.scaling),
-    "rows": ("rows", page_first.rows),
 }
 # the others, and the goals, are printed only
 ON_PAGE = (
@@ -197,17 +154,11 @@ ON_PAGE = (
     "batches",
     "free-threaded",
     "ceilings",
-    "rows",
     "start",
     "costs",
     "fleets",
     "scale",
 )
-PLOTS = {
-    "one-id.svg": ("ids", page_ids.plot),
-    "claims-and-heartbeats.svg": ("workers", plot_costs),
-    "share-of-redis.svg": ("workers", plot_share),
-}
 
 
 _END = "<!-- /figures -->"
@@ -236,7 +187,7 @@ def machine(results: Results) -> str:
 
 
 def write(results: Results) -> list[Path]:
-    """Write the tables into the page and draw the plots; return the files that were written.
+    """Write the tables into the page; return the files that were written.
 
     What the page has of parts that were not measured is kept.
     """
@@ -245,8 +196,4 @@ def write(results: Results) -> list[Path]:
         old = _block(text, name)
         text = text.replace(f"{_start(name)}{old}{_END}", f"{_start(name)}{table}\n{_END}")
     PAGE.write_text(text, "utf-8")
-    IMAGES.mkdir(exist_ok=True)
-    drawn = {IMAGES / name: draw(results) for name, (part, draw) in PLOTS.items() if part in results}
-    for path, picture in drawn.items():
-        path.write_text(picture, "utf-8")
-    return [PAGE, *drawn]
+    return [PAGE]

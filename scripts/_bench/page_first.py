@@ -1,4 +1,4 @@
-"""Tables and goals of the parts `first`, one id after a pause, and `rows`, ids in frameworks."""
+"""Tables and goals of the part `first`: one id after a pause."""
 
 from __future__ import annotations
 
@@ -80,15 +80,6 @@ def scaling(results: Results) -> str:
     ]
     head = ["which", "statement", "threads", "ns, each", f"to `{BASE}` of 1 thread"]
     return markdown(head, rows, left=3) if rows else ""
-
-
-def rows(results: Results) -> str:
-    cells = [
-        [row["what"], number(row["plain_us"][1]), number(row["ours_us"][1]), spread(row["more_us"])]
-        for row in results["rows"]["rows"]
-    ]
-    head = ["a row, an object, a value", "plain, µs", "with ids of snowredis, µs", "more, µs"]
-    return markdown(head, cells)
 
 
 def goals(results: Results, at_most: AtMost) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scripts._bench import plots
 from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, FLOOR, METHOD_FLOOR, OURS, SNOWFLAKE
 from scripts._bench.tables import AtMost, Results, markdown, number, percent, spread
 from snowredis.cli.commands.bench import BASE
@@ -101,20 +100,6 @@ def ceilings(results: Results) -> str:
 def missing(results: Results) -> str:
     named = [f"`{label}` ({why.rstrip('.')})" for label, why in sorted(results["ids"]["missing"].items())]
     return f"Not measured: {'; '.join(named)}." if named else "Everybody could be measured."
-
-
-def plot(results: Results) -> str:
-    rows = []
-    for row in sorted(_singles(results), key=lambda row: row["ratio"][1]):
-        four = _row(results, row["label"], row["of"], 4)
-        package = BY_LABEL[row["label"]].package
-        label = us_of(row) if row["by"] or not package else f"{row['label']} · {package}"
-        rows.append(plots.Dot(label, row["ratio"], four["ratio"] if four else None, ours=package == OURS))
-    return plots.dots(
-        "What one id costs, in readings of the clock",
-        "time.time_ns() = 1; dots: one thread, rings: four threads; lines: quartiles; logarithmic",
-        rows,
-    )
 
 
 def goals(results: Results, at_most: AtMost) -> None:

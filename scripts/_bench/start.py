@@ -21,7 +21,7 @@ import redis
 from scripts._bench.server import private_server
 from snowredis.cli.commands.bench import in_turns, quartiles, ratios
 from snowredis.core.presets import resolve_layout
-from snowredis.settings import SETTINGS
+from snowredis.settings import DEFAULT_POOL
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 
@@ -79,7 +79,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
         python = _bare_environment(Path(directory))
         app = Path(directory) / "app.py"
         app.write_text(_APP.format(url=server.url))
-        RedisStore(server.url, PoolConfig(name=SETTINGS["pool"].default)).create(time.time_ns() // 1_000_000)
+        RedisStore(server.url, PoolConfig(name=DEFAULT_POOL)).create(time.time_ns() // 1_000_000)
         programs = {name: ["-c", f"{source}\nprint(flush=True)"] for name, source in IMPORTS.items()}
         programs[FIRST_ID] = [str(app)]
         for arguments in programs.values():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 # of the benchmark, in the order of the page
-PARTS = ("first", "ids", "rows", "claims", "workers", "start")
+PARTS = ("first", "ids", "claims", "workers", "start")
 # part -> what it measured
 Results = Mapping[str, Any]
 # adds a goal: its text, the value, the limit, and the figure as text

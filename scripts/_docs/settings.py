@@ -38,5 +38,5 @@ def _table(title: str, settings: Iterable[tuple[str, Setting]]) -> str:
 
 def _default(setting: Setting) -> str:
     text = setting.default_text
-    is_code = text == setting.default or text.isupper() or text.count("/") > 1
+    is_code = " " not in text and (text == setting.default or text.isupper() or text.count("/") > 1)
     return f"`{text}`" if is_code else text

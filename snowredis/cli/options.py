@@ -19,13 +19,13 @@ from snowredis.cli.output import local_time_of, printable, time_of
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.settings import (
     BOOL,
-    DEFAULT_URL,
     FORMS,
     SECONDS,
     SETTINGS,
     Setting,
     from_environment,
     split_urls,
+    url_or_default,
 )
 
 if TYPE_CHECKING:
@@ -49,11 +49,9 @@ class Parser(argparse.ArgumentParser):
     def add_redis(self, *, pool: bool = True) -> None:
         """Add --url, and --pool."""
         text = "redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
-        self.add_argument("--url", help=f"{text}(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})")
+        self.add_argument("--url", help=f"{text}(default: {SETTINGS['url'].default_text})")
         if pool:
-            setting = SETTINGS["pool"]
-            default = f"default: {setting.variable}, else '{setting.default_text}'"
-            self.add_argument("--pool", metavar="NAME", help=default)
+            self.add_argument("--pool", metavar="NAME", help=f"default: {SETTINGS['pool'].default_text}")
 
     def add_pool_name(self) -> None:
         """Add NAME, a pool, which can also be given as --pool NAME."""
@@ -263,7 +261,7 @@ def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]
     """Return the URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
     options = from_environment(os.environ)
     options |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
-    url = options.pop("url", DEFAULT_URL)
+    url = url_or_default(options.pop("url", None))
     return split_urls(url) if isinstance(url, str) else url, options
 
 
@@ -278,7 +276,7 @@ def open_pool(args: argparse.Namespace, name: str | None = None) -> contextlib.c
     from snowredis.monitor.worker_pool import WorkerPool
 
     url, options = settings(args)
-    return contextlib.closing(WorkerPool(url, options.get("pool", "default") if name is None else name))
+    return contextlib.closing(WorkerPool(url, options.get("pool") if name is None else name))
 
 
 @contextlib.contextmanager

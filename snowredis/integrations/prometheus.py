@@ -34,6 +34,7 @@ from snowredis.monitor.polling import PoolWatch
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
+from snowredis.settings import pool_or_default
 from snowredis.snowflake.counts import BOUNDS_S, Durations
 
 # the directory of the files, of prometheus_client
@@ -228,7 +229,7 @@ class PoolCollector:
     """
 
     def __init__(self, url: Any, *pools: str) -> None:
-        self._watches = {name: PoolWatch(WorkerPool(url, name)) for name in pools or ("default",)}
+        self._watches = {name: PoolWatch(WorkerPool(url, name)) for name in pools or (pool_or_default(),)}
         self._pid, self._lock = os.getpid(), threading.Lock()
 
     def describe(self) -> Iterable[Exported]:

@@ -155,7 +155,7 @@ def generator(kind: str | None = None, /, **settings: Any) -> IdGenerator[Any]:
             that another package declares; or a URL with a kind and settings, such as
             "snowflake+redis://localhost:6379/0?pool=orders". By default, the variable SNOWREDIS_KIND, which is
             "snowflake" if it is not set, and SNOWREDIS_* variables for settings that are not given here. If a kind is
-            given, no variable is read.
+            given, only SNOWREDIS_URL and SNOWREDIS_POOL are read.
         settings: of the kind; they precede those of a URL.
 
     Raises:

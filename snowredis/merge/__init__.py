@@ -2,7 +2,7 @@
 
 Joined to the command line by the entry points of the group `snowredis.commands` (pyproject.toml). Nothing outside of
 this package imports it. Of snowredis it imports errors, layouts, the comparison of old and new ids, the one JSON, and
-the public parts of the command line. Needs the extra `merge`: DuckDB, SQLAlchemy, SQLGlot, numpy. Nothing of the
+the public parts of the command line. Needs the extra `merge`: DuckDB, SQLAlchemy, numpy. Nothing of the
 extra is imported before it is used.
 """
 

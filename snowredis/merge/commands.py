@@ -38,7 +38,6 @@ def _add_check(parser: Parser) -> None:
     text = "what the process may take at its peak, such as 768M or 4G (default: 1G)"
     add("--memory", type=_bytes, default=_UNITS["G"], metavar="SIZE", help=text)
     add("--json", action="store_true", help="the report as one object; ids are strings in it")
-    add("--html", type=Path, metavar="FILE", help="write the report as one page, with a picture")
     add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to a .csv or .parquet file")
     text = "SOURCE is the URL of a whole database: print the SQL that moves all of its counters above the greatest ids"
     add("--counters", action="store_true", help=text)
@@ -63,9 +62,6 @@ def _check(args: argparse.Namespace) -> int:
 
     if args.duplicates:
         check_export_path(args.duplicates)
-    if args.html and not args.html.absolute().parent.is_dir():
-        text = f"--html {args.html} is in a directory that does not exist. Nothing was read."
-        raise CommandError(ExitCode.USAGE, text)
     try:
         with (
             interrupted_by_signals(),
@@ -75,10 +71,6 @@ def _check(args: argparse.Namespace) -> int:
             result = check.run(progress)
             if args.duplicates:
                 check.export_duplicates(args.duplicates)
-            if args.html:
-                from snowredis.merge.page import as_page
-
-                _write(args.html, as_page(result, check.picture()))
     except KeyboardInterrupt:
         raise CommandError(ExitCode.INTERRUPTED, "interrupted. Nothing is kept.") from None
     if args.json:
@@ -88,13 +80,6 @@ def _check(args: argparse.Namespace) -> int:
     if result.repeated_ids:
         return ExitCode.FOUND_CLASHES
     return ExitCode.FOUND_ERRORS if result.errors else ExitCode.OK
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(ExitCode.ERROR, f"{path} could not be written: {error.strerror}") from error
 
 
 def _counters(args: argparse.Namespace) -> int:
@@ -334,7 +319,7 @@ _MERGE_COMMANDS = [
     Command(
         "check",
         "say which ids exist twice in files and tables, and which cannot be right",
-        """SOURCE is [NAME=]LOCATION[#COLUMN]: a file (csv, tsv or txt, each also with .gz or .zst, or parquet), or the
+        """SOURCE is [NAME=]LOCATION[#COLUMN]: a file (csv, tsv or txt, each also with .gz, or parquet), or the
 URL of a database, such as postgresql://host/db#table.column. Nothing is changed in any source.
 
 Exits with 10 if ids exist twice, with 9 if there are other ids that cannot be right, and with 0 if all is well; worker
@@ -342,7 +327,7 @@ ids that two sources share, so that their next ids can clash, are a warning.""",
         [
             ("snowredis merge check a.parquet#id b.csv#player_id", "two files"),
             ("snowredis merge check mysql://db1/game#players.id b.csv#id", "a table, a file"),
-            ("snowredis merge check a.csv#id b.csv#id --html report.html", "with a picture"),
+            ("snowredis merge check a.csv#id b.csv#id --json", "for programs"),
             ("snowredis merge check --counters URL", "after a copy"),
         ],
         _add_check,

@@ -1,20 +1,17 @@
-"""Findings of a check in the ids that were read: repeated ids, values that cannot be right, worker ids that are shared.
-
-The queries are written for the ids of one source; `places.py` runs them where that source is.
-"""
+"""Findings of a check: repeated ids, values that cannot be right, worker ids that are shared."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from snowredis.core.as_json import IdNumber, NowMs, TimeMs
 from snowredis.core.layout import Layout, utc_text
 from snowredis.core.presets import layout_spec
 from snowredis.merge.id_sql import Bounds, FieldSql
-from snowredis.merge.places import Places
 from snowredis.merge.sources import Source
 
 __all__ = [
@@ -28,12 +25,8 @@ __all__ = [
     "WorkerRange",
 ]
 
-MAX_WORKERS = 50
 MAX_EXAMPLES = 20
 MAX_RANGES = 20
-# periods of duplicates: the first of which there are few enough
-_PERIODS_MS = (60_000, 3_600_000, 86_400_000, 7 * 86_400_000)
-_MAX_PERIODS = 72
 
 
 class ProblemKind(StrEnum):
@@ -105,24 +98,6 @@ class DuplicatesIn:
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicatesByWorker:
-    """Repeated ids of one worker id in one source; datacenter and worker are None for ids that no layout explains."""
-
-    source: str
-    datacenter: int | None
-    worker: int | None
-    ids: int
-
-
-@dataclass(frozen=True, slots=True)
-class DuplicatesByTime:
-    """Repeated ids whose time is in one period."""
-
-    start_ms: TimeMs
-    ids: int
-
-
-@dataclass(frozen=True, slots=True)
 class Example:
     """One source of a repeated id, and what the layout of that source says of the id."""
 
@@ -169,8 +144,6 @@ class CheckResult:
         repeated_ids: how many different ids are used by more than one row.
         repeated_rows: how many rows they are in.
         duplicates: repeated ids by the sources that have them, the most first.
-        by_worker: by worker id, the most first, MAX_WORKERS at most.
-        by_time: by periods of *period_ms*, in order.
         examples: the smallest repeated ids, each in all of its sources.
         problems: values that are not ids, or that cannot be right.
         shared_workers: pairs of sources whose next ids can clash.
@@ -183,9 +156,6 @@ class CheckResult:
     repeated_ids: int
     repeated_rows: int
     duplicates: list[DuplicatesIn]
-    by_worker: list[DuplicatesByWorker]
-    by_time: list[DuplicatesByTime]
-    period_ms: int
     examples: list[Example]
     problems: list[Problem]
     shared_workers: list[SharedWorkers]
@@ -232,16 +202,17 @@ class Findings:
         bounds: of each source: ids outside are not attributed to a worker.
     """
 
-    def __init__(self, places: Places, sources: Sequence[Source], bounds: Sequence[Bounds]) -> None:
-        self._places, self._rows = places, places.workspace.rows
-        self._sources, self._bounds = sources, bounds
+    def __init__(
+        self, rows: Callable[..., list[tuple[Any, ...]]], sources: Sequence[Source], bounds: Sequence[Bounds]
+    ) -> None:
+        self._rows, self._sources, self._bounds = rows, sources, bounds
         columns = "source USMALLINT, {} UTINYINT, datacenter BIGINT, worker BIGINT, ids BIGINT, {} BIGINT, {} BIGINT"
         self._rows(f"CREATE OR REPLACE TEMP TABLE groups ({columns.format('kind', 'lowest', 'highest')})")
         self._rows(f"CREATE OR REPLACE TEMP TABLE workers ({columns.format('layout', 'first_ms', 'last_ms')})")
         layouts = [source.layout for source in sources]
         # one at a time: DuckDB reads only the blocks of that source
         for number, layout in enumerate(layouts):
-            places.insert("groups", str(number), number, _grouped(layout, bounds[number]))
+            rows(f"INSERT INTO groups SELECT {number}, * FROM ({_grouped(number, layout, bounds[number])})")
             first, last = (FieldSql(layout, an_id).time_ms for an_id in ("lowest", "highest"))
             self._rows(
                 f"INSERT INTO workers SELECT source, {layouts.index(layout)}, datacenter, worker, ids, {first}, {last} "
@@ -264,16 +235,12 @@ class Findings:
         repeated_ids, repeated_rows = self._rows("SELECT count(DISTINCT id), coalesce(sum(times), 0) FROM duplicates")[
             0
         ]
-        period_ms, by_time = self._by_time()
         return CheckResult(
             sources=sources,
             ids=sum(source.ids for source in sources),
             repeated_ids=int(repeated_ids),
             repeated_rows=int(repeated_rows),
             duplicates=self._duplicates(),
-            by_worker=self._by_worker(),
-            by_time=by_time,
-            period_ms=period_ms,
             examples=self._examples(),
             problems=self._problems(),
             shared_workers=self._shared_workers(),
@@ -314,25 +281,6 @@ class Findings:
             DuplicatesIn(tuple(self._name(n) for n in numbers if mask >> n & 1), ids, int(times))
             for mask, ids, times in rows
         ]
-
-    def _by_worker(self) -> list[DuplicatesByWorker]:
-        """Return the repeated ids by source and worker id, the most first."""
-        rows = self._rows(
-            "SELECT source, datacenter, worker, count(*) FROM decoded GROUP BY ALL ORDER BY 4 DESC, 1, 2, 3 "
-            f"LIMIT {MAX_WORKERS}"
-        )
-        return [DuplicatesByWorker(self._name(number), *rest) for number, *rest in rows]
-
-    def _by_time(self) -> tuple[int, list[DuplicatesByTime]]:
-        """Return the length of a period, and the repeated ids of each that has some."""
-        first, last = self._rows("SELECT min(time_ms), max(time_ms) FROM decoded")[0]
-        fits = (p for p in _PERIODS_MS if first is None or last // p - first // p < _MAX_PERIODS)
-        period_ms = next(fits, _PERIODS_MS[-1])
-        rows = self._rows(
-            f"SELECT time_ms // {period_ms} * {period_ms}, count(DISTINCT id) FROM decoded WHERE time_ms IS NOT NULL "
-            "GROUP BY 1 ORDER BY 1"
-        )
-        return period_ms, [DuplicatesByTime(*row) for row in rows]
 
     def _examples(self) -> list[Example]:
         """Return the smallest repeated ids, and where they are."""
@@ -418,7 +366,7 @@ _GROUPS = (
 _PLAUSIBLE = _GROUPS.index(None)
 
 
-def _grouped(layout: Layout, bounds: Bounds) -> str:
+def _grouped(number: int, layout: Layout, bounds: Bounds) -> str:
     """Return a query for the ids of one source by kind, and, if they are plausible, by worker id."""
     ends = (bounds.first, bounds.future, bounds.limit)
     kinds = " ".join(f"WHEN id <= {end - 1} THEN {kind}" for kind, end in enumerate(ends, 2))
@@ -429,7 +377,8 @@ def _grouped(layout: Layout, bounds: Bounds) -> str:
     )
     return (
         f"SELECT CASE WHEN id IS NULL THEN 0 WHEN id < 0 THEN 1 {kinds} ELSE 5 END AS a, {datacenter} AS b, "
-        f"{worker} AS c, count(*) AS d, coalesce(min(id), 0) AS e, coalesce(max(id), 0) AS f FROM ids GROUP BY 1, 2, 3"
+        f"{worker} AS c, count(*) AS d, coalesce(min(id), 0) AS e, coalesce(max(id), 0) AS f FROM ids "
+        f"WHERE source = {number} GROUP BY 1, 2, 3"
     )
 
 

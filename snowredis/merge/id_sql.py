@@ -1,4 +1,4 @@
-"""Fields and ranges of ids as SQL expressions, in DuckDB's dialect, and their translation by SQLGlot. Pure text."""
+"""Fields and ranges of ids as SQL expressions, in DuckDB's dialect. Pure text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from snowredis.core.layout import Layout
 
-__all__ = ["Bounds", "FieldSql", "quoted", "text_literal", "translated"]
+__all__ = ["Bounds", "FieldSql", "quoted", "text_literal"]
 
 # a layout's first hour holds no id of a generator that was started later, but every counter that starts at 1
 COUNTER_MS = 3_600_000
@@ -68,10 +68,3 @@ class Bounds(NamedTuple):
         """Return the bounds, if it is *now_ms*."""
         first, future = layout.id_range(layout.epoch_ms + COUNTER_MS, max(now_ms, layout.epoch_ms + COUNTER_MS))
         return cls(first, future, 1 << layout.total_bits)
-
-
-def translated(text: str, dialect: str) -> str:
-    """Return SQL of DuckDB's dialect in another one, by its name in SQLGlot."""
-    import sqlglot
-
-    return sqlglot.transpile(text, read="duckdb", write=dialect)[0]

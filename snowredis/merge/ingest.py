@@ -19,7 +19,7 @@ from sqlalchemy.exc import NoSuchTableError
 from snowredis.errors import shown
 from snowredis.merge import SourceError
 from snowredis.merge.databases import open_database, reading, stream
-from snowredis.merge.files import check_archive, files_of, parsed, rejected, select_statement, unreadable
+from snowredis.merge.files import files_of, parsed, rejected, select_statement, unreadable
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source, without_password
 from snowredis.merge.workspace import Workspace
@@ -64,34 +64,26 @@ def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) 
 
 def _read_file(workspace: Workspace, number: int, source: Source, path: Path, progress: Progress) -> list[str]:
     """Store the ids of a file; or return the SELECT that reads them, if nothing has to be stored."""
-    if source.kind != "parquet":
-        check_archive(source, path)
     weight = path.stat().st_size
-    for latin_1 in (False, True):
-        try:
-            statement, is_whole = select_statement(workspace, source, path, number, latin_1=latin_1)
-            # of a column that is not stored, a damaged file is found now
-            read = f"SELECT count(id) FROM ({statement})" if is_whole else f"INSERT INTO stored {statement}"
-            workspace.rows(read, on_progress=lambda done: progress.show(done * weight))
-            progress.add(weight, path.name)
-            return [statement] if is_whole else []
-        except duckdb.Error as error:
-            is_text = "unicode" in str(error).lower() and source.kind != "parquet"
-            # digits are the same in every encoding that extends ASCII, so another column is not UTF-8
-            if isinstance(error, duckdb.InvalidInputException) and is_text and not latin_1:
-                continue
-            if isinstance(error, duckdb.OutOfMemoryException) or "could not write" in str(error).lower():
-                # not the file's fault: this machine's memory, or its disk
-                raise
-            raise unreadable(source, path, _first_lines(str(error))) from error
-    raise AssertionError
+    try:
+        statement, is_whole = select_statement(workspace, source, path, number)
+        # of a column that is not stored, a damaged file is found now
+        read = f"SELECT count(id) FROM ({statement})" if is_whole else f"INSERT INTO stored {statement}"
+        workspace.rows(read, on_progress=lambda done: progress.show(done * weight))
+        progress.add(weight, path.name)
+        return [statement] if is_whole else []
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.OutOfMemoryException) or "could not write" in str(error).lower():
+            # not the file's fault: this machine's memory, or its disk
+            raise
+        raise unreadable(source, path, _first_lines(str(error))) from error
 
 
 def _first_lines(message: str) -> str:
     """Return what a message of DuckDB says, without its advice on options of its own."""
     kept = []
     for line in message.partition(": ")[2].splitlines():
-        if not line.strip() or line.startswith(("Possible", "LINE 1", "  file")):
+        if not line.strip() or line.startswith(("Possible", "LINE 1", "  file", "The search")):
             break
         kept.append(line.strip())
     return ", ".join(kept) or message.splitlines()[0]

@@ -1,4 +1,4 @@
-"""The result of a check as lines for a terminal, and the tables and sentences that the HTML page has, too.
+"""The result of a check as lines for a terminal.
 
 Names of sources and values of columns are untrusted text, here and in the tables.
 """
@@ -12,15 +12,7 @@ from typing import NamedTuple
 from snowredis.cli.output import Column, Line, duration, printable, table, terminal_width, time_of, wrapped
 from snowredis.merge.findings import CheckResult, SharedWorkers, WorkerRange
 
-__all__ = [
-    "ADVICE_DUPLICATES",
-    "Table",
-    "as_lines",
-    "notices",
-    "repeated",
-    "sources",
-    "verdict",
-]
+__all__ = ["as_lines"]
 
 # rows of a table in a terminal
 _MAX_ROWS = 10
@@ -35,7 +27,6 @@ class Table(NamedTuple):
         rows: the most important ones first.
     """
 
-    title: str
     columns: list[Column]
     rows: list[list[str]]
 
@@ -55,7 +46,7 @@ def sources(result: CheckResult) -> Table:
         + [source.location, source.layout.partition(";")[0]]
         for source in result.sources
     ]
-    return Table("", columns, rows)
+    return Table(columns, rows)
 
 
 def repeated(result: CheckResult) -> Iterator[Table]:
@@ -68,19 +59,14 @@ def repeated(result: CheckResult) -> Iterator[Table]:
         ]
         for part in result.duplicates
     ]
-    yield Table("", [Column("repeated in", shrinks=True), _number("ids"), _number("rows")], rows)
+    yield Table([Column("repeated in", shrinks=True), _number("ids"), _number("rows")], rows)
     place = [Column("in", shrinks=True), _number("datacenter"), _number("worker")]
-    rows = [[part.source, _field(part.datacenter), _field(part.worker), f"{part.ids:,}"] for part in result.by_worker]
-    yield Table("By worker id", [*place, _number("repeated ids")], rows)
-    periods = sorted(result.by_time, key=lambda part: -part.ids)
-    rows = [[_time(part.start_ms), f"{part.ids:,}"] for part in periods]
-    yield Table("By time", [Column(f"in the {duration(result.period_ms)} from"), _number("repeated ids")], rows)
     rows = [
         [str(place.an_id), place.source, _field(place.datacenter), _field(place.worker)]
         + [_time(place.time_ms), f"{place.times:,}"]
         for place in result.examples
     ]
-    yield Table("The smallest of them", [Column("id"), *place, Column("made at"), _number("times")], rows)
+    yield Table([Column("id"), *place, Column("made at"), _number("times")], rows)
 
 
 def _number(title: str) -> Column:

@@ -2,7 +2,7 @@
 
     players.parquet#id                                  one column of a file
     europe=dumps/players-*.csv.gz#player_id             several files that are one source, with a name
-    ids.txt.zst                                         one id per line
+    ids.txt.gz                                          one id per line
     postgresql://app@db1/game#players.id                a table and a column
     sqlite:///shard.db#main.players.id                  … with its schema
 
@@ -25,17 +25,17 @@ from snowredis.merge import SourceError
 
 __all__ = ["Kind", "Source", "parse_sources", "without_password"]
 
-Kind = Literal["database", "csv", "parquet", "text"]
-# file endings -> how the file is read; .gz and .zst may follow
+Kind = Literal["database", "csv", "parquet"]
+# file endings -> how DuckDB reads the file; .gz may follow that of a text
 FILE_KINDS: dict[str, Kind] = {
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
-    ".txt": "text",
-    ".ids": "text",
+    ".txt": "csv",
+    ".ids": "csv",
 }
-COMPRESSED = (".gz", ".zst")
+_GZIP = ".gz"
 _NAME = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 _URL = re.compile(r"[a-z][a-z0-9+_]*://", re.IGNORECASE)
 # user:password@ of a URL; a password may hold an unescaped @, and ends at the last one before the path
@@ -53,7 +53,7 @@ class Source:
         name: what reports call it; different for each source of one run.
         kind: how it is read.
         location: path or pattern of files, or URL of the database, with its password.
-        column: name of the column; None: the only column of the file, or its first one in a text file.
+        column: name of the column; None: the only column of the file, or "id".
         table, schema: of a database.
         layout: what its ids are decoded with.
     """
@@ -160,15 +160,13 @@ def _split_column(text: str) -> tuple[str, str | None]:
 
 def kind_of(path: str) -> Kind:
     """Return how a file of this name is read; SourceError if its ending is unknown."""
-    bare = Path(path).name.lower()
-    for ending in COMPRESSED:
-        bare = bare.removesuffix(ending)
-    kind = FILE_KINDS.get(Path(bare).suffix)
-    if kind is None or (kind == "parquet" and not path.lower().endswith((".parquet", ".pq"))):
+    name = path.lower()
+    kind = FILE_KINDS.get(Path(name.removesuffix(_GZIP)).suffix)
+    if kind is None or (kind == "parquet" and name.endswith(_GZIP)):
         raise SourceError(
             f"{shown(path)} is not a kind of source that can be read: its name ends in none of "
-            f"{', '.join(FILE_KINDS)} (all but parquet also with {' or '.join(COMPRESSED)} after it), and it is no URL "
-            "of a database. Nothing was read; rename the file, or write a URL such as postgresql://host/db#table.column."
+            f"{', '.join(FILE_KINDS)} (all but parquet also with {_GZIP} after it), and it is no URL of a database. "
+            "Nothing was read; rename the file, or write a URL such as postgresql://host/db#table.column."
         )
     return kind
 

@@ -181,7 +181,7 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
     Raises:
         ConfigError: *url* is not valid.
     """
-    pool = WorkerPool(url, name or "default")
+    pool = WorkerPool(url, name)
     findings = checks.check_host()
     try:
         for client in pool._clients:

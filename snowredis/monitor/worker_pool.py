@@ -19,7 +19,7 @@ from snowredis.monitor.snapshot import DEATH_SHOWN_MS, POOL_COUNTERS, Death, Poo
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
-from snowredis.settings import check
+from snowredis.settings import check, pool_or_default, url_or_default
 from snowredis.snowflake.open import is_in_memory, open_client, open_store, servers_of
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
@@ -60,9 +60,9 @@ class WorkerPool:
     Every method blocks for a few round trips to each server and raises StoreUnavailable and its subclasses.
     """
 
-    def __init__(self, url: Any, name: str = "default") -> None:
-        check("pool", name)
-        urls = servers_of(url)
+    def __init__(self, url: Any = None, name: str | None = None) -> None:
+        self.name = name = check("pool", pool_or_default(name))
+        urls = servers_of(url_or_default(url))
         if not urls:
             raise ConfigError("the list of URLs is empty. List one server or more.")
         in_memory = [is_in_memory(url) for url in urls]
@@ -73,7 +73,6 @@ class WorkerPool:
         # where the pool is, and what reads from there
         self._places: list[Any] = self._clients or list(urls)
         self._look: Callable[[Any, str], PoolLook] = RedisLook if self._clients else MemoryLook
-        self.name = name
         # with the worker ids of the whole pool
         self._events = [
             Source(functools.partial(self._written, index), functools.partial(self._expired, index))

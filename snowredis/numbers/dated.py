@@ -37,7 +37,7 @@ from snowredis.numbers.waiting import Deliveries
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format
-from snowredis.settings import DEFAULT_URL
+from snowredis.settings import url_or_default
 from snowredis.snowflake.batches import check_count
 
 # of what is stored, see FORMATS in snowredis.errors
@@ -105,7 +105,7 @@ class DatedGenerator(GeneratorBase[str]):
     def __init__(
         self,
         tag: str,
-        url: Any = DEFAULT_URL,
+        url: Any = None,
         *,
         period: PeriodName = "day",
         zone: str = "UTC",
@@ -123,7 +123,7 @@ class DatedGenerator(GeneratorBase[str]):
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
         self._store = DatedStore(
-            url,
+            url_or_default(url),
             tag,
             with_format(FORMAT, f"period={period} zone={zone} durability={durability}"),
             assured=durability == "assured",

@@ -20,7 +20,7 @@ from snowredis.numbers.protocol import TagConfig, TagStore, describe
 from snowredis.numbers.segments import SegmentGenerator
 from snowredis.numbers.settings import SEGMENT_SETTINGS
 from snowredis.process.clock import SYSTEM
-from snowredis.settings import Servers
+from snowredis.settings import Servers, url_or_default
 from snowredis.snowflake.open import is_in_memory, open_independent
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _describe(settings: Mapping[str, Any]) -> IdDescription:
 
 def _open(settings: Mapping[str, Any]) -> SegmentGenerator:
     given = dict(settings)
-    return open_generator(given.pop("url", SEGMENT_SETTINGS["url"].default), **given)
+    return open_generator(url_or_default(given.pop("url", None)), **given)
 
 
 SEGMENT = IdKind(

@@ -58,8 +58,8 @@ _FAILOVER_SLACK = settings.Setting(
 # columns: name, kind, default, default in the docs, help
 # fmt: off
 SEGMENT_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for setting in (
-    settings.Setting("url", settings.URL, settings.DEFAULT_URL, settings.DEFAULT_URL,
-            "the Redis, as for connect(); or a list of independent servers, the same in every process"),
+    settings.URL_SETTING._replace(
+        help="the Redis, as for connect(); or a list of independent servers, the same in every process"),
     settings.Setting("tag", TAG_NAME, "default", "default",
             "the sequence of numbers: processes that must not repeat each other's numbers use the same; letters, "
             "digits, _ . -"),

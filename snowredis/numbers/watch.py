@@ -20,6 +20,7 @@ from snowredis.numbers.fetcher import LEAST_MS
 from snowredis.numbers.opening import open_stores
 from snowredis.numbers.protocol import ClosedReason, TagConfig
 from snowredis.numbers.settings import SEGMENT_SETTINGS
+from snowredis.settings import url_or_default
 
 # so long before the end of the range there is time to make another tag
 SOON_S = 7 * 86_400
@@ -63,7 +64,7 @@ class TagWatch:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         given = dict(settings)
-        self._url = given.pop("url", SEGMENT_SETTINGS["url"].default)
+        self._url = url_or_default(given.pop("url", None))
         self._settings = given
         self._tag = str(given.get("tag", SEGMENT_SETTINGS["tag"].default))
         self._lock = threading.Lock()

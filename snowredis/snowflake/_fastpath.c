@@ -18,9 +18,6 @@
 #include <string.h>
 #include <structmember.h>
 #include <time.h>
-#ifdef __linux__
-#include <sys/vfs.h>
-#endif
 
 /* --- the word, and what was taken of it ------------------------------------------------------------------- */
 
@@ -30,7 +27,6 @@
 /* a field of a range: it may be changing, and then the word has changed before */
 #define FIELD(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
 #define SET_FIELD(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
-#define ADD(place, count) __atomic_fetch_add(&(place), (count), __ATOMIC_RELAXED)
 #else
 #ifndef Py_BEGIN_CRITICAL_SECTION
 #define Py_BEGIN_CRITICAL_SECTION(object) {
@@ -40,7 +36,6 @@
 #define STORE(place, value) ((place) = (value))
 #define FIELD(place) (place)
 #define SET_FIELD(place, value) ((place) = (value))
-#define ADD(place, count) ((place) += (count))
 #endif
 
 /* the word, where nothing is left to take */
@@ -48,26 +43,6 @@
 
 /* what alive points to where there is nothing that could be alive */
 static const unsigned char NO = 0;
-
-/* The memory that the processes of a host share, with lease="host": what host_page.py calls word, limit, first and made.
-   Other processes write to it between any two instructions, so it is read and written by atomic operations on all builds. */
-typedef struct {
-    /* the last id; while nothing may be taken, with the sign bit set */
-    long long last;
-    char other_line[56];
-    /* end of the reservation, ms since 1970; in the bits above, the turn that has set it */
-    unsigned long long limit;
-    char third_line[56];
-    /* about: the first id of the current tick, and how many ids were made before it */
-    long long first, made;
-} HostPage;
-
-#define LIMIT_MS ((1ULL << 44) - 1)
-
-/* A test compiles this file with a function that is called before each access to a HostPage. */
-#ifndef HOST_STEP
-#define HOST_STEP(name)
-#endif
 
 /* Replace the word if it is still last. Return whether it was. */
 static inline int
@@ -154,14 +129,8 @@ typedef struct {
     long long made, first;
     /* the TickRange */
     PyObject *ticks;
-    /* the word that is used while the one above is sealed; NULL for none */
-    HostPage *host;
-    /* of that word, the last id that was handed out and the last one that was taken: what is in between is left, unless the
-       tick is over. And by how often in this tick: the power of two of ids that are taken at once */
-    long long handed, taken;
-    int doublings;
-    /* keep mark, alive and host in their places */
-    Py_buffer marks_view, alive_view, host_view;
+    /* keep mark and alive in their places */
+    Py_buffer marks_view, alive_view;
     /* of the module that the type belongs to, which keeps it */
     State *state;
 } FastPath;
@@ -342,57 +311,6 @@ path_supersede(PyObject *self, PyObject *args)
     return replaced < 0 ? NULL : PyBool_FromLong(replaced);
 }
 
-/* --- blocks of the word of a host ------------------------------------------------------------------------- */
-
-/* Without the GIL there are none: they would need a lock, or another compare-exchange. */
-#ifdef Py_GIL_DISABLED
-#define BLOCK_SIZE(path, last) 1
-#define SET_BLOCK(path, first, last) ((void)0)
-#define TAKE_LEFT(path, now_ns, id) 0
-#else
-#define BLOCK_SIZE block_size
-#define SET_BLOCK set_block
-#define TAKE_LEFT take_left
-
-/* Return how many ids of the tick of last to take for one: twice as many each time, so that the processes of a host do not
-   all wait for one word at each id. */
-static inline Py_ssize_t
-block_size(FastPath *path, long long last)
-{
-    return last >> path->timestamp_shift == path->taken >> path->timestamp_shift ? (Py_ssize_t)1 << path->doublings : 1;
-}
-
-/* Hand out the ids after first, up to last, next. What is left of those before is dropped: ids only grow. */
-static inline void
-set_block(FastPath *path, long long first, long long last)
-{
-    /* what is left at the end of a tick is lost: at most a 128th of its ids */
-    long long most = ((path->sequence_mask >> path->sequence_shift) + 1) >> 7;
-    if (path->taken != path->handed)
-        __atomic_fetch_sub(&path->host->made, (path->taken - path->handed) >> path->sequence_shift, __ATOMIC_RELAXED);
-    if (last >> path->timestamp_shift != path->taken >> path->timestamp_shift)
-        path->doublings = 0;
-    else if (2LL << path->doublings <= most)
-        path->doublings++;
-    path->handed = first;
-    path->taken = last;
-}
-
-/* Take one id that is left, if the clock still shows its tick, and this is no forked child. */
-static inline Py_ALWAYS_INLINE int
-take_left(FastPath *path, long long now_ns, long long *id)
-{
-    long long handed = path->handed;
-    long long tick_ns = (handed >> path->timestamp_shift) * path->tick_ns;
-    long long since_ns = (long long)((unsigned long long)now_ns - path->epoch_ns - tick_ns);
-    if (handed == path->taken || since_ns < 0 || since_ns >= path->tick_ns || !*path->alive)
-        return 0;
-    *id = path->handed = handed + (1LL << path->sequence_shift);
-    path->made++;
-    return 1;
-}
-#endif
-
 /* --- ids ---------------------------------------------------------------------------------------------- */
 
 /* Read a test clock, ns since 1970. Return 0, or -1 for an error. A time that does not fit, before 1678 or after 2262,
@@ -415,12 +333,12 @@ read_test_clock(FastPath *path, long long *now_ns)
 
 /* Return the first sequence of a tick, for count ids. As fast_path.py's first_sequence() and opening(), which say why. */
 static inline long long
-first_sequence(FastPath *path, long long last, long long tick, long long used, Py_ssize_t count, long long salt)
+first_sequence(FastPath *path, long long last, long long tick, long long used, Py_ssize_t count)
 {
     long long spread = path->spread, first = 0;
     int all_used = (last & path->sequence_mask) >> path->sequence_shift >= spread;
     if (!all_used || (used <= spread >> 2 && tick != (last >> path->timestamp_shift) + 1)) {
-        unsigned long long hash = (unsigned long long)tick * 0x9E3779B97F4A7C15ULL + (unsigned long long)salt;
+        unsigned long long hash = (unsigned long long)tick * 0x9E3779B97F4A7C15ULL + (unsigned long long)path->salt;
         first = (long long)((hash ^ hash >> 32) * 0xD6E8FEB86659FD93ULL >> 33) & (used > spread >> 2 ? spread >> 7 : spread);
     }
     /* a batch that fits the tick is not divided */
@@ -442,7 +360,7 @@ open_tick(FastPath *path, long long last, long long now_ns, Py_ssize_t count, lo
             long long tick = (now_ns - path->epoch_ns) / path->tick_ns, size = path->sequence_mask >> path->sequence_shift;
             long long low = tick << path->timestamp_shift | path->low, used = count_of_tick(path, last);
             if (path->spread) {
-                long long begin = first_sequence(path, last, tick, used, count, path->salt);
+                long long begin = first_sequence(path, last, tick, used, count);
                 low += begin << path->sequence_shift;
                 size -= begin;
             }
@@ -473,79 +391,6 @@ read_clock(FastPath *path, long long *now_ns)
     return 0;
 }
 
-/* Return how many ids of the tick of now_ns, up to count or a block for one, may be taken after the last one of a host, and the
-   first of them: 0 if only the slow path can tell, -1 if the clock shows an earlier tick. Set *opens if it is a later tick than that of
-   last. What is fixed in an id (worker id, namespace, datacenter) is that of last: nothing else says it. */
-static inline Py_ssize_t
-next_of_host(FastPath *path, HostPage *host, long long last, long long now_ns, Py_ssize_t count, long long *first, int *opens)
-{
-    int shift = path->timestamp_shift, sequence_shift = path->sequence_shift;
-    long long left = (~last & path->sequence_mask) >> sequence_shift;
-    long long since_ns = (long long)((unsigned long long)now_ns - path->epoch_ns - (last >> shift) * path->tick_ns);
-    *opens = since_ns >= path->tick_ns;
-    if (*opens) {
-        unsigned long long limit;
-        long long tick, begin, used, fixed = last & ((1LL << shift) - 1) & ~path->sequence_mask;
-        HOST_STEP("limit");
-        limit = __atomic_load_n(&host->limit, __ATOMIC_ACQUIRE);
-        if (now_ns < path->epoch_ns || (unsigned long long)now_ns / 1000000 >= (limit & LIMIT_MS))
-            return 0;
-        tick = (now_ns - path->epoch_ns) / path->tick_ns;
-        used = ((last - __atomic_load_n(&host->first, __ATOMIC_RELAXED)) >> sequence_shift) + 1;
-        begin = path->spread ? first_sequence(path, last, tick, used, count, fixed) : 0;
-        left = (path->sequence_mask >> sequence_shift) + 1 - begin;
-        *first = tick << shift | fixed | begin << sequence_shift;
-    }
-    else if (since_ns < 0)
-        return -1;
-    else {
-        *first = last + (1LL << sequence_shift);
-        count = count == 1 ? BLOCK_SIZE(path, last) : count;
-    }
-    return count <= left ? count : (Py_ssize_t)left;
-}
-
-/* As take(), of the word that the processes of this host share. The word is the mark: what it was replaced by is taken,
-   whatever becomes of this process. */
-static Py_ssize_t
-take_shared(FastPath *path, long long now_ns, Py_ssize_t count, long long *first)
-{
-    HostPage *host = path->host;
-    int opens, is_read_again = 0;
-    for (;;) {
-        long long last, next;
-        Py_ssize_t taken;
-        HOST_STEP("word");
-        last = __atomic_load_n(&host->last, __ATOMIC_ACQUIRE);
-        if (last < 0 || !*path->alive)
-            return 0;
-        taken = next_of_host(path, host, last, now_ns, count, first, &opens);
-        if (taken < 0 && !is_read_again) {
-            /* another process has opened a later tick since the clock was read */
-            is_read_again = 1;
-            if (read_clock(path, &now_ns) < 0)
-                return -1;
-            continue;
-        }
-        if (taken <= 0)
-            return 0;
-        next = *first + ((long long)(taken - 1) << path->sequence_shift);
-        HOST_STEP("take");
-        if (__atomic_compare_exchange_n(&host->last, &last, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-            if (opens) {
-                /* for the statistics and for first_sequence(): too late by a tick, it does no harm */
-                long long used = ((last - __atomic_exchange_n(&host->first, *first, __ATOMIC_RELAXED)) >> path->sequence_shift) + 1;
-                __atomic_fetch_add(&host->made, used > 0 && used <= (path->sequence_mask >> path->sequence_shift) + 1 ? used : 0,
-                                   __ATOMIC_RELAXED);
-            }
-            SET_BLOCK(path, count == 1 ? *first : next, next);
-            taken = count == 1 ? 1 : taken;
-            ADD(path->made, taken);
-            return taken;
-        }
-    }
-}
-
 /* Take up to count ids, one step apart, of the clock's tick. Return how many; 0 if only the slow path can tell; -1 for an
    error. Inlined, so that for one id there is no division. */
 static inline Py_ALWAYS_INLINE Py_ssize_t
@@ -558,11 +403,8 @@ take(FastPath *path, Py_ssize_t count, long long *first)
             return -1;
         /* after the clock: the less there is between this and exchange(), the less often another thread comes in between */
         last = LOAD(path->last);
-        if (last == SEALED || count < 1) {
-            if (path->host == NULL)
-                return 0;
-            return count == 1 && TAKE_LEFT(path, now_ns, first) ? 1 : take_shared(path, now_ns, count, first);
-        }
+        if (last == SEALED || count < 1)
+            return 0;
         /* unsigned, for a clock that shows any time */
         since_ns = (long long)((unsigned long long)now_ns - FIELD(path->epoch_ns) -
                                (last >> FIELD(path->timestamp_shift)) * FIELD(path->tick_ns));
@@ -672,105 +514,6 @@ path_fill_now(PyObject *self, PyObject *argument)
     return Py_BuildValue("(nLL)", taken, first, taken > 0 ? first + (long long)(taken - 1) * step : 0);
 }
 
-/* --- the memory that the processes of a host share --------------------------------------------------------- */
-
-/* Take ids of a HostPage, a buffer that stays mapped, while the path's own range is sealed and alive, as that of a TickRange,
-   is true; None and None: not any more. */
-static PyObject *
-path_join(PyObject *self, PyObject *args)
-{
-    FastPath *path = (FastPath *)self;
-    PyObject *page, *alive;
-    Py_buffer view = {0}, before;
-    int failed;
-    if (!PyArg_ParseTuple(args, "OO:_join", &page, &alive) ||
-        (page != Py_None && PyObject_GetBuffer(page, &view, PyBUF_WRITABLE) < 0))
-        return NULL;
-    if (page != Py_None && (view.len < (Py_ssize_t)sizeof(HostPage) || (size_t)view.buf % 64)) {
-        PyBuffer_Release(&view);
-        PyErr_SetString(PyExc_ValueError, "not the page of a host");
-        return NULL;
-    }
-    Py_BEGIN_CRITICAL_SECTION(self);
-    failed = page != Py_None && set_alive(path, alive) < 0;
-    before = failed ? view : path->host_view;
-    if (!failed) {
-        if (path->host != NULL)
-            SET_BLOCK(path, 0, 0);
-        path->host_view = view;
-        __atomic_store_n(&path->host, (HostPage *)view.buf, __ATOMIC_RELEASE);
-    }
-    Py_END_CRITICAL_SECTION();
-    PyBuffer_Release(&before);
-    return failed ? NULL : Py_NewRef(Py_None);
-}
-
-/* Return the place of a word, with its buffer acquired; NULL with an error set. */
-static unsigned long long *
-get_word(PyObject *buffer, Py_ssize_t offset, Py_buffer *view)
-{
-    if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0)
-        return NULL;
-    if (offset < 0 || offset % 8 || offset > view->len - 8) {
-        PyBuffer_Release(view);
-        PyErr_SetString(PyExc_IndexError, "no such word");
-        return NULL;
-    }
-    return (unsigned long long *)((char *)view->buf + offset);
-}
-
-static PyObject *
-page_load(PyObject *module, PyObject *args)
-{
-    PyObject *buffer;
-    Py_ssize_t offset;
-    Py_buffer view;
-    unsigned long long *word, value;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "On:page_load", &buffer, &offset) || (word = get_word(buffer, offset, &view)) == NULL)
-        return NULL;
-    HOST_STEP("load");
-    value = __atomic_load_n(word, __ATOMIC_SEQ_CST);
-    PyBuffer_Release(&view);
-    return PyLong_FromUnsignedLongLong(value);
-}
-
-static PyObject *
-page_swap(PyObject *module, PyObject *args)
-{
-    PyObject *buffer;
-    Py_ssize_t offset;
-    Py_buffer view;
-    unsigned long long *word, old, new;
-    int swapped;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OnKK:page_swap", &buffer, &offset, &old, &new) ||
-        (word = get_word(buffer, offset, &view)) == NULL)
-        return NULL;
-    HOST_STEP("swap");
-    swapped = __atomic_compare_exchange_n(word, &old, new, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    PyBuffer_Release(&view);
-    return PyBool_FromLong(swapped);
-}
-
-static PyObject *
-is_tmpfs(PyObject *module, PyObject *descriptor)
-{
-    int number = (int)PyLong_AsLong(descriptor);
-    (void)module;
-    if (number == -1 && PyErr_Occurred())
-        return NULL;
-#ifdef __linux__
-    {
-        struct statfs status;
-        /* TMPFS_MAGIC of <linux/magic.h>: no other machine sees such a file */
-        return PyBool_FromLong(fstatfs(number, &status) == 0 && status.f_type == 0x01021994);
-    }
-#else
-    Py_RETURN_FALSE;
-#endif
-}
-
 /* --- the types ----------------------------------------------------------------------------------------- */
 
 /* Return the state of the module that defines FastPath, of which type is a subclass; NULL with an error set if not. */
@@ -814,7 +557,6 @@ path_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(path->now_ns);
     Py_VISIT(path->alive_view.obj);
     Py_VISIT(path->marks_view.obj);
-    Py_VISIT(path->host_view.obj);
     return 0;
 }
 
@@ -826,10 +568,8 @@ path_clear(PyObject *self)
     path->last = SEALED;
     path->alive = &NO;
     path->mark = NULL;
-    path->host = NULL;
     PyBuffer_Release(&path->alive_view);
     PyBuffer_Release(&path->marks_view);
-    PyBuffer_Release(&path->host_view);
     Py_CLEAR(path->now_ns);
     Py_CLEAR(path->ticks);
     return 0;
@@ -872,7 +612,6 @@ static PyMethodDef path_methods[] = {
     {"_fill_now", path_fill_now, METH_O, "Write ids of the clock's tick into a buffer of int64; return how many, the first and the last."},
     {"_supersede", path_supersede, METH_VARARGS,
      "Replace the current TickRange by a new one and take its first id; False if old and tick are not current."},
-    {"_join", path_join, METH_VARARGS, "Take ids of the page of a host while the range is sealed; None: not any more."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -992,9 +731,6 @@ static PyMethodDef module_methods[] = {
      "next_id($module, /)\n--\n\nMake one id with the generator of this process. See Generator.next_id()."},
     {"bind", process_bind, METH_VARARGS,
      "Let next_id() make ids with a generator, or call a function if the generator is None."},
-    {"page_load", page_load, METH_VARARGS, "Return the word at an offset of shared memory, 0 .. 2**64 - 1."},
-    {"page_swap", page_swap, METH_VARARGS, "Replace a word of shared memory if it is still the old one; return whether it was."},
-    {"is_tmpfs", is_tmpfs, METH_O, "Return whether the file of a descriptor is in the memory of this machine."},
     {NULL, NULL, 0, NULL},
 };
 

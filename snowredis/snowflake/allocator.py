@@ -298,14 +298,6 @@ class IdAllocator:
             )
         return now_ns, now_ms
 
-    def _check_tick(self, tick: int) -> None:
-        if tick > self._layout.max_tick:
-            bits, end = self._layout.timestamp_bits, self._layout.end
-            raise LayoutError(
-                f"the layout's {bits} timestamp bits are used up since {end}; no id was made. Move to a layout with "
-                "more timestamp bits or a later epoch."
-            )
-
     def _choose(self, position: Position, held: HeldLease | None, outage: HeldLease | None, now_ms: float) -> Choice:
         """Choose a lane of the lease *held*; else the outage lane of *outage*, which may be the same lease."""
         state: State = position[0].state
@@ -349,7 +341,11 @@ class IdAllocator:
         layout, (lane, tick) = self._layout, use_tick
         if choice.outage:
             lane = layout.namespaces - 1
-        self._check_tick(tick)
+        if tick > layout.max_tick:
+            raise LayoutError(
+                f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
+                "Move to a layout with more timestamp bits or a later epoch."
+            )
         old, _, made = position
         worker, datacenter = held.lease.worker, self._leases.config.datacenter
         salt = self._context.random.getrandbits(31) if self._spread else 0

@@ -20,7 +20,6 @@ from snowredis.process.clock import MAX_SLEEP_S, SYSTEM, Clock, ClockReading, Fr
 from snowredis.process.coroutines import in_background, in_thread, result_of, sleep
 from snowredis.process.exit import EXIT, quiet_at_exit
 from snowredis.process.fork import GUARD, ForkGuard
-from snowredis.settings import LeaseScope
 from snowredis.snowflake import batches
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.batches import check_count
@@ -74,7 +73,6 @@ class SnowflakeGenerator(FastPath):
         label: str = "",
         random_bytes: Callable[[int], bytes] = os.urandom,
         guard: ForkGuard = GUARD,
-        lease: LeaseScope = "process",
     ) -> None:
         self._config, self._clock, self._random_bytes = store.config, clock, random_bytes
         self._lock = threading.RLock()
@@ -91,11 +89,8 @@ class SnowflakeGenerator(FastPath):
             clock_backs=ClockBackLog(store.config.name, counts),
         )
         self._lease_manager = leases = LeaseManager(store, context, label, random_bytes)
-        members = _members_of_process
-        if lease == "host":
-            # loaded for those who ask for it
-            from snowredis.snowflake.host_members import members_of_host as members
-        self._allocator, self._lifecycle = members(context, leases, sequence_start, sequence_start_bound)
+        self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
+        self._lifecycle = LeaseLifecycle(context, leases, self._allocator)
         self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
         guard.reset_in_child(self)
         EXIT.close_at_exit(self)
@@ -392,13 +387,6 @@ class SnowflakeGenerator(FastPath):
             else "no worker id yet"
         )
         return f"<snowredis.SnowflakeGenerator pool={self.pool!r} {state}>"
-
-
-def _members_of_process(
-    context: Context, leases: LeaseManager, sequence_start: str, sequence_start_bound: int | None
-) -> tuple[IdAllocator, LeaseLifecycle]:
-    allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
-    return allocator, LeaseLifecycle(context, leases, allocator)
 
 
 # --- ids for coroutines: what takes well under a millisecond is done on the loop, the rest in a thread for all of them

@@ -48,8 +48,6 @@ class LeaseManager:
         self._label, self._random_bytes = label, random_bytes
         # random, for people who look at the pool; a forked child has another
         self._name = ""
-        # the pids of the processes that share the lease, with lease="host"
-        self.processes: Callable[[], tuple[int, ...]] = tuple
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
@@ -109,18 +107,6 @@ class LeaseManager:
     def talks_here(self) -> bool:
         """Return whether this very thread is in the middle of a conversation with the store."""
         return self._conversation.is_here
-
-    def end_conversation(self) -> None:
-        """Wait until no thread talks to the store. Raises StoreUnavailable as Conversation.run()."""
-        self._conversation.run(bool)
-
-    def take_up(self, held: HeldLease | None, token: str, name: str) -> None:
-        """Go on with the lease or the claim of all processes that share it, which are called *name* together."""
-        self.slot.latest, self._name = held, name
-        self.slot.set_token(token)
-        if held is not None:
-            # they are of this run of the kernel, as this process is
-            self._clocks_at, self._boot_id = held.clocks_s, self._boot_id or boot_id()
 
     def just_renewed(self) -> bool:
         """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
@@ -301,8 +287,7 @@ class LeaseManager:
         silent_s = self._clock.monotonic() - self._renewed_at_s
         is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
         lane_until_ms = self.lane_until_ms if named and is_news else 0
-        pids = self.processes()
-        return owner_text(socket.gethostname(), os.getpid(), self.label, name, lane_until_ms, taken_ms, pids)
+        return owner_text(socket.gethostname(), os.getpid(), self.label, name, lane_until_ms, taken_ms)
 
     @property
     def label(self) -> str:

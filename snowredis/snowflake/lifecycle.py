@@ -159,9 +159,6 @@ class LeaseLifecycle:
 
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
         """Claim a worker id, and give the lease back that it replaces. See LeaseManager.claim()."""
-        return self._claim(wait_ms, instead_of)
-
-    def _claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
         try:
             try:
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
@@ -204,7 +201,7 @@ class LeaseLifecycle:
         """
         held, reason = self._leases.held, self._failure
         cause: BaseException | None = None
-        if held is None or (reason and self.beats and self._open_outage_lane()):
+        if held is None or (reason and self.beats and self.open_outage_lane()):
             return
         if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
             try:
@@ -213,7 +210,7 @@ class LeaseLifecycle:
                 return
             except errors.StoreUnavailable as error:
                 reason, cause = str(error), errors.as_cause(error)
-        if not (self._move() or self._open_outage_lane()):
+        if not (self._move() or self.open_outage_lane()):
             if held.lease.outage_until and not self._leases.clocks_agree:
                 reason = f"{reason.rstrip('.')}. {_CLOSED}"
             raise errors.LeaseExpired(self._pool, held.lease.worker, reason) from cause
@@ -251,7 +248,7 @@ class LeaseLifecycle:
             return False
         old = None
         try:
-            old = self._claim(MOVE_WAIT_MS, held.serial).replaced
+            old = self.claim(MOVE_WAIT_MS, held.serial).replaced
         except errors.SnowredisError as error:
             log.warning("pool %s: no other server has an available worker id: %s", self._pool, error)
         if old is None:
@@ -280,7 +277,7 @@ class LeaseLifecycle:
             # refused a moment ago: Redis is not asked for every id
             raise errors.ClockMovedBack(behind_ms, self._context.rules.policy)
         try:
-            claimed = self._claim(0, held.serial)
+            claimed = self.claim(0, held.serial)
         except (errors.PoolExhausted, errors.ClockMovedBack, errors.StoreUnavailable) as error:
             cause = errors.as_cause(error)
         if claimed.settling_ms or cause is not None:
@@ -302,9 +299,6 @@ class LeaseLifecycle:
 
         Without a heartbeat thread, the next call after a heartbeat's time talks to Redis again.
         """
-        return self._open_outage_lane()
-
-    def _open_outage_lane(self) -> bool:
         layout, config = self._context.config.layout, self._context.config
         leases = () if self._leases.slot.lent else (self._leases.held, self._leases.kept)
         for lease in leases:
@@ -397,7 +391,7 @@ class LeaseLifecycle:
                         break
                 return self.beat_after_s()
             if not (self.closed or self.suspended):
-                settling_ms = self._claim(self._context.longest_wait_ms).settling_ms
+                settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
                 self._give_back_if_ended()
                 return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
         except errors.SnowredisError as error:

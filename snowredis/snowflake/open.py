@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
-from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, Servers, check_settings
+from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, Servers, check_settings, pool_or_default
 from snowredis.snowflake.protocol import PoolConfig, Store
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def pool_config(settings: Mapping[str, Any], url: Servers | None = None) -> Pool
     automatic = used["datacenter"] == "auto"
     durations = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
     return PoolConfig(
-        name=used["pool"],
+        name=pool_or_default(used["pool"]),
         layout=layout,
         # "auto" is not known yet
         datacenter=0 if automatic else used["datacenter"],

@@ -71,8 +71,6 @@ MAX_OUTAGE_RESERVE_MS = 31 * MAX_TTL_MS
 DEFAULT_MAX_EVENTS = 20_000
 # characters of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts accept
 MAX_NAME = 100
-# processes that share a lease, as an owner names them: 8 bytes each at most
-MAX_PIDS = 32
 # what the scripts refuse, and surrogates, which cannot be encoded
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -224,31 +222,17 @@ def default_outage_reserve_ms(layout: Layout, ttl_ms: int) -> int:
 
 
 @functools.lru_cache(maxsize=100)
-def owner_text(
-    host: str,
-    pid: int,
-    label: str,
-    generator: str = "",
-    lane_until_ms: int = 0,
-    taken_ms: int = 0,
-    pids: tuple[int, ...] = (),
-) -> str:
+def owner_text(host: str, pid: int, label: str, generator: str = "", lane_until_ms: int = 0, taken_ms: int = 0) -> str:
     """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
 
     Args:
         generator: random name of a generator of that process: containers can have equal hosts and pids.
         lane_until_ms: end of an outage lane in which it goes on, though the record may not show that; 0: there is none.
         taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
-        pids: of the processes that share its lease; the first MAX_PIDS are named.
     """
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
     owner: dict[str, object] = {"host": host, "pid": pid, "label": label}
-    more = {
-        "generator": generator,
-        "lane_until": lane_until_ms,
-        "taken": taken_ms,
-        "pids": pids[:MAX_PIDS],
-    }
+    more = {"generator": generator, "lane_until": lane_until_ms, "taken": taken_ms}
     owner |= {name: value for name, value in more.items() if value}
     return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)
 

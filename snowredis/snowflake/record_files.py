@@ -118,7 +118,7 @@ class RecordFiles:
         path = directory.path_of(str(FileName(pool_name(store), own, os.urandom(6).hex())))
         try:
             address = _create(path, self._rested())
-            page = view_memory(address, RECORD_BYTES)
+            page = _view(address)
         except (OSError, AttributeError) as error:
             log.debug("no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
             return None
@@ -192,7 +192,7 @@ class _RecordFile:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
             # the file system has its room back now, not when the address is used again
-            map_memory(-1, self._address)
+            _map(-1, self._address)
             self._files.rest(self._address)
 
 
@@ -278,7 +278,7 @@ def _create(path: str, address: int) -> int:
             os.posix_fallocate(descriptor, 0, RECORD_BYTES)
         else:
             os.write(descriptor, bytes(RECORD_BYTES))
-        return map_memory(descriptor, address)
+        return _map(descriptor, address)
     except BaseException:
         os.unlink(path)
         raise
@@ -286,7 +286,7 @@ def _create(path: str, address: int) -> int:
         os.close(descriptor)
 
 
-def map_memory(descriptor: int, address: int, size: int = RECORD_BYTES) -> int:
+def _map(descriptor: int, address: int) -> int:
     """Map a file into memory, or no file if *descriptor* is -1, and return the address.
 
     Python's own mmap would keep a descriptor of it.
@@ -303,17 +303,17 @@ def map_memory(descriptor: int, address: int, size: int = RECORD_BYTES) -> int:
     )
     flags = mmap.MAP_SHARED if descriptor >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANON
     flags |= MAP_FIXED if address else 0
-    mapped = libc.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
+    mapped = libc.mmap(address, RECORD_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
     if mapped in (None, ctypes.c_void_p(-1).value):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return int(mapped)
 
 
-def view_memory(address: int, size: int) -> memoryview:
-    """Return mapped memory, which is never unmapped."""
+def _view(address: int) -> memoryview:
+    """Return the memory of a record, which is never unmapped."""
     make = ctypes.pythonapi.PyMemoryView_FromMemory
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
-    view: memoryview = make(address, size, _PYBUF_WRITE)
+    view: memoryview = make(address, RECORD_BYTES, _PYBUF_WRITE)
     return view

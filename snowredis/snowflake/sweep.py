@@ -150,10 +150,6 @@ def remove_unused(place: Place) -> None:
     for text in texts:
         name = FileName.parse(text)
         if name is None:
-            # the page of a host, whose time is that of the last renewal
-            with contextlib.suppress(OSError):
-                if text.startswith("host1.") and place.files.age_s(text) > UNKNOWN_S:
-                    place.files.remove(text)
             continue
         known = name.process.namespace == place.own.namespace
         with contextlib.suppress(OSError):

@@ -21,7 +21,7 @@ from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.settings import check, check_settings
+from snowredis.settings import check, check_settings, pool_or_default, url_or_default
 from snowredis.web import messages
 from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
 from snowredis.web.drain import Drain
@@ -42,9 +42,9 @@ _HTTP_DETAILS = {
 
 
 def create_app(
-    url: Any = "redis://localhost:6379/0",
+    url: Any = None,
     *,
-    pools: Sequence[str] = ("default",),
+    pools: Sequence[str] | None = None,
     token: str | None = None,
     hosts: Sequence[str] = (),
     insecure: bool = False,
@@ -59,7 +59,7 @@ def create_app(
     Args:
         url, options: as snowredis.connect() takes them, for every pool; settings that are not given are those of the
             existing pool.
-        pools: their names; requests without ``pool=`` use the first.
+        pools: their names, by default that of connect(); requests without ``pool=`` use the first.
         token: required from every client; without one only requests over loopback or a unix socket are allowed.
         hosts: names of the service, without port, besides localhost, 127.0.0.1 and [::1]; "*" allows any.
         insecure: allow all clients, even without a token.
@@ -71,7 +71,8 @@ def create_app(
     Raises:
         ConfigError: a setting is not valid.
     """
-    names, limits, options = list(pools), limits or Limits(), check_settings(options)
+    url, names = url_or_default(url), [pool_or_default()] if pools is None else list(pools)
+    limits, options = limits or Limits(), check_settings(options)
     if not names or len(set(names)) != len(names):
         raise ConfigError(f"pools must be one name or several different ones, not {names!r}")
     for name in names:

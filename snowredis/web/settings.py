@@ -11,14 +11,15 @@ from typing import Any
 from snowredis.errors import ConfigError
 from snowredis.settings import (
     BOOL,
-    DEFAULT_URL,
     SETTINGS,
     TEXT,
     TIMEOUT,
     Kind,
     Setting,
     from_environment,
+    pool_or_default,
     read_variables,
+    url_or_default,
 )
 from snowredis.snowflake.batches import MAX_BATCH
 from snowredis.web import PREFIX
@@ -115,10 +116,10 @@ def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | lis
     given = read_variables(environment, PREFIX, SERVICE_SETTINGS.values())
     token_file = given.pop("token_file", "")
     limits = {limit.name: given.pop(limit.name) for limit in fields(Limits) if limit.name in given}
-    pool = options.pop("pool", SETTINGS["pool"].default)
+    pool = pool_or_default(options.pop("pool", None))
     if token_file:
         given["token"] = read_token(token_file)
-    return options.pop("url", DEFAULT_URL), {
+    return url_or_default(options.pop("url", None)), {
         **options,
         **given,
         "pools": given.get("pools") or [pool],

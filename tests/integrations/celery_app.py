@@ -1,6 +1,6 @@
-"""The app that the workers of test_celery.py and scripts/celery_run.py run: its tasks note every id in Redis.
+"""The app that the workers of test_celery.py run: its tasks note every id in Redis.
 
-In the environment: BROKER and POOL_URL, of one Redis; TTL in s; if need be TASK_IDS=1, START=spawn, LEASE=host, and
+In the environment: BROKER and POOL_URL, of one Redis; TTL in s; if need be TASK_IDS=1, START=spawn, and
 SETUP=0 for one that does not call setup().
 """
 
@@ -13,11 +13,9 @@ import redis
 from celery import Celery
 
 import snowredis
-from snowredis.settings import LeaseScope
 from tests.integrations.celery_worker import IDS_KEY, IDS_PER_TASK, POOL
 
 POOL_URL = os.environ["POOL_URL"]
-LEASE: LeaseScope = "host" if os.environ.get("LEASE") == "host" else "process"
 
 app = Celery("tests", broker=os.environ["BROKER"], backend=os.environ["BROKER"])
 app.conf.update(
@@ -35,9 +33,9 @@ if os.environ.get("SETUP", "1") == "1":
     from snowredis.integrations.celery import setup
 
     task_ids = os.environ.get("TASK_IDS") == "1"
-    setup(app, task_ids=task_ids, url=POOL_URL, pool=POOL, ttl=float(os.environ["TTL"]), lease=LEASE)
+    setup(app, task_ids=task_ids, url=POOL_URL, pool=POOL, ttl=float(os.environ["TTL"]))
 # as programs do: made where it is imported, in the parent of prefork children
-ids = snowredis.connect(POOL_URL, pool=POOL, ttl=float(os.environ["TTL"]), lease=LEASE)
+ids = snowredis.connect(POOL_URL, pool=POOL, ttl=float(os.environ["TTL"]))
 notes = redis.Redis.from_url(POOL_URL)
 
 

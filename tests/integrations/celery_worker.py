@@ -79,10 +79,6 @@ class Fleet:
     def workers(self) -> list[WorkerInfo]:
         return snowredis.WorkerPool(self._server.url, POOL).workers()
 
-    def most_workers(self) -> int:
-        """Return how many worker ids were leased at once at most."""
-        return snowredis.WorkerPool(self._server.url, POOL).info().peak
-
     def end(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)
         try:

@@ -1,7 +1,7 @@
-"""The apps that test_gunicorn.py and scripts/gunicorn_run.py serve, ``wsgi`` and ``asgi``, with one generator.
+"""The apps that test_gunicorn.py serves, ``wsgi`` and ``asgi``, with one generator.
 
 In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; CLAIM_TIMEOUT and
-OUTAGE_RESERVE in s; NOTES, a file; SHARE, for lease="host". What can be asked for: see answer().
+OUTAGE_RESERVE in s; NOTES, a file. What can be asked for: see answer().
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ ids = snowredis.connect(
     claim_timeout=float(os.environ.get("CLAIM_TIMEOUT", "0")),
     outage_reserve=float(os.environ.get("OUTAGE_RESERVE", "0")),
     layout=Layout(worker_bits=bits, sequence_bits=20 - bits),
-    lease="host" if "SHARE" in os.environ else "process",
 )
 # one write of a line is one line, whoever else writes
 notes = os.open(os.environ.get("NOTES", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -99,10 +99,6 @@ class Gunicorn:
         pid = self.process.pid
         return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
-    def has_new_process(self, before: set[int]) -> bool:
-        """Return whether the arbiter has a child that is not one of *before*."""
-        return bool(self.processes() - before)
-
     def wait_until_ready(self, workers: int) -> set[int]:
         """Wait until *workers* workers, and no other process, hold leases; return their pids."""
 

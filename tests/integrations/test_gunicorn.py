@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -306,30 +305,3 @@ def test_the_arbiter_imports_nothing_that_gevent_patches_later() -> None:
     program = "import sys, snowredis.integrations.gunicorn; print(*{'asyncio', 'redis', 'ssl'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert (done.stdout.split(), done.stderr) == ([], "")
-
-
-@pytest.mark.parametrize("preload", [False, True], ids=["", "preload"])
-def test_workers_share_a_lease_through_reloads_and_kills(
-    serve: Any, preload: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHARE", "1")
-    # not with the lease that the processes of another test have left
-    records = tempfile.TemporaryDirectory(dir="/dev/shm")
-    monkeypatch.setenv("SNOWREDIS_CRASH_RECORDS", records.name)
-    with records, serve("--workers=3", *["--preload"] * preload) as running:
-        made: list[int] = []
-        eventually(lambda: len(running.processes()) == 3, "three workers")
-        for _ in range(3):
-            made += [an_id for _ in range(20) for an_id in running.ask("/ids/20")["ids"]]
-            assert len(running.workers()) == 1
-            before = running.processes()
-            os.kill(min(before), signal.SIGKILL)
-            eventually(partial(running.has_new_process, before), "another worker")
-        running.send(signal.SIGHUP)
-        made += [an_id for _ in range(20) for an_id in running.ask("/ids/20")["ids"]]
-        assert len(set(made)) == len(made)
-        workers = {worker.worker for worker in running.workers()}
-        assert len(workers) == 1
-        assert running.end() == 0
-        # the last one that ended has released it
-        assert running.workers() == []

@@ -39,17 +39,11 @@ def program(server: RedisServer, tmp_path: Path) -> Callable[..., subprocess.Com
     return run
 
 
-@pytest.mark.parametrize("lease", ["process", "host"])
 @pytest.mark.parametrize("method", METHODS)
 def test_parent_and_children_repeat_no_id_and_children_give_their_worker_ids_back(
     program: Callable[..., subprocess.CompletedProcess[str]],
     method: str,
-    lease: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if lease == "host" and (snowredis.IMPLEMENTATION != "c" or sys.platform != "linux"):
-        pytest.skip("needs the fast path in C, on Linux")
-    monkeypatch.setenv("LEASE", lease)
     done = program("processes_and_pools", method)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

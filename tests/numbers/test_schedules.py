@@ -1,4 +1,4 @@
-"""Random schedules of faults, and the rules that they need. scripts/segments_soak.py runs thousands of schedules."""
+"""Random schedules of faults, and the rules that they need. scripts/segments.py runs thousands of schedules."""
 
 from __future__ import annotations
 

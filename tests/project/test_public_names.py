@@ -29,7 +29,7 @@ GENERATOR = {
 SETTINGS = (
     "(url, *, pool, layout, datacenter, ttl, label, durability, claim_timeout, fields, registry, registry_url, "
     "max_clock_lead, redis_skew, failover_slack, outage_reserve, guard_rollbacks, min_replicas, clock_policy, "
-    "clock_tolerance_ms, max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, lease, clock)"
+    "clock_tolerance_ms, max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, clock)"
 )
 FUNCTIONS = {
     "connect": SETTINGS,

@@ -15,6 +15,8 @@ import snowredis
 from snowredis.kinds.opening import parse_kind
 from snowredis.settings import COMMON, POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.testing import memory_pool
+from snowredis.web.service import create_app
 from snowredis.web.settings import settings_from_environment
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +106,35 @@ def test_every_setting_but_the_clock_of_tests_has_a_variable() -> None:
     assert list(from_environment(environment)) == [setting.name for setting in IN_TEXT]
     with pytest.raises(snowredis.ConfigError, match=r"SNOWREDIS_TTL must be seconds, .*, not 'soon'"):
         from_environment({"SNOWREDIS_TTL": "soon"})
+
+
+def test_what_gets_no_url_and_no_pool_takes_those_of_the_environment_everywhere(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "snowredis")
+    for name, where in (("default", "localhost:6379/0"), ("orders", "elsewhere:1/7")):
+        made: list[Any] = [snowredis.connect(), snowredis.connect(ttl=5), snowredis.generator("snowflake")]
+        for ids in made:
+            assert (ids.pool, ids._lease_manager.store.where) == (name, where)
+            ids.close()
+        pools = snowredis.WorkerPool()
+        assert (pools.name, pools.where) == (name, where)
+        numbers: list[Any] = [snowredis.generator("segment"), snowredis.generator("dated", tag="x")]
+        assert numbers[0]._stores[0].where == where
+        assert numbers[1]._store.where == where
+        assert create_app().pools.names == [name]
+        monkeypatch.setenv("SNOWREDIS_URL", "redis://:secret@elsewhere:1/7")
+        monkeypatch.setenv("SNOWREDIS_POOL", "orders")
+    assert snowredis.connect(memory_pool(), pool="given").pool == "given"
+    assert {text for text in caplog.messages if " is given" in text} == {
+        "no url is given, and SNOWREDIS_URL is not set: using redis://localhost:6379/0",
+        "no pool is given, and SNOWREDIS_POOL is not set: using default",
+        "no url is given: using that of SNOWREDIS_URL",
+        "no pool is given: using that of SNOWREDIS_POOL",
+    }
+    monkeypatch.setenv("SNOWREDIS_POOL", "not a name")
+    with pytest.raises(snowredis.ConfigError, match="SNOWREDIS_POOL must be"):
+        snowredis.connect()
 
 
 # as Kubernetes sets them for the Services "snowredis", "snowredis-serve" and "snowredis-pool"

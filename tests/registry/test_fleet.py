@@ -1,4 +1,4 @@
-"""A small version of scripts/shard_numbers.py."""
+"""Shards register at once, with kills, while the Redis of the registry forgets: all numbers differ."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ HEADER = f"{'configuration':<58}{'states':>12}{'steps':>7}{'s':>7}  result"
 MODULES = {
     "Lease": "The specification",
     "LeaseAsBuilt": "The scripts as they are",
-    "HostPage": "The page of a host",
 }
 # planned changes of any kind: the scripts have those of the layout only, which are checked before they begin
 PLANNED = ("PlanAt = {1", "PlanAt = {2", "PlanAt = {3")
@@ -27,16 +26,14 @@ PLANNED = ("PlanAt = {1", "PlanAt = {2", "PlanAt = {3")
 def check_all(options: argparse.Namespace) -> int:
     runs = [run for run in read_runs() if options.only in run.name]
     if options.quick:
-        runs = [run for run in runs if run.config in ("plain", "fork", "host-end")]
+        runs = [run for run in runs if run.config in ("plain", "fork")]
     if not runs:
         print(f"no configuration of the specification has {options.only!r} in its name")
         return 3
     wrong = 0
     for module, title in MODULES.items():
-        mine = [run for run in runs if run.module == module or (run.module, module) == ("Lease", "LeaseAsBuilt")]
-        if mine:
-            print(f"\n{title}: {module}.tla, by TLC\n{HEADER}")
-        for run in mine:
+        print(f"\n{title}: {module}.tla, by TLC\n{HEADER}")
+        for run in runs:
             as_built = module == "LeaseAsBuilt"
             if as_built and any(part in run.text() for part in PLANNED):
                 continue
@@ -60,7 +57,6 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only what takes a few seconds")
     parser.add_argument("--only", default="", metavar="TEXT", help="only configurations with this in their name")
     parser.add_argument("--seconds", type=float, default=900, metavar="S", help="limit for each search (default 900)")
-    parser.add_argument("--megabytes", type=int, default=4000, metavar="MB", help=argparse.SUPPRESS)
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="validate the runs of a log of scripts/soak.py or chaos.py"
     )

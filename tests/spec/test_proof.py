@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("z3", reason="z3-solver is not installed")
-
 from tests.spec.proof import RULES, check
 
 
-@pytest.mark.timeout(600)
 def test_the_invariant_is_inductive() -> None:
-    assert check() == []
+    assert [where for where, proved in check().items() if proved is not True] == []
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", RULES)
-def test_without_a_rule_the_invariant_is_not_inductive(rule: str) -> None:
-    assert check(rule) != []
+def test_without_a_rule_there_is_a_step_that_breaks_the_invariant(rule: str) -> None:
+    assert False in check(rule).values()

@@ -37,8 +37,6 @@ SMALL = (
     Run("fork", "pass"),
     Run("fork", "violation", ("void-fork",)),
     Run("plain", "violation", ("mark",)),
-    Run("host", "violation", ("word-exchanged",)),
-    Run("host", "violation", ("limit",)),
 )
 # what a schedule needs a rule for that the specification does not have: another ttl after a deletion, and durabilities
 NOT_MODELLED = ("deleted pool's floor", "tombstone without expiry")

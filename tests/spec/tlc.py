@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,6 @@ def run(
     workers: int = 1,
     limit_s: float = 600,
     megabytes: int = 4000,
-    options: Sequence[str] = (),
 ) -> Outcome:
     """Check *module* with the text *config* of a configuration.
 
@@ -75,7 +74,7 @@ def run(
         command = [
             *("java", "-XX:+UseParallelGC", f"-Xmx{megabytes}m", STACK, "-cp", str(JAR), "tlc2.TLC"),
             *("-workers", str(workers), "-deadlock", "-nowarning", "-metadir", str(directory / "states")),
-            *("-config", "run.cfg", *options, f"{module}.tla"),
+            *("-config", "run.cfg", f"{module}.tla"),
         ]
         began_s = time.monotonic()
         try:

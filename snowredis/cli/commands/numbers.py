@@ -25,7 +25,7 @@ from snowredis.cli.output import (
     time_of,
     write,
 )
-from snowredis.settings import DEFAULT_URL, Setting, settings_in_environment, split_urls
+from snowredis.settings import URL_SETTING, Setting, settings_in_environment, split_urls, url_or_default
 
 if TYPE_CHECKING:
     from snowredis.numbers.administration import DatedInfo, TagInfo
@@ -174,8 +174,8 @@ def _delete(args: argparse.Namespace) -> None:
 def _add_tag(parser: Parser) -> None:
     """Add TAG and --url."""
     parser.add_argument("tag", nargs="?", metavar="TAG", help="default: SNOWREDIS_TAG")
-    text = "the Redis, or several independent ones, separated by spaces (default: SNOWREDIS_URL, else "
-    parser.add_argument("--url", help=f"{text}{DEFAULT_URL})")
+    text = "the Redis, or several independent ones, separated by spaces (default: "
+    parser.add_argument("--url", help=f"{text}{URL_SETTING.default_text})")
 
 
 def _tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
@@ -191,7 +191,7 @@ def _url_and_tag(args: argparse.Namespace) -> tuple[str | list[str], str | None]
     from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     given = settings_in_environment(os.environ, [SEGMENT_SETTINGS["url"], SEGMENT_SETTINGS["tag"]])
-    url = args.url or given.get("url", DEFAULT_URL)
+    url = url_or_default(args.url or given.get("url"))
     return split_urls(url) if isinstance(url, str) else url, args.tag or given.get("tag")
 
 

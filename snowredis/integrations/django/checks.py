@@ -26,7 +26,7 @@ from django.utils.module_loading import import_string
 from snowredis import process_generator
 from snowredis.connection import END_WARNING_MS, connect
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError
-from snowredis.settings import KIND, SETTINGS
+from snowredis.settings import KIND, pool_or_default, url_or_default
 from snowredis.snowflake.open import is_embedded, is_in_memory, servers_of
 from snowredis.snowflake.protocol import PoolConfig
 
@@ -70,8 +70,8 @@ def effective_settings() -> dict[str, Any]:
 
     Those of settings.SNOWREDIS, with which ready() configured it, precede SNOWREDIS_* variables. Raises ConfigError.
     """
-    defaults = {name: SETTINGS[name].default for name in ("url", "pool")}
-    return defaults | process_generator.effective_settings()
+    given = process_generator.effective_settings()
+    return given | {"url": url_or_default(given.get("url")), "pool": pool_or_default(given.get("pool"))}
 
 
 def makes_snowflakes() -> bool:

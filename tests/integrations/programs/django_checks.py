@@ -33,7 +33,6 @@ for bad in (
     {"ttl": "30"},
     {"pool": "a b"},
     {"url": "nonsense"},
-    {"url": None},
     {"url": 5},
     {"url": []},
     {"url": [redis, None]},

@@ -1,7 +1,6 @@
 """Make ids in several processes: multiprocessing_ids URL POOL METHOD TTL_S WORK, which is a function of this file.
 
-LEASE is in the environment. What makes ids prints how many it made, how many of them differ, and the pids of others
-that hold a worker id.
+What makes ids prints how many it made, how many of them differ, and the pids of others that hold a worker id.
 """
 
 import json
@@ -15,9 +14,8 @@ import snowredis
 
 URL, POOL, METHOD, TTL, WORK = sys.argv[1:]
 # forked children have that of their parent, spawned ones make their own when they import this
-LEASE = os.environ.get("LEASE", "process")
-ids = snowredis.connect(URL, pool=POOL, ttl=float(TTL), lease=LEASE)
-snowredis.configure(url=URL, pool=POOL, ttl=float(TTL), lease=LEASE)
+ids = snowredis.connect(URL, pool=POOL, ttl=float(TTL))
+snowredis.configure(url=URL, pool=POOL, ttl=float(TTL))
 context = multiprocessing.get_context(METHOD)
 
 

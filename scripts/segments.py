@@ -1,18 +1,25 @@
 #!/usr/bin/env python3
-"""Make segment numbers in 8 processes under faults of real processes and servers, and look for repeated ones.
+"""Look for repeated segment numbers: in simulated schedules of faults, or with real processes and servers.
 
-    scripts/segments_chaos.py --faults 60 --seed 7
+    scripts/segments.py soak --schedules 10000
+    scripts/segments.py soak --first 4711 --schedules 1 --trace     # one seed, with all that happened
+    scripts/segments.py chaos --faults 60 --seed 7                  # real ones
 
-Kills processes with -9 and stops them, wipes Redis, evicts a key, stops it, kills it with -9, restarts it from an old
-snapshot, fails over to a replica that lags, and lets two persons change a tag at once. The tag is opened by a person's
-word after each loss. A number is recorded before it is used. Exits with 1 if one was repeated, or if the processes make
-none at the end. Needs redis-server.
+soak: 8 processes on one to three servers that are wiped, restarted from old snapshots, failed over, doubled and rolled
+back. One seed decides everything.
+
+chaos: kills processes with -9 and stops them, wipes Redis, evicts a key, stops it, kills it with -9, restarts it from
+an old snapshot, fails over to a replica that lags, and lets two persons change a tag at once. The tag is opened by a
+person's word after each loss. A number is recorded before it is used. Needs redis-server.
+
+Exits with 1 if a number was repeated, or a process gets none after the last fault.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import random
 import shutil
@@ -33,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from snowredis.errors import SnowredisError
 from snowredis.numbers import change_tag, create_tag, open_tag, show_tag
 from snowredis.numbers.stores import tag_keys
+from tests.numbers.simulation import SegmentSimulation, Violation
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -224,21 +232,64 @@ class Chaos:
             self.server.kill()
 
 
-def main() -> int:
-    """Parse the arguments and run."""
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=60, help="how many (default: 60)")
-    parser.add_argument("--seed", type=int, default=1, help="of the faults' order and times (default: 1)")
-    parser.add_argument("--seconds", type=float, default=300, help="no more faults after this time (default: 300)")
-    options = parser.parse_args()
+def soak(first: int, schedules: int, seconds: float, *, traced: bool) -> int:
+    """Run the schedules, for *seconds* at most; print what happened. Returns the exit code."""
+    end_s = time.monotonic() + seconds
+    fired: Counter[str] = Counter()
+    numbers = done = 0
+    failed: list[int] = []
+    for seed in range(first, first + schedules):
+        if time.monotonic() > end_s:
+            break
+        sim = SegmentSimulation(seed, traced=traced)
+        try:
+            sim.run()
+        except Violation as violation:
+            failed.append(seed)
+            print(f"seed {seed}: {violation}\n  scripts/segments.py soak --first {seed} --schedules 1 --trace")
+        for line in sim.world.trace or ():
+            print(line)
+        fired += sim.fired
+        numbers += sim.checker.count
+        done += 1
+        if done % 1000 == 0:
+            print(f"{done:,} schedules, {numbers:,} numbers", flush=True)
+    faults = ", ".join(f"{name} {count:,}" for name, count in sorted(fired.items()))
+    print(f"{done:,} schedules, {numbers:,} numbers, {sum(fired.values()):,} faults: {faults}")
+    print(f"{len(failed)} schedules failed: {failed}" if failed else "no number was repeated")
+    return 1 if failed else 0
+
+
+def chaos(seed: int, faults: int, seconds: float) -> int:
+    """Run one fleet under faults; print what happened. Returns the exit code."""
     os.environ.pop("SNOWREDIS_URL", None)
     with tempfile.TemporaryDirectory(prefix="sg") as directory:
-        chaos = Chaos(Path(directory), options.seed)
+        fleet = Chaos(Path(directory), seed)
         try:
-            return chaos.run(options.faults, options.seconds)
+            return fleet.run(faults, seconds)
         finally:
-            chaos.stop()
+            fleet.stop()
+
+
+def main() -> int:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    programs = parser.add_subparsers(dest="program", required=True)
+    simulated = programs.add_parser("soak")
+    simulated.add_argument("--schedules", type=int, default=1000, help="how many (default: 1000)")
+    simulated.add_argument("--first", type=int, default=0, help="seed of the first one (default: 0)")
+    simulated.add_argument("--seconds", type=float, default=7200, help="stop after this time (default: 7200)")
+    simulated.add_argument("--trace", action="store_true", help="print everything that happens")
+    real = programs.add_parser("chaos")
+    real.add_argument("--faults", type=int, default=60, help="how many (default: 60)")
+    real.add_argument("--seed", type=int, default=1, help="of the faults' order and times (default: 1)")
+    real.add_argument("--seconds", type=float, default=300, help="no more faults after this time (default: 300)")
+    options = parser.parse_args()
+    if options.program == "chaos":
+        return chaos(options.seed, options.faults, options.seconds)
+    # alarms are part of what happens
+    logging.disable(logging.CRITICAL)
+    return soak(options.first, options.schedules, options.seconds, traced=options.trace)
 
 
 if __name__ == "__main__":
