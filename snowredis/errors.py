@@ -205,6 +205,7 @@ class LayoutMismatch(SettingsMismatch):
 
     Attributes:
         pool: its name.
+        keeps_lanes: True if the pool grants no outage lane that this process has, before the lane's end.
     """
 
     _what, _where, _refused = "pool", "in the pool", "Nothing was claimed."
@@ -212,10 +213,16 @@ class LayoutMismatch(SettingsMismatch):
     def __init__(self, pool: str, stored: str, given: str) -> None:
         super().__init__(pool, stored, given)
         self.pool = pool
+        self.keeps_lanes = stored.endswith(" lanes=1")
 
     @property
     def _advice(self) -> str:
         stored = _settings_of(self.stored)
+        if "lost" in stored:
+            return (
+                "Redis does not know the pool any more: a process with its settings has to create it again. If those "
+                f"of this process are right, run once: snowredis pool create {self.pool}"
+            )
         at_ms = stored.get("changes_at", "")
         if at_ms.isdecimal() and len(at_ms) < 14:
             from time import gmtime, strftime
@@ -256,8 +263,8 @@ class ShardNumberRefused(LayoutMismatch):
         return f"{pool}registry {self.registry!r} of shard numbers: {self.reason}"
 
 
-# what the scripts add to a signature: when the caller's becomes the pool's, and that the caller's was the pool's
-_HINTS = ("changes_at", "changed")
+# what the scripts add to a signature; see pool.lua
+_HINTS = ("changes_at", "changed", "lanes", "lost")
 # settings that are stored only if they are not these
 _UNSTORED = {"share": "0/1", "durability": "detect", "guard_rollbacks": "0"}
 # a twelfth of the ttl, unless they are set

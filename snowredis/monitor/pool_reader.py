@@ -32,6 +32,9 @@ _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "
 _POOL_NUMBERS = (
     "changes_at",
     "changes_floor",
+    "changes_forced",
+    "outage_floor",
+    "outage_top",
     "version",
     "peak",
     "created",
@@ -156,6 +159,11 @@ class PoolLook(ABC):
             raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
         alarm = _alarm(texts["alarm"])
+        if numbers["changes_at"] and not numbers["changes_forced"]:
+            # pool.lua: a planned change waits for outage lanes
+            later_ms = max(0, max(numbers["outage_floor"], numbers["outage_top"]) - numbers["changes_floor"])
+            numbers["changes_at"] += later_ms
+            numbers["changes_floor"] += later_ms
         try:
             periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"])
         except (ConfigError, KeyError, ValueError) as error:
@@ -321,7 +329,7 @@ def _record_text(record: Record) -> str:
     token_hash = sha1(record.token.encode(), usedforsecurity=False).hexdigest() if record.token else ""
     incarnation = record.incarnation if re.fullmatch(r"[\da-f-]*", record.incarnation) else ""
     lanes = ",".join(map(str, record.lanes_ms))
-    ends = (record.until_ms, record.lease_end_ms, lanes, f"{record.outage_ms},{record.cut_ms}")
+    ends = (record.until_ms, record.lease_end_ms, lanes, record.outage_ms)
     times = (*ends, record.claimed_ms, record.renewed_ms)
     fields = (token_hash, incarnation, "", *times)
     return "|".join(map(str, (*fields, record.stats.to_text(), record.owner)))

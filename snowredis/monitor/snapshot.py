@@ -391,8 +391,8 @@ def duration_text(ms: int) -> str:
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
-    r"(?P<lease_end>\d{1,14})\|(?P<lanes>\d{0,14}(?:,\d{0,14})*)\|(?P<outage>\d{1,14}),(?P<cut>\d{1,14})\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
-    r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
+    r"(?P<lease_end>\d{1,14})\|(?P<lanes>\d{0,14}(?:,\d{0,14})*)\|(?P<outage>\d{1,14})[\d,-]*\|"
+    r"(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|(?P<stats>[\d,-]*)\|(?P<owner>.*)",
     re.DOTALL | re.ASCII,
 )
 

@@ -219,7 +219,7 @@ def save_snapshot(client: Any, key: str) -> bool:
         # with appendfsync everysec; a snapshot says nothing then
         time.sleep(FSYNC_S)
         return True
-    if isinstance(rules, dict) and not any(rules.values()):
+    if (isinstance(rules, dict) and not any(rules.values())) or "rdb_bgsave_in_progress" not in info:
         return True
     started = int(time.time())
     (reply,) = on_one_connection(client, key, [("BGSAVE", "SCHEDULE")])

@@ -51,10 +51,9 @@ class WaitNotice:
             self._logged_until_s = now_s + left_ms / 1000 + 1
             log.warning(
                 "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
-                "restarted. A pool that is really new is created without this wait by: snowredis pool create %s",
+                "restarted. Only for a pool that no process has used before, `snowredis pool create` avoids this wait",
                 self._pool,
                 left_ms / 1000,
-                self._pool,
             )
         left_s = math.ceil(left_ms / 1000)
         # shown only after a warning: of a wait that is long enough
@@ -403,6 +402,8 @@ class SlowPath:
             return
         config = self._context.config
         if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
+            if self._lifecycle.open_outage_lane():
+                return
             raise errors.ClockSkewed(self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms)
         # the tick is borrowed ahead of the clock: each renewal allows a little more
         self._wait(Wait(min(config.heartbeat_ms / 10, config.layout.tick_ms), clock_back=False))

@@ -204,9 +204,9 @@ _HOLDER = (
 )
 _OWN_END = "if used and r['until'] == held_until then"
 _OUTAGE_MARK = "math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)"
-_OUTAGE_RAISED = "math.max(pool.outage_floor, math.min(outage_horizon(), pool.plan))"
+_OUTAGE_RAISED = "pool.outage_floor = math.max(pool.outage_floor, outage_horizon())"
 _TOO_LATE = "elseif held_until <= now + skew + lead + slack then"
-_CUT = "held_outage > held_lanes[#held_lanes] and held_outage <= r.cut"
+_CUT = "held_outage > held_lanes[#held_lanes] and is_cut(r)"
 _ROLLED_BACK = (
     "elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
 )
@@ -270,7 +270,7 @@ RULES: dict[str, Rule] = {
     "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "outage mark": Rule((("claim", _OUTAGE_MARK, "outage_least"),)),
-    "outage floor": Rule((("common", _OUTAGE_RAISED, "pool.outage_floor"),)),
+    "outage floor": Rule((("common", _OUTAGE_RAISED, ""),)),
     "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
     "copied outage lane": Rule(lease_manager=UnvoidedKeeper),
     "released outage lane": Rule((("renew", _CUT, "false"),)),

@@ -9,6 +9,14 @@ import snowredis
 from snowredis.snowflake.protocol import pool_keys
 
 
+def open_outage_lanes(store: Any) -> None:
+    """Let a pool have its outage lanes at once, as one that is older than outage_reserve has."""
+    if hasattr(store, "_outage_floor_ms"):
+        store._outage_floor_ms = 0
+    else:
+        store._client.hset(pool_keys(store.config.name)[0], "outage_floor", 0)
+
+
 def new_pool(url: Any, pool: str, **options: Any) -> None:
     """Delete a pool and create it as new, as a person does once, so that no worker waits for a floor."""
     seen = snowredis.WorkerPool(url, pool)

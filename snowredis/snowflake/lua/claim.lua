@@ -15,7 +15,6 @@
 --       | settling, common fields, ms to wait: the floor was raised, and existing leases are renewed first
 --       | exhausted, common fields, ms to the next lease end
 --       | behind, common fields, ms by which the caller's clock is behind every available lane
---       | absent, common fields: there is no pool, and this caller creates none, since the pool that was here refused it
 -- Cost    O(log pool)
 
 local token = str('token', ARGV[14], '^%x+$', 64)
@@ -41,11 +40,6 @@ end
 local FIRST_DIGITS = 12
 
 return transaction(function(pool)
-  -- R9: Redis may have lost the pool; its living processes create it again
-  if refused and pool.created and not pool.tombstone then
-    pool.unchanged = true
-    return { 'absent' }
-  end
   local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_DIGITS)
 
   -- R5: the same claim again, because its reply was lost
@@ -187,4 +181,4 @@ return transaction(function(pool)
   count('claims')
   note_peak(pool)
   return reply
-end, owner, kept_ms)
+end, owner, kept_ms, not refused)

@@ -21,7 +21,7 @@
 --       | broken, as in arguments
 -- and grants nothing in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
 -- when the caller's becomes the pool's, " changed=1" that the caller's was the pool's, and " lanes=1" that this pool reserves
--- no outage lane of the caller before its end
+-- no outage lane of the caller before its end. Instead of it, "lost=1": the pool that refused the caller before is not there
 --
 -- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
 --
@@ -376,8 +376,9 @@ end
 -- Runs a script: opens the pool, lets *body* decide, writes everything, and returns the reply. *body* gets the pool and
 -- returns status and fields; it writes with put() and drop(). If it sets pool.unchanged, nothing is written. A caller
 -- with an *owner* that is refused for its signature is counted, for people. *held_outage*: the end of the caller's outage
--- lane, of this pool or of one that was here before.
-local function transaction(body, owner, held_outage)
+-- lane, of this pool or of one that was here before. Unless *creates*, a pool that Redis may have lost is not created: the
+-- settings of the caller were not those of the pool.
+local function transaction(body, owner, held_outage, creates)
   if bad then return refuse() end
   local pool, refused = open_pool()
   if not pool then
@@ -392,6 +393,7 @@ local function transaction(body, owner, held_outage)
     end
     return refused
   end
+  if creates == false and pool.created and not pool.tombstone then return { 'signature', 'lost=1', nonce } end
   -- body must not see the records of another layout
   if pool.left then commit(pool) end
   local reply = body(pool)

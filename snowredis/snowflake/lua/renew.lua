@@ -161,4 +161,4 @@ return transaction(function(pool)
   end
   return { 'renewed', tostring(r['until']), tostring(adopted), tostring(outage > 0 and r.lanes[#r.lanes] or 0),
     tostring(r.outage) }
-end, nil, held_outage > held_lanes[#held_lanes] and held_outage or 0)
+end, nil, held_outage > (held_lanes[#held_lanes] or 0) and held_outage or 0)
