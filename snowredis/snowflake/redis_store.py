@@ -5,7 +5,6 @@ ScriptStore is independent of redis-py: a subclass runs the scripts, in Redis (R
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolBroken, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolBroken
 from snowredis.servers.cluster import on_one_connection
 from snowredis.servers.runner import Acknowledged, RedisScripts, save_snapshot, translated
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
@@ -175,20 +174,18 @@ class ScriptStore(Scripted):
             expected = (replies.LayoutChanging, replies.LayoutKept)
             return self._call("change_layout", expected, Seen(), caller_ms, *args)
 
-        return self._kept(lambda: plan(layout), lambda: plan(self.config.layout))
+        undo = None if layout == self.config.layout else lambda: plan(self.config.layout)
+        return self._kept(lambda: plan(layout), undo)
 
     def delete(self, caller_ms: int) -> replies.DeleteReply:
         """Delete the pool, whatever its settings."""
         expected = (replies.Deleted, replies.NoPool)
-        # to delete it again would change nothing, for which no replica can be waited
-        return self._kept(lambda: self._call("delete", expected, Seen(), caller_ms), again=False)
+        return self._kept(lambda: self._call("delete", expected, Seen(), caller_ms))
 
-    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] = int, *, again: bool = True) -> _Kept:
+    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
         """Make a *change* that a person asked for; subclasses put it on every copy of the pool that can come back.
 
-        Args:
-            undo: called if a copy does not have it.
-            again: whether the change may be made again, to wait for that.
+        With *undo*, they call that if a copy does not have it.
         """
         return change()
 
@@ -223,45 +220,39 @@ class RedisStore(RedisScripts, ScriptStore):
         ScriptStore.__init__(self, config, max_events=max_events)
         RedisScripts.__init__(self, server, min_replicas)
 
-    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] = int, *, again: bool = True) -> _Kept:
+    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
         """Make a *change* that a person asked for, and put it on every copy of the pool that can come back.
 
         Else a failover or a crash would undo it. Blocks until the replicas have it and a snapshot is written,
-        SAVE_LIMIT_S and a few seconds. Raises StoreUnavailable if a replica does not have it; *undo* is called then.
+        SAVE_LIMIT_S and a few seconds. A warning says what does not have it.
+
+        Raises:
+            StoreUnavailable: a replica does not have it, so it was undone.
         """
-        reply, key = change() if again else None, self._keys[0]
+        key, before = self._keys[0], self._acknowledged
         with translated(self.where):
             (info,) = on_one_connection(self._client, key, [("INFO", "replication")])
         replicas = int(info.get("connected_slaves", 0)) if isinstance(info, dict) else 0
-        if replicas:
-            try:
-                acknowledged = self._acknowledged_by(replicas, change, ATTEMPTS if again else 1)
-            except StoreUnavailable:
-                undo()
-                raise
-            reply = reply or acknowledged
-        elif reply is None:
-            reply = change()
-        with translated(self.where):
-            written = save_snapshot(self._client, key)
-        if not written:
-            log.warning(
-                "pool %s: this user cannot make a snapshot of Redis at %s. If Redis goes back to an earlier one, "
-                "repeat this command",
-                self.config.name,
-                self.where,
-            )
-        return reply
-
-    def _acknowledged_by(self, replicas: int, change: Callable[[], _Kept], attempts: int) -> _Kept:
-        before, self._acknowledged = self._acknowledged, Acknowledged(replicas, self.where)
+        acknowledged = Acknowledged(replicas, self.where, strict=False)
         try:
-            for _ in range(attempts - 1):
-                with contextlib.suppress(StoreUnavailable):
-                    return change()
-            return change()
+            self._acknowledged = acknowledged if replicas else before
+            reply = change()
+            for _ in range(ATTEMPTS - 1 if undo and acknowledged.error else 0):
+                if acknowledged.error:
+                    change()
+            if undo and acknowledged.error:
+                self._acknowledged = None
+                undo()
+                raise acknowledged.error
         finally:
             self._acknowledged = before
+        with translated(self.where):
+            is_saved = save_snapshot(self._client, key)
+        if acknowledged.error or not is_saved:
+            missing = "a replica does not have this" if acknowledged.error else "this user cannot make a snapshot"
+            text = "pool %s: %s at %s. If Redis goes back to a time before, repeat this command"
+            log.warning(text, self.config.name, missing, self.where)
+        return reply
 
     def stored(self, field: protocol.StoredField) -> str:
         """Return a field of the pool in this Redis; "" if there is no pool.

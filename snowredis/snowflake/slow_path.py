@@ -51,9 +51,11 @@ class WaitNotice:
             self._logged_until_s = now_s + left_ms / 1000 + 1
             log.warning(
                 "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
-                "restarted. Only for a pool that no process has used before, `snowredis pool create` avoids this wait",
+                "restarted. A pool that no process has used before is created without this wait by: snowredis pool "
+                "create %s",
                 self._pool,
                 left_ms / 1000,
+                self._pool,
             )
         left_s = math.ceil(left_ms / 1000)
         # shown only after a warning: of a wait that is long enough

@@ -33,7 +33,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def pool(server: RedisServer) -> str:
     name = f"x-{uuid.uuid4().hex[:10]}"
-    WorkerPool(server.url, name).create(PoolConfig(name=name))
+    pool = WorkerPool(server.url, name)
+    pool.create(PoolConfig(name=name))
+    open_outage_lanes(pool)
     return name
 
 
@@ -86,7 +88,9 @@ def test_prometheus_sees_pools_and_two_exporters_agree(server: RedisServer, pool
     from snowredis.integrations.prometheus import PoolCollector
 
     other = f"{pool}-2"
-    WorkerPool(server.url, other).create(PoolConfig(name=other))
+    pool = WorkerPool(server.url, other)
+    pool.create(PoolConfig(name=other))
+    open_outage_lanes(pool)
     registries = [prometheus_client.CollectorRegistry() for _ in range(2)]
     for registry in registries:
         registry.register(PoolCollector(server.url, pool, other))

@@ -9,12 +9,14 @@ import snowredis
 from snowredis.snowflake.protocol import pool_keys
 
 
-def open_outage_lanes(store: Any) -> None:
-    """Let a pool have its outage lanes at once, as one that is older than outage_reserve has."""
-    if hasattr(store, "_outage_floor_ms"):
-        store._outage_floor_ms = 0
-    else:
-        store._client.hset(pool_keys(store.config.name)[0], "outage_floor", 0)
+def open_outage_lanes(pool: Any) -> None:
+    """Let a pool (a store, a WorkerPool) have its outage lanes at once, as one that is older than outage_reserve."""
+    if hasattr(pool, "_outage_floor_ms"):
+        pool._outage_floor_ms = 0
+        return
+    name = pool.name if hasattr(pool, "_clients") else pool.config.name
+    for client in pool._clients if hasattr(pool, "_clients") else [pool._client]:
+        client.hset(pool_keys(name)[0], "outage_floor", 0)
 
 
 def new_pool(url: Any, pool: str, **options: Any) -> None:
@@ -25,3 +27,4 @@ def new_pool(url: Any, pool: str, **options: Any) -> None:
         for client in seen._clients:
             client.delete(*pool_keys(pool))
         seen.create(ids._config)
+        open_outage_lanes(seen)
