@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Shared by scripts/test, scripts/demo and scripts/model, which source it: a virtual environment and a redis-server,
-# from nothing but a Python. Nothing is done until a function is called.
+# Shared by scripts/test, scripts/bench, scripts/demo and scripts/model, which source it: a virtual environment and a
+# redis-server, from nothing but a Python. Nothing is done until a function is called.
 #
 # SNOWREDIS_PYTHON  the Python to use; else the newest of python3.14 … python3.11, python3
 
@@ -61,27 +61,6 @@ python_of() {
     done
     getter=$(find_python '') || return 1
     "$getter" "$ROOT/scripts/get_python.py" "$1"
-}
-
-# print the folders of tests for what changed since main, in commits or not: a room's tests have its name
-changed_tests() {
-    local base path folder
-    base=$(git -C "$ROOT" merge-base HEAD main 2>/dev/null || git -C "$ROOT" rev-parse HEAD)
-    { git -C "$ROOT" diff --name-only "$base"; git -C "$ROOT" ls-files --others --exclude-standard; } |
-        while read -r path; do
-            case $path in
-                tests/support/* | tests/conftest.py | pyproject.toml) folder="tests/project tests/core" ;;
-                tests/*/*) folder=${path#tests/} folder=tests/${folder%%/*} ;;
-                snowredis/snowflake/* | snowredis/servers/* | snowredis/process/*)
-                    folder="tests/snowflake tests/lease tests/runtime tests/reclaim tests/registry tests/simulation"
-                    ;;
-                snowredis/numbers/*) folder="tests/numbers tests/segment tests/dated" ;;
-                snowredis/kinds/*) folder="tests/kinds tests/generators" ;;
-                snowredis/*/*) folder=${path#snowredis/} folder=tests/${folder%%/*} ;;
-                *) folder=tests/project ;;
-            esac
-            printf '%s\n' $folder tests/project/test_imports.py
-        done | sort -u | while read -r path; do [ ! -e "$ROOT/$path" ] || printf '%s\n' "$path"; done
 }
 
 # Debian keeps venv and pip out of its python3 package

@@ -20,7 +20,7 @@ from snowredis.errors import *  # noqa: F403 - a list of their names is in error
 from snowredis.process import clock as _clock  # noqa: F401
 
 if TYPE_CHECKING:
-    from snowredis import embedded, testing
+    from snowredis import embedded, readers, testing
     from snowredis.connection import aconnect, connect
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
@@ -65,7 +65,7 @@ _MODULE_OF = {
     "parse": "snowredis.core.text",
     "worker_id": "snowredis.lent_worker",
 }
-_MODULES = ("embedded", "testing")
+_MODULES = ("embedded", "readers", "testing")
 
 __all__ = [
     "IMPLEMENTATION",
@@ -93,6 +93,7 @@ __all__ = [
     "next_id",
     "next_ids",
     "parse",
+    "readers",
     "testing",
     "worker_id",
 ]

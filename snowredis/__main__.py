@@ -1,8 +1,17 @@
-"""``python -m snowredis``: the same as the command ``snowredis``."""
+"""``snowredis`` and ``python -m snowredis``."""
 
 import sys
 
-from snowredis.cli import main
+
+def main() -> int:
+    """Run the command line, and return its exit code."""
+    try:
+        from snowredis.cli import main as run
+    except KeyboardInterrupt:
+        # while the commands are imported
+        return 130
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

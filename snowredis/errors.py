@@ -121,33 +121,6 @@ class InvalidId(SnowredisError, ValueError):
     """A number or text that is not a valid id."""
 
 
-# format of what is stored in Redis -> the versions that write and read it. A number stands for one form of everything;
-# a pool, tag or registry has the number of the version that changed its own form last
-FORMATS = {
-    1: "development versions before 0.1.0",
-    2: "snowredis 0.1.0 and later (pools, tags of segments, registries: development versions before 0.1.0)",
-    3: "snowredis 0.1.0 and later",
-}
-
-
-def wrong_format(given: str, stored: str) -> str:
-    """Return what is wrong if two signatures have different formats, as sentences; "" if the formats are the same."""
-    here, there = _format_of(given), _format_of(stored)
-    if here == there:
-        return ""
-    writer = FORMATS.get(there, "a later version of snowredis")
-    return (
-        f"it is stored in format {there}, which {writer} write and read, and this version ({FORMATS[here]}) reads "
-        f"format {here}. Nothing was changed. Use one version in all processes, or see docs/how-to/upgrade.md"
-    )
-
-
-def _format_of(signature: str) -> int:
-    name, _, number = signature.partition(" ")[0].partition("=")
-    # format 1 had no number
-    return int(number) if name == "format" and number.isdecimal() and len(number) < 10 else 1
-
-
 class SettingsMismatch(SnowredisError):
     """Something in Redis was created with other settings, or by a version with another format; nothing was changed.
 
@@ -171,15 +144,19 @@ class SettingsMismatch(SnowredisError):
     @property
     def differences(self) -> dict[str, tuple[str, str]]:
         """The settings that differ."""
-        stored, given = _settings_of(self.stored), _settings_of(self.given)
+        from snowredis.signatures import HINTS, settings_of
+
+        stored, given = settings_of(self.stored), settings_of(self.given)
         different: dict[str, tuple[str, str]] = {}
-        for name in [name for name in {**given, **stored} if name not in _HINTS]:
+        for name in [name for name in {**given, **stored} if name not in HINTS]:
             texts = (stored.get(name, "not set"), given.get(name, "not set"))
             if texts[0] != texts[1]:
                 different[name] = texts
         return different
 
     def __str__(self) -> str:
+        from snowredis.signatures import escaped, wrong_format
+
         other = wrong_format(self.given, self.stored)
         if other:
             return f"{self._what} {self.name!r} is of another version: {other}."
@@ -187,7 +164,7 @@ class SettingsMismatch(SnowredisError):
             f"{name} is {stored} {self._where}, {given} here" for name, (stored, given) in self.differences.items()
         ]
         if not different:
-            different = [f"({_escaped(self.stored)}) {self._where}, ({_escaped(self.given)}) here"]
+            different = [f"({escaped(self.stored)}) {self._where}, ({escaped(self.given)}) here"]
         return (
             f"{self._what} {self.name!r} was created with other settings: {'; '.join(different)}. {self._refused} "
             f"{self._advice}"
@@ -217,7 +194,9 @@ class LayoutMismatch(SettingsMismatch):
 
     @property
     def _advice(self) -> str:
-        stored = _settings_of(self.stored)
+        from snowredis.signatures import settings_of
+
+        stored = settings_of(self.stored)
         if "lost" in stored:
             return (
                 "Redis does not know the pool any more: a process with its settings has to create it again. If those "
@@ -261,48 +240,6 @@ class ShardNumberRefused(LayoutMismatch):
     def __str__(self) -> str:
         pool = f"pool {self.pool!r}, " if self.pool else ""
         return f"{pool}registry {self.registry!r} of shard numbers: {self.reason}"
-
-
-# what the scripts add to a signature; see pool.lua
-_HINTS = ("changes_at", "changed", "lanes", "lost")
-# settings that are stored only if they are not these
-_UNSTORED = {"share": "0/1", "durability": "detect", "guard_rollbacks": "0"}
-# a twelfth of the ttl, unless they are set
-_TWELFTHS = ("max_clock_lead_ms", "redis_skew_ms")
-
-
-def _settings_of(signature: str) -> dict[str, str]:
-    """Return the settings in a pool's signature by name, in the units of connect().
-
-    The text may come from Redis: what snowredis does not write is escaped and shortened.
-    """
-    fields = _UNSTORED | dict(field.partition("=")[::2] for field in signature.split())
-    ttl_ms = fields.get("ttl_ms", "")
-    twelfth = str(int(ttl_ms) // 12) if ttl_ms.isdecimal() else None
-    settings = {}
-    for name, text in fields.items():
-        number, _, count = text.partition("/")
-        if name in _TWELFTHS and text == twelfth:
-            settings[name.removesuffix("_ms")] = "ttl / 12"
-        elif name.endswith("_ms") and text.isdecimal():
-            settings[name.removesuffix("_ms")] = f"{int(text) / 1000:g} s"
-        elif name == "guard_rollbacks":
-            settings[name] = "on" if text == "1" else "off"
-        elif name == "share" and number.isdecimal() and count.isdecimal():
-            settings["place in the list of servers"] = f"{int(number) + 1} of {count}"
-        elif name == "layout":
-            bits, *options = text.split(";")
-            settings["layout"] = _escaped(bits)
-            for option in options:
-                key, _, value = option.partition("=")
-                settings[f"layout's {_escaped(key)}"] = _escaped(value)
-        else:
-            settings[_escaped(name)] = _escaped(text)
-    return settings
-
-
-def _escaped(text: str) -> str:
-    return ascii(text)[1:-1][:60] or "empty"
 
 
 class PoolExhausted(SnowredisError):

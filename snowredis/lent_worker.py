@@ -15,9 +15,11 @@ from datetime import datetime
 from typing import Any, Self
 
 from snowredis.connection import connect
-from snowredis.core.layout import Layout, utc_from_ms
+from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
-from snowredis.errors import ConfigError, GeneratorClosed, LeaseLost
+from snowredis.core.values import utc_from_ms
+from snowredis.errors import ConfigError, LeaseExpired, LeaseLost
+from snowredis.process.fork import GUARD
 from snowredis.settings import from_environment
 from snowredis.snowflake.lease import Lease
 
@@ -25,6 +27,7 @@ log = logging.getLogger("snowredis")
 
 # how often on_loss looks
 _EVERY_S = 0.1
+DEFAULT_GRACE_S = 2.0
 
 
 class WorkerId:
@@ -34,16 +37,19 @@ class WorkerId:
     passed when this object is made, and before ``until_ms``, which each renewal moves on.
     """
 
-    def __init__(self, settings: dict[str, Any], grace: float, on_loss: Callable[[], object] | None) -> None:
+    def __init__(self, settings: dict[str, Any], grace: float | None, on_loss: Callable[[], object] | None) -> None:
         # of its own: another program makes the ids
         self._ids = connect(**settings)
         self._ids._lend()
+        if grace is None:
+            grace = min(DEFAULT_GRACE_S, self._ids.ttl_ms / 4000)
         if not 0 <= grace < self._ids.ttl_ms / 2000:
             raise ConfigError(f"grace must be 0 or more, and less than half of the ttl, not {grace!r} s")
         self.grace = grace
         self.closed = False
         self._lease: Lease | None = None
         self._until_ms, self._until_monotonic_s = 0, 0.0
+        GUARD.reset_in_child(self)
         try:
             self.claim()
             if on_loss is not None:
@@ -53,10 +59,16 @@ class WorkerId:
             raise
 
     def claim(self) -> None:
-        """Claim a worker id, or keep the one that is valid, and wait until its first tick has passed.
+        """Claim a worker id, after the last id made with the one before, and wait until its first tick has passed.
 
         Blocks and raises as SnowflakeGenerator.claim().
         """
+        before, now = self._lease, self._ids.lease
+        if before is not None and now is not None and now.token_hash == before.token_hash:
+            # which ticks were used is unknown to whoever makes ids from now on, and the clock may have been set back:
+            # a new reservation has none of them
+            self._ids.suspend()
+            self._ids.resume()
         lease = self._ids.claim()
         self._lease, self._until_ms = lease, 0
         while (wait_ms := self.from_ms - time.time_ns() // 1_000_000) > 0:
@@ -107,8 +119,8 @@ class WorkerId:
     @property
     def left_s(self) -> float:
         """Seconds until the reservation ends, if it is not renewed before; 0 if it has, or the worker id is lost."""
-        now = self._ids.lease
-        if self.closed or now is None or now.token_hash != self._held.token_hash:
+        lease, now = self._lease, self._ids.lease
+        if self.closed or lease is None or now is None or now.token_hash != lease.token_hash:
             return 0.0
         left_s = now.until_ms / 1000 - time.time()
         if now.until_ms != self._until_ms:
@@ -120,8 +132,11 @@ class WorkerId:
     @property
     def _held(self) -> Lease:
         if self._lease is None:
-            raise GeneratorClosed(self._ids.pool)
+            raise LeaseExpired(self._ids.pool, -1, "a forked child has none until it calls claim()")
         return self._lease
+
+    def _after_fork(self) -> None:
+        self._lease = None
 
     def _watch(self, on_loss: Callable[[], object]) -> None:
         while self.left_s > self.grace:
@@ -146,7 +161,7 @@ class WorkerId:
 def worker_id(
     pool: str | None = None,
     *,
-    grace: float = 2.0,
+    grace: float | None = None,
     on_loss: Callable[[], object] | None = None,
     **settings: Any,
 ) -> WorkerId:
@@ -154,7 +169,8 @@ def worker_id(
 
     Args:
         pool: its name.
-        grace: how many seconds before the end of the reservation the worker id counts as lost.
+        grace: how many seconds before the end of the reservation the worker id counts as lost; by default 2, or a
+            quarter of a ttl below 8.
         on_loss: called once, in a thread, when the worker id is lost: it was given to another process, or could not be
             renewed. From then on no id may be made with it.
         settings: arguments of connect().

@@ -22,12 +22,12 @@ from tests.support.started import Watch, starts_something
 
 TESTS = Path(__file__).parent
 # their tests cover what pyproject.toml lists as the source; to measure others, too, makes those twice as slow
-MEASURED = {"core", "generators", "ha", "kinds", "lease", "registry", "servers", "snowflake"}
+MEASURED = {"core", "generators", "ha", "lease", "registry", "snowflake"}
 
 # all that is collected in a run with -m "not server": elsewhere nearly every test starts something
 QUICK = {
-    *("core", "dated", "generators", "kinds", "lease", "merge", "numbers", "process"),
-    *("reclaim", "registry", "runtime", "segment", "servers", "snowflake"),
+    *("core", "generators", "lease", "merge", "numbers"),
+    *("reclaim", "registry", "runtime", "snowflake"),
 }
 # … but these, which count in seconds what others count in ms: schedules, kills, leaks, every bytecode
 THOROUGH = {

@@ -115,7 +115,7 @@ def _about() -> str:
     """Machine, versions and date, in a few sentences."""
     import redis
 
-    from snowredis.cli.commands.bench import this_machine
+    from scripts._bench.measuring import this_machine
     from snowredis.embedded import find_server
 
     model = platform.processor() or platform.machine()

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from scripts._bench.measuring import in_turns, quartiles
 from scripts._bench.server import OWNER, STATS, Server, end_one_lease, fill, now_ms, private_server
-from snowredis.cli.commands.bench import in_turns, quartiles
 from snowredis.core.layout import Layout
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, pool_keys
 from snowredis.snowflake.redis_store import RedisStore

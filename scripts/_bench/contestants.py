@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from snowredis.cli.commands.bench import BASE, UNCAPPED, Subject
+from scripts._bench.measuring import BASE, UNCAPPED, Subject
 from snowredis.testing import memory_pool
 
 # of ours: measured with the implementation in C and with the one in Python

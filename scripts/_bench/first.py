@@ -15,10 +15,10 @@ from typing import Any
 
 from scripts._bench.contestants import BY_LABEL, BY_NAME, FLOOR, METHOD_FLOOR, OURS
 from scripts._bench.ids import workers
+from scripts._bench.measuring import BASE, in_turns, quartiles, ratios
 from scripts._bench.pauses import BOUND, ONE, OWN, PAUSES, SHARED, TWO, typical
 from scripts._bench.server import now_ms, private_server
 from scripts._bench.worker import Worker
-from snowredis.cli.commands.bench import BASE, in_turns, quartiles, ratios
 from snowredis.settings import DEFAULT_POOL
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scripts._bench.contestants import BUFFER, BY_LABEL, NOT_INSTALLABLE, OURS
+from scripts._bench.measuring import BASE, UNCAPPED, in_turns, quartiles, ratios
 from scripts._bench.worker import Worker
-from snowredis.cli.commands.bench import BASE, UNCAPPED, in_turns, quartiles, ratios
 
 # what is measured in two processes at a time
 IN_TWO = (BASE, "ids.next_id()", f"ids.fill() of {BUFFER:,}, an id", "uuid.uuid4()")

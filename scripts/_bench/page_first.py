@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from scripts._bench.contestants import BY_LABEL, BY_NAME, FLOOR, METHOD_FLOOR, OURS
+from scripts._bench.measuring import BASE
 from scripts._bench.pauses import ONE, PAUSES, SHARED
 from scripts._bench.tables import AtMost, Results, markdown, number, spread
-from snowredis.cli.commands.bench import BASE
 
 IDS, BOUND = "ids.next_id()", "snowredis.next_id()"
 # pause -> what an id in C may cost, in readings of the clock

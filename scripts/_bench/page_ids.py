@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, FLOOR, METHOD_FLOOR, OURS, SNOWFLAKE
+from scripts._bench.measuring import BASE
 from scripts._bench.tables import AtMost, Results, markdown, number, percent, spread
-from snowredis.cli.commands.bench import BASE
 
 SINGLE, BOUND = "ids.next_id()", "snowredis.next_id()"
 LIST, LARGE_FILL = f"ids.next_ids({BATCH:,}), an id", f"ids.fill() of {BUFFER:,}, an id"

@@ -15,6 +15,7 @@ import redis
 
 from snowredis.embedded import find_server
 from snowredis.snowflake.protocol import WorkerStats, pool_keys
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
 
 OWNER = json.dumps(
@@ -118,7 +119,8 @@ def end_one_lease(server: Server, store: RedisStore) -> None:
     """End the lease and the reservation of the last worker id."""
     worker = store.config.layout.workers - 1
     pool, leases, _ = pool_keys(store.config.name)
-    fields = server.client.hget(pool, f"w:{worker}").split("|", 10)
-    fields[3] = fields[4] = str(now_ms() - 60_000)
-    server.client.hset(pool, f"w:{worker}", "|".join(fields))
-    server.client.zadd(leases, {str(worker): fields[4]})
+    ended_ms = now_ms() - 60_000
+    record = LeaseRecord.parse(server.client.hget(pool, f"w:{worker}"))
+    if record is not None:
+        server.client.hset(pool, f"w:{worker}", record._replace(until_ms=ended_ms, lease_end_ms=ended_ms).pack())
+    server.client.zadd(leases, {str(worker): ended_ms})

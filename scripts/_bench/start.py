@@ -18,8 +18,8 @@ from typing import Any
 
 import redis
 
+from scripts._bench.measuring import in_turns, quartiles, ratios
 from scripts._bench.server import private_server
-from snowredis.cli.commands.bench import in_turns, quartiles, ratios
 from snowredis.core.presets import resolve_layout
 from snowredis.settings import DEFAULT_POOL
 from snowredis.snowflake.protocol import PoolConfig

@@ -18,8 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts._bench.contestants import BY_LABEL, CONTESTANTS, Field
+from scripts._bench.measuring import BASE, UNCAPPED, calls_in, ceiling, this_machine
 from scripts._bench.pauses import BOUND, ONE, OWN, samples, scaled_ns
-from snowredis.cli.commands.bench import BASE, UNCAPPED, calls_in, ceiling, this_machine
 from snowredis.snowflake.fast_path import FREE_THREADED, IMPLEMENTATION
 from snowredis.testing import memory_pool
 

@@ -20,8 +20,8 @@ from typing import Any
 from redis.connection import UnixDomainSocketConnection
 
 import snowredis
+from scripts._bench.measuring import in_turns, quartiles
 from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
-from snowredis.cli.commands.bench import in_turns, quartiles
 from snowredis.core.layout import Layout
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys

@@ -11,7 +11,7 @@ from snowredis.core.as_json import schema_of, to_json
 from snowredis.monitor.events import Event
 from snowredis.monitor.ownership import Holder
 from snowredis.monitor.polling import PoolReport
-from snowredis.monitor.snapshot import Death, PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
 from snowredis.monitor.status import Condition, Status
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.codes import REASONS, EventKind
@@ -62,7 +62,7 @@ _FIELDS = {
     EventKind.ALARM: ("from", "until", "reason"),
 }
 # records in the order in which a reader meets them
-_RECORDS = (PoolReport, PoolInfo, Status, Condition, WorkerInfo, Death, Event, WorkerStats, Whois, Holder)
+_RECORDS = (PoolReport, PoolInfo, Status, Condition, WorkerInfo, EndedLease, Event, WorkerStats, Whois, Holder)
 
 
 def kinds() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts._docs.tables import table
-from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE, TAGS, Metric
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE, Metric
 
 
 def of_pools() -> str:
@@ -24,8 +24,8 @@ def of_segments() -> str:
 
 
 def of_the_service() -> str:
-    """Return the table of the metrics of a process of the service, and of its tags."""
-    return _table((*SERVICE, *TAGS))
+    """Return the table of the metrics of a process of the service."""
+    return _table(SERVICE)
 
 
 def _table(metrics: Iterable[Metric]) -> str:

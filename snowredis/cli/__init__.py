@@ -1,10 +1,10 @@
 """The command `snowredis`: parse the command line, run the command, and turn errors into exit codes.
 
 commands/ has the commands, each in a file of its name or with those that it is related to. What several commands share
-is in the files beside this one, and so are the terminal view of `top` and a process of the demo.
+is in the files beside this one, and so is a process of the demo.
 
 Every command imports what is slow to import when it runs, so that --help, decode and layout start fast:
-this module and the parsers import neither redis nor textual nor asyncio.
+this module and the parsers import neither redis nor asyncio.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 from collections.abc import Sequence
 
 from snowredis import __version__
-from snowredis.cli.commands.bench import BENCH
 from snowredis.cli.commands.demo import DEMO
 from snowredis.cli.commands.health import DOCTOR, METRICS
 from snowredis.cli.commands.history import EVENTS, WHOIS
@@ -27,7 +26,7 @@ from snowredis.cli.commands.registry import REGISTRY
 from snowredis.cli.commands.run import RUN
 from snowredis.cli.commands.serve import SERVE
 from snowredis.cli.commands.sql import SQL
-from snowredis.cli.commands.workers import TOP, WORKERS
+from snowredis.cli.commands.workers import WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands, add_print_completion, print_completion
 from snowredis.cli.output import printable
@@ -35,8 +34,8 @@ from snowredis.cli.output import printable
 # of a write to a full disk, to a file that is too large, or to a broken device
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
-_COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, TOP, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]
-_COMMANDS += [DOCTOR, SERVE, RUN, SQL, BENCH]
+_COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]
+_COMMANDS += [DOCTOR, SERVE, RUN, SQL]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
 GROUP = "snowredis.commands"

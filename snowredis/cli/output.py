@@ -1,7 +1,6 @@
 """Text for people: styled lines, tables, numbers, and untrusted text with its control characters escaped.
 
-A line is a list of (text, style) segments. It becomes plain text, text with ANSI colors, or, in top_view.py,
-rich's Text; so the same tables serve terminals, pipes and machines without the `cli` extra.
+A line is a list of (text, style) segments. It becomes plain text, or text with ANSI colors.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TextIO
 
-from snowredis.core.layout import utc_from_ms, utc_text
+from snowredis.core.values import utc_from_ms, utc_text
 
 Segment = tuple[str, str]
 Line = list[Segment]
@@ -124,13 +123,13 @@ def table(
     cells = [[cell if isinstance(cell, tuple) else (cell, "") for cell in row] for row in rows]
     width = terminal_width() if width is None else width
     columns, cells = _without_optional(columns, cells, width, gap)
-    widths = column_widths(columns, cells, width, gap)
+    widths = _column_widths(columns, cells, width, gap)
     cells.insert(0, [(column.title, "dim") for column in columns])
     lines = []
     for row in cells:
         line: Line = []
         for segment, column, column_width in zip(row, columns, widths, strict=True):
-            text, style = pad(segment, column, column_width)
+            text, style = _pad(segment, column, column_width)
             line += [(text, style), (" " * gap, "")]
         lines.append(line[:-1])
     return lines
@@ -141,7 +140,7 @@ def _without_optional(
 ) -> tuple[list[Column], list[list[Segment]]]:
     """Return columns and rows without those optional columns that *width* has no space for."""
     kept = list(range(len(columns)))
-    widths = column_widths(columns, rows)
+    widths = _column_widths(columns, rows)
     for at in reversed(range(len(columns))):
         if width is None or sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= width:
             break
@@ -150,7 +149,7 @@ def _without_optional(
     return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
-def column_widths(
+def _column_widths(
     columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int | None = None, gap: int = 2
 ) -> list[int]:
     """Return the width of each column, so that the table fits into *width* columns of the terminal if possible."""
@@ -167,7 +166,7 @@ def column_widths(
     return widths
 
 
-def pad(segment: Segment, column: Column, width: int) -> Segment:
+def _pad(segment: Segment, column: Column, width: int) -> Segment:
     """Return *segment* in exactly *width* columns of the terminal."""
     text, style = segment
     shown = fitted(text, width)

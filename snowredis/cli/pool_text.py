@@ -8,16 +8,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from snowredis.cli import output
 from snowredis.cli.options import Parser
-from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Pair, Segment, ago, duration, printable
+from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Segment, ago, duration, printable
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
     from snowredis.monitor.ownership import Holder
-    from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+    from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
     from snowredis.monitor.status import Status
 
 LEVEL_STYLES = {"ok": "good", "notice": "note", "unknown": "note", "warning": "warn", "critical": "bad"}
@@ -111,9 +111,9 @@ def _details(event: Event, shown: Callable[[int], str]) -> str:
     return ", ".join(texts)
 
 
-_DEATH_COLUMNS = (
+_ENDED_COLUMNS = (
     Column("worker", right=True),
-    Column("died"),
+    Column("ended"),
     Column("", right=True),
     Column("host", shrinks=True),
     Column("pid", right=True),
@@ -122,26 +122,33 @@ _DEATH_COLUMNS = (
     Column("ids", right=True),
     Column("how"),
 )
-_HOW = {"expired": "lease ended", "reclaimed": "killed, released by another process"}
 
 
-def death_table(deaths: Sequence[Death], now_ms: int, time_text: Callable[[int], str]) -> list[Line]:
-    """Return a table of *deaths* as of *now_ms* on the Redis clock."""
+def ended_table(ended: Sequence[EndedLease], now_ms: int, time_text: Callable[[int], str]) -> list[Line]:
+    """Return a table of *ended* leases as of *now_ms* on the Redis clock."""
+
+    def how(each: EndedLease) -> str:
+        if each.kind == "reclaimed":
+            return "killed, released by another process"
+        if each.lasts_until_ms <= now_ms:
+            return "no reservation is left"
+        return f"if it lives, it has ids until {time_text(each.lasts_until_ms)}"
+
     rows: list[list[Cell]] = [
         [
-            (str(death.worker), "strong"),
-            (time_text(death.at_ms), "bad"),
-            (ago(max(0, now_ms - death.at_ms)), "dim"),
-            printable(death.host, MAX_FOREIGN),
-            str(death.pid or ""),
-            printable(death.label, MAX_FOREIGN),
-            ("unknown", "dim") if death.heartbeat_ms is None else time_text(death.heartbeat_ms),
-            output.compact(death.ids_made),
-            (_HOW[death.kind] + (", acknowledged" if death.acknowledged else ""), "dim"),
+            (str(each.worker), "strong"),
+            (time_text(each.at_ms), "bad"),
+            (ago(max(0, now_ms - each.at_ms)), "dim"),
+            printable(each.host, MAX_FOREIGN),
+            str(each.pid or ""),
+            printable(each.label, MAX_FOREIGN),
+            ("unknown", "dim") if each.heartbeat_ms is None else time_text(each.heartbeat_ms),
+            output.compact(each.ids_made),
+            (how(each) + (", acknowledged" if each.acknowledged else ""), "dim"),
         ]
-        for death in deaths
+        for each in ended
     ]
-    return output.table(_DEATH_COLUMNS, rows)
+    return output.table(_ENDED_COLUMNS, rows)
 
 
 # --- workers --------------------------------------------------------------------------------------
@@ -153,29 +160,27 @@ GAP, COMPACT_GAP = 2, 1
 _STATE_STYLES = {
     "healthy": "good",
     "late": "warn",
-    "suspect": "bad",
+    "silent": "bad",
+    "no-ids": "bad",
     "unknown": "note",
     "expired": "bad",
     "free": "dim",
 }
 
-# each column and its sort key; numbers that need attention when they are high are sorted from high to low
-_COLUMNS: tuple[tuple[Column, Callable[[WorkerInfo], Any]], ...] = (
-    (Column("worker", right=True), lambda worker: worker.worker),
-    (Column("state", min_width=7), lambda worker: -worker.heartbeat_age_ms if worker.alive else 0),
-    (Column("host", shrinks=True), lambda worker: (worker.host, worker.pid)),
-    (Column("pid", right=True), lambda worker: worker.pid),
-    (Column("label", shrinks=True), lambda worker: (worker.label, worker.host)),
-    (Column("lease", right=True, min_width=6), lambda worker: worker.lease_left_ms),
-    (Column("beat", right=True, min_width=6), lambda worker: -worker.heartbeat_age_ms),
-    (Column("ids", right=True, min_width=6, optional=True), lambda worker: -worker.ids_made),
-    (Column("ids/s", right=True, min_width=6), lambda worker: -worker.ids_per_second),
-    (Column("clock", right=True, min_width=6, optional=True), lambda worker: -abs(worker.clock_offset_ms)),
-    (Column("ns", right=True, optional=True), lambda worker: -worker.namespace),
-    (Column("back", right=True, optional=True), lambda worker: -worker.clock_backs),
+COLUMNS = (
+    Column("worker", right=True),
+    Column("state", min_width=7),
+    Column("host", shrinks=True),
+    Column("pid", right=True),
+    Column("label", shrinks=True),
+    Column("lease", right=True, min_width=6),
+    Column("beat", right=True, min_width=6),
+    Column("ids", right=True, min_width=6, optional=True),
+    Column("ids/s", right=True, min_width=6),
+    Column("clock", right=True, min_width=6, optional=True),
+    Column("ns", right=True, optional=True),
+    Column("back", right=True, optional=True),
 )
-COLUMNS = tuple(column for column, _ in _COLUMNS)
-SORT_KEYS = {column.title: key for column, key in _COLUMNS}
 
 
 def pool_lines(where: str, info: PoolInfo) -> list[Line]:
@@ -197,20 +202,16 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     A terminal narrower than WIDE gets no column for the state: the color of the heartbeat shows it.
     """
     hidden = () if width is None or width >= WIDE else ("state",)
-    lines = output.table(*worker_rows(workers, info, hidden=hidden), output.UNLIMITED, GAP)
+    shown = [at for at, column in enumerate(COLUMNS) if column.title not in hidden]
+    columns = [COLUMNS[at] for at in shown]
+
+    def rows(count: Callable[[float], str]) -> list[list[Segment]]:
+        return [[cells[at] for at in shown] for cells in (_cells(worker, info, count) for worker in workers)]
+
+    lines = output.table(columns, rows("{:,}".format), output.UNLIMITED, GAP)
     if width is None or output.width_of(output.plain(lines[0])) <= width:
         return lines
-    return output.table(*worker_rows(workers, info, hidden=hidden, short_numbers=True), width, COMPACT_GAP)
-
-
-def worker_rows(
-    workers: Sequence[WorkerInfo], info: PoolInfo, *, hidden: Sequence[str] = (), short_numbers: bool = False
-) -> tuple[list[Column], list[list[Segment]]]:
-    """Return the columns, without *hidden* ones, and the cells of a table of *workers*."""
-    shown = [at for at, column in enumerate(COLUMNS) if column.title not in hidden]
-    count: Callable[[float], str] = output.compact if short_numbers else "{:,}".format
-    cells = (_cells(worker, info, count) for worker in workers)
-    return [COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in cells]
+    return output.table(columns, rows(output.compact), width, COMPACT_GAP)
 
 
 def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) -> list[Segment]:
@@ -269,17 +270,17 @@ class WorkerFilter:
         wanted = (info for info in snapshot.worker_ids if not self._states or info.state in self._states)
         return [info for info in wanted if self._matches(info)]
 
-    def deaths(self, snapshot: Snapshot) -> list[Death]:
-        """Return the deaths to show, the newest first."""
-        wanted = self._states is None or "expired" in self._states
-        return [death for death in snapshot.deaths if wanted and self._matches(death)]
+    def ended(self, leases: Sequence[EndedLease], state: str) -> list[EndedLease]:
+        """Return those of *leases* to show, which --state calls *state*."""
+        wanted = self._states is None or state in self._states
+        return [each for each in leases if wanted and self._matches(each)]
 
-    def _matches(self, who: WorkerInfo | Death) -> bool:
+    def _matches(self, who: WorkerInfo | EndedLease) -> bool:
         pairs = ((self._host, who.host), (self._label, who.label))
         return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in pairs)
 
 
-_COUNTED_STATES = ("healthy", "late", "suspect", "unknown")
+_COUNTED_STATES = ("healthy", "late", "silent", "no-ids", "unknown")
 _GROUP_COLUMNS = tuple(
     Column(title, right=True) for title in ("workers", *_COUNTED_STATES, "died", "oldest beat", "ids/s")
 )
@@ -290,7 +291,7 @@ def counted(number: int, style: str) -> Segment:
     return f"{number:,}", style if number else "dim"
 
 
-def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[Death]) -> list[Line]:
+def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[EndedLease]) -> list[Line]:
     """Return one row for each host or label, with counts of its workers and of its deaths in the last hour."""
     names = sorted({getattr(who, by) for who in (*workers, *deaths)})
     rows: list[list[Cell]] = []
@@ -311,33 +312,3 @@ def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[Death])
             ]
         )
     return output.table((Column(by, shrinks=True), *_GROUP_COLUMNS), rows)
-
-
-def life_rows(worker: WorkerInfo, info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
-    """Return the state of a worker id by name."""
-    if worker.state == "free":
-        since = f"{time_text(worker.lease_end_ms)}, {ago(info.now_ms - worker.lease_end_ms)}"
-        return [("worker id", str(worker.worker)), ("state", f"free: released at {since}")]
-    left = f"{duration(worker.lease_left_ms)} left" if worker.alive else "ended"
-    # a rate since the claim shows what one heartbeat may miss
-    lived_s = max(1, (worker.renewed_ms - worker.claimed_ms) // 1000)
-    return [
-        ("worker id", str(worker.worker)),
-        ("state", worker.state),
-        ("process", f"{printable(worker.host, MAX_FOREIGN)}:{worker.pid}"),
-        ("label", printable(worker.label, MAX_FOREIGN)),
-        ("claimed", f"{time_text(worker.claimed_ms)}, {ago(info.now_ms - worker.claimed_ms)}"),
-        ("last heartbeat", f"{time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"),
-        ("lease", f"until {time_text(worker.lease_end_ms)}, {left}"),
-        ("reserved", f"until {time_text(worker.reserved_until_ms)}, on its own clock"),
-        (
-            "ids",
-            f"{worker.ids_made:,}; {worker.ids_per_second:,} a second at the last heartbeat, "
-            f"{worker.ids_made // lived_s:,} on average since the claim",
-        ),
-        (
-            "clock",
-            f"{output.offset(worker.clock_offset_ms)} from the Redis clock; went back {worker.clock_backs} times",
-        ),
-        ("namespace", str(worker.namespace)),
-    ]

@@ -12,7 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from snowredis.core.layout import ID_BITS, MAX_ID, Layout
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, shown
 
 __all__ = ["CommonIds", "IdSet", "Proof", "common_ids", "counter_ids", "layout_ids", "prove"]

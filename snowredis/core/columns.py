@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import InvalidId, shown
 
 

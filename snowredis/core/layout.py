@@ -11,17 +11,26 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from time import time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from snowredis.core.whole import as_int
+from snowredis.core.values import (
+    MS_PER_YEAR,
+    YEAR_10000_MS,
+    as_int,
+    iso_text,
+    lasting,
+    micros_of,
+    require_int,
+    utc_from_ms,
+)
 from snowredis.errors import InvalidId, LayoutError, shown
 
 if TYPE_CHECKING:
     from snowredis.core.columns import Columns
 
-__all__ = ["MAX_ID", "Layout", "Parts", "check_id", "utc_from_ms", "utc_text"]
+__all__ = ["MAX_ID", "Layout", "Parts", "check_id"]
 
 # ids stay positive in a signed 64-bit column, so the top bit is never used
 ID_BITS = 63
@@ -32,12 +41,6 @@ MAX_BACKUP_BITS = 6
 MAX_WORKER_BITS = 22
 # one minute: with longer ticks a fleet would wait too long for the next one
 MAX_TICK_MS = 60_000
-# Julian years, 365.25 days
-MS_PER_YEAR = 31_557_600_000
-# datetime ends with the year 9999
-YEAR_10000_MS = 253_402_300_800_000
-
-_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDTHS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
 # name, minimum, maximum, reason
 _RANGES = (
@@ -57,21 +60,6 @@ _RANGES = (
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
 # a pool stores the names
 MAX_NAMES = 8
-
-
-def utc_from_ms(time_ms: int) -> datetime:
-    """Return Unix ms, 0 or later, as an aware datetime in UTC; LayoutError past the year 9999."""
-    if time_ms >= YEAR_10000_MS:
-        raise LayoutError(
-            f"{time_ms} ms since 1970 are past the year 9999, the last that datetime supports. "
-            f"Use timestamp_ms, the plain number."
-        )
-    return _UNIX_EPOCH + timedelta(milliseconds=time_ms)
-
-
-def utc_text(time_ms: int) -> str | None:
-    """Return Unix ms as text, for example 2026-11-21T03:16:21.059Z; None past the year 9999."""
-    return _utc_text(time_ms, "milliseconds") if time_ms < YEAR_10000_MS else None
 
 
 def check_id(an_id: object) -> int:
@@ -181,7 +169,7 @@ class Layout:
 
     def _check(self) -> None:
         for name in (*_WIDTHS, "gene_bits", "tick_ms", "epoch_ms"):
-            value = _require_int(name, getattr(self, name), "No layout was made")
+            value = require_int(name, getattr(self, name), "No layout was made")
             object.__setattr__(self, name, value)
         if type(self.worker_last) is not bool:
             raise LayoutError(f"worker_last must be True or False, not {shown(self.worker_last)}. No layout was made.")
@@ -200,7 +188,7 @@ class Layout:
         if not 0 <= self.epoch_ms <= now_ms:
             when = "before 1970" if self.epoch_ms < 0 else "in the future"
             raise LayoutError(
-                f"epoch_ms {shown(self.epoch_ms)} is {when}; this host's clock shows {now_ms} ({_iso(now_ms)}). "
+                f"epoch_ms {shown(self.epoch_ms)} is {when}; this host's clock shows {now_ms} ({iso_text(now_ms)}). "
                 f"No layout was made; check the unit (Unix ms) and the clock."
             )
 
@@ -237,7 +225,7 @@ class Layout:
         return (
             f"{' + '.join(map(shown, widths))} = {shown(sum(widths))} bits do not fit in {ID_BITS}, and "
             f"{_bits(self.timestamp_bits)} of {self.tick_ms} ms last "
-            f"{_lasting(self.timestamp_bits, self.tick_ms)}. No layout was made; remove "
+            f"{lasting(self.timestamp_bits, self.tick_ms)}. No layout was made; remove "
             f"{_bits(sum(widths) - ID_BITS)}, or make the tick longer and the timestamp narrower"
             f"{game if self.worker_bits >= 16 else ''}."
         )
@@ -340,7 +328,7 @@ class Layout:
             ("sequence", sequence, self.sequence_bits, self.sequence_shift),
             ("gene", gene, self.gene_bits, 0),
         ):
-            number = _require_int(name, value, "No id was made")
+            number = require_int(name, value, "No id was made")
             if number >> bits:  # true for negative numbers too
                 raise LayoutError(
                     f"{name} {shown(number)} is out of range 0 .. {(1 << bits) - 1}: its field has "
@@ -395,7 +383,7 @@ class Layout:
             )
         datacenter = 0
         for name, bits in self.datacenter_fields:
-            value = _require_int(name, fields[name], "Nothing was composed")
+            value = require_int(name, fields[name], "Nothing was composed")
             if value >> bits:
                 raise LayoutError(
                     f"{name} {shown(value)} is out of range 0 .. {(1 << bits) - 1}. Give a value that fits."
@@ -458,7 +446,7 @@ class Layout:
         Raises:
             LayoutError: a naive datetime, another type, or start after end.
         """
-        start_us, end_us = _micros("start", start), _micros("end", end)
+        start_us, end_us = micros_of("start", start), micros_of("end", end)
         if start_us > end_us:
             raise LayoutError(f"start {shown(start)} is after end {shown(end)}. Swap the two.")
         return self._first_id_from(start_us), self._first_id_from(end_us)
@@ -479,12 +467,12 @@ class Layout:
         rule = "+".join(["", *("-" * (size + 2) for size in sizes), ""])
         columns = [[f" {line:<{size}} " for line in cell] for cell, size in zip(cells, sizes, strict=True)]
         rows = ["|".join(["", *row, ""]) for row in zip(*columns, strict=True)]
-        end = _iso(self.end_ms) if self.end else "past the year 9999"
+        end = iso_text(self.end_ms) if self.end else "past the year 9999"
         ids = f"{self.ids_per_second:,.12g} per second and worker, {self.sequences:,} at once per tick"
         figures = (
             f"tick         {self.tick_ms:,} ms",
-            f"epoch        {_iso(self.epoch_ms)}",
-            f"end          {end}, {_lasting(self.timestamp_bits, self.tick_ms)} after the epoch",
+            f"epoch        {iso_text(self.epoch_ms)}",
+            f"end          {end}, {lasting(self.timestamp_bits, self.tick_ms)} after the epoch",
             f"datacenters  {self.datacenters:,}",
             f"namespaces   {self.namespaces:,}",
             f"workers      {self.workers:,}",
@@ -498,44 +486,7 @@ class Layout:
         last = " worker-last" if self.worker_last else ""
         gene = f" gene {self.gene_bits}" if self.gene_bits else ""
         parts = "".join(f" {name}:{bits}" for name, bits in self.datacenter_fields)
-        return f"{widths} tick {self.tick_ms} ms epoch {_iso(self.epoch_ms)}{last}{gene}{parts}"
-
-
-def _require_int(name: str, value: object, refused: str) -> int:
-    """Return *value*, a whole number of any type, as an int. Raises LayoutError if it is none."""
-    try:
-        return as_int(value)
-    except TypeError:
-        raise LayoutError(
-            f"{name} must be an int, not {type(value).__name__} {shown(value)}. {refused}; pass an int."
-        ) from None
-
-
-def _micros(name: str, moment: datetime | int) -> int:
-    """Return Unix microseconds, the resolution of datetime, so that rounding cannot move an id over a boundary."""
-    if isinstance(moment, datetime):
-        if moment.utcoffset() is None:
-            raise LayoutError(
-                f"{name} {moment.isoformat()} has no time zone. "
-                f"Add one: .replace(tzinfo=UTC), or .astimezone() for local time."
-            )
-        return (moment - _UNIX_EPOCH) // timedelta(microseconds=1)
-    return 1000 * _require_int(f"{name}, if no aware datetime,", moment, "No range was made")
-
-
-def _iso(time_ms: int) -> str:
-    return _utc_text(time_ms, "milliseconds" if time_ms % 1000 else "seconds")
-
-
-def _utc_text(time_ms: int, precision: str) -> str:
-    return utc_from_ms(time_ms).isoformat(timespec=precision).replace("+00:00", "Z")
-
-
-def _lasting(bits: int, tick_ms: int) -> str:
-    ms = tick_ms << min(bits, 64)
-    if ms >= MS_PER_YEAR:
-        return f"{'over ' if bits > 64 else ''}{ms / MS_PER_YEAR:,.1f} years"
-    return f"{ms / 86_400_000:,.1f} days" if ms >= 86_400_000 else f"{ms / 1000:,.3f} s"
+        return f"{widths} tick {self.tick_ms} ms epoch {iso_text(self.epoch_ms)}{last}{gene}{parts}"
 
 
 def _bits(count: int) -> str:

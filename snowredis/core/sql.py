@@ -1,4 +1,4 @@
-"""Write ids in SQL: functions that a database evaluates, and partitions by time. Pure text, nothing is connected.
+"""Write ids in SQL: functions, partitions by time, and fences for readers. Pure text, nothing is connected.
 
 Every function is one expression over the constants of a layout: shifts, masks and integer divisions, so a query
 can use it in any place, and its result is that of Layout.decode(), Layout.id_range() and encode() for every id.
@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
-from snowredis.core.layout import MAX_ID, Layout, utc_from_ms
+from snowredis.core.layout import MAX_ID, Layout
 from snowredis.core.presets import layout_spec
 from snowredis.core.text import DIGITS
+from snowredis.core.values import utc_from_ms
 from snowredis.errors import ConfigError, shown
 
-__all__ = ["DIALECTS", "PERIODS", "functions", "partitions"]
+__all__ = ["CLOCKS", "DIALECTS", "FENCE", "PERIODS", "fence", "first_writable", "functions", "partitions"]
 
 # letters, digits and underscores; a table may have a schema in front
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
@@ -193,13 +194,10 @@ def partitions(
     sql = _dialect(dialect)
     if dialect not in ("postgresql", "mariadb"):
         raise ConfigError(f"{dialect} has no partitions by ranges of a number. Use postgresql or mariadb.")
-    if not all(map(_NAME.fullmatch, [*table.split("."), column])) or table.count(".") > 1:
-        raise ConfigError(f"{shown(table)}.{shown(column)} is not a name of letters, digits and underscores")
+    whole = _quoted(dialect, table, column)
     if by not in PERIODS or not 1 <= count <= MAX_PARTITIONS:
         raise ConfigError(f"give 1 to {MAX_PARTITIONS} partitions, by {' or '.join(PERIODS)}")
     bounds = list(_bounds(layout, by, start_ms, count))
-    quoted = [f"{sql.quote}{part}{sql.quote}" for part in table.split(".")]
-    whole = ".".join(quoted)
     if dialect == "postgresql":
         for label, low, high in bounds:
             part = f"{whole[:-1]}_p{label}{sql.quote}"
@@ -208,6 +206,75 @@ def partitions(
     parts = [f"    PARTITION p{label} VALUES LESS THAN ({_limit(high)})" for label, _, high in bounds]
     listed = ",\n".join(parts)
     yield f"ALTER TABLE {whole} PARTITION BY RANGE ({sql.quote}{column}{sql.quote}) (\n{listed}\n);"
+
+
+# ms since 1970 when the expression is evaluated, not when its statement began. MariaDB has that clock only in the zone
+# of the session, where one hour a year comes twice. So the time since the statement began is added to its start in UTC
+CLOCKS = {
+    "postgresql": "(date_part('epoch', clock_timestamp()) * 1000)::bigint",
+    "mariadb": "((TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
+    " + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))) DIV 1000)",
+}
+# the trigger; MariaDB's names are unique in a database, so the table's name follows there
+FENCE = "snowredis_fence"
+# a fence of a day lets readers see no row of today
+MAX_LAG_MS = 86_400_000
+_REFUSAL = "an id older than {0} ms, which readers may have passed"
+
+
+def first_writable(dialect: str, layout: Layout, lag_ms: int) -> str:
+    """Return the expression of the lowest id that is not older than *lag_ms* by the clock of the server.
+
+    It only grows with that clock. Fences and readers use this one expression.
+
+    Raises:
+        ConfigError: a dialect without fences, or a lag that is not 1 .. MAX_LAG_MS.
+    """
+    if dialect not in CLOCKS:
+        raise ConfigError(f"{shown(dialect)} has no fence for readers. Use {' or '.join(CLOCKS)}.")
+    if not 1 <= lag_ms <= MAX_LAG_MS:
+        raise ConfigError(f"a lag of {lag_ms} ms is not 1 ms to 1 day")
+    divide = "/" if dialect == "postgresql" else "DIV"
+    tick = f"({CLOCKS[dialect]} - {layout.epoch_ms + lag_ms}) {divide} {layout.tick_ms}"
+    return f"(LEAST(GREATEST({tick}, 0), {layout.max_tick}) << {layout.timestamp_shift})"
+
+
+def fence(dialect: str, layout: Layout, table: str, column: str = "id", *, lag_ms: int) -> str:
+    """Return the SQL of a trigger on *table* that refuses a row whose id is older than *lag_ms* when it is inserted.
+
+    Readers rely on it: see snowredis.readers. A fence that is there is replaced. PostgreSQL 14 or later, MariaDB.
+
+    Raises:
+        ConfigError: as partitions() for names, and as first_writable().
+    """
+    whole = _quoted(dialect, table, column)
+    bound, refusal = first_writable(dialect, layout, lag_ms), _REFUSAL.format(lag_ms)
+    if dialect == "mariadb":
+        *schema, name = table.split(".")
+        trigger = ".".join(f"`{part}`" for part in [*schema, f"{FENCE}_{name}"])
+        # AFTER, so that the row is locked before the clock is read
+        return (
+            f"CREATE OR REPLACE TRIGGER {trigger} AFTER INSERT ON {whole} FOR EACH ROW\n"
+            f"    IF NEW.`{column}` < {bound}\n"
+            f"    THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{refusal}'; END IF"
+        )
+    # AFTER, so that the transaction has its number before the clock is read. WHEN is cheaper than plpgsql
+    return (
+        f"CREATE OR REPLACE FUNCTION {FENCE}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN\n"
+        "    RAISE EXCEPTION '% of %: an id older than % ms, which readers may have passed',\n"
+        "        to_jsonb(NEW) ->> TG_ARGV[1], TG_TABLE_NAME, TG_ARGV[0] USING ERRCODE = 'check_violation'; END $$;\n"
+        f"CREATE OR REPLACE TRIGGER {FENCE} AFTER INSERT ON {whole} FOR EACH ROW\n"
+        f'    WHEN (NEW."{column}" < {bound})\n'
+        f"    EXECUTE FUNCTION {FENCE}('{lag_ms}', '{column}', '{layout_spec(layout)}');"
+    )
+
+
+def _quoted(dialect: str, table: str, column: str) -> str:
+    """Return the quoted name of *table*; check both names."""
+    if not all(map(_NAME.fullmatch, [*table.split("."), column])) or table.count(".") > 1:
+        raise ConfigError(f"{shown(table)}.{shown(column)} is not a name of letters, digits and underscores")
+    quote = _dialect(dialect).quote
+    return ".".join(f"{quote}{part}{quote}" for part in table.split("."))
 
 
 def _limit(high: int) -> str:

@@ -15,7 +15,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from snowredis.embedded.home import Home, wait_until
-from snowredis.embedded.reserved import now_ms
-from snowredis.embedded.server import FRESH_KEY, ServerKind, ask, find_server, is_ready
+from snowredis.embedded.server import FRESH_KEY, ServerKind, ask, continue_from, find_server, is_ready
 from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 
 __all__ = ["FRESH_KEY", "Server", "ServerKind", "find_server", "join", "resolve", "start", "stop"]
@@ -35,8 +33,6 @@ log = logging.getLogger("snowredis")
 LINGER_S = 2.0
 # a busy machine starts a redis-server within 1 s, fakeredis within 5 s
 _START_LIMIT_S = 15.0
-# reservations of an earlier server last 32.5 s at most by default; beyond a minute, the clock may be wrong
-_WAIT_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +43,9 @@ class Server:
         kind: program and version, such as "redis-server 7.0.15 (/usr/bin/redis-server)".
         url: for redis-py, ``unix:///…/redis.sock`` or ``redis://127.0.0.1:port``.
         directory: where its socket, locks and log are.
-        fresh: True if all reservations of earlier servers of this directory had ended, and none of their users was
-            alive, when this one started: a pool can be created without the wait for its floor. It was read from
-            FRESH_KEY in Redis, which a flush removes together with the pools; code that deletes a pool must
-            delete that key, too.
+        fresh: True if it has all that earlier servers of this directory wrote, or there was none: a pool that it does
+            not have can be created without the wait for its floor. It was read from FRESH_KEY in Redis, which a
+            flush removes together with the pools. fakeredis keeps nothing: only the first of a directory is fresh.
     """
 
     kind: str
@@ -59,94 +54,60 @@ class Server:
     fresh: bool
 
 
-def start(directory: str | Path | None = None, *, linger_s: float = LINGER_S, reach_ms: int = 0) -> Server:
-    """Start the server of *directory*, or join the one that runs there.
+def start(directory: str | Path | None = None, *, linger_s: float = LINGER_S) -> Server:
+    """Start the server of *directory*, or join the one that runs there. It goes on with what earlier ones stored.
 
     From then on this process and its forked children are its users until they end; children that exec another program
-    are not. If the supervisor is killed, its server dies with it, and the next start() starts another one, which is not
-    fresh while users of the old one are alive.
+    are not. If the supervisor is killed, its server dies with it, and the next start() starts another one.
 
     Args:
         directory: by default /var/tmp/snowredis-UID. Created with mode 700.
         linger_s: how long the server outlives its last user; the process that starts it decides.
-        reach_ms: how far ahead of the clock a pool of this process may reserve: its ttl, max_clock_lead and a tick.
-            Less than with the default settings counts as that.
 
     Raises:
         ConfigError: the directory is a symbolic link, belongs to another user or can be written by others, or its path
             is too long for a socket; or SNOWREDIS_EMBEDDED is unknown.
         StoreUnavailable: no server program was found, or it did not start or reply in time; or the file system of the
-            directory is full or read-only; or ids of an earlier server may have times that this machine's clock reaches
-            in over a minute.
+            directory is full or read-only.
 
     Blocks:
-        about 0.1 s to start, 1 ms to join; half a minute if users of an earlier server were killed, until the time that
-        they had reserved has passed; a minute or so if a server or another process that starts one hangs.
+        about 0.1 s to start, 1 ms to join; a minute or so if a server or another process that starts one hangs.
     """
     home = Home.make(directory)
-    warned = False
-    while True:
-        with home.own_errors(), home.start_lock():
-            state = _running_state(home)
-            wait_s = 0.0 if state else _wait_s(home)
-            if not wait_s:
-                if state:
-                    home.hold_users()
-                else:
-                    state = _start(home, linger_s)
-                home.reserved.use(reach_ms)
-                fresh = ask(state["url"], "EXISTS", FRESH_KEY) == b":1"
-                return Server(state["kind"], state["url"], home.path, fresh)
-        if not warned:
-            log.warning("%s: waiting %.1f s for the reservations of users that were killed to end", home, wait_s)
-            warned = True
-        # without the lock: another process may check, too
-        time.sleep(min(wait_s, 1.0))
-
-
-def _wait_s(home: Home) -> float:
-    """Return the seconds until all reservations of earlier servers end. Raises StoreUnavailable above _WAIT_LIMIT_S."""
-    wait_s = (home.reserved.bound_ms() - now_ms()) / 1000
-    if wait_s > _WAIT_LIMIT_S:
-        raise StoreUnavailable(
-            str(home),
-            f"ids of an earlier server may have times up to {wait_s:,.0f} s ahead of this machine's clock, which may "
-            "have been set back; no server was started. Correct the clock or, if ids may be repeated, remove "
-            f"{home.path}",
-        )
-    # users that are alive may hold reservations; then the pools wait for their floors
-    return 0.0 if home.has_users() else max(0.0, wait_s)
+    with home.own_errors(), home.start_lock():
+        state = _running_state(home)
+        if state:
+            home.hold_users()
+        else:
+            state = _start(home, linger_s)
+        fresh = ask(state["url"], "EXISTS", FRESH_KEY) == b":1"
+        return Server(state["kind"], state["url"], home.path, fresh)
 
 
 def _start(home: Home, linger_s: float) -> dict[str, Any]:
     """Start the server of *home* and return its state. Makes this process a user, unless that fails."""
     kind = find_server()
     was_user = home.is_held()
-    # first: where it cannot be written, nothing was done
-    home.reserved.begin()
     alone = home.hold_users()
     try:
+        last = home.last_identity() or ("new" if alone else "")
         state = _spawn(home, kind, linger_s)
-        if alone:
-            ask(state["url"], "SET", FRESH_KEY, "1")
+        home.note_identity(continue_from(state["url"], last))
     except BaseException:
         if not was_user:
             home.release_users()
-        if home.supervisor() is None:
-            # nobody used it
-            home.reserved.end(0)
         raise
     return state
 
 
-def join(url: str, *, reach_ms: int = 0) -> Server:
+def join(url: str) -> Server:
     """Call start() for the directory of *url*: ``embedded://`` or ``embedded:///absolute/directory``.
 
     Raises ConfigError for another form of *url*; else as start().
     """
     if not re.fullmatch(r"embedded://(/[^?#]*)?", url):
         raise ConfigError(f"{url!r} is not valid: write embedded:// or embedded:///absolute/directory")
-    return start(unquote(url.removeprefix("embedded://")) or None, reach_ms=reach_ms)
+    return start(unquote(url.removeprefix("embedded://")) or None)
 
 
 def resolve(url: str) -> str:

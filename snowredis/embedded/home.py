@@ -6,7 +6,8 @@ The kernel releases each lock when the processes that hold it end, so no process
 ``users``       shared by all processes that use the server and their forked children, until they end
 ``supervisor``  held by the supervisor process until it ends; contains its state as JSON
 
-The file ``reserved``, see embedded.reserved, is no lock: it outlives all processes.
+Two files are no locks, and outlive all processes: the server's append-only file; and ``identity``, the identity of the
+last server, which says whether the append-only file that a new server reads is the newest.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from snowredis.embedded.reserved import Reserved
 from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 
 try:
@@ -56,7 +56,7 @@ class Home:
         self.path = path
         self.socket = path / "redis.sock"
         self.log = path / "log"
-        self.reserved = Reserved(path / "reserved")
+        self._identity = path / "identity"
 
     def __str__(self) -> str:
         return f"embedded://{self.path}"
@@ -88,6 +88,23 @@ class Home:
                 "this user and that nobody else can write to. Remove it, or name another directory."
             )
         return home
+
+    def last_identity(self) -> str:
+        """Return the identity of the last server; empty if there was none."""
+        try:
+            return self._identity.read_text("ascii")
+        except FileNotFoundError:
+            return ""
+
+    def note_identity(self, identity: str) -> None:
+        """Write the identity of the server that has started, durably."""
+        new = self._identity.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(identity)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._identity)
 
     @contextlib.contextmanager
     def own_errors(self) -> Iterator[None]:
@@ -187,7 +204,7 @@ def _try_lock(fd: int) -> bool:
 
 
 def _default() -> Path:
-    # the same for all processes of a user, in any environment; its file "reserved" outlives a restart of the machine
+    # the same for all processes of a user, in any environment; its append-only file outlives a restart of the machine
     for temporary in ("/var/tmp", "/tmp"):  # noqa: S108  (make() refuses a directory of another user)
         if os.access(temporary, os.W_OK | os.X_OK):
             break

@@ -9,12 +9,13 @@ import shutil
 import socket
 import subprocess
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 
-# kept in Redis itself, so that a flushed server loses it
+# kept in Redis itself, so that a flushed server loses it: the identity of the server that wrote it
 FRESH_KEY = "snowredis:embedded:fresh"
 # the scripts need it
 _OLDEST_VERSION = (6, 2)
@@ -94,6 +95,42 @@ def ask(url: str, *words: str) -> bytes:
             return link.makefile("rb").readline().strip()
     except OSError as error:
         raise StoreUnavailable(url, str(error)) from as_cause(error)
+
+
+# KEYS[1] is FRESH_KEY. ARGV[1]: the identity of the last server; "new" if there was none and nobody can have used one.
+# Pools, registries and tags see a restart as a server that may have lost writes. This one has lost none if the last
+# server wrote FRESH_KEY: then they get the new identity in place of that server's. Returns the new identity.
+_CONTINUE = """
+local id, wrote = identity(), redis.call('GET', KEYS[1])
+if wrote == ARGV[1] then
+  for _, key in ipairs(redis.call('KEYS', 'snowredis:*')) do
+    if redis.call('TYPE', key)['ok'] == 'hash' then
+      for _, field in ipairs({ 'run_id', 'identity' }) do
+        if redis.call('HGET', key, field) == wrote then redis.call('HSET', key, field, id) end
+      end
+    end
+  end
+end
+if wrote == ARGV[1] or ARGV[1] == 'new' then
+  redis.call('SET', KEYS[1], id)
+else
+  redis.call('DEL', KEYS[1])
+end
+return { ok = id }
+"""
+
+
+def continue_from(url: str, last_identity: str) -> str:
+    """Let the server at *url* continue what the server with *last_identity* wrote; return its own identity.
+
+    *last_identity* is "new" if no other server can have granted anything.
+    """
+    # read as a file, since this package must not import servers/
+    identity = resources.files("snowredis").joinpath("servers", "lua", "identity.lua").read_text("utf-8")
+    reply = ask(url, "EVAL", f"{identity}\n{_CONTINUE}", "1", FRESH_KEY, last_identity)
+    if not reply.startswith(b"+"):
+        raise StoreUnavailable(url, reply.decode(errors="replace"))
+    return reply[1:].decode("ascii")
 
 
 def is_ready(url: str) -> bool:

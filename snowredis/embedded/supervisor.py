@@ -2,7 +2,7 @@
 
 snowredis.embedded.start() runs ``python -m snowredis.embedded.supervisor DIRECTORY PROGRAM KIND LINGER_S`` and holds
 the start lock meanwhile; the process prints its state as one line of JSON when the server replies. However this
-process ends, its server ends with it. If it can, it first writes to the file ``reserved`` when all reservations end.
+process ends, its server ends with it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,8 +19,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from snowredis.embedded.home import Home, wait_until
-from snowredis.embedded.reserved import seal_script
-from snowredis.embedded.server import FRESH_KEY, ask, is_ready
+from snowredis.embedded.server import is_ready
 from snowredis.errors import StoreUnavailable
 
 # how often it checks for users
@@ -48,7 +46,9 @@ class _Program:
         self.url = f"unix://{quote(str(home.socket))}"
         self._child = subprocess.Popen(
             [program, "--port", "0", "--unixsocket", str(home.socket), "--unixsocketperm", "700"]
-            + ["--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", str(home.path)],
+            # nothing that was acknowledged is lost, even if the machine loses power
+            + ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+            + ["--daemonize", "no", "--dir", str(home.path)],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
             preexec_fn=end_with_supervisor,  # noqa: PLW1509  (no second thread here)
@@ -118,18 +118,7 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
             _wait_for_disuse(home, running, linger_s, start_lock)
         finally:
-            _write_end(home, running.url)
             running.end()
-
-
-def _write_end(home: Home, url: str) -> None:
-    """Seal all pools and write when their reservations end. If that fails, the file goes on saying "running"."""
-    try:
-        reply = ask(url, "EVAL", seal_script(), "0", FRESH_KEY)
-    except StoreUnavailable:
-        return
-    if re.fullmatch(rb":\d+", reply):
-        home.reserved.end(int(reply[1:]))
 
 
 def _wait_for_disuse(home: Home, running: _Program | _Fake, linger_s: float, start_lock: contextlib.ExitStack) -> None:
@@ -146,9 +135,6 @@ def _wait_for_disuse(home: Home, running: _Program | _Fake, linger_s: float, sta
             # a process is about to use it
             used_s = time.monotonic()
             continue
-        # a file system that is full for a while must not end the server
-        with contextlib.suppress(OSError):
-            home.reserved.note_time()
         if home.has_users():
             used_s = time.monotonic()
         elif time.monotonic() - used_s >= linger_s:

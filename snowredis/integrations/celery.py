@@ -16,9 +16,9 @@ from typing import Any, Unpack
 from celery import signals
 
 from snowredis.process.exit import EXIT
+from snowredis.process.owner import PROCESS
 from snowredis.process_generator import configure, next_id, preload
 from snowredis.settings import AllSettings
-from snowredis.snowflake.lease import PROCESS
 
 
 def setup(app: Any, *, task_ids: bool = False, **settings: Unpack[AllSettings]) -> None:

@@ -65,8 +65,8 @@ def post_worker_init(worker: Any) -> None:
 
     Blocks for CLAIM_TIMEOUT_S at most.
     """
+    from snowredis.process.owner import PROCESS
     from snowredis.snowflake.generator import renew_foreign_locks
-    from snowredis.snowflake.lease import PROCESS
 
     PROCESS.label = PROCESS.label or f"gunicorn {worker.cfg.proc_name}"
     # --preload makes generators, and their locks, before gevent patches threading

@@ -13,8 +13,8 @@ from typing import Any
 import rq
 
 from snowredis.process.exit import EXIT
+from snowredis.process.owner import PROCESS
 from snowredis.process_generator import preload
-from snowredis.snowflake.lease import PROCESS
 
 
 class ReleasingMixin:

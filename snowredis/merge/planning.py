@@ -11,8 +11,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from snowredis.core.layout import Layout, utc_text
+from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
+from snowredis.core.values import utc_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError, obstacles
 from snowredis.merge.databases import database_errors, is_same_database, open_database, reading, url_of

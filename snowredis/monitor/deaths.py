@@ -1,10 +1,11 @@
-"""Deaths: processes that ended without releasing their worker id, and which of them somebody has seen already.
+"""Leases that ended without a release: whose process died, whose is silent, and which of them somebody has seen.
 
-A process that was paused, or cut off from Redis, for longer than a ttl can return. Its death is taken back then: it
-renewed its lease after all, its renewal was refused, or it claimed another worker id.
+A process that was paused, or cut off from Redis, for longer than a ttl can return: it renews its lease after all, its
+renewal is refused, or it claims another worker id. Until then it is silent. It died if another process found its crash
+record, or if all its reservations have ended.
 
-An acknowledgement says that a person has seen the deaths up to a time. It is stored in Redis, so that all viewers show
-the same. It ends by itself when these deaths are too old to be shown.
+An acknowledgement says that a person has seen these up to a time. It is stored in Redis, so that all viewers show the
+same. It ends by itself when they are too old to be shown.
 """
 
 from __future__ import annotations
@@ -12,51 +13,100 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from snowredis.core.as_json import TimeMs
 from snowredis.errors import StoreRefused
 from snowredis.monitor.events import Event
-from snowredis.monitor.snapshot import DEATH_SHOWN_MS, Death
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, MassSilence, PoolInfo, WorkerInfo
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import EventKind
-from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL, pool_keys
 
-# events without which deaths_in() would return another result
+# events without which ended_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
 # letters of a name that are kept
 _MAX_NAME = 100
 
 
-def deaths_in(events: Iterable[Event], since_ms: int = 0, claims: Iterable[tuple[int, str]] = ()) -> list[Death]:
-    """Return the deaths after *since_ms*, the newest first, each once, without those that were taken back.
+def ended_in(events: Iterable[Event], claims: Iterable[tuple[int, str]] = ()) -> list[EndedLease]:
+    """Return the leases that ended without a release, the newest first, each once, without processes that returned.
 
     Args:
         events: of the KINDS.
         claims: time and generator of each claim: the process of a generator that claims is alive.
     """
     claimed_ms = {generator: at_ms for at_ms, generator in sorted(claims) if generator}
-    deaths: dict[tuple[int, int, int, EventKind], Event] = {}
+    ended: dict[tuple[int, int, int, EventKind], Event] = {}
     returned: set[tuple[int, int, int, EventKind]] = set()
     lost: dict[tuple[object, ...], int] = {}
+    # one that was found to be dead after its lease had ended, by the time of its claim
+    found: set[tuple[object, ...]] = set()
     for event in events:
         if event.kind == EventKind.RETURNED and event.ended_ms is not None:
             returned.add((event.server, event.worker, event.ended_ms, EventKind.EXPIRED))
         elif event.kind == EventKind.LOST:
             lost[_process(event)] = max(event.at_ms, lost.get(_process(event), 0))
-        elif event.kind in KINDS and event.at_ms > since_ms:
-            deaths[event.server, event.worker, event.at_ms, event.kind] = event
+        elif event.kind in KINDS:
+            ended[event.server, event.worker, event.at_ms, event.kind] = event
+            if event.kind == EventKind.RECLAIMED:
+                found.add((*_process(event), event.claimed_ms))
     left = [
-        _death_of(event)
-        for place, event in deaths.items()
+        _ended_lease(event)
+        for place, event in ended.items()
         if place not in returned
         and max(lost.get(_process(event), -1), claimed_ms.get(event.generator, -1)) < event.at_ms
+        and not (event.kind == EventKind.EXPIRED and ((*_process(event), event.claimed_ms) in found or _unused(event)))
     ]
-    return sorted(left, key=lambda death: (-death.at_ms, death.server, death.worker))
+    return sorted(left, key=lambda each: (-each.at_ms, each.server, each.worker))
+
+
+def _unused(expired: Event) -> bool:
+    """Return whether a lease was never renewed and made no ids, as if the reply to its claim was lost."""
+    made = expired.stats.ids_made if expired.stats else 0
+    return not made and expired.claimed_ms is not None and expired.claimed_ms == expired.heartbeat_ms
+
+
+def mass_silence_in(ended: Sequence[EndedLease], workers: Sequence[WorkerInfo], info: PoolInfo) -> MassSilence | None:
+    """Return what most workers have in common that sent no heartbeat for half a ttl, *ended* leases among them."""
+    beats = [(worker.renewed_ms, worker.lasts_until_ms) for worker in workers if worker.state == "silent"]
+    living = len(workers) - len(beats)
+    beats += [(each.heartbeat_ms, each.lasts_until_ms) for each in ended if _may_live(each) and each.heartbeat_ms]
+    beats.sort()
+    # each renews once in a heartbeat, and a renewal that fails takes a while
+    width_ms, first, most = 2 * info.ttl_ms // HEARTBEATS_PER_TTL, 0, (0, 0)
+    for last, (beat_ms, _) in enumerate(beats):
+        while beats[first][0] < beat_ms - width_ms:
+            first += 1
+        most = max(most, (last + 1 - first, last))
+    count, last = most
+    if count + living < 3 or 2 * count <= count + living:
+        return None
+    until_ms = min(until for _, until in beats[last + 1 - count : last + 1])
+    return MassSilence(count, count + living, beats[last][0], until_ms)
+
+
+def _may_live(ended: EndedLease) -> bool:
+    return ended.kind == "expired" and not ended.acknowledged
+
+
+def split(
+    ended: Sequence[EndedLease], mass: MassSilence | None, info: PoolInfo
+) -> tuple[tuple[EndedLease, ...], tuple[EndedLease, ...]]:
+    """Return the *ended* leases of processes that died in the last hour, and of those that are silent."""
+    since_ms = mass.since_ms - 2 * info.ttl_ms // HEARTBEATS_PER_TTL if mass else info.now_ms
+
+    def is_silent(each: EndedLease) -> bool:
+        # with *mass*, also one without an outage lane: it waits for Redis
+        in_mass = _may_live(each) and mass is not None and since_ms <= (each.heartbeat_ms or 0) <= mass.since_ms
+        return each.kind == "expired" and (each.lasts_until_ms > info.now_ms or in_mass)
+
+    died = (each for each in ended if not is_silent(each) and each.at_ms > info.now_ms - DEATH_SHOWN_MS)
+    return tuple(died), tuple(filter(is_silent, ended))
 
 
 def lanes_until_ms(events: Iterable[Event], since_ms: int) -> int:
@@ -70,25 +120,29 @@ def _process(event: Event) -> tuple[object, ...]:
     return event.server, event.worker, event.host, event.pid, event.label
 
 
-def _death_of(event: Event) -> Death:
-    return Death(
+def _ended_lease(event: Event) -> EndedLease:
+    is_reclaimed = event.kind == EventKind.RECLAIMED
+    offset_ms = event.stats.clock_offset_ms if event.stats else 0
+    return EndedLease(
         at_ms=event.at_ms,
         worker=event.worker,
         host=event.host,
         pid=event.pid,
         label=event.label,
-        kind="reclaimed" if event.kind == EventKind.RECLAIMED else "expired",
+        kind="reclaimed" if is_reclaimed else "expired",
         heartbeat_ms=event.heartbeat_ms,
         claimed_ms=event.claimed_ms,
         until_ms=event.until_ms,
         ids_made=event.stats.ids_made if event.stats else 0,
+        # reservations are on the clock of its host
+        lasts_until_ms=0 if is_reclaimed else max(0, max(event.until_ms, event.outage_until_ms) - offset_ms),
         server=event.server,
         key=event.key,
     )
 
 
 class RecentEvents:
-    """Events of the KINDS of one server, of the last hour, for a reader that comes again. Thread-safe.
+    """Events of the KINDS of one server, of the last hours, for a reader that comes again. Thread-safe.
 
     Only what is new is read from Redis.
 
@@ -104,8 +158,8 @@ class RecentEvents:
         self._last_id = ""
         self._pid, self._lock = os.getpid(), threading.Lock()
 
-    def read(self, now_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
-        """Return the events up to now in the order of the stream, and time and generator of each claim.
+    def read(self, now_ms: int, since_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
+        """Return the events since *since_ms* in the order of the stream, and time and generator of each claim.
 
         Blocks:
             for a round trip; the first call for all events that are kept.
@@ -113,7 +167,7 @@ class RecentEvents:
         Raises:
             StoreUnavailable.
         """
-        first_ms = max(0, now_ms - DEATH_SHOWN_MS)
+        first_ms = max(0, since_ms)
         if self._pid != os.getpid():
             # forked: the thread that holds the lock may not exist here
             self._pid, self._lock = os.getpid(), threading.Lock()
@@ -133,10 +187,10 @@ class RecentEvents:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Statement of a person who has seen the deaths of a pool. Times are ms since 1970 on the Redis clock.
+    """Statement of a person who has seen who died or fell silent. Times are ms since 1970 on the Redis clock.
 
     Attributes:
-        until_ms: all deaths up to this time have been seen.
+        until_ms: all ended leases up to this time have been seen.
         at_ms: when the person said so.
         by: who said so, as the person gave it; untrusted text, may be empty.
     """
@@ -146,10 +200,10 @@ class Acknowledgement:
     by: str = ""
 
 
-def acknowledged(deaths: Iterable[Death], seen: Acknowledgement | None) -> tuple[Death, ...]:
-    """Return *deaths* with those marked that *seen* covers."""
+def acknowledged(ended: Iterable[EndedLease], seen: Acknowledgement | None) -> list[EndedLease]:
+    """Return *ended* with those marked that *seen* covers."""
     until_ms = seen.until_ms if seen else -1
-    return tuple(replace(death, acknowledged=death.at_ms <= until_ms) for death in deaths)
+    return [replace(each, acknowledged=each.at_ms <= until_ms) for each in ended]
 
 
 def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
@@ -169,14 +223,14 @@ def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
         return None
 
 
-def write_acknowledgement(client: Any, name: str, seen: Acknowledgement) -> None:
-    """Store *seen* for the pool *name*, for as long as its deaths are shown.
+def write_acknowledgement(client: Any, name: str, seen: Acknowledgement, shown_ms: int) -> None:
+    """Store *seen* for the pool *name*, for *shown_ms*: as long as ended leases are shown.
 
     Blocks for a round trip. Raises StoreUnavailable.
     """
     fields = {"until": seen.until_ms, "at": seen.at_ms, "by": seen.by[:_MAX_NAME]}
     with translated(address(client)):
-        client.set(_key(name), json.dumps(fields), px=DEATH_SHOWN_MS)
+        client.set(_key(name), json.dumps(fields), px=shown_ms)
 
 
 def _key(name: str) -> str:

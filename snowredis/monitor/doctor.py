@@ -53,7 +53,7 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
 
 
 def _result_of(condition: Condition) -> Result:
-    if condition.code == "deaths-acknowledged":
+    if condition.level == "notice" and not condition.advice:
         return ok(condition.text)
     return Result(_SEVERITIES[condition.level], condition.text, condition.advice)
 
@@ -84,11 +84,11 @@ def _check_lifetime(info: PoolInfo) -> Iterator[Result]:
 
 
 def _check_use(snapshot: Snapshot) -> Iterator[Result]:
-    info, dead = snapshot.info, snapshot.dead_leases
+    info, unused = snapshot.info, snapshot.unused_leases
     # more than half is a condition of the status
     if info.used <= HALF_FULL * info.capacity:
-        by_dead = f", about {dead:,} of them by processes that are dead" if dead else ""
-        yield ok(f"{info.used:,} of {info.capacity:,} worker ids are leased{by_dead}, {info.peak:,} at the most so far")
+        silent = f", about {unused:,} of them by processes that renew no more" if unused else ""
+        yield ok(f"{info.used:,} of {info.capacity:,} worker ids are leased{silent}, {info.peak:,} at the most so far")
 
 
 def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
@@ -167,13 +167,14 @@ def _info(client: Any, section: str) -> dict[str, Any]:
 MAX_POOLS = 100
 
 
-def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[Finding]:
+def diagnose(url: Any, name: str | None = None, tag: str | None = None, database: str | None = None) -> list[Finding]:
     """Check this host, its Redis servers, their pools and tags.
 
     Args:
         url: as WorkerPool takes it.
         name: the pool to check; None: all pools, or none if *tag* is given.
         tag: the tag to check; None: all tags.
+        database: SQLAlchemy's URL of a database whose fences and clock are checked, too.
 
     Blocks:
         for about ten round trips to each server, and a few for each pool.
@@ -189,6 +190,8 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
         unreachable = any(one.check == "redis" and one.severity == "error" for one in findings)
         if not unreachable and (name is not None or tag is None):
             findings += _check_pools(url, pool, name)
+        if database is not None:
+            findings += checks.check_database(database, pool._clients[0])
     finally:
         pool.close()
     return findings

@@ -13,7 +13,8 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
-from snowredis.monitor.snapshot import WorkerInfo, parse_owner
+from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.process.owner import parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -56,7 +57,7 @@ class Event:
         ended_ms: if a process returned, when its lease had ended; else None.
         generator: random name of the generator in that process; "" if unknown.
         outage_until_ms: end of the reservation of the outage lane; of a release, of its used part. 0 if there is none.
-        lane_until_ms, taken_ms: as in WorkerInfo.
+        lane_until_ms, taken_ms, refused: as in WorkerInfo.
     """
 
     at_ms: TimeMs
@@ -80,6 +81,7 @@ class Event:
     outage_until_ms: TimeMs = 0
     lane_until_ms: HiddenMs = 0
     taken_ms: HiddenMs = 0
+    refused: Hidden = ""
 
     @property
     @in_json
@@ -142,7 +144,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         claimed_ms=ended.claimed_ms,
         heartbeat_ms=ended.renewed_ms,
         generator=ended.generator,
-        outage_until_ms=ended.outage_until_ms,
+        outage_until_ms=ended.outage_until_ms if ended.outage_from_ms <= ended.reserved_until_ms else 0,
         taken_ms=ended.taken_ms,
     )
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from snowredis.core.collisions import layout_ids, prove
-from snowredis.core.layout import Layout, utc_text
+from snowredis.core.layout import Layout
+from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.snowflake.open import pool_config

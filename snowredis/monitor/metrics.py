@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from snowredis.monitor.status import HEADLINES, LEVELS, TAG_CONDITIONS
+from snowredis.monitor.status import HEADLINES, LEVELS
 from snowredis.snowflake.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
 Value: TypeAlias = Callable[[Any], Any]
@@ -182,6 +182,7 @@ SEGMENTS = (
     _segment_counts.counter("prefetch_hits", "segments that were there when the one before was used up", "{segment}"),
     _segment_counts.counter("waits", "waits of callers for a segment, the first one included", "{wait}"),
     _segment_counts.counter("failures", "requests for segments that failed", "{request}"),
+    _segment_counts.counter("closed", "replies that the tag is closed", "{reply}"),
     _segment_counts.counter("alarms", "replies that numbers may have been handed out twice", "{alarm}"),
     _segment_counts.counter("dropped", "numbers that are left out, about", "{number}"),
     _segment.gauge("left", "numbers at hand, prefetched ones included", "{number}", merged="livesum"),
@@ -222,23 +223,23 @@ READING = (
         "1",
         lambda it: Counter({each.code: LEVELS.index(each.level) for each in it.status.conditions}),
         label="condition",
-        values=(code for code in HEADLINES if code not in TAG_CONDITIONS),
+        values=HEADLINES,
     ),
 )
 # of a pool that was read. Without the pool, or without Redis, they are absent: they are unknown
 SNAPSHOT = (
     _pool.gauge(
         "makes_ids",
-        "1: a process can make ids now, since it has a valid lease or would get one at once; 0: no process can",
+        "1: a process can make ids now, since it has a reservation or would get one at once; 0: no process can",
         "1",
     ),
     _pool.gauge(
         "workers",
-        "workers by state; unknown: Redis may have forgotten their heartbeats",
+        "workers by state; silent: those whose leases ended, too; unknown: Redis may have forgotten their heartbeats",
         "{worker}",
-        lambda it: Counter(worker.state for worker in (*it.workers, *it.unknown)),
+        lambda it: Counter([*(each.state for each in (*it.workers, *it.unknown)), *("silent" for _ in it.silent)]),
         label="state",
-        values=("healthy", "late", "suspect", "unknown"),
+        values=("healthy", "late", "silent", "no-ids", "unknown"),
     ),
     _info.gauge("capacity", "all worker ids", "{worker_id}"),
     _info.gauge("used", "leased worker ids", "{worker_id}"),
@@ -300,13 +301,5 @@ SERVICE = (
         "{response}",
         label="status",
         values=("400", "401", "403", "404", "405", "406", "413", "414", "429", "500", "501", "503"),
-    ),
-)
-# of the tags of segments that `snowredis serve` makes numbers of, read from Redis
-TAGS = (
-    _Metrics("snowredis_tag_", labels=("tag",)).gauge(
-        "level",
-        "status of a tag: 0 ok, 2 unknown, 3 warning, 4 critical: it hands out no numbers, or an alarm",
-        "1",
     ),
 )

@@ -1,7 +1,7 @@
 """Repeated readings of a pool that survive an outage: the last snapshot is kept, and since when it is stale.
 
-After an outage, leases may have ended whose processes live. They renew their leases with their next heartbeat, so their
-deaths are held back for two heartbeats.
+After an outage, leases may have ended whose processes live. They renew their leases with their next heartbeat, so they
+are silent, and not dead, for two heartbeats.
 
 UsageHistory keeps what was read in the last day, in points of a minute: 1,440 of them take about 200 KB in Python and
 60 KB as JSON. The service makes one from the readings that it makes anyway, so it costs Redis nothing. It begins anew
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from snowredis.core.as_json import TimeMs
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
-from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL
@@ -33,13 +33,15 @@ class PoolReport:
         workers: those that are alive, by worker id.
         unknown: workers that are alive or dead: Redis may have forgotten their last heartbeats.
         deaths: processes that died in the last hour, the newest first.
+        silent: processes whose leases ended and that may live, the newest first.
     """
 
     pool: PoolInfo | None
     status: Status
     workers: tuple[WorkerInfo, ...] = ()
     unknown: tuple[WorkerInfo, ...] = ()
-    deaths: tuple[Death, ...] = ()
+    deaths: tuple[EndedLease, ...] = ()
+    silent: tuple[EndedLease, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ class Reading:
         """The reading as JSON shows it; without a snapshot only the status."""
         if (snapshot := self.snapshot) is None:
             return PoolReport(None, self.status)
-        workers, unknown, deaths = snapshot.workers, snapshot.unknown, snapshot.deaths
-        return PoolReport(snapshot.info, self.status, workers, unknown, deaths)
+        return PoolReport(
+            snapshot.info, self.status, snapshot.workers, snapshot.unknown, snapshot.deaths, snapshot.silent
+        )
 
 
 def _out_of_date(snapshot: Snapshot) -> Snapshot:
@@ -89,7 +92,7 @@ class PoolWatch:
         self._snapshot: Snapshot | None = None
         self._read_at_ms = 0
         self._failed_since_ms: int | None = None
-        # deaths since the first time are held back until the second, both on the Redis clock
+        # leases that ended since the first time are silent until the second, both on the Redis clock
         self._outage_ms: tuple[int, int] = (0, 0)
 
     def read(self, *, idle: bool = False) -> Reading:
@@ -107,20 +110,22 @@ class PoolWatch:
             began_ms = info.now_ms - (self._read_at_ms - self._failed_since_ms) - heartbeat_ms
             self._outage_ms = (began_ms, info.now_ms + 2 * heartbeat_ms)
         self._failed_since_ms = None
-        self._snapshot = self._without_returning(snapshot)
+        self._snapshot = self._after_outage(snapshot)
         return Reading(status_of(self._snapshot), self._snapshot, None, self._read_at_ms)
 
-    def _without_returning(self, snapshot: Snapshot) -> Snapshot:
-        """Return *snapshot* without deaths whose processes may return after an outage."""
+    def _after_outage(self, snapshot: Snapshot) -> Snapshot:
+        """Return *snapshot* with those as silent that may return after an outage."""
         began_ms, settled_ms = self._outage_ms
         if snapshot.info.now_ms >= settled_ms:
             return snapshot
 
-        def may_return(death: Death) -> bool:
+        def may_return(death: EndedLease) -> bool:
             return death.kind == "expired" and death.at_ms >= began_ms
 
         deaths = tuple(death for death in snapshot.deaths if not may_return(death))
-        return replace(snapshot, deaths=deaths, returning=tuple(filter(may_return, snapshot.deaths)))
+        silent = (*filter(may_return, snapshot.deaths), *snapshot.silent)
+        # they may all have been silent for as long as the outage
+        return replace(snapshot, deaths=deaths, silent=silent, mass_silence=None)
 
 
 # --- use over time --------------------------------------------------------------------------------

@@ -10,19 +10,20 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha1
 from typing import Any
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.monitor import snapshot
+from snowredis.process.owner import parse_owner
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import FloorReason
-from snowredis.snowflake.memory_store import MemoryStore, Record
+from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import parse_share, pool_keys, settings_of, share_of
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Alarm
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
@@ -143,7 +144,18 @@ class PoolLook(ABC):
         # until the floor has passed, leases whose renewals Redis forgot are adopted
         settling = self._texts["incarnation"] if self._count("floor") > self.now_ms else ""
         ttl_ms = snapshot.setting_ms(self._texts["signature"], "ttl_ms")
-        return snapshot.parse_record(worker, text, self.now_ms, ttl_ms, settling=settling)
+        record = LeaseRecord.parse(text)
+        return record and snapshot.worker_info(
+            worker, record, self.now_ms, ttl_ms, settling=settling, layout_end_ms=self._layout_end_ms
+        )
+
+    @functools.cached_property
+    def _layout_end_ms(self) -> int:
+        """End of the layout; far away if the signature is not valid."""
+        try:
+            return resolve_layout(settings_of(self._texts["signature"])["layout"]).end_ms
+        except (KeyError, ConfigError, ValueError):
+            return 10**15
 
     def _ended(self, infos: Iterable[snapshot.WorkerInfo]) -> list[snapshot.WorkerInfo]:
         ended = (info for info in infos if info.state in ("expired", "unknown"))
@@ -170,7 +182,7 @@ class PoolLook(ABC):
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         numbers["expired"] += ended
         mismatch_at, _, owner = texts["mismatch"].partition("|")
-        by = snapshot.parse_owner(owner)
+        by = parse_owner(owner)
         return snapshot.PoolInfo(
             name=self.name,
             layout=layout,
@@ -261,7 +273,7 @@ class MemoryLook(PoolLook):
         super().__init__(name, "memory", now_ms, texts)
 
     def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
-        return [(str(worker), _record_text(record)) for worker, record in self._records_in_memory.items()]
+        return [(str(worker), record.pack()) for worker, record in self._records_in_memory.items()]
 
     def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
         # it is not counted
@@ -322,14 +334,3 @@ def server_now_ms(client: Any, key: str) -> int:
         client = client.get_redis_connection(client.get_node_from_key(key))
     seconds, micros = client.time()
     return int(seconds) * 1000 + int(micros) // 1000
-
-
-def _record_text(record: Record) -> str:
-    """Return *record* as pack_record() of pool.lua stores one in Redis, as far as parse_record() reads it."""
-    token_hash = sha1(record.token.encode(), usedforsecurity=False).hexdigest() if record.token else ""
-    incarnation = record.incarnation if re.fullmatch(r"[\da-f-]*", record.incarnation) else ""
-    lanes = ",".join(map(str, record.lanes_ms))
-    ends = (record.until_ms, record.lease_end_ms, lanes, record.outage_ms)
-    times = (*ends, record.claimed_ms, record.renewed_ms)
-    fields = (token_hash, incarnation, "", *times)
-    return "|".join(map(str, (*fields, record.stats.to_text(), record.owner)))

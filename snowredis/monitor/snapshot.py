@@ -1,4 +1,4 @@
-"""The state of a pool and of its workers at one moment: PoolInfo, WorkerInfo, Death; Snapshot is all of them.
+"""The state of a pool and of its workers at one moment: PoolInfo, WorkerInfo, EndedLease; Snapshot is all of them.
 
 Pure. pool_reader.py reads them from Redis, or from a pool of snowredis.testing. Hosts and labels are
 untrusted text: any process can write them.
@@ -6,19 +6,21 @@ untrusted text: any process can write them.
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
-from snowredis.core.layout import Layout, utc_text
+from snowredis.core.layout import Layout
+from snowredis.core.values import utc_text
+from snowredis.process.owner import parse_owner
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake import protocol
+from snowredis.snowflake.record import LeaseRecord
 
 # from best to worst; see state_of()
-STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
+STATES = ("healthy", "late", "silent", "no-ids", "unknown", "expired", "free")
 # fields of PoolInfo that count events
 POOL_COUNTERS = (
     "claims",
@@ -58,6 +60,7 @@ class WorkerInfo:
         outage_from_ms, outage_until_ms: reservation of its outage lane, in which it goes on without Redis; 0: none.
         lane_until_ms: end of the outage lane of a lease that the process lost, in which it can go on, too; 0: none.
         taken_ms: when the process took the lease over from one that had ended; 0: it claimed the worker id itself.
+        refused: the error of its last call, if the process got no id since; "": it makes ids, or was not asked for any.
     """
 
     worker: int
@@ -84,12 +87,21 @@ class WorkerInfo:
     outage_from_ms: HiddenMs = 0
     lane_until_ms: HiddenMs = 0
     taken_ms: HiddenMs = 0
+    refused: str = ""
 
     @property
-    def lasts_until_ms(self) -> int:
-        """Until when it makes ids without Redis, on the clock of its host."""
+    @in_json
+    def lasts_until_ms(self) -> TimeMs:
+        """Until when it can make ids if it lives and cannot reach Redis. The generator knows the same of itself."""
         is_open = self.outage_from_ms <= self.reserved_until_ms
-        return max(self.reserved_until_ms, self.lane_until_ms, self.outage_until_ms if is_open else 0)
+        ends_ms = max(self.reserved_until_ms, self.lane_until_ms, self.outage_until_ms if is_open else 0)
+        # reservations are on the clock of its host
+        return max(0, ends_ms - self.clock_offset_ms)
+
+    @property
+    def makes_no_ids(self) -> bool:
+        """True if it renews its lease and gets no id all the same: its clock is past what Redis reserves for it."""
+        return bool(self.refused) or self.reserved_until_ms - self.clock_offset_ms <= self.renewed_ms
 
 
 class LayoutPeriod(NamedTuple):
@@ -248,19 +260,23 @@ class PoolInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """One process that ended without releasing its worker id. Times are ms since 1970 on the Redis clock.
+class EndedLease:
+    """A lease that ended without a release, and its process. Times are ms since 1970 on the Redis clock.
+
+    The process *died* if that has a witness: another process found its crash record, or all its reservations have
+    ended. Else it is *silent*: it was killed, or lives and makes ids without Redis.
 
     Attributes:
-        at_ms: the end of its lease, or, if it was reclaimed, the time of that.
+        at_ms: the end of the lease, or, if it was reclaimed, the time of that.
         worker: the worker id that it had.
         host, pid, label: how the process described itself; untrusted text.
-        kind: "expired": its lease ended; "reclaimed": its parent released the worker id after a kill.
-        heartbeat_ms, claimed_ms: times of its last heartbeat and of its claim; None if unknown.
+        kind: "expired": the lease ended; "reclaimed": another process released it after a kill.
+        heartbeat_ms, claimed_ms: times of the last heartbeat and of the claim; None if unknown.
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
         ids_made: as of its last heartbeat.
+        lasts_until_ms: until when the process makes ids if it lives; 0 if it was reclaimed.
         server: index of its server among several independent ones.
-        key: identity of its event, by which the same death is recognized in two readings.
+        key: identity of its event, by which the same lease is recognized in two readings.
         acknowledged: whether somebody said that he has seen it.
     """
 
@@ -274,9 +290,27 @@ class Death:
     claimed_ms: TimeMs | None
     until_ms: Annotated[int, Shown("time", "reserved_until")]
     ids_made: int
+    lasts_until_ms: TimeMs = 0
     server: int = 0
     key: str = ""
     acknowledged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MassSilence:
+    """More than half of at least three workers sent their last heartbeats within about one heartbeat.
+
+    That is one fault of Redis or the network, and not the death of each of them.
+
+    Attributes:
+        count, fleet: how many are silent, and of how many.
+        since_ms, until_ms: their last heartbeat, and until when the first of them makes ids; on the Redis clock.
+    """
+
+    count: int
+    fleet: int
+    since_ms: int
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,28 +322,31 @@ class Snapshot:
         workers: all that are alive, by worker id.
         unknown: workers whose lease ended as far as Redis remembers, which may have forgotten renewals; the floor has
             not passed yet, and they can be adopted.
-        deaths: of the last hour, the newest first, without processes that returned.
+        deaths: workers that died in the last hour, the newest first, without processes that returned.
+        silent: workers whose leases ended and that may live, the newest first.
+        mass_silence: what most of the silent workers have in common; None: nothing.
         idle: worker ids that were leased and are not, if they were asked for: of dead processes, and released ones.
         claims: how many worker ids were claimed in the last hour.
-        returning: deaths that may be taken back soon: these leases ended while Redis did not answer.
         lanes_until_ms: end of the last outage lane that a process has which lost its lease since the floor was raised.
     """
 
     info: PoolInfo
     workers: tuple[WorkerInfo, ...]
     unknown: tuple[WorkerInfo, ...] = ()
-    deaths: tuple[Death, ...] = ()
+    deaths: tuple[EndedLease, ...] = ()
+    silent: tuple[EndedLease, ...] = ()
+    mass_silence: MassSilence | None = None
     idle: tuple[WorkerInfo, ...] = ()
     claims: int = 0
-    returning: tuple[Death, ...] = ()
     lanes_until_ms: int = 0
 
     @property
     def makes_ids(self) -> bool:
-        """True if a process can make ids now: it has a valid lease, or would get one at once."""
+        """True if a process can make ids now: it has a reservation, or would get one at once."""
         info = self.info
         may_claim = info.floor_ms <= info.now_ms and info.free > 0
-        return info.now_ms < info.layout_end_ms and (bool(self.workers) or may_claim or self.has_outage_lanes)
+        has_ids = any(worker.state != "no-ids" for worker in self.workers) or self.has_outage_lanes
+        return info.now_ms < info.layout_end_ms and (has_ids or may_claim)
 
     @property
     def has_outage_lanes(self) -> bool:
@@ -320,7 +357,8 @@ class Snapshot:
         info = self.info
         if not info.outage_reserve_ms or self.is_new:
             return False
-        return self.awaits_adoptions or self.lanes_until_ms > info.now_ms
+        is_silent = any(each.lasts_until_ms > info.now_ms for each in self.silent)
+        return self.awaits_adoptions or is_silent or self.lanes_until_ms > info.now_ms
 
     @property
     def awaits_adoptions(self) -> bool:
@@ -334,15 +372,15 @@ class Snapshot:
         return self.info.claims + self.info.adopted + self.info.lost == 0
 
     @property
-    def dead_leases(self) -> int:
-        """About how many leases are those of dead processes: a process that is killed keeps its lease for up to a ttl.
+    def unused_leases(self) -> int:
+        """About how many leases nobody renews any more: a process that is killed keeps its lease for up to a ttl.
 
         As many as ended without a release during the last ttl, or those that sent no heartbeat for half a ttl if these
         are more.
         """
         since_ms = self.info.now_ms - self.info.ttl_ms
-        ended = sum(death.kind == "expired" and death.at_ms > since_ms for death in self.deaths)
-        silent = sum(worker.state == "suspect" for worker in self.workers)
+        ended = sum(each.kind == "expired" and each.at_ms > since_ms for each in (*self.deaths, *self.silent))
+        silent = sum(worker.state == "silent" for worker in self.workers)
         return min(self.info.used, max(ended, silent))
 
     @property
@@ -364,8 +402,9 @@ def state_of(
     """Classify a worker as one of STATES.
 
     healthy: the last heartbeat is younger than two heartbeat intervals (ttl/3). late: younger than half a ttl.
-    suspect: older, but the lease is still valid. expired: the lease ended without a release: the process is dead.
-    unknown: the lease ended, but Redis may have forgotten renewals. free: the worker id was released.
+    silent: older, but the lease is still valid. no-ids: it sends heartbeats, and makes no ids; see parse_record().
+    expired: the lease ended without a release. unknown: so it did, but Redis may have forgotten renewals. free: the
+    worker id was released.
     """
     if not claimed:
         return "free"
@@ -373,7 +412,7 @@ def state_of(
         return "expired" if confirmed else "unknown"
     if heartbeat_age_ms * protocol.HEARTBEATS_PER_TTL < 2 * ttl_ms:
         return "healthy"
-    return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"
+    return "late" if heartbeat_age_ms * 2 < ttl_ms else "silent"
 
 
 def time_text(time_ms: int) -> str:
@@ -387,75 +426,39 @@ def duration_text(ms: int) -> str:
     return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"
 
 
-# --- records as pool.lua writes them --------------------------------------------------------------
-
-_RECORD = re.compile(
-    r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
-    r"(?P<lease_end>\d{1,14})\|(?P<lanes>\d{0,14}(?:,\d{0,14})*)\|(?P<outage>\d{1,14})[\d,-]*\|"
-    r"(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|(?P<stats>[\d,-]*)\|(?P<owner>.*)",
-    re.DOTALL | re.ASCII,
-)
-
-
-def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = "") -> WorkerInfo | None:
-    """Parse a record that pack_record() of pool.lua wrote; None if it is not valid.
+def worker_info(
+    worker: int,
+    record: LeaseRecord,
+    now_ms: int,
+    ttl_ms: int = 0,
+    *,
+    settling: str = "",
+    layout_end_ms: int = 10**15,
+) -> WorkerInfo:
+    """Return what *record* shows of a worker id at *now_ms* on the Redis clock.
 
     Args:
         settling: the pool's incarnation, if its floor has not passed: a lease of an earlier one may be adopted.
+        layout_end_ms: no id can be made from then on, whatever is reserved.
     """
-    match = _RECORD.fullmatch(text)
-    if match is None:
-        return None
-    claimed = bool(match["token"])
-    renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
-    lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
-    confirmed = not settling or match["incarnation"] == settling
-    lanes_ms, outage_ms = [int(lane or 0) for lane in match["lanes"].split(",")], int(match["outage"])
-    return WorkerInfo(
+    claimed = bool(record.token_hash)
+    lease_left_ms, age_ms = max(0, record.lease_end_ms - now_ms), max(0, now_ms - record.renewed_ms)
+    confirmed = not settling or record.incarnation == settling
+    info = WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
-        **parse_owner(match["owner"])._asdict(),
-        claimed_ms=int(match["claimed"]),
-        renewed_ms=renewed_ms,
-        lease_end_ms=lease_end_ms,
+        **parse_owner(record.owner)._asdict(),
+        claimed_ms=record.claimed_ms,
+        renewed_ms=record.renewed_ms,
+        lease_end_ms=record.lease_end_ms,
         lease_left_ms=lease_left_ms,
-        reserved_until_ms=int(match["until"]),
-        **protocol.WorkerStats.from_text(match["stats"])._asdict(),
-        token_hash=match["token"],
+        reserved_until_ms=min(layout_end_ms, record.until_ms),
+        **record.stats._asdict(),
+        token_hash=record.token_hash,
         heartbeat_age_ms=age_ms,
         state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
-        reserved_from_ms=lanes_ms[0],
-        # pool.lua: a holder has the outage lane if its end is later than its beginning
-        outage_until_ms=outage_ms if outage_ms > lanes_ms[-1] else 0,
-        outage_from_ms=lanes_ms[-1],
+        reserved_from_ms=record.lanes_ms[0],
+        outage_until_ms=min(layout_end_ms, record.outage_until_ms),
+        outage_from_ms=record.lanes_ms[-1],
     )
-
-
-class Owner(NamedTuple):
-    """Description of a process by itself, as owner_text() wrote it; untrusted text."""
-
-    host: str = ""
-    pid: int = 0
-    label: str = ""
-    generator: str = ""
-    lane_until_ms: int = 0
-    taken_ms: int = 0
-
-
-def parse_owner(text: str) -> Owner:
-    """Parse what owner_text() wrote. What has the wrong type is left out."""
-    try:
-        owner = json.loads(text)
-    except (ValueError, RecursionError):
-        owner = None
-    if not isinstance(owner, dict):
-        return Owner()
-    host, label, generator = (_encodable(owner.get(name)) for name in ("host", "label", "generator"))
-    numbers = (owner.get(name) for name in ("pid", "lane_until", "taken"))
-    pid, lane_until_ms, taken_ms = (each if type(each) is int and each < 10**14 else 0 for each in numbers)
-    return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms))
-
-
-def _encodable(value: object) -> str:
-    """Return *value* without the surrogates that JSON can contain; "" if it is not text."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+    return replace(info, state="no-ids") if info.state in ("healthy", "late") and info.makes_no_ids else info

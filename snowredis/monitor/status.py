@@ -1,8 +1,7 @@
 """The status of a pool in one verdict, from a snapshot: how bad it is, what is the case, what to do.
 
-Where tags of segments are shown with the pool, with_tags() adds those that hand out no numbers.
 
-Pure. `workers`, `top`, `pool show`, `doctor`, the service and its page all show this one. What is unknown is reported
+Pure. `workers`, `pool show`, `doctor`, the service and its page all show this one. What is unknown is reported
 as unknown, never as ok. Texts contain hosts, which are untrusted.
 """
 
@@ -10,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo, time_text
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, time_text
 from snowredis.snowflake.codes import FloorReason
 
 # from best to worst; what is unknown is not ok, but may be nothing
@@ -29,12 +29,9 @@ MISMATCH_SHOWN_MS = 300_000
 LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
 # while Redis is away, and workers have ids for longer than this
 OUTAGE_CRITICAL_MS = 3_600_000
-# workers, or tags, named in a text
+_DO_NOT_RESTART = "do not restart workers: a new one may not be able to start"
+# workers named in a text
 _MAX_NAMED = 5
-# codes of the conditions that only a status with tags can have
-TAG_CONDITIONS = ("tags-closed", "tags")
-# states of tags that hand out no number until a person does something
-_NO_NUMBERS = ("closed", "used up", "other settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,34 +93,27 @@ class Status:
     stale_since_ms: TimeMs | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TagVerdict:
-    """State of a tag, as far as a verdict needs it.
+class Refusal(NamedTuple):
+    """Why Redis takes no renewal from this process, though it may reply, and since when on the Redis clock."""
 
-    Attributes:
-        name: its name.
-        state: "open", "closed" or another word of snowredis.numbers.watch.
-        level: one of LEVELS.
-    """
-
-    name: str
-    state: str
-    level: str
+    reason: str
+    since_ms: int
 
 
-def status_of(snapshot: Snapshot) -> Status:
-    """Return the verdict about a pool that was just read."""
+def status_of(snapshot: Snapshot, refusal: Refusal | None = None) -> Status:
+    """Return the verdict about a pool that was just read. *refusal*: of the generator of this process."""
     info, workers = snapshot.info, snapshot.workers
     floor = _floor(snapshot)
     # what is unknown cannot be adopted any more if no worker can make ids
     is_down = any(condition.code == "no-ids" for condition in floor)
     conditions = [
+        *_no_renewals(snapshot, refusal),
         *_alarm(info),
         *floor,
+        *_without_ids(workers, info),
         *([] if is_down else _unconfirmed(snapshot.unknown, info)),
-        *_returning(snapshot.returning),
         *_deaths(snapshot),
-        *_suspects(workers, info),
+        *_silent(snapshot),
         *_mismatch(snapshot),
         *_use(snapshot),
         *_clocks(workers, info),
@@ -132,14 +122,6 @@ def status_of(snapshot: Snapshot) -> Status:
     ]
     quiet = _count(len(workers), "worker alive", "workers alive") if workers else "no worker is alive"
     return _verdict(conditions, info.now_ms, quiet=quiet)
-
-
-def with_tags(status: Status, tags: Sequence[TagVerdict]) -> Status:
-    """Return *status* with what is the case of *tags*, which are shown together with the pool."""
-    found = [*_closed_tags(tags), *_other_tags(tags)]
-    if not found:
-        return status
-    return _verdict([*status.conditions, *found], status.now_ms, status.stale_since_ms)
 
 
 def unknown_status(now_ms: int) -> Status:
@@ -173,22 +155,22 @@ def _redis_unavailable(
     error: SnowredisError, last: Snapshot | None, failed_since_ms: int, now_ms: int, last_read_ms: int
 ) -> Condition:
     text = "Redis does not answer since {since}; what the workers do is unknown"
-    advice = f"get Redis running again; workers go on by themselves then. {error}"
-    if not last or not last.workers:
+    advice = f"get Redis running again; workers go on by themselves then. Until then, {_DO_NOT_RESTART}. {error}"
+    # this host's clock counts the time since the snapshot
+    ahead_ms = now_ms - last_read_ms
+    ends_ms = [worker.lasts_until_ms for worker in last.workers if worker.state != "no-ids"] if last else []
+    if not last or not ends_ms:
         level = "critical" if last else "unknown"
         return Condition("redis-unavailable", level, text, advice, since_ms=failed_since_ms)
-    # reservations are on the workers' clocks; this host's clock counts the time since the snapshot
-    ends_ms = [worker.lasts_until_ms - worker.clock_offset_ms for worker in last.workers]
-    ahead_ms = now_ms - last_read_ms
     first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
-    living = _count(len(last.workers), "worker that was alive then has", "workers that were alive then have")
+    living = _count(len(ends_ms), "worker that was alive then has", "workers that were alive then have")
     if last_s > 0:
         text += f"; the {living} ids for at least {_length(first_s)} more" if first_s else ""
         text += "" if first_s else f"; some of the {living} no ids any more, the last for {_length(last_s)}"
     else:
         text += f"; the {living} no ids any more, unless they reach Redis"
     until_ms = now_ms + first_s * 1000
-    count = len(last.workers)
+    count = len(ends_ms)
     # with outage lanes there is time to bring Redis back; only new processes may get no ids
     level = "warning" if first_s * 1000 > OUTAGE_CRITICAL_MS else "critical"
     return Condition("redis-unavailable", level, text, advice, failed_since_ms, until_ms, count)
@@ -209,17 +191,17 @@ def _verdict(
 
 # code of a condition -> its part of the headline
 HEADLINES: dict[str, Callable[[Condition], str]] = {
+    "no-renewals": lambda it: "no worker renews" if it.level == "critical" else "this service does not renew",
     "alarm": lambda _: "ids may have been repeated",
     "redis-unavailable": lambda _: "Redis does not answer",
     "pool-missing": lambda _: "no such pool",
     "not-read": lambda _: "not read yet",
     "no-ids": lambda _: "no worker can make ids",
     "floor": lambda _: "new workers wait",
+    "without-ids": lambda it: f"{_count(it.count, 'worker makes', 'workers make')} no ids",
     "unconfirmed": lambda it: f"{_count(it.count, 'worker')} unknown",
-    "returning": lambda it: f"{_count(it.count, 'worker')} unknown",
     "deaths": lambda it: f"{it.count:,} died",
-    "deaths-acknowledged": lambda it: f"{it.count:,} died",
-    "suspects": lambda it: f"{it.count:,} suspect",
+    "silent": lambda it: f"{it.count:,} silent",
     "mismatch": lambda _: "processes with other settings are refused",
     "full": lambda _: "pool full",
     "nearly-full": lambda _: "pool nearly full",
@@ -228,12 +210,43 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
     "no-outage-lane": lambda it: f"{it.count:,} without an outage lane",
     "layout-over": lambda _: "layout used up",
     "layout-ends": lambda _: "layout ends soon",
-    "tags-closed": lambda it: f"{_count(it.count, 'tag makes', 'tags make')} no numbers",
-    "tags": lambda it: f"look at {_count(it.count, 'tag')}",
 }
 
 
 # --- conditions ------------------------------------------------------------------------------------
+
+
+def _no_renewals(snapshot: Snapshot, refusal: Refusal | None) -> list[Condition]:
+    """Return the one condition behind the silence of most workers: Redis takes no renewals, or the network is cut."""
+    mass, why = snapshot.mass_silence, "Redis refuses writes, the network is cut, or their hosts are gone"
+    advice = f"{_DO_NOT_RESTART}. Look what `snowredis doctor` says of Redis, on the host of a worker"
+    if mass:
+        text = f"{mass.count:,} of {mass.fleet:,} workers sent no heartbeat since {{since}}: "
+        text += f"{refusal.reason if refusal else why}. "
+        text += "Those that live have ids until {until} at least"
+        if mass.until_ms <= snapshot.info.now_ms:
+            text += ": for some of them that is over"
+        return [Condition("no-renewals", "critical", text, advice, mass.since_ms, mass.until_ms, mass.count)]
+    if refusal is None:
+        return []
+    # clocks are known to the length of a reply
+    others = any(worker.renewed_ms > refusal.since_ms + 1_000 for worker in snapshot.workers)
+    text = f"this service cannot renew its lease since {{since}}: {refusal.reason}"
+    return [Condition("no-renewals", "warning" if others else "critical", text, advice, refusal.since_ms)]
+
+
+def _without_ids(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
+    """Return the condition of workers that renew their leases and make no ids."""
+    without = [worker for worker in workers if worker.state == "no-ids"]
+    # with another condition of its own
+    if not without or info.now_ms >= info.layout_end_ms:
+        return []
+    worst_ms = max((worker.clock_offset_ms for worker in without), key=abs)
+    reasons = ", ".join(sorted({worker.refused for worker in without if worker.refused}))
+    text = f"{_named(without)} cannot make ids{f': {reasons}' if reasons else ''}; their clocks differ by up to "
+    text += f"{worst_ms:+,} ms from the Redis clock"
+    advice = "synchronize the clocks of these hosts; the logs of these processes name the error"
+    return [Condition("without-ids", "critical", text, advice, count=len(without))]
 
 
 def _alarm(info: PoolInfo) -> list[Condition]:
@@ -287,14 +300,6 @@ def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Conditio
     return [Condition("unconfirmed", "unknown", text, "wait", None, info.floor_ms, len(unknown))]
 
 
-def _returning(deaths: Sequence[Death]) -> list[Condition]:
-    if not deaths:
-        return []
-    count = _count(len(deaths), "lease")
-    text = f"{count} ended while Redis did not answer; their workers, if they live, return with their next heartbeat"
-    return [Condition("returning", "unknown", text, "wait", deaths[-1].at_ms, None, len(deaths))]
-
-
 def _deaths(snapshot: Snapshot) -> list[Condition]:
     """Return the condition of the deaths of the last hour: a notice if somebody has acknowledged all of them."""
     new = [death for death in snapshot.deaths if not death.acknowledged]
@@ -307,11 +312,10 @@ def _deaths(snapshot: Snapshot) -> list[Condition]:
         f"{{until}}: worker {newest.worker} on {newest.host}:{newest.pid}{f' ({newest.label})' if newest.label else ''}"
     )
     if not new:
-        text = f"acknowledged: {text}"
-        return [Condition("deaths-acknowledged", "notice", text, "", deaths[-1].at_ms, newest.at_ms, count)]
+        return [Condition("deaths", "notice", f"acknowledged: {text}", "", deaths[-1].at_ms, newest.at_ms, count)]
     advice = (
-        "they were killed (out of memory?), crashed, or were cut off for over a ttl: snowredis workers lists them; "
-        "snowredis workers --acknowledge says that they have been seen"
+        "they were killed (out of memory?) or crashed: snowredis workers lists them; snowredis workers --acknowledge "
+        "says that they have been seen"
     )
     # of all processes of that hour: the living and the dead, and in a fleet of short jobs all that came
     processes = max(count + len(snapshot.workers), snapshot.claims)
@@ -319,18 +323,31 @@ def _deaths(snapshot: Snapshot) -> list[Condition]:
     return [Condition("deaths", level, text, advice, deaths[-1].at_ms, newest.at_ms, count)]
 
 
-def _suspects(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
-    suspects = [worker for worker in workers if worker.state == "suspect"]
-    if not suspects:
+def _silent(snapshot: Snapshot) -> list[Condition]:
+    """Return the condition of workers that renew no more: a notice if all have been seen, or after an hour.
+
+    Without those that are silent together, which is a condition of its own.
+    """
+    info, mass = snapshot.info, snapshot.mass_silence
+    silent: list[WorkerInfo | EndedLease] = [worker for worker in snapshot.workers if worker.state == "silent"]
+    new = [each for each in snapshot.silent if not each.acknowledged and each.at_ms > info.now_ms - DEATH_SHOWN_MS]
+    is_seen = not silent and not new
+    silent += new or snapshot.silent
+    if mass is not None or not silent:
         return []
-    first_ms = min(worker.lease_end_ms for worker in suspects)
-    oldest_ms = min(worker.renewed_ms for worker in suspects)
-    text = (
-        f"{_named(suspects)} sent no heartbeat for over {info.ttl_ms / 2000:g} s; without one, the first counts as "
-        "dead at {until}"
+    beats_ms = [each.renewed_ms if isinstance(each, WorkerInfo) else each.heartbeat_ms or 0 for each in silent]
+    until_ms = max(each.lasts_until_ms for each in silent)
+    text = f"{_named(silent)} sent no heartbeat since {{since}}; if they live, the last of them has ids until {{until}}"
+    level, advice = (
+        "warning",
+        (
+            "they hang, cannot reach Redis, or were killed where no other process of the pool runs: look at the hosts; "
+            "snowredis workers --acknowledge says that they have been seen"
+        ),
     )
-    advice = "they hang, were killed, or cannot reach Redis: look at these hosts"
-    return [Condition("suspects", "warning", text, advice, oldest_ms, first_ms, len(suspects))]
+    if is_seen:
+        level, text, advice = "notice", f"known: {text}", ""
+    return [Condition("silent", level, text, advice, min(beats_ms), until_ms, len(silent))]
 
 
 def _mismatch(snapshot: Snapshot) -> list[Condition]:
@@ -359,10 +376,10 @@ def _use(snapshot: Snapshot) -> list[Condition]:
     if share <= HALF_FULL:
         return []
     use = f"{info.used:,} of {info.capacity:,} worker ids are leased"
-    silent = [worker for worker in snapshot.workers if worker.state == "suspect"]
+    silent = [worker for worker in snapshot.workers if worker.state == "silent"]
     advice = "stop idle processes, or move to a layout with more worker bits"
-    if snapshot.dead_leases:
-        use += f", about {snapshot.dead_leases:,} of them by processes that are dead"
+    if snapshot.unused_leases:
+        use += f", about {snapshot.unused_leases:,} of them by processes that renew no more"
         advice = f"let processes end in order, or shorten the ttl: a lease outlives a killed process by it; {advice}"
     if info.free <= 0:
         first_ms = min((worker.lease_end_ms for worker in silent), default=None)
@@ -386,7 +403,9 @@ def _clocks(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
 
 def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
     """Return the condition of workers that could not go on without Redis, though the pool has outage lanes."""
-    without = [worker for worker in workers if worker.lasts_until_ms <= worker.reserved_until_ms]
+    without = [
+        worker for worker in workers if worker.lasts_until_ms <= worker.reserved_until_ms - worker.clock_offset_ms
+    ]
     if not info.outage_reserve_ms or not without:
         return []
     text = (
@@ -409,35 +428,7 @@ def _layout_end(info: PoolInfo) -> list[Condition]:
     return []
 
 
-def _closed_tags(tags: Sequence[TagVerdict]) -> list[Condition]:
-    """Return the condition of tags that hand out no number until a person does something."""
-    closed = [tag for tag in tags if tag.state in _NO_NUMBERS]
-    if not closed:
-        return []
-    text = f"no numbers are handed out of {_named_tags(closed)}"
-    advice = "snowredis numbers show TAG says why; snowredis numbers open TAG --from N opens a closed one"
-    return [Condition("tags-closed", "critical", text, advice, count=len(closed))]
-
-
-def _other_tags(tags: Sequence[TagVerdict]) -> list[Condition]:
-    """Return the condition of the other tags that are not all right: partly closed, used up soon, unknown, an alarm."""
-    others = [tag for tag in tags if tag.level != "ok" and tag.state not in _NO_NUMBERS]
-    if not others:
-        return []
-    others.sort(key=lambda tag: -LEVELS.index(tag.level))
-    advice = "snowredis numbers show TAG says what is wrong"
-    text = f"look at {_named_tags(others)}"
-    return [Condition("tags", others[0].level, text, advice, count=len(others))]
-
-
-def _named_tags(tags: Sequence[TagVerdict]) -> str:
-    """Return how many tags these are, and the first of them."""
-    named = ", ".join(f"{tag.name}: {tag.state}" for tag in tags[:_MAX_NAMED])
-    more = " …" if len(tags) > _MAX_NAMED else ""
-    return f"{_count(len(tags), 'tag')} ({named}{more})"
-
-
-def _named(workers: Sequence[WorkerInfo]) -> str:
+def _named(workers: Sequence[WorkerInfo | EndedLease]) -> str:
     """Return how many workers these are, and the first of them."""
     named = ", ".join(f"{worker.worker} on {worker.host}:{worker.pid}" for worker in workers[:_MAX_NAMED])
     more = " …" if len(workers) > _MAX_NAMED else ""

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import Event, Follower, Source, check_stream_id
 from snowredis.monitor.pool_reader import MemoryLook, PoolLook, RedisLook, ServerState, list_pools
-from snowredis.monitor.snapshot import DEATH_SHOWN_MS, POOL_COUNTERS, Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, POOL_COUNTERS, EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
@@ -29,6 +28,11 @@ T = TypeVar("T")
 
 # fields of PoolInfo that are sums over all servers
 _SUMMED = ("capacity", "used", "free", "peak", *POOL_COUNTERS)
+
+
+def shown_ms(info: PoolInfo) -> int:
+    """Return for how long a lease that ended without a release is shown: its process may be silent for a whole lane."""
+    return max(DEATH_SHOWN_MS, info.outage_reserve_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,8 @@ class WorkerPool:
             idle: whether worker ids without a lease are read, too.
 
         Blocks:
-            the first call also for 25 ms for each 1,000 events of the last hour; later calls read only new ones.
+            the first call also for 25 ms for each 1,000 events of the last hour, or of outage_reserve; later calls read
+            only new ones.
         """
         states = self._each(lambda look: look.state(idle=idle))
 
@@ -161,35 +166,35 @@ class WorkerPool:
             if ended.state == "expired"
         ]
         # after the state: what a script wrote meanwhile is among the events, and nothing is in neither
-        dead, lanes_until_ms, claims = self._deaths(expired, info)
+        written, claims = self._recent_events(expired, info)
+        workers, ended = numbered(lambda state: state.alive), deaths.ended_in(written, claims)
+        ended = deaths.acknowledged(ended, self.acknowledgement() if ended else None)
+        mass = deaths.mass_silence_in(ended, workers, info)
+        died, silent = deaths.split(ended, mass, info)
         return Snapshot(
             info,
-            workers=numbered(lambda state: state.alive),
+            workers=workers,
             unknown=numbered(lambda state: [each for each in state.ended if each.state == "unknown"]),
-            deaths=dead,
+            deaths=died,
+            silent=silent,
+            mass_silence=mass,
             idle=numbered(lambda state: state.idle),
-            claims=claims,
-            lanes_until_ms=lanes_until_ms,
+            claims=sum(at_ms > info.now_ms - DEATH_SHOWN_MS for at_ms, _ in claims),
+            lanes_until_ms=deaths.lanes_until_ms(written, info.raised_ms or 0),
         )
 
-    def deaths(self) -> list[Death]:
-        """Return the processes that ended without a release in the last hour, the newest first."""
+    def deaths(self) -> list[EndedLease]:
+        """Return the processes that died in the last hour, the newest first."""
         return list(self.snapshot().deaths)
 
-    def _deaths(self, expired: list[Event], info: PoolInfo) -> tuple[tuple[Death, ...], int, int]:
-        """Return the deaths of the last hour, Snapshot.lanes_until_ms, and how many worker ids were claimed."""
+    def _recent_events(self, expired: list[Event], info: PoolInfo) -> tuple[list[Event], list[tuple[int, str]]]:
+        """Return the *expired* leases with the events of the last hours, and the claims; see RecentEvents.read()."""
         written, claims = list(expired), list[tuple[int, str]]()
         for recent in self._recent:
-            found, claimed = recent.read(info.now_ms)
+            found, claimed = recent.read(info.now_ms, info.now_ms - shown_ms(info))
             written += found
             claims += claimed
-        dead = deaths.deaths_in(written, info.now_ms - DEATH_SHOWN_MS, claims)
-        lanes_until_ms = deaths.lanes_until_ms(written, info.raised_ms or 0)
-        return (
-            deaths.acknowledged(dead, self.acknowledgement() if dead else None),
-            lanes_until_ms,
-            len(claims),
-        )
+        return written, claims
 
     def acknowledgement(self) -> Acknowledgement | None:
         """Return the newest statement that the deaths of this pool have been seen; None if there is none."""
@@ -197,10 +202,10 @@ class WorkerPool:
         return max((each for each in found if each), key=lambda each: each.until_ms, default=None)
 
     def acknowledge_deaths(self, *, until_ms: int | None = None, by: str = "") -> Acknowledgement:
-        """Say that the deaths up to now have been seen: no viewer shows them as a warning from now on.
+        """Say that it has been seen who died or fell silent up to now: no viewer warns of them from now on.
 
         Args:
-            until_ms: the newest death that was seen, at_ms of Death; None: all up to now.
+            until_ms: the newest that was seen, at_ms of EndedLease; None: all up to now.
             by: who has seen them, for others.
 
         Raises:
@@ -208,11 +213,12 @@ class WorkerPool:
         """
         if not self._clients:
             raise ConfigError("a pool in memory stores no acknowledgement; a pool in Redis does")
-        now_ms, before = self.info().now_ms, self.acknowledgement()
+        info, before = self.info(), self.acknowledgement()
+        now_ms = info.now_ms
         until_ms = min(now_ms, now_ms if until_ms is None else until_ms)
         seen = Acknowledgement(max(until_ms, before.until_ms if before else 0), now_ms, by)
         for client in self._clients:
-            deaths.write_acknowledgement(client, self.name, seen)
+            deaths.write_acknowledgement(client, self.name, seen, shown_ms(info))
         return seen
 
     def _each(self, read: Callable[[PoolLook], T]) -> list[tuple[int, T]]:
@@ -366,8 +372,6 @@ class WorkerPool:
         for server in self._servers:
             replies.append(RedisStore(server, PoolConfig(name=self.name)).delete(now_ms))
             with translated(server.where):
-                # an embedded Redis counts as new only until a pool was deleted from it
-                server.client.delete(FRESH_KEY)
                 floors_ms.append(int(server.client.hget(pool_keys(self.name)[0], "outage_floor") or 0))
         deleted = [reply for reply in replies if isinstance(reply, Deleted)]
         if not deleted:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, StoreUnavailable, shown
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.errors import NumbersBroken

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from snowredis.core.description import IdDescription
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable, shown
 from snowredis.kinds.protocol import GeneratorBase, IdKind
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
@@ -40,7 +40,7 @@ from snowredis.servers.scripts import with_format
 from snowredis.settings import url_or_default
 from snowredis.snowflake.batches import check_count
 
-# of what is stored, see FORMATS in snowredis.errors
+# of what is stored, see FORMATS in snowredis.signatures
 FORMAT = 2
 # replies that say "it is another period now" before this gives up: at a boundary there is one, after the first call two
 _MAX_MOVES = 5

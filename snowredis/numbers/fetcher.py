@@ -19,14 +19,13 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
 from snowredis.numbers import protocol
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
 from snowredis.process.clock import Clock
-from snowredis.snowflake.lease import PROCESS
-from snowredis.snowflake.protocol import owner_text
+from snowredis.process.owner import PROCESS, owner_text
 
 
 class TagView(NamedTuple):
@@ -343,14 +342,15 @@ class Fetcher:
                 case protocol.Exhausted():
                     raise NumbersExhausted(config.tag, config.maximum)
                 case protocol.Closed():
-                    self._counts.closed += 1
                     if not self._open(client, reply):
                         raise NumbersClosed(config.tag, reply.reason, config.number_at(reply.next))
         raise StoreUnavailable(client.store.where, "it calls every request of this process a copy")
 
     def _notice(self, index: int, client: TagClient, reply: protocol.TakeReply) -> None:
-        """Drop the numbers that others may have."""
+        """Count a closed tag, and drop the numbers that others may have."""
         config = client.store.config
+        if isinstance(reply, protocol.Closed):
+            self._counts.closed += 1
         if reply.alarm is not None:
             self._counts.alarms += 1
             low, high = reply.alarm

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.as_json import IdNumber
 from snowredis.core.description import IdDescription
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, shown
 from snowredis.numbers.errors import CLOSED_REASONS
 from snowredis.servers.scripts import with_format
@@ -24,7 +24,7 @@ from snowredis.settings import POOL_NAME
 if TYPE_CHECKING:
     from snowredis.numbers.formats import Period
 
-# of what is stored, see FORMATS in snowredis.errors
+# of what is stored, see FORMATS in snowredis.signatures
 FORMAT = 3
 # exact in Lua's doubles, 16 digits
 MAX_POSITION = 9_000_000_000_000_000

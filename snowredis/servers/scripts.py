@@ -53,7 +53,7 @@ def text_of(value: bytes | str) -> str:
 
 
 def with_format(number: int, constants: str) -> str:
-    """Return the signature of something that is stored in format *number*; see FORMATS in snowredis.errors."""
+    """Return the signature of something that is stored in format *number*; see FORMATS in snowredis.signatures."""
     return f"format={number} {constants}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, shown
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.fast_path import FastPath

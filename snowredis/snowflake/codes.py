@@ -13,8 +13,8 @@ from typing import Self
 class EventKind(StrEnum):
     """Kind of an event. The last two concern the whole pool, the others one worker id.
 
-    EXPIRED and RECLAIMED are deaths: a lease that ended without a release, and one that was released on behalf of a
-    process that was killed. RETURNED takes a death back: the process renewed its lease after it had ended.
+    EXPIRED: a lease ended without a release. RECLAIMED: a process was found dead and its lease was released, maybe
+    after that had ended. RETURNED: the process of an expired lease renewed it after all.
     """
 
     CLAIMED = "claimed"

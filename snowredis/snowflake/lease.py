@@ -238,20 +238,6 @@ class CrashRecorder(Protocol):
         """Release the memory for another generator. A lease that is still recorded stays so if there is room."""
 
 
-class ProcessOptions:
-    """Options of this process. A forked child starts with those of its parent.
-
-    Attributes:
-        label: label of generators that have none: the text that people see beside the worker id.
-    """
-
-    def __init__(self) -> None:
-        self.label = ""
-
-
-PROCESS = ProcessOptions()
-
-
 class LeaseSlot:
     """Stores a lease and a token; a fork or a suspension makes either void.
 

@@ -17,10 +17,11 @@ from typing import Any
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.process.interruption import is_interruption
 from snowredis.process.liveness import boot_id
+from snowredis.process.owner import PROCESS, owner_text
 from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.context import Context, Conversation
-from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, PoolView
-from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
+from snowredis.snowflake.lease import Claimed, HeldLease, LeaseSlot, PoolView
+from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
 from snowredis.snowflake.sweep import SWEEPS_A_BEAT, Lookout, sweep, take_over

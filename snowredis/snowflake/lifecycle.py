@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from snowredis import errors
-from snowredis.core.layout import utc_text
+from snowredis.core.values import utc_text
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
 from snowredis.process.threads import locked, start_thread
@@ -364,9 +364,9 @@ class LeaseLifecycle:
         if heartbeat is not None and self._heartbeat is heartbeat:
             EXIT.arm()
             try:
-                # soon, for a lease that was taken over: Redis still names the process that has ended
-                first_s = RETRY_S if self._failure else self.beat_after_s()
-                heartbeat.start(first_s, f"snowredis-{self._pool}")
+                # soon: a claim that is never renewed counts as one whose reply was lost; and for a lease that was taken
+                # over, Redis still names the process that has ended
+                heartbeat.start(min(RETRY_S, self.beat_after_s()), f"snowredis-{self._pool}")
             except RuntimeError as error:
                 if self._heartbeat is heartbeat:
                     self._heartbeat = None

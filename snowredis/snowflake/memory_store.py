@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from hashlib import sha1
 
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Seen
 
 # as in release.lua
@@ -21,35 +22,9 @@ MOST_CUTS = 3
 FIRST_DIGITS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Record of a worker id. The mark of a lane is the later of its entry in lanes_ms and until_ms.
-
-    That of the outage lane, the last one, is the later of its entry and outage_ms; the holder has it if outage_ms is
-    the later one. cuts_ms: beginning and end of outage lanes that releases have lowered.
-    """
-
-    token: str
-    incarnation: str
-    renewal_id: str
-    until_ms: int
-    lanes_ms: tuple[int, ...]
-    lease_end_ms: int
-    stats: protocol.WorkerStats
-    owner: str
-    claimed_ms: int = 0
-    renewed_ms: int = 0
-    outage_ms: int = 0
-    cuts_ms: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def outage_mark_ms(self) -> int:
-        """Return the mark of the last lane, if it is an outage lane."""
-        return max(self.lanes_ms[-1], self.outage_ms)
-
-
-# of a worker id that was never leased
-_UNUSED = Record("", "", "", 0, (0,), 0, protocol.NO_STATS, "")
+def hash_of(token: str) -> str:
+    """Return what a record has of a token."""
+    return sha1(token.encode(), usedforsecurity=False).hexdigest()
 
 
 class MemoryStore:
@@ -70,7 +45,7 @@ class MemoryStore:
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
         self._losses_unnoticed = config.durability == "none"
-        self._records: dict[int, Record] = {}
+        self._records: dict[int, LeaseRecord] = {}
         self._incarnation, self._version, self._floor_ms = "", 0, 0
         # when the floors were raised, and the end of the highest reservation
         self._raised_ms = self._top_ms = 0
@@ -91,7 +66,7 @@ class MemoryStore:
         """Kind and worker id of every event that concerns a worker id, the oldest first."""
         return [(e["event"], int(e["worker"])) for _, e in list(self._entries) if e["worker"] != "-1"]
 
-    def _event(self, kind: str, worker: int, at_ms: int, record: Record, **more: object) -> None:
+    def _event(self, kind: str, worker: int, at_ms: int, record: LeaseRecord, **more: object) -> None:
         self._events_added += 1
         until_ms = more.pop("until", record.until_ms)
         fields = {"event": kind, "worker": worker, "owner": record.owner, "from": record.lanes_ms[0]}
@@ -102,12 +77,12 @@ class MemoryStore:
         self._entries.append((f"{newest_ms}-{self._events_added}", entry))
 
     def _note_floor(self, now: int) -> None:
-        pool = replace(_UNUSED, lanes_ms=(self._floor_ms,))
+        pool = LeaseRecord(lanes_ms=(self._floor_ms,))
         self._event(EventKind.FLOOR, -1, now, pool, reason=FloorReason.NO_POOL)
 
-    def _note_end(self, worker: int, record: Record, now: int) -> None:
+    def _note_end(self, worker: int, record: LeaseRecord, now: int) -> None:
         """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
-        if not record.token or not self._swept_ms < record.lease_end_ms <= now:
+        if not record.token_hash or not self._swept_ms < record.lease_end_ms <= now:
             return
         times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
         stats = record.stats.to_text()
@@ -117,7 +92,7 @@ class MemoryStore:
             record.lease_end_ms,
             record,
             stats=stats,
-            outage=record.outage_ms,
+            outage=record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0,
             **times,
         )
         self._counts["expired"] += 1
@@ -126,7 +101,7 @@ class MemoryStore:
         """Bound the lease ends, and write which leases ended since the last call, once the floor has passed."""
         for worker, record in self._records.items():
             if record.lease_end_ms > self._latest_end_ms(now):
-                self._records[worker] = replace(record, lease_end_ms=self._latest_end_ms(now))
+                self._records[worker] = record._replace(lease_end_ms=self._latest_end_ms(now))
         self._swept_ms = min(self._swept_ms, now)
         if self._floor_ms > now:
             return
@@ -143,7 +118,7 @@ class MemoryStore:
         """Return the end above which no server can have granted a lease: above it, the Redis clock was ahead."""
         return now + self.config.redis_skew_ms + self.config.ttl_ms
 
-    def _overdue(self, record: Record, now: int) -> bool:
+    def _overdue(self, record: LeaseRecord, now: int) -> bool:
         """Return True if the worker id may have been leased to another process after a loss that nobody noticed."""
         margin_ms = self.config.redis_skew_ms + self.config.failover_slack_ms
         return self._losses_unnoticed and record.lease_end_ms <= now + margin_ms
@@ -210,15 +185,15 @@ class MemoryStore:
         config = self.config
         return now + config.floor_ms - config.ttl_ms + config.outage_reserve_ms if config.outage_reserve_ms else 0
 
-    def _with_outage_lane(self, record: Record, capped: int) -> Record:
+    def _with_outage_lane(self, record: LeaseRecord, capped: int) -> LeaseRecord:
         """Return *record* with the reservation of its outage lane extended."""
         reserve_ms = self.config.outage_reserve_ms
         if reserve_ms and capped + reserve_ms > record.lanes_ms[-1]:
-            record = replace(record, outage_ms=max(record.outage_ms, capped + reserve_ms))
+            record = record._replace(outage_ms=max(record.outage_ms, capped + reserve_ms))
         self._outage_top_ms = max(self._outage_top_ms, record.outage_ms)
         return record
 
-    def _low_mark_ms(self, record: Record) -> int:
+    def _low_mark_ms(self, record: LeaseRecord) -> int:
         """Return the lowest mark of the lanes, except for the outage lane."""
         return max(min(record.lanes_ms[: self.config.ordinary_lanes]), record.until_ms)
 
@@ -233,13 +208,13 @@ class MemoryStore:
             now, capped = self._open(request.caller_ms, seen)
             ttl = self.config.ttl_ms
             for worker, record in self._records.items():
-                current = record.token == request.token and record.incarnation == self._incarnation
+                current = record.token_hash == hash_of(request.token) and record.incarnation == self._incarnation
                 replayed = current and len(record.renewal_id) == FIRST_DIGITS and record.lease_end_ms > now
                 if replayed and not self._overdue(record, now):
                     until = max(record.until_ms, capped + ttl)
                     ends_ms = min(self._latest_end_ms(now), max(record.lease_end_ms, now + ttl))
                     first = self._first_renewal_id()
-                    again = replace(record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now)
+                    again = record._replace(until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now)
                     return self._grant(worker, self._with_outage_lane(again, capped), now)
             if self._floor_ms > now and not self._losses_unnoticed:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
@@ -254,15 +229,15 @@ class MemoryStore:
             chosen = self._choose(now, fit_ms, request.wait_ms, outage_least)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
-            unused = replace(_UNUSED, lanes_ms=(0,) * self.config.layout.namespaces)
+            unused = LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces)
             before = self._records.get(chosen, unused)
             self._note_end(chosen, before, now)
             least = max(least, before.until_ms)
             lanes_ms = [max(lane, least) for lane in before.lanes_ms]
             if self.config.outage_reserve_ms:
                 lanes_ms[-1] = max(before.outage_mark_ms, outage_least)
-            record = Record(
-                token=request.token,
+            record = LeaseRecord(
+                token_hash=hash_of(request.token),
                 incarnation=self._incarnation,
                 renewal_id=self._first_renewal_id(),
                 until_ms=capped + ttl,
@@ -283,7 +258,7 @@ class MemoryStore:
     def _first_renewal_id(self) -> str:
         return f"{self._version:0{FIRST_DIGITS}x}"
 
-    def _grant(self, worker: int, record: Record, now: int) -> replies.Granted:
+    def _grant(self, worker: int, record: LeaseRecord, now: int) -> replies.Granted:
         self._records[worker] = record
         self._top_ms = max(self._top_ms, record.until_ms)
         lease = (worker, record.until_ms, record.lanes_ms, record.renewal_id, record.outage_ms)
@@ -322,8 +297,8 @@ class MemoryStore:
             config, record, adopted = self.config, self._records.get(request.worker), False
             current = record is not None and record.incarnation == self._incarnation
             reason: LossReason | None = None
-            ended_ms = record.lease_end_ms if record and record.token and record.lease_end_ms <= now else 0
-            if record is not None and current and record.token == request.token:
+            ended_ms = record.lease_end_ms if record and record.token_hash and record.lease_end_ms <= now else 0
+            if record is not None and current and record.token_hash == hash_of(request.token):
                 if record.renewal_id not in (request.renewal_id, request.pending_renewal_id):
                     reason = LossReason.COPIED
                 elif self._overdue(record, now):
@@ -345,7 +320,7 @@ class MemoryStore:
                 cuts_ms = record.cuts_ms if record is not None and request.held_lanes_ms[-1] < held_outage_ms else ()
                 if any(from_ms < held_outage_ms <= to_ms for from_ms, to_ms in cuts_ms):
                     reason = LossReason.COPIED
-                lost = replace(_UNUSED, owner=request.owner, until_ms=request.held_until_ms)
+                lost = LeaseRecord(owner=request.owner, until_ms=request.held_until_ms)
                 reply = replies.LeaseGone(*self._pool(now), reason)
                 self._event(EventKind.LOST, request.worker, now, lost, reason=reason, outage=request.held_outage_ms)
                 self._counts["lost"] += 1
@@ -356,8 +331,7 @@ class MemoryStore:
                 self._counts["returned"] += 1
             if request.stats.clock_backs > record.stats.clock_backs:
                 self._event(EventKind.CLOCK_BACK, request.worker, now, record, stats=request.stats.to_text())
-            record = replace(
-                record,
+            record = record._replace(
                 incarnation=self._incarnation,
                 renewal_id=request.pending_renewal_id,
                 until_ms=max(record.until_ms, capped + config.ttl_ms),
@@ -381,13 +355,13 @@ class MemoryStore:
             outage_from_ms = record.lanes_ms[-1] if config.outage_reserve_ms else 0
             return replies.Renewed(*self._pool(now), record.until_ms, adopted, outage_from_ms, record.outage_ms)
 
-    def _adopted(self, request: protocol.RenewRequest, now: int) -> Record:
+    def _adopted(self, request: protocol.RenewRequest, now: int) -> LeaseRecord:
         """Return the record of a lease that was lost, as its holder knows it (R4)."""
         lanes_ms, outage_ms = request.held_lanes_ms, request.held_outage_ms
         if self.config.outage_reserve_ms and outage_ms <= lanes_ms[-1]:
             lanes_ms, outage_ms = (*lanes_ms[:-1], max(lanes_ms[-1], self._outage_floor_ms)), 0
-        return Record(
-            token=request.token,
+        return LeaseRecord(
+            token_hash=hash_of(request.token),
             incarnation="",
             renewal_id="",
             until_ms=request.held_until_ms,
@@ -405,7 +379,7 @@ class MemoryStore:
             record = self._records.get(request.worker)
             if (
                 record is None
-                or record.token != request.token
+                or record.token_hash != hash_of(request.token)
                 or record.renewal_id not in (request.renewal_id, request.pending_renewal_id)
                 or record.incarnation != self._incarnation
             ):
@@ -415,7 +389,6 @@ class MemoryStore:
             if ended_ms and not request.reclaimed:
                 self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
                 self._counts["returned"] += 1
-            kind = EventKind.RECLAIMED if request.reclaimed and not ended_ms else EventKind.RELEASED
             times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
             used_until_ms = record.until_ms
             if request.marks_ms is not None:
@@ -423,7 +396,7 @@ class MemoryStore:
                     used_until_ms = max(request.marks_ms[: self.config.ordinary_lanes])
                 record = self._lowered(record, request, request.marks_ms)
             self._event(
-                kind,
+                EventKind.RECLAIMED if request.reclaimed else EventKind.RELEASED,
                 request.worker,
                 now,
                 record,
@@ -432,13 +405,13 @@ class MemoryStore:
                 outage=record.outage_mark_ms if self.config.outage_reserve_ms else 0,
                 **times,
             )
-            self._counts["reclaimed" if kind == EventKind.RECLAIMED else "releases"] += 1
-            self._records[request.worker] = replace(
-                record, token="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats
+            self._counts["reclaimed" if request.reclaimed and not ended_ms else "releases"] += 1
+            self._records[request.worker] = record._replace(
+                token_hash="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats
             )
             return replies.Released(*self._pool(now))
 
-    def _lowered(self, record: Record, request: protocol.ReleaseRequest, marks_ms: tuple[int, ...]) -> Record:
+    def _lowered(self, record: LeaseRecord, request: protocol.ReleaseRequest, marks_ms: tuple[int, ...]) -> LeaseRecord:
         """Return *record* with those marks lowered to *marks_ms* that are this holder's own ends (R7)."""
         lanes_ms = list(map(max, record.lanes_ms, marks_ms))
         ordinary = self.config.ordinary_lanes
@@ -453,7 +426,7 @@ class MemoryStore:
                     (from_ms, first_ms), (_, second_ms), *rest = cuts_ms
                     cuts_ms = ((from_ms, max(first_ms, second_ms)), *rest)
                 cuts_ms = (*cuts_ms, (record.lanes_ms[-1], record.outage_ms))
-        return replace(record, lanes_ms=tuple(lanes_ms), until_ms=until_ms, outage_ms=outage_ms, cuts_ms=cuts_ms)
+        return record._replace(lanes_ms=tuple(lanes_ms), until_ms=until_ms, outage_ms=outage_ms, cuts_ms=cuts_ms)
 
     def create(self, caller_ms: int) -> replies.CreateReply:
         with self._lock:

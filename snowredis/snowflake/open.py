@@ -95,7 +95,7 @@ def open_store(
 
     Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
     """
-    opened = open_servers(url, config, min_replicas=min_replicas)
+    opened = open_independent(url, min_replicas, creates=True)
     if default_slack:
         slack_ms = max(getattr(server, "failover_slack_ms", 0) for server in opened)
         config = replace(config, failover_slack_ms=slack_ms)
@@ -110,23 +110,16 @@ def open_store(
     return ShardedStore(stores, config)
 
 
-def open_servers(url: Servers | Sequence[OwnClient], config: PoolConfig, *, min_replicas: MinReplicas = 0) -> list[Any]:
-    """Return a client, or a pool in memory, for each server of a pool; open_store() takes them, too.
-
-    Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
-    """
-    reach_ms = max(config.ttl_ms, config.outage_reserve_ms) + config.max_clock_lead_ms + config.layout.tick_ms
-    return open_independent(url, min_replicas, reach_ms=reach_ms)
-
-
-def open_independent(url: Servers | Sequence[OwnClient], min_replicas: MinReplicas, *, reach_ms: int = 0) -> list[Any]:
-    """Return a client, or what is in memory, for each of one or several independent servers. As open_client()."""
+def open_independent(
+    url: Servers | Sequence[OwnClient], min_replicas: MinReplicas, *, creates: bool = False
+) -> list[Any]:
+    """Return a client, or what is in memory, for each of one or several independent servers; see open_client()."""
     servers = servers_of(url)
     if not servers:
         raise ConfigError("the list of URLs is empty. Name at least one server.")
     if min_replicas and any(is_in_memory(server) or is_embedded(server) for server in servers):
         raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
-    opened = [server if is_in_memory(server) else open_client(server, reach_ms=reach_ms) for server in servers]
+    opened = [server if is_in_memory(server) else open_client(server, creates=creates) for server in servers]
     # what is in memory has no address: each object is a server
     addresses = [getattr(server, "where", server) for server in opened]
     for index, address in enumerate(addresses):
@@ -136,15 +129,14 @@ def open_independent(url: Servers | Sequence[OwnClient], min_replicas: MinReplic
     return opened
 
 
-def open_client(server: Any, *, reach_ms: int = 0) -> OwnClient:
+def open_client(server: Any, *, creates: bool = False) -> OwnClient:
     """Return a client for *server*: a URL, a redis-py client, or what this function returned.
 
     Connects to nothing, but starts the server of embedded:// if it is not running. Raises ConfigError,
     StoreUnavailable.
 
     Args:
-        reach_ms: how far ahead of the clock the pool may reserve, see embedded.start(); 0 for a client that opens no
-            pool, whose ``fresh`` is False.
+        creates: a pool that does not exist may be created with this client; else its ``fresh`` is False.
     """
     from snowredis.servers.clients import OwnClient, own_client
 
@@ -154,8 +146,8 @@ def open_client(server: Any, *, reach_ms: int = 0) -> OwnClient:
     if is_embedded(server):
         from snowredis import embedded
 
-        running = embedded.join(server, reach_ms=reach_ms)
-        server, fresh = running.url, running.fresh and reach_ms > 0
+        running = embedded.join(server)
+        server, fresh = running.url, running.fresh and creates
     return own_client(server, fresh=fresh)
 
 
@@ -177,6 +169,6 @@ def _store(server: Any, config: PoolConfig, min_replicas: MinReplicas) -> RedisS
 
     store = RedisStore(server, config, min_replicas=min_replicas)
     if server.fresh:
-        # no reservation of an earlier server lasts, so a pool that does not exist is new
+        # the server has forgotten nothing, so a pool that it does not have is new
         store.create(time.time_ns() // 1_000_000)
     return store

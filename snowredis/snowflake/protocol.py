@@ -5,8 +5,6 @@ Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970. T
 
 from __future__ import annotations
 
-import functools
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
-from snowredis.core.whole import as_int
+from snowredis.core.values import as_int
 from snowredis.errors import ConfigError
 from snowredis.servers.scripts import with_format
 from snowredis.settings import check
@@ -55,7 +53,7 @@ class WorkerStats(NamedTuple):
 NO_STATS = WorkerStats()
 
 
-# of what a pool stores: its fields, its records, its index; see FORMATS in snowredis.errors
+# of what a pool stores: its fields, its records, its index; see FORMATS in snowredis.signatures
 FORMAT = 3
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
@@ -69,10 +67,6 @@ DEFAULT_OUTAGE_RESERVE_MS = 24 * 3600 * 1000
 MAX_OUTAGE_RESERVE_MS = 31 * MAX_TTL_MS
 # an event takes about 250 bytes, 20,000 of them 5 MB
 DEFAULT_MAX_EVENTS = 20_000
-# characters of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts accept
-MAX_NAME = 100
-# what the scripts refuse, and surrogates, which cannot be encoded
-_NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,22 +215,6 @@ def default_outage_reserve_ms(layout: Layout, ttl_ms: int) -> int:
     return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 and ttl_ms < DEFAULT_OUTAGE_RESERVE_MS else 0
 
 
-@functools.lru_cache(maxsize=100)
-def owner_text(host: str, pid: int, label: str, generator: str = "", lane_until_ms: int = 0, taken_ms: int = 0) -> str:
-    """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
-
-    Args:
-        generator: random name of a generator of that process: containers can have equal hosts and pids.
-        lane_until_ms: end of an outage lane in which it goes on, though the record may not show that; 0: there is none.
-        taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
-    """
-    host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
-    owner: dict[str, object] = {"host": host, "pid": pid, "label": label}
-    more = {"generator": generator, "lane_until": lane_until_ms, "taken": taken_ms}
-    owner |= {name: value for name, value in more.items() if value}
-    return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)
-
-
 def settings_of(signature: str) -> dict[str, str]:
     """Split a signature into its parts by name."""
     return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
@@ -268,7 +246,7 @@ class ClaimRequest(NamedTuple):
         caller_ms: the caller's wall clock.
         fit_ms: a lane whose mark is at or below it can be used at once.
         wait_ms: how much later than *fit_ms* the best lane may begin.
-        owner: result of owner_text().
+        owner: result of owner_text() in process/owner.py.
         kept_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
     """
 
@@ -290,7 +268,7 @@ class RenewRequest(NamedTuple):
         caller_ms: the caller's wall clock.
         held_until_ms, held_outage_ms, held_lanes_ms: the reservation that the caller has: its end, its end in the
             outage lane (at or below the beginning if it has none), and the beginning in each lane.
-        owner: result of owner_text().
+        owner: result of owner_text() in process/owner.py.
         held_incarnation: of the pool when the lease was granted or renewed last; "": unknown.
     """
 

@@ -25,7 +25,7 @@ from snowredis.settings import MinReplicas, Servers, check
 from snowredis.snowflake.open import (
     is_in_memory,
     open_client,
-    open_servers,
+    open_independent,
     open_store,
     pool_config,
 )
@@ -70,7 +70,7 @@ class PoolServers:
         self, url: Any, config: PoolConfig, *, min_replicas: MinReplicas = 0, default_slack: bool = False
     ) -> None:
         self._config, self._options = config, (min_replicas, default_slack)
-        self._servers = open_servers(url, config, min_replicas=min_replicas)
+        self._servers = open_independent(url, min_replicas, creates=True)
         if any(map(is_in_memory, self._servers)):
             raise ConfigError(
                 f"pool {config.name!r} is in memory, where there is no registry of shard numbers. Give the number "

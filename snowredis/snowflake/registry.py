@@ -17,10 +17,11 @@ from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError, PoolBroken, ShardNumberRefused, StoreUnavailable, wrong_format
+from snowredis.errors import ConfigError, PoolBroken, ShardNumberRefused, StoreUnavailable
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Scripted, load_script, text_of, with_format
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
+from snowredis.signatures import wrong_format
 
 # why a registry is closed: codes that the scripts write, each with a text for people
 CLOSED_TEXTS = {
@@ -30,7 +31,7 @@ CLOSED_TEXTS = {
 }
 # a registry in which no number was seen has this one as its highest
 NO_NUMBER = -1
-# of what a registry stores; see FORMATS in snowredis.errors
+# of what a registry stores; see FORMATS in snowredis.signatures
 FORMAT = 3
 REGISTRY_SCRIPTS = ("registry_number", "registry_edit")
 _RECORD = re.compile(r"([0-9a-f]+)\|(\d+)\|(\d+)\|([\w.-]+)\|(.*)", re.ASCII)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
-from snowredis.core.layout import utc_text
+from snowredis.core.values import utc_text
 from snowredis.snowflake.codes import AlarmReason, LossReason
 
 

@@ -1,23 +1,18 @@
 """The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed.
 
-WaitNotice tells people that a call waits for the floor of its pool: one warning for each wait, and a countdown on the
-terminal to which a handler of logging writes warnings. ClaimWait is one call's wait for a worker id of a full pool, for
-the floor of a pool, and for the lanes of a lease to open.
+WaitNotice tells people that a call waits for the floor of its pool: one warning for each wait. ClaimWait is one call's
+wait for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to open.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import math
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 from snowredis import errors
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
-from snowredis.core.layout import utc_text
+from snowredis.core.values import utc_text
 from snowredis.process.clock import MAX_SLEEP_S, Clock, FrozenClockCheck, nap
 from snowredis.snowflake.allocator import IdAllocator, NoLease, Step
 from snowredis.snowflake.context import Context
@@ -28,7 +23,6 @@ log = logging.getLogger("snowredis")
 
 # a shorter wait is not worth a line
 MIN_WAIT_MS = 1_000
-_CLEAR_LINE = "\r\x1b[K"
 
 
 class WaitNotice:
@@ -42,10 +36,9 @@ class WaitNotice:
         self._pool, self._monotonic = pool, monotonic
         # end of the wait that was logged
         self._logged_until_s = -1e9
-        self._shown_s: int | None = None
 
-    def show(self, left_ms: float) -> None:
-        """Log that ids are *left_ms* away, once for each wait; rewrite the countdown."""
+    def log(self, left_ms: float) -> None:
+        """Log that ids are *left_ms* away, once for each wait."""
         now_s = self._monotonic()
         if left_ms > MIN_WAIT_MS and now_s > self._logged_until_s:
             self._logged_until_s = now_s + left_ms / 1000 + 1
@@ -57,53 +50,6 @@ class WaitNotice:
                 left_ms / 1000,
                 self._pool,
             )
-        left_s = math.ceil(left_ms / 1000)
-        # shown only after a warning: of a wait that is long enough
-        if left_s > 0 and left_s != self._shown_s and now_s < self._logged_until_s:
-            self._shown_s = left_s
-            _write(f"{_CLEAR_LINE}snowredis: pool {self._pool}: {left_s} s until the first id \N{HORIZONTAL ELLIPSIS}")
-
-    def end(self) -> None:
-        """Remove the countdown, at the end of a wait or at an error."""
-        if self._shown_s is not None:
-            self._shown_s = None
-            _write(_CLEAR_LINE)
-
-    @contextlib.contextmanager
-    def ended_by_errors(self) -> Iterator[None]:
-        """Call end() if the with block raises, also for Ctrl-C, so that a traceback begins on a line of its own."""
-        try:
-            yield
-        except BaseException:
-            self.end()
-            raise
-
-
-def _write(text: str) -> None:
-    """Write *text* to the terminal to which warnings go; nothing if they go elsewhere."""
-    stream = _terminal_of_warnings()
-    # closed, or without this character
-    with contextlib.suppress(OSError, ValueError):
-        if stream is not None:
-            stream.write(text)
-            stream.flush()
-
-
-def _terminal_of_warnings() -> Any:
-    """Return the terminal to which logging writes this package's warnings; None if there is none."""
-    if not log.isEnabledFor(logging.WARNING) or os.environ.get("TERM", "dumb") == "dumb":
-        return None
-    handlers: list[logging.Handler | None] = []
-    logger: logging.Logger | None = log
-    while logger is not None:
-        handlers += logger.handlers
-        logger = logger.parent if logger.propagate else None
-    for handler in handlers or [logging.lastResort]:
-        stream = getattr(handler, "stream", None)
-        with contextlib.suppress(Exception):  # a handler's stream may be anything
-            if stream and handler and handler.level <= logging.WARNING and stream.isatty():
-                return stream
-    return None
 
 
 # pause before a full pool is asked again; it doubles, so that a thousand who wait do not load Redis
@@ -191,16 +137,12 @@ class ClaimWait:
         Raises:
             PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
         """
-        with self._notice.ended_by_errors():
-            return self._claim()
-
-    def _claim(self) -> bool:
         leases, config = self._leases, self._context.config
         waited_s = self._clock.monotonic() - self._began_s
         self._skew.check()
         if waited_s < self._ask_again_after_s:
             if leases.view.floor_ms > self._context.now_ms():
-                self._notice.show(leases.view.floor_ms - self._context.now_ms())
+                self._notice.log(leases.view.floor_ms - self._context.now_ms())
             nap(self._clock, self._ask_again_after_s - waited_s)
             return False
         try:
@@ -219,7 +161,7 @@ class ClaimWait:
         self._timeout.end()
         if not settling_ms:
             return True
-        self._notice.show(leases.view.floor_ms - self._context.now_ms())
+        self._notice.log(leases.view.floor_ms - self._context.now_ms())
         if waited_s > 2 * config.floor_ms / 1000 + 1:
             raise errors.LeaseExpired(config.name, -1, self._why_floor())
         # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
@@ -255,16 +197,14 @@ class ClaimWait:
         if ms > limit_ms:
             self._lifecycle.give_back()
             raise self._skew.error(-int(ms), limit_ms)
-        self._notice.show(ms)
+        self._notice.log(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
         if self._leases.held is not None and not self._clock.background and not self._leases.just_renewed():
             self._lifecycle.renew_in_need()
-        with self._notice.ended_by_errors():
-            nap(self._clock, ms / 1000)
+        nap(self._clock, ms / 1000)
 
     def end(self) -> None:
         """Count how long the call waited, now that there is a worker id and one of its lanes is open."""
-        self._notice.end()
         self._context.counts.claim_waits.add(self._clock.monotonic() - self._began_s)
 
 

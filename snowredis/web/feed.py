@@ -11,15 +11,15 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError
 from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
 from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
-from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
+from snowredis.monitor.status import Status, unknown_status
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 
@@ -28,11 +28,11 @@ PAST_MS = 10 * 60 * 1000
 MAX_POINTS = 1_000
 MAX_EVENTS = 100
 # a page with more of them would be of no use
-MAX_DEATHS = 2_000
+MAX_ENDED = 2_000
 # left out because they change at every reading, so that every worker would be a change
 _LEFT_OUT = ("lease_left_ms", "heartbeat_age_ms", "state", "alive")
 # states of workers whose last rate is up to date
-_REPORTING = ("healthy", "late")
+_REPORTING = ("healthy", "late", "no-ids")
 Row: TypeAlias = dict[str, Any]
 # ms since 1970, ids per second, living workers; None where nothing could be read
 Point: TypeAlias = tuple[int, int | None, int | None]
@@ -43,7 +43,7 @@ class FeedState:
     """The state of a pool as viewers have it after a reading.
 
     Attributes:
-        values: the pool, its status and its deaths.
+        values: the pool, its status, and the leases that ended without a release.
         points: the live chart, the oldest first; so are the events.
         offset_ms: Redis clock minus the clock of this host.
     """
@@ -65,7 +65,7 @@ class FeedState:
             "status": status_row(reading.status),
             "stale_since_ms": reading.status.stale_since_ms,
             "pool": None if snapshot is None else to_json(snapshot.info),
-            "deaths": [] if snapshot is None else to_json(snapshot.deaths[:MAX_DEATHS]),
+            "ended": [] if snapshot is None else ended_rows(snapshot),
         }
         workers = {} if snapshot is None else worker_rows(snapshot)
         point: Point = (reading.status.now_ms + offset_ms, None, None)
@@ -105,9 +105,15 @@ def worker_rows(snapshot: Snapshot) -> dict[int, Row]:
     for info in (*snapshot.workers, *snapshot.unknown):
         row: Row = to_json(info)
         rows[info.worker] = {name: value for name, value in row.items() if name not in _LEFT_OUT}
-    for info in snapshot.unknown:
-        rows[info.worker]["state"] = "unknown"
+        if info.state in ("unknown", "no-ids"):
+            rows[info.worker]["state"] = info.state
     return rows
+
+
+def ended_rows(snapshot: Snapshot) -> list[Row]:
+    """Return the leases that ended without a release: of processes that may live, then of those that died."""
+    rows = [to_json(each) | {"silent": True} for each in snapshot.silent]
+    return (rows + [to_json(each) | {"silent": False} for each in snapshot.deaths])[:MAX_ENDED]
 
 
 def event_counts(snapshot: Snapshot) -> tuple[Any, ...]:
@@ -152,7 +158,6 @@ class LiveFeed:
     Args:
         name: of the pool.
         open_monitor: returns the pool's WorkerPool, the same each time; may block, so it is called in a thread.
-        tags: returns the tags that are shown with the pool; does not block.
 
     Attributes:
         viewers: how many streams are open.
@@ -163,12 +168,11 @@ class LiveFeed:
         self,
         name: str,
         open_monitor: Callable[[], WorkerPool],
-        tags: Callable[[], Sequence[TagVerdict]] = tuple,
     ) -> None:
         self.name = name
         self.viewers = 0
         self.history = UsageHistory()
-        self._open_monitor, self._tags = open_monitor, tags
+        self._open_monitor = open_monitor
         self._watch: PoolWatch | None = None
         # the verdict of the last reading
         self.status = unknown_status(time.time_ns() // 1_000_000)
@@ -226,7 +230,6 @@ class LiveFeed:
         if self._watch is None:
             self._watch = PoolWatch(monitor)
         reading = self._watch.read()
-        reading = replace(reading, status=with_tags(reading.status, self._tags()))
         events: list[Row] = []
         if reading.error is None and reading.snapshot is not None:
             counts = event_counts(reading.snapshot)

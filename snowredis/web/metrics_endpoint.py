@@ -1,4 +1,4 @@
-"""GET /metrics: request counts, the generators of this process, the pools, the tags. Needs prometheus-client."""
+"""GET /metrics: request counts, the generators of this process, the pools. Needs prometheus-client."""
 
 from __future__ import annotations
 
@@ -41,13 +41,10 @@ class RequestCounts:
 class MetricsEndpoint:
     """Text of /metrics.
 
-    Args:
-        tags: has the metrics of the tags.
-
     Under PROMETHEUS_MULTIPROC_DIR it sums up all processes and leaves out RequestCounts, which is of one process.
     """
 
-    def __init__(self, counts: RequestCounts, url: Any, pools: Sequence[str], tags: Any) -> None:
+    def __init__(self, counts: RequestCounts, url: Any, pools: Sequence[str]) -> None:
         self._sources: list[Callable[[], Iterable[Any]]] = []
         try:
             from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
@@ -60,14 +57,14 @@ class MetricsEndpoint:
             return map(prometheus.as_prometheus, source.families())
 
         prometheus.register()
-        of_pools = [prometheus.PoolCollector(url, *pools).collect, lambda: exported(tags)]
+        of_pools = prometheus.PoolCollector(url, *pools).collect
 
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             all_processes = CollectorRegistry()
             multiprocess.MultiProcessCollector(all_processes)  # type: ignore[no-untyped-call]
-            self._sources = [all_processes.collect, *of_pools]
+            self._sources = [all_processes.collect, of_pools]
         else:
-            self._sources = [lambda: exported(counts), *of_pools, REGISTRY.collect]
+            self._sources = [lambda: exported(counts), of_pools, REGISTRY.collect]
 
     media_type = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -19,7 +19,6 @@ from snowredis.monitor.polling import PoolReport, UsagePoint
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import Status
 from snowredis.monitor.whois import Whois
-from snowredis.numbers.watch import TagState
 from snowredis.snowflake.codes import EventKind
 from snowredis.web.messages import BINARY, JSON, MAX_ID_TEXT, PROBLEM_JSON, TEXT
 from snowredis.web.settings import Limits
@@ -106,7 +105,6 @@ class KindState:
         leaks: what somebody who sees ids learns.
         needs: what has to be reachable while ids are made.
         status: what the generator of the process that responded has at hand; null: it was not used yet.
-        tag_state: state of the tag; null if it has none.
     """
 
     kind: str
@@ -118,7 +116,6 @@ class KindState:
     leaks: tuple[str, ...]
     needs: tuple[str, ...]
     status: Any | None = None
-    tag_state: TagState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,31 +158,16 @@ class PoolReadiness:
 
 
 @dataclass(frozen=True, slots=True)
-class TagReadiness:
-    """State of one tag.
-
-    Attributes:
-        state: a word such as "open" or "closed".
-        level: as of a pool's status.
-    """
-
-    state: str
-    level: str
-
-
-@dataclass(frozen=True, slots=True)
 class Readiness:
     """Readiness of the process.
 
     Attributes:
         ready: whether it can make ids of all these pools.
         pools: by name; empty without the token, if the service has one.
-        tags: the same for tags, which do not count for *ready*.
     """
 
     ready: bool
     pools: dict[str, PoolReadiness]
-    tags: dict[str, TagReadiness]
 
 
 # --- /openapi.json ---------------------------------------------------------------------------------

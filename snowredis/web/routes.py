@@ -27,7 +27,7 @@ from snowredis.web.pages import EndedSessions, check_origin
 from snowredis.web.served_kinds import ServedKinds
 from snowredis.web.served_pools import ServedPool, ServedPools
 from snowredis.web.settings import Limits
-from snowredis.web.shared_reads import SharedAnswers, json_bytes
+from snowredis.web.shared_reads import SharedAnswers
 
 # how long a refused lookup waits for its response, and how many do
 _PAUSE_S = 0.1
@@ -81,7 +81,7 @@ class Routes:
     async def start(self) -> None:
         """Import what /metrics needs, in a thread."""
         self._metrics_endpoint = await in_thread(
-            lambda: MetricsEndpoint(self._counts, self._pools.url, self._pools.names, self._kinds)
+            lambda: MetricsEndpoint(self._counts, self._pools.url, self._pools.names)
         )
 
     # --- lookups -----------------------------------------------------------------------------------
@@ -117,11 +117,7 @@ class Routes:
         return messages.json_response(records.PoolNames(tuple(self._pools.names)))
 
     async def _kinds_served(self, _request: Request) -> Response:
-        if not self._kinds.served:
-            return messages.json_response(records.Kinds(()))
-        # without a limit: all dashboards ask, and the tags are read once for all of them
-        answer = await self._answers.get("kinds", lambda: json_bytes(self._kinds.state()))
-        return messages.bytes_response(answer)
+        return messages.json_response(self._kinds.state())
 
     async def _events(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
@@ -205,7 +201,6 @@ class Routes:
     async def _readyz(self, request: Request) -> Response:
         """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status.
 
-        A tag that hands out no numbers is in the body, and in the status of each pool: pools make ids all the same.
         Without the token of the service the response has no names and no texts: they say too much to strangers.
         """
         known = self._guard.knows(request.scope)
@@ -224,7 +219,6 @@ class Routes:
         state = records.Readiness(
             problem is None,
             {pool.name: _readiness(pool, problems.get(pool.name)) for pool in pools} if known else {},
-            {tag.name: records.TagReadiness(tag.state, tag.level) for tag in self._kinds.verdicts} if known else {},
         )
         if problem is None:
             return messages.json_response(state)

@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.kinds.opening import KindAndSettings, parse_kind
 from snowredis.kinds.protocol import IdGenerator
-from snowredis.monitor.metric_values import Family
-from snowredis.monitor.metrics import TAGS
-from snowredis.monitor.status import LEVELS, TagVerdict
-from snowredis.numbers.watch import TagState, TagWatch
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND
 from snowredis.web.messages import Problem
 from snowredis.web.records import Kinds, KindState
-
-log = logging.getLogger("snowredis")
-
-# kinds whose numbers are those of a tag of segments
-_OF_TAGS = ("segment", "ticket")
-# between two looks at the tags; while a page is open, it looks more often
-READ_EVERY_S = 5.0
 
 
 class ServedKind:
@@ -37,7 +25,6 @@ class ServedKind:
     Attributes:
         tag: its tag; "" if its kind has none.
         makes_text: whether its ids are str.
-        tag_state: state of its tag when it was read last; None if it was not read yet, or has none.
     """
 
     def __init__(self, declared: KindAndSettings, wait_s: float) -> None:
@@ -47,8 +34,6 @@ class ServedKind:
         self._declared, self._wait_s = declared, wait_s
         self._generator: IdGenerator[Any] | None = None
         self._lock = asyncio.Lock()
-        self._watch = TagWatch(declared.settings) if self.kind in _OF_TAGS else None
-        self.tag_state: TagState | None = None
 
     @property
     def name(self) -> str:
@@ -73,10 +58,7 @@ class ServedKind:
         return await self._generator.anext_ids(count)
 
     def state(self) -> KindState:
-        """Return what its ids look like, what its generator in this process has, and the state of its tag.
-
-        Blocks for a round trip to each server of the tag.
-        """
+        """Return what its ids look like, and what its generator in this process has."""
         described = self.description
         return KindState(
             self.kind,
@@ -89,15 +71,7 @@ class ServedKind:
             described.needs,
             # segments: step, numbers at hand, prefetches, waits
             status=getattr(self._generator, "status", None),
-            tag_state=self.read_tag(),
         )
-
-    def read_tag(self) -> TagState | None:
-        """Read the state of its tag; None if it has none. Blocks for a round trip to each server."""
-        if self._watch is not None:
-            status = getattr(self._generator, "status", None)
-            self.tag_state = self._watch.read(status.tag_rate if status is not None else None)
-        return self.tag_state
 
     async def stop(self) -> None:
         """Close the generator."""
@@ -105,8 +79,6 @@ class ServedKind:
             with contextlib.suppress(SnowredisError):
                 await self._generator.aclose()
             self._generator = None
-        if self._watch is not None:
-            await in_thread(self._watch.close)
 
 
 class ServedKinds:
@@ -121,7 +93,6 @@ class ServedKinds:
 
     def __init__(self, url: Any, texts: Sequence[str], wait_s: float) -> None:
         self.served: list[ServedKind] = []
-        self._task: asyncio.Task[None] | None = None
         for text in texts:
             kind, settings = parse_kind(text)
             if kind.name == KIND.default:
@@ -152,39 +123,9 @@ class ServedKinds:
         raise Problem(404, "KindNotFound", f"this service has no {what}; it has {served or 'pools only'}")
 
     def state(self) -> Kinds:
-        """Return all of them with their states. Blocks as ServedKind.state()."""
+        """Return all of them with their states."""
         return Kinds(tuple(one.state() for one in self.served))
-
-    @property
-    def verdicts(self) -> list[TagVerdict]:
-        """The states of the tags, as they were read last."""
-        known = [(one.tag, one.tag_state) for one in self.served if one.tag_state is not None]
-        return [TagVerdict(tag, state.state, state.level) for tag, state in known]
-
-    def families(self) -> list[Family]:
-        """Return the metrics of the tags, as they were read last."""
-        family = Family(TAGS[0])
-        for each in self.verdicts:
-            family.samples[each.name,] = float(LEVELS.index(each.level))
-        return [family] if family.samples else []
-
-    def start(self) -> None:
-        """Begin to read the states of the tags."""
-        if any(one.kind in _OF_TAGS for one in self.served):
-            self._task = asyncio.create_task(self._read_tags())
-
-    async def _read_tags(self) -> None:
-        while True:
-            for one in self.served:
-                try:
-                    await in_thread(one.read_tag)
-                except Exception:
-                    log.exception("%s: its tag cannot be read; trying again", one.name)
-            await asyncio.sleep(READ_EVERY_S)
 
     async def stop(self) -> None:
         """Close all generators."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*(one.stop() for one in self.served))

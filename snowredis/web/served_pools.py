@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ from snowredis import errors
 from snowredis.connection import connect
 from snowredis.core.layout import Layout
 from snowredis.monitor.snapshot import PoolInfo
-from snowredis.monitor.status import TagVerdict
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.generator import SnowflakeGenerator
@@ -63,7 +62,6 @@ class ServedPool:
         wait_s: float,
         *,
         create: bool = False,
-        tags: Callable[[], Sequence[TagVerdict]] = tuple,
     ) -> None:
         self.name = name
         self._url, self._options, self._wait_s = url, options, wait_s
@@ -79,7 +77,7 @@ class ServedPool:
         self._looking: asyncio.Future[PoolInfo] | None = None
         self._alone, self._waiting = asyncio.Lock(), 0
         self.answers = SharedAnswers()
-        self.feed = LiveFeed(name, self._monitor_anew, tags)
+        self.feed = LiveFeed(name, self._monitor_anew)
 
     # --- start and stop ----------------------------------------------------------------------------
 
@@ -293,7 +291,6 @@ class ServedPools:
 
     Args:
         names: the first is the default of requests.
-        tags: returns the tags that are shown with each pool.
     """
 
     def __init__(
@@ -304,10 +301,9 @@ class ServedPools:
         wait_s: float,
         *,
         create: bool = False,
-        tags: Callable[[], Sequence[TagVerdict]] = tuple,
     ) -> None:
         self.url, self.names = url, names
-        self._make = partial(ServedPool, url, options=options, wait_s=wait_s, create=create, tags=tags)
+        self._make = partial(ServedPool, url, options=options, wait_s=wait_s, create=create)
         self._pools: dict[str, ServedPool] = {}
 
     async def start(self) -> None:

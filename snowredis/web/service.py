@@ -79,7 +79,7 @@ def create_app(
         check("pool", name)
     guard = RequestGuard(check_token(token), hosts, insecure, limits)
     others = ServedKinds(url, kinds, limits.wait_s)
-    served = ServedPools(url, names, options, limits.wait_s, create=create, tags=lambda: others.verdicts)
+    served = ServedPools(url, names, options, limits.wait_s, create=create)
     return Service(served, guard, limits, Proxies(trusted_proxies), others)
 
 
@@ -198,7 +198,6 @@ class Service:
         """
         await self.pools.start()
         await self._routes.start()
-        self.kinds.start()
         self._on_signals.enter_context(self.drain.on_signals())
 
     async def stop(self) -> None:

@@ -24,6 +24,7 @@ from snowredis.cli import build_parser, main
 from snowredis.cli.commands import layout
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 from tests.support.programs import ROOT
+from tests.support.records import change_record
 
 Cli = Callable[..., Any]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -220,10 +221,7 @@ def test_8_for_a_clock_that_cannot_be_used(cli: Cli, pool_name: str, client: red
     cli("pool", "create", pool_name, "--layout", "41/0/0/0/10")
     cli("generate", "--pool", pool_name)
     # as if this worker id had been used by a host whose clock is an hour ahead
-    key = f"snowredis:{{{pool_name}}}"
-    record = str(client.hget(key, "w:0")).split("|")
-    record[5] = str(int(client.time()[0]) * 1000 + 3_600_000)
-    client.hset(key, "w:0", "|".join(record))
+    change_record(client, pool_name, 0, lanes_ms=(int(client.time()[0]) * 1000 + 3_600_000,))
     result = cli("generate", "--pool", pool_name)
     assert result.code == 8
     assert "behind the clock of Redis" in result.err
@@ -331,9 +329,8 @@ def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
     assert done.stderr == "snowredis: error: the output could not be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("argv", [["workers", "--watch", "0"], ["top", "--interval", "0.01"]], ids=" ".join)
-def test_an_interval_that_is_too_short_is_a_usage_error(offline: Cli, argv: list[str]) -> None:
-    result = offline(*argv)
+def test_an_interval_that_is_too_short_is_a_usage_error(offline: Cli) -> None:
+    result = offline("workers", "--watch", "0.01")
     assert result.code == ExitCode.USAGE
     assert "is not a number of seconds, 0.1 or more" in result.err
 
@@ -349,3 +346,16 @@ def test_a_minus_sign_is_refused(cli: Cli, pool_name: str, text: str) -> None:
         result = cli(*argv)
         assert result.code == ExitCode.BAD_INPUT, argv
         assert "have no sign" in result.err
+
+
+def test_ctrl_c_while_the_commands_are_imported_prints_no_traceback() -> None:
+    code = (
+        "import runpy, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'snowredis.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "runpy.run_module('snowredis', run_name='__main__')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (ExitCode.INTERRUPTED, "")

@@ -19,6 +19,7 @@ import snowredis
 from snowredis.cli import output
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import StoreUnavailable
+from tests.support.records import change_record
 
 Cli = Callable[..., Any]
 # sets the title, colours, hides what follows, moves the cursor, ends the line, turns the text round, is wide
@@ -81,10 +82,8 @@ def hostile(client: redis.Redis, pool: str) -> None:
     """Records as any process with access could write them: connect() would not."""
     key = f"snowredis:{{{pool}}}"
     for worker, text in enumerate(HOSTILE):
-        record = str(client.hget(key, "w:0")).split("|")
-        record[10] = json.dumps({"host": text, "pid": "1; rm", "label": text})
-        client.hset(key, f"w:{worker + 1}", "|".join(record))
-        client.zadd(f"{key}:leases", {str(worker + 1): float(record[4])})
+        owner = json.dumps({"host": text, "pid": "1; rm", "label": text})
+        change_record(client, pool, worker + 1, like=0, owner=owner)
     client.hset(key, mapping={"records": 3 + len(HOSTILE) - 2, "alarms": 1, "alarm": "\x1b[31malarm"})
 
 

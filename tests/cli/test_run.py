@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import select
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -18,6 +23,7 @@ import pytest
 
 import snowredis
 from snowredis import ConfigError, WorkerPool
+from snowredis.cli.commands.run import _Watch
 from snowredis.core.presets import layout_spec
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
@@ -33,7 +39,26 @@ TTL_S = 4.0
 # what no test of a busy machine may be late by; the bound itself is half a second before the end
 LATE_MS = 500
 
+
+def reset_signals() -> None:
+    """Undo what a background job of a script ignores: its children inherit that."""
+    for number in (signal.SIGINT, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def begin_session() -> None:
+    """Make standard input the terminal of a new session."""
+    reset_signals()
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 Start = Callable[..., subprocess.Popen[str]]
+
+
+def command(server: RedisServer, *words: str, options: tuple[str, ...] = ()) -> list[str]:
+    run = [sys.executable, "-m", "snowredis", "run", "--url", server.url, "--pool", "p"]
+    return [*run, *options, "--", *words]
 
 
 @pytest.fixture
@@ -45,25 +70,10 @@ def start(own_server: RedisServer) -> Iterator[Start]:
     started = []
 
     def run(*words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "snowredis",
-            "run",
-            "--url",
-            own_server.url,
-            "--pool",
-            "p",
-            *options,
-            "--",
-            *words,
-        ]
-        # a background job of a script ignores SIGINT, and its children inherit that
-        reset = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
         started.append(
             subprocess.Popen(
-                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                text=True, start_new_session=True, preexec_fn=reset,  # noqa: PLW1509
+                command(own_server, *words, options=options), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                stdin=subprocess.DEVNULL, text=True, start_new_session=True, preexec_fn=reset_signals,  # noqa: PLW1509
             )
         )  # fmt: skip
         return started[-1]
@@ -181,10 +191,108 @@ def test_the_program_starts_again_on_request_when_redis_is_back(
     time.sleep(3.5)
     own_server.start()
     eventually(lambda: sum(line.startswith("start") for line in lines(out)) == 2, "another start", 40)
+    assert_apart(*([int(word) for word in line.split()[2:]] for line in lines(out) if line.startswith("start")))
     process.terminate()
     _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
     assert err.count("ended and could not be extended") <= 1
+
+
+def assert_apart(one: list[int], two: list[int]) -> None:
+    """Check that no tick of *one*, a worker id and when it may be used from, is one of *two*, if the clock was set."""
+    assert one[0] != two[0] or two[1] > time.time() * 1000 - TTL_S * 2000
+
+
+def test_a_worker_id_that_is_claimed_again_has_no_time_that_was_used_even_if_the_clock_is_set_back() -> None:
+    """The program that makes ids with it may be another one, which does not know what the first one used."""
+    with snowredis.worker_id("orders", url=memory_pool()) as mine:
+        before, until_ms = [mine.worker, mine.from_ms], mine.until_ms
+        mine.claim()
+        assert mine.worker != before[0] or mine.from_ms >= until_ms
+
+
+def tell(watch: _Watch, times: int) -> None:
+    for _ in range(times):
+        watch.tell(0, 1)
+
+
+def in_time(function: Callable[..., None], *args: Any) -> None:
+    """Call *function* in a thread, and check that it returns."""
+    thread = threading.Thread(target=function, args=args, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_a_watch_that_reads_nothing_is_replaced_and_stops_neither_run_nor_its_end() -> None:
+    watch = _Watch()
+    for times in (5_000, 1):
+        stopped = watch._process
+        stopped.send_signal(signal.SIGSTOP)
+        # 64 KiB are the room of the pipe
+        in_time(tell, watch, times)
+        assert (watch._process is stopped) == (times == 1)
+    in_time(watch.close)
+    assert watch._process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_ctrl_z_gives_the_terminal_back_to_the_shell_and_fg_goes_on(own_server: RedisServer, tmp_path: Path) -> None:
+    WorkerPool(own_server.url, "p").create(PoolConfig(name="p"))
+    terminal, end = os.openpty()
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"], stdin=end, stdout=end, stderr=end, cwd=ROOT,
+        preexec_fn=begin_session,  # noqa: PLW1509
+    )  # fmt: skip
+    os.close(end)
+    try:
+        os.write(terminal, f"{shlex.join(command(own_server, *CHILD, str(tmp_path / 'out')))}\n".encode())
+        eventually(lambda: is_running(tmp_path / "out"), "the program", 30)
+        for _ in range(2):
+            os.write(terminal, b"\x1a")
+            read_until(terminal, b"Stopped")
+            more = len(lines(tmp_path / "out")) + 3
+            os.write(terminal, b"fg\n")
+            eventually(lambda more=more: len(lines(tmp_path / "out")) > more, "the program", 10)  # type: ignore[misc]
+        os.write(terminal, b"\x03")
+        eventually(lambda: is_gone(pid_of(tmp_path / "out")), "the end of the program", 10)
+        os.write(terminal, b"echo the; echo shell\n")
+        read_until(terminal, b"the\r\nshell")
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(terminal)
+
+
+def read_until(terminal: int, text: bytes) -> None:
+    """Read from a terminal until it shows *text*."""
+    seen, deadline_s = b"", time.monotonic() + 30
+    while text not in seen:
+        assert select.select([terminal], [], [], deadline_s - time.monotonic())[0], seen
+        seen += os.read(terminal, 4096)
+
+
+def test_a_short_ttl_ends_no_healthy_program(start: Start, own_server: RedisServer) -> None:
+    WorkerPool(own_server.url, "short").create(PoolConfig(name="short", ttl_ms=1000))
+    process = start("sleep", "2", options=("--pool", "short"))
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    with snowredis.worker_id("short", url=own_server.url, ttl=1) as mine:
+        assert 0 < mine.grace < 0.5
+
+
+def test_a_forked_child_has_no_worker_id_of_its_parent_until_it_claims_one() -> None:
+    with snowredis.worker_id("orders", url=memory_pool()) as mine:
+        worker, child = mine.worker, os.fork()
+        if not child:
+            code = 1
+            with contextlib.suppress(BaseException):
+                code = 2 * bool(mine.left_s or mine.until_ms)
+                with contextlib.suppress(snowredis.LeaseExpired):
+                    code = 4 + mine.worker
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert mine.worker == worker
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -261,7 +369,7 @@ def test_the_outage_lane_is_not_for_other_programs(own_server: RedisServer) -> N
         killed.kill()
         killed.communicate()
         eventually(lambda: not mine.left_s, "the end of the reservation", 10)
-        with pytest.raises(snowredis.LeaseExpired):
+        with pytest.raises(snowredis.StoreUnavailable):
             mine.claim()
         assert not mine._ids.in_outage_lane
         with pytest.raises(snowredis.StoreUnavailable):

@@ -12,9 +12,11 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, owner_text
+from snowredis.process.owner import owner_text
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
+from tests.support.records import change_record
 
 Cli = Callable[..., Any]
 # host and label of each worker id
@@ -22,18 +24,16 @@ FLEET = (("web-1", "api"), ("web-1", "api"), ("web-2", "api"), ("db-1", "jobs"))
 
 
 def end_lease(client: redis.Redis, pool: str, worker: int) -> None:
-    key = f"snowredis:{{{pool}}}"
-    record = str(client.hget(key, f"w:{worker}")).split("|")
     seconds, micros = client.time()
-    record[4] = str(seconds * 1000 + micros // 1000)
-    client.hset(key, f"w:{worker}", "|".join(record))
-    client.zadd(f"{key}:leases", {str(worker): int(record[4])})
+    now_ms = seconds * 1000 + micros // 1000
+    # lease and reservation end now, and it had renewed once
+    change_record(client, pool, worker, until_ms=now_ms, lease_end_ms=now_ms, claimed_ms=now_ms - 9)
 
 
 @pytest.fixture
 def fleet(client: redis.Redis, pool_name: str) -> Iterator[str]:
     """A pool with three living workers, and one, worker 2, that just died."""
-    store, now_ms = RedisStore(client, PoolConfig(name=pool_name)), time.time_ns() // 1_000_000
+    store, now_ms = RedisStore(client, PoolConfig(name=pool_name, outage_reserve_ms=0)), time.time_ns() // 1_000_000
     store.create(now_ms)
     for host, label in FLEET:
         owner = owner_text(host, 7, label)
@@ -75,7 +75,7 @@ def test_a_dead_worker_is_on_top_with_when_and_who(cli: Cli, fleet: str) -> None
         (["--label", "jobs"], [3]),
         (["--host", "web-1", "--label", "jobs"], []),
         (["--state", "healthy", "--host", "db-?"], [3]),
-        (["--state", "suspect"], []),
+        (["--state", "silent"], []),
         (["--state", "expired"], [2]),
         (["--all", "--label", "api"], [0, 1, 2]),
     ],
@@ -93,11 +93,11 @@ def test_a_group_is_one_line_with_its_deaths(cli: Cli, fleet: str) -> None:
     lines = cli("workers", "--pool", fleet, "--group-by", "host").out.splitlines()
     head, *groups = [line.split() for line in lines[lines.index("") + 1 :]]
     assert head[:2] == ["host", "workers"]
-    # host, workers, healthy, late, suspect, unknown, died
-    assert [group[:7] for group in groups] == [
-        ["db-1", "1", "1", "0", "0", "0", "0"],
-        ["web-1", "2", "2", "0", "0", "0", "0"],
-        ["web-2", "0", "0", "0", "0", "0", "1"],
+    # host, workers, healthy, late, silent, no-ids, unknown, died
+    assert [group[:8] for group in groups] == [
+        ["db-1", "1", "1", "0", "0", "0", "0", "0"],
+        ["web-1", "2", "2", "0", "0", "0", "0", "0"],
+        ["web-2", "0", "0", "0", "0", "0", "0", "1"],
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_death_that_was_acknowledged_is_no_warning_for_any_command(cli: Cli, f
     assert "1 died" in cli("workers", *options).out
     assert cli("doctor", *options).code != 0 or "died" in cli("doctor", *options).out
     done = cli("workers", *options, "--acknowledge")
-    assert (done.code, f"the deaths of pool {fleet} up to 20" in done.err) == (0, True)
+    assert (done.code, f"fell silent in pool {fleet} up to 20" in done.err) == (0, True)
     assert "acknowledged" in done.out
     for command in (("workers", *options), ("pool", "show", fleet)):
         shown = cli(*command).out
@@ -160,7 +160,7 @@ def test_times_are_in_utc_or_of_this_host(cli: Cli, fleet: str, monkeypatch: pyt
 
 
 def test_whois_says_who_has_the_worker_id_now(cli: Cli, fleet: str, server_url: str) -> None:
-    with snowredis.connect(server_url, pool=fleet, label="heir") as ids:
+    with snowredis.connect(server_url, pool=fleet, label="heir", outage_reserve=0) as ids:
         an_id = str(ids.next_id())
         assert "the same process, healthy" in cli("whois", an_id, "--pool", fleet).out
     assert "no process has it" in cli("whois", an_id, "--pool", fleet).out

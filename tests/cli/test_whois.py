@@ -11,6 +11,7 @@ import redis
 
 import snowredis
 from snowredis.snowflake.codes import LossReason
+from tests.support.records import record_of
 
 Cli = Callable[..., Any]
 
@@ -86,15 +87,15 @@ def test_two_equal_ids_are_explained(
     assert not any(cause["shown"] for cause in causes)
     # a clone was refused: this is what the script writes then
     now_ms = snowredis.WorkerPool(client, pool_name).info().now_ms
-    record = str(client.hget(f"snowredis:{{{pool_name}}}", "w:0")).split("|")
+    record = record_of(client, pool_name, 0)
     client.xadd(
         f"snowredis:{{{pool_name}}}:events",
         {
             "event": "lost",
             "worker": "0",
-            "owner": record[10],
+            "owner": record.owner,
             "from": "0",
-            "until": record[3],
+            "until": record.until_ms,
             "reason": LossReason.COPIED,
             "at": str(now_ms),
         },

@@ -13,8 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import redis
@@ -22,8 +20,6 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.embedded import home as home_module
-from snowredis.embedded import reserved, supervisor
-from snowredis.embedded.home import Home
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.programs import ROOT
@@ -245,33 +241,10 @@ def test_a_server_started_while_nobody_uses_another_is_fresh_also_to_those_who_j
     assert [spawn().started().fresh, spawn().started().fresh] == [True, True]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_a_server_is_not_fresh_while_a_user_of_the_one_before_it_is_alive(
-    home: Path, spawn: Callable[..., User]
-) -> None:
-    survivor = spawn().started()
-    os.kill(supervisor_pid(home), signal.SIGKILL)
-    assert becomes_true(lambda: processes(home) == {})
-    starter, joiner = spawn().started(), spawn().started()
-    assert [starter.fresh, joiner.fresh] == [False, False]
-    for user in (survivor, starter, joiner):
-        user.end()
-    assert becomes_true(lambda: processes(home) == {})
-    # what the killed one granted is not known: else the next start waits for half a minute
-    (home / "reserved").unlink()
-    assert spawn().started().fresh
-
-
 def test_a_flushed_server_is_fresh_no_more(spawn: Callable[..., User]) -> None:
     user = spawn().started()
     user.redis.flushall()
     assert not spawn().started().fresh
-
-
-def test_a_server_is_not_fresh_to_a_process_that_used_the_one_before_it(home: Path) -> None:
-    assert embedded.start(home).fresh
-    embedded.stop(home)
-    assert not embedded.start(home).fresh
 
 
 def test_a_failed_start_leaves_no_user_behind(
@@ -289,25 +262,12 @@ def test_a_failed_start_leaves_no_user_behind(
 
 def test_files_that_cannot_be_written_are_said_and_leave_no_user_behind(home: Path, spawn: Callable[..., User]) -> None:
     home.mkdir(mode=0o700)
-    # in the way of a new state, as a full or read-only file system is
-    (home / "reserved.new").mkdir()
-    with pytest.raises(StoreUnavailable, match=r"its files cannot be used: .*reserved\.new"):
+    # in the way of the new file, as a full or read-only file system is
+    (home / "identity.new").mkdir()
+    with pytest.raises(StoreUnavailable, match=r"its files cannot be used: .*identity\.new"):
         embedded.start(home)
-    (home / "reserved.new").rmdir()
+    (home / "identity.new").rmdir()
     assert spawn().started().fresh
-
-
-def test_a_server_goes_on_while_its_supervisor_cannot_write(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter([True, True, False])
-    server = SimpleNamespace(is_alive=lambda: next(looks))
-    place = Home.make(home)
-    place.reserved.begin()
-    (home / "reserved.new").mkdir()
-    monkeypatch.setattr(reserved, "NOTE_EVERY_MS", 0)
-    monkeypatch.setattr(supervisor, "_POLL_S", 0.0)
-    with contextlib.ExitStack() as start_lock:
-        supervisor._wait_for_disuse(place, cast("Any", server), 60.0, start_lock)
-    assert list(looks) == []
 
 
 def test_it_starts_where_the_current_directory_was_removed(home: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from gunicorn.config import Config
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.monitor.snapshot import Death, PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support import waiting
 from tests.support.programs import ROOT
@@ -80,7 +80,7 @@ class Gunicorn:
         found: dict[str, Any] = json.loads(body)
         return found
 
-    def deaths(self) -> list[Death]:
+    def deaths(self) -> list[EndedLease]:
         """Workers that died."""
         return snowredis.WorkerPool(self._url, POOL).deaths()
 

@@ -23,8 +23,8 @@ pytest.importorskip("celery")
 from celery import Celery, chain, group
 
 from snowredis.integrations import celery as integration
+from snowredis.process.owner import PROCESS
 from snowredis.process_generator import effective_settings
-from snowredis.snowflake.lease import PROCESS
 from tests.integrations.celery_worker import (
     IDS_PER_TASK,
     LIMIT_S,

@@ -21,11 +21,15 @@ RANDOM_CASES = 50
 REPLAYS = 20
 
 
-@pytest.fixture(scope="module", params=["as built", "python"])
+@pytest.fixture(scope="module", params=["as built"])
 def explorer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
     directory: Path = tmp_path_factory.mktemp("i")
     with redis_server(directory) as server, Explorer(server.url, pure=request.param == "python") as explorer:
         yield explorer
+
+
+# the fast path has bytecodes in Python only; beside it, the code is the same
+in_both = pytest.mark.parametrize("explorer", ["as built", "python"], indirect=True)
 
 
 def check(outcomes: Iterable[Outcome]) -> None:
@@ -52,26 +56,25 @@ def once_more(explorer: Explorer, case: Case) -> Outcome:
     return outcome
 
 
-def coarser(explorer: Explorer, operation: str) -> int:
-    """Return how many times as far apart the interruptions may be: beside the fast path, the code is tried as built."""
-    return 3 if explorer.pure and operation != "new_tick" else 1
-
-
 # 7 is about as long as the shortest stretch in which an interruption did harm once
 @pytest.mark.parametrize(
     ("operation", "step"),
-    [("first_id", 7), ("new_tick", 7), ("new_range", 7), ("hand_over", 19), ("lost", 19)],
+    [("first_id", 7), ("new_range", 7), ("hand_over", 19), ("lost", 19)],
 )
 def test_a_handler_that_makes_an_id_repeats_none(explorer: Explorer, operation: str, step: int) -> None:
-    if operation == "new_tick" and not explorer.pure:
-        # in C it has no bytecodes
-        return
-    check(explorer.sweep(operation, "handler:next_id", step=step * coarser(explorer, operation)))
+    check(explorer.sweep(operation, "handler:next_id", step=step))
 
 
+@pytest.mark.parametrize("explorer", ["python"], indirect=True)
+@pytest.mark.parametrize("operation", ["new_tick", "new_range"])
+def test_a_handler_that_makes_an_id_in_the_fast_path_repeats_none(explorer: Explorer, operation: str) -> None:
+    check(explorer.sweep(operation, "handler:next_id", step=7))
+
+
+@in_both
 def test_a_handler_may_suspend_close_or_beat_while_a_tick_begins(explorer: Explorer) -> None:
     for action in ("handler:suspend", "handler:close", "handler:beat", "handler:clock_back"):
-        check(explorer.sweep("new_range", action, step=13 * coarser(explorer, "new_range")))
+        check(explorer.sweep("new_range", action, step=13))
 
 
 def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer) -> None:
@@ -82,7 +85,7 @@ def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer)
     "operation", ["claim", "new_range", "renew", "suspend", "close", "hand_over", "anext_new_range"]
 )
 def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(explorer: Explorer, operation: str) -> None:
-    check(explorer.sweep(operation, "fork", first=60, step=397 * coarser(explorer, operation)))
+    check(explorer.sweep(operation, "fork", first=60, step=397))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(explorer: Exp
 def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parents(
     explorer: Explorer, operation: str, fork: str, first: int
 ) -> None:
-    forked_at = range(first, first + 400, 61 * coarser(explorer, operation))
+    forked_at = range(first, first + 400, 61)
     check(
         explorer.play(Case(operation, ((fork, at), ("child_dies", at + 100 + 37 * turn))))
         for turn, at in enumerate(forked_at)
@@ -100,20 +103,21 @@ def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parent
 
 
 def test_a_fork_while_the_heartbeat_thread_is_started_hangs_nobody(explorer: Explorer) -> None:
-    check(explorer.sweep("start_heartbeat", "fork", first=60, step=251 * coarser(explorer, "start_heartbeat")))
+    check(explorer.sweep("start_heartbeat", "fork", first=60, step=251))
 
 
 def test_another_librarys_hook_may_make_an_id_in_the_child(explorer: Explorer) -> None:
-    check(explorer.sweep("renew", "fork:earlier_hook", step=503 * coarser(explorer, "renew")))
+    check(explorer.sweep("renew", "fork:earlier_hook", step=503))
 
 
 def test_a_child_is_well_whatever_another_thread_was_doing(explorer: Explorer) -> None:
-    check(explorer.sweep("claim", "fork", elsewhere=True, first=60, step=601 * coarser(explorer, "claim")))
+    check(explorer.sweep("claim", "fork", elsewhere=True, first=60, step=601))
 
 
+@in_both
 @pytest.mark.parametrize("action", ["paused:next_id:8", "thread:next_id", "thread:suspend"])
 def test_a_thread_that_read_the_ids_before_they_were_sealed_repeats_none(explorer: Explorer, action: str) -> None:
-    check(explorer.sweep("close_late", action, step=11 * coarser(explorer, "close_late")))
+    check(explorer.sweep("close_late", action, step=11))
 
 
 def test_several_interruptions_at_random_points_do_no_harm(explorer: Explorer) -> None:

@@ -14,6 +14,7 @@ from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, PoolNotFound, StoreRefused
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
 from tests.lease.conftest import really_wait, wall_ms
@@ -247,6 +248,26 @@ def test_a_record_that_no_script_wrote_is_named_to_its_holder_and_others_are_ser
         assert caught.value.field == "w:0"
     assert isinstance(other.ask_renew(), Renewed)
     assert holder(store).claim().worker == 2
+
+
+@pytest.mark.parametrize("place", range(12))
+def test_a_record_with_a_field_more_or_less_is_read_by_nobody(server: RedisServer, place: int) -> None:
+    store = new_pool(server, LONG)
+    living = holder(store).claim()
+    assert isinstance(living.ask_renew(), Renewed)
+    client, key = server.client(), pool_keys(store.config.name)[0]
+    text = str(client.hget(key, "w:0"))
+    record = LeaseRecord.parse(text)
+    assert record is not None
+    assert record.pack() == text
+    assert (record.stats.ids_made, record.owner, record.until_ms) == (7, '{"host":"h"}', living.until_ms)
+    parts = text.split("|")
+    more = [[*parts[:place], new, *parts[place:]] for new in ("", "7", "7,8", "1,2,3,4,5", "5a")]
+    for changed in [*more[: 5 * (place <= 10)], *[parts[:place] + parts[place + 1 :]] * (place <= 10)]:
+        client.hset(key, "w:0", "|".join(changed))
+        assert LeaseRecord.parse("|".join(changed)) is None
+        with pytest.raises(PoolBroken, match="field 'w:0'"):
+            living.ask_renew()
 
 
 @pytest.mark.parametrize("field", ["claims", "peak", "alarms", "lost", "rebuild", "rebuilt"])

@@ -29,12 +29,12 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from snowredis.monitor.snapshot import parse_owner
+from snowredis.process.owner import owner_text, parse_owner
 from snowredis.servers.clients import address, client_of_url, redacted, without_retries
 from snowredis.servers.connections import SOCKET_TIMEOUT_S
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, owner_text, pool_keys, settings_of
+from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, settings_of
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created
 from tests.support.servers import RedisServer
@@ -190,8 +190,8 @@ def test_any_host_name_and_label_make_an_owner_that_the_scripts_take(host: str, 
 
 def test_an_owner_keeps_what_can_be_printed() -> None:
     label = 'größe \N{GRINNING FACE} "a\\b"'
-    assert parse_owner(owner_text("web-1", 7, label)) == ("web-1", 7, label, "", 0, 0)
-    assert parse_owner(owner_text("web-1", 7, "", "ab", 12, 34)) == ("web-1", 7, "", "ab", 12, 34)
+    assert parse_owner(owner_text("web-1", 7, label)) == ("web-1", 7, label, "", 0, 0, "")
+    assert parse_owner(owner_text("web-1", 7, "", "ab", 12, 34, "x")) == ("web-1", 7, "", "ab", 12, 34, "x")
     assert parse_owner('{"pid":7,"lane_until":-1}').lane_until_ms == 0
     assert (
         parse_owner(owner_text("web-1", 7, "a\x7fb\nc"))[2] == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"

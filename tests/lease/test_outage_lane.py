@@ -27,6 +27,7 @@ from snowredis.snowflake.replies import (
 from tests.lease.conftest import CONFIG, TTL_MS, Place, open_place, really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.pools import open_outage_lanes
+from tests.support.records import change_record
 from tests.support.servers import RedisServer
 
 DAY_MS = 24 * 3600 * 1000
@@ -390,18 +391,16 @@ def test_a_change_of_the_layout_is_forced(store: RedisStore) -> None:
 def test_a_token_in_two_records_keeps_the_newer_one_findable(server: RedisServer, store: RedisStore) -> None:
     """After a loss, a repeated claim got another worker id; the older one is claimed by somebody else later."""
     first = Holder(store, wall_ms).claim()
-    key, leases, _ = pool_keys(store.config.name)
-    client = server.client()
+    key, client = pool_keys(store.config.name)[0], server.client()
     client.hset(key, mapping={"run_id": "another", "floor": 0, "floor_at": 0})
     Holder(store, wall_ms).ask_claim()
     client.hset(key, mapping={"floor": 0})
     again = Holder(store, wall_ms, token=first.token).claim()
     assert again.worker != first.worker
-    fields = str(client.hget(key, f"w:{first.worker}")).split("|")
-    fields[3] = fields[4] = str(wall_ms() - 10)
-    fields[6] = "0,0"
-    client.hset(key, f"w:{first.worker}", "|".join(fields))
-    client.zadd(leases, {str(first.worker): int(fields[4])})
+    ended_ms = wall_ms() - 10
+    change_record(
+        client, store.config.name, first.worker, until_ms=ended_ms, lease_end_ms=ended_ms, outage_ms=0, cuts_ms=()
+    )
     assert Holder(store, wall_ms).claim().worker == first.worker
     once_more = Holder(store, wall_ms, token=first.token).claim()
     assert once_more.worker == again.worker

@@ -23,7 +23,8 @@ import pytest
 import redis
 
 from snowredis import WorkerPool
-from snowredis.core.layout import Layout, utc_text
+from snowredis.core.layout import Layout
+from snowredis.core.values import utc_text
 from snowredis.errors import (
     ConfigError,
     LayoutMismatch,
@@ -35,11 +36,13 @@ from snowredis.errors import (
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.codes import AlarmReason, FloorReason, LossReason
 from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats, pool_keys
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, load, lua_of
 from snowredis.snowflake.replies import Alarm, Created, Granted, LeaseGone, Renewed, Seen, Settling
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.ports import free_port
+from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer, redis_server
 from tests.support.waiting import eventually
 
@@ -95,9 +98,8 @@ def named(happened: list[dict[str, str]], what: str) -> list[dict[str, str]]:
 def lease_ends(server: RedisServer, name: str) -> dict[str, int]:
     """Return {worker id: lease end} from the hash, which the index has to equal."""
     fields: Any = server.client().hgetall(pool_keys(name)[0])
-    return {
-        field.removeprefix("w:"): int(text.split("|")[4]) for field, text in fields.items() if field.startswith("w:")
-    }
+    records = {field[2:]: LeaseRecord.parse(text) for field, text in fields.items() if field.startswith("w:")}
+    return {worker: record.lease_end_ms for worker, record in records.items() if record}
 
 
 def index(server: RedisServer, name: str) -> dict[str, int]:
@@ -210,12 +212,9 @@ def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: 
 
 def end_lease(server: RedisServer, name: str, worker: int) -> None:
     """Let a lease look as if its holder had not renewed it for a ttl."""
-    client, (pool, leases, _) = server.client(), pool_keys(name)
-    fields = str(client.hget(pool, f"w:{worker}")).split("|")
+    client = server.client()
     seconds, micros = client.time()
-    fields[4] = str(seconds * 1000 + micros // 1000)
-    client.hset(pool, f"w:{worker}", "|".join(fields))
-    client.zadd(leases, {str(worker): int(fields[4])})
+    change_record(client, name, worker, lease_end_ms=seconds * 1000 + micros // 1000)
 
 
 @contextlib.contextmanager
@@ -347,8 +346,7 @@ def test_a_holder_that_is_taken_up_again_never_lowers_a_mark(server: RedisServer
     living.lanes_ms = (0, used - 1)
     assert living.ask_renew().adopted
     assert living.release(0, 0)
-    packed = str(server.client().hget(pool_keys(store.config.name)[0], "w:0"))
-    assert packed.split("|")[5] == f"{used},{used - 1}"
+    assert record_of(server.client(), store.config.name, 0).lanes_ms == (used, used - 1)
 
 
 def test_the_pool_keeps_the_tokens_of_living_leases_only(server: RedisServer) -> None:
@@ -367,7 +365,7 @@ def test_the_pool_keeps_the_tokens_of_living_leases_only(server: RedisServer) ->
     assert newcomer.worker == ended.worker
     fields = stored(server, name)[0]
     tokens = {field.removeprefix("t:"): worker for field, worker in fields.items() if field.startswith("t:")}
-    assert tokens == {fields[f"w:{worker}"].partition("|")[0]: str(worker) for worker in (0, 1)}
+    assert tokens == {record_of(server.client(), name, worker).token_hash: str(worker) for worker in (0, 1)}
 
 
 # --- R1: the index is only an index ----------------------------------------------------------------
@@ -393,14 +391,13 @@ def test_a_large_index_is_rebuilt_in_steps_between_which_others_are_served(
     name, count = store.config.name, 22_000
     living = holder(store).claim()
     client, (pool, leases, _) = server.client(), pool_keys(name)
-    packed = str(client.hget(pool, f"w:{living.worker}"))
-    fields = packed.split("|")
+    record = record_of(client, name, living.worker)
     with client.pipeline(transaction=False) as pipe:
         for worker in range(1, count):
             # the last one is free: its lease has ended
             until = 1_000 if worker == count - 1 else wall_ms() + 60_000
-            fields[0], fields[3], fields[4] = f"{worker:040x}", str(until), str(until)
-            pipe.hset(pool, f"w:{worker}", "|".join(fields))
+            other = record._replace(token_hash=f"{worker:040x}", until_ms=until, lease_end_ms=until)
+            pipe.hset(pool, f"w:{worker}", other.pack())
         pipe.hset(pool, mapping={"records": count, "next": count})
         pipe.execute()
     newcomer, steps = holder(store), 0
@@ -893,9 +890,7 @@ def test_the_event_stream_is_trimmed_around_its_length(server: RedisServer) -> N
 
 
 def put_owner(server: RedisServer, name: str, worker: int, owner: str) -> None:
-    pool = pool_keys(name)[0]
-    packed = str(server.client().hget(pool, f"w:{worker}"))
-    server.client().hset(pool, f"w:{worker}", "|".join([*packed.split("|", 10)[:10], owner]))
+    change_record(server.client(), name, worker, owner=owner)
 
 
 def test_a_pool_is_shown_with_its_living_workers_and_counters(server: RedisServer) -> None:

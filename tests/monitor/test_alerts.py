@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.monitor.metrics import POOL, PROCESS, SERVICE, TAGS
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE
 from tests.support.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_the_quiet_day_has_every_metric_that_alerts_look_at() -> None:
 
 
 def test_alerts_dashboard_and_page_name_metrics_that_exist() -> None:
-    known = {metric.name for metric in (*PROCESS, *POOL, *SERVICE, *TAGS)}
+    known = {metric.name for metric in (*PROCESS, *POOL, *SERVICE, *SEGMENTS)}
     page = ROOT / "docs" / "how-to" / "monitoring.md"
     for text in (ALERTS.read_text("utf-8"), "\n".join(expressions()), page.read_text("utf-8")):
         asked = asked_for(text)

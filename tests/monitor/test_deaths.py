@@ -1,4 +1,7 @@
-"""A lease that ends without a release is a death from that moment, for everybody who looks, and only once."""
+"""A lease that ends without a release is seen from that moment on, by everybody who looks, and only once.
+
+Who died is told from who is silent, and from who ended in order.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from snowredis.errors import StoreUnavailable
 from snowredis.monitor.deaths import RecentEvents
 from snowredis.monitor.events import Event
 from snowredis.monitor.polling import PoolWatch
+from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.codes import EventKind
@@ -28,6 +32,7 @@ from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.holder import Holder
 from tests.support.pools import open_outage_lanes
 from tests.support.programs import FORKS_WITH_THREADS, ROOT
+from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -49,6 +54,19 @@ def seen(memory: MemoryPool) -> WorkerPool:
     return WorkerPool(memory, "test")
 
 
+def begin(ids: snowredis.SnowflakeGenerator, clock: ManualClock) -> None:
+    """Make an id, and send a heartbeat."""
+    ids.next_id()
+    clock.advance(1)
+    ids._beat()
+
+
+def ended(seen: WorkerPool) -> list[EndedLease]:
+    """All leases that ended without a release, of processes that died and of those that are silent."""
+    snapshot = seen.snapshot()
+    return [*snapshot.deaths, *snapshot.silent]
+
+
 def next_deaths(source: Iterator[Event | None]) -> list[str]:
     """Keys of the deaths that *source* yields up to the next pause."""
     keys = []
@@ -65,13 +83,16 @@ def test_a_death_is_one_event_before_and_after_a_script_writes_it(
     dying = [memory.connect(label=f"w{number}") for number in range(3)]
     for ids in dying:
         ids.next_id()
+    clock.advance(1)
+    for ids in dying:
+        ids._beat()
     followed = seen.follow(block_ms=1)
     assert next_deaths(followed) == []
     clock.advance(TTL_MS - 1)
-    assert (seen.deaths(), seen.info().deaths) == ([], 0)
-    assert status_of(seen.snapshot()).level == "warning"
+    assert (ended(seen), seen.info().deaths) == ([], 0)
+    assert status_of(seen.snapshot()).level == "critical"
     clock.advance(1)
-    deaths = seen.deaths()
+    deaths = ended(seen)
     assert [(death.worker, death.label, death.kind) for death in deaths] == [
         (number, f"w{number}", "expired") for number in range(3)
     ]
@@ -85,39 +106,42 @@ def test_a_death_is_one_event_before_and_after_a_script_writes_it(
     # another process runs a script
     clock.advance(5_000)
     heir = memory.connect(label="heir")
-    heir.next_id()
+    begin(heir, clock)
     written = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
     assert all(event.id for event in written)
     assert [event.key for event in written] == [event.key for event in derived]
     assert [event.at_ms for event in written] == [event.at_ms for event in derived]
-    assert (seen.deaths(), seen.info().deaths) == (deaths, 3)
+    assert (ended(seen), seen.info().deaths) == (deaths, 3)
     assert next_deaths(followed) == []
     # whoever comes later sees each of them once, too
     assert len(next_deaths(seen.follow("0", block_ms=1))) == 3
 
+    # all are silent until their outage lanes end. By then the end of their leases is a day old
     clock.advance(3_600_000)
-    assert (seen.deaths()[0].label, len(seen.deaths())) == ("heir", 1)
+    assert [len(each) for each in (seen.snapshot().deaths, seen.snapshot().silent)] == [0, 4]
+    clock.advance(24 * 3_600_000)
+    assert ended(seen) == []
     assert seen.info().deaths == 4
 
 
 def test_a_process_that_returns_is_not_dead(clock: ManualClock, memory: MemoryPool, seen: WorkerPool) -> None:
     paused = memory.connect(label="paused")
-    paused.next_id()
+    begin(paused, clock)
     clock.advance(TTL_MS + 1_000)
-    assert len(seen.deaths()) == 1
+    assert len(ended(seen)) == 1
     assert paused.next_id()
     info = seen.info()
-    assert (seen.deaths(), info.expired, info.returned, info.used) == ([], 1, 1, 1)
+    assert (ended(seen), info.expired, info.returned, info.used) == ([], 1, 1, 1)
     happened = [event.kind for event in seen.events()]
     assert happened == ["floor", "claimed", "expired", "returned"]
     assert seen.events()[-1].ended_ms == clock.server_time_ms() - 1_000
     paused.close()
-    assert (seen.deaths(), seen.info().deaths) == ([], 1)
+    assert (ended(seen), seen.info().deaths) == ([], 1)
 
 
 def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, memory: MemoryPool, seen: WorkerPool) -> None:
     paused = memory.connect(layout=Layout(worker_bits=0), label="paused", outage_reserve=0)
-    paused.next_id()
+    begin(paused, clock)
     clock.advance(TTL_MS + 1_000)
     heir = memory.connect(layout=Layout(worker_bits=0), label="heir", outage_reserve=0)
     heir.next_id()
@@ -128,7 +152,7 @@ def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, memory:
     assert seen.deaths() == []
     # it can die later, too
     heir.close()
-    paused.next_id()
+    begin(paused, clock)
     clock.advance(TTL_MS + 1_000)
     assert [death.label for death in seen.deaths()] == ["paused"]
 
@@ -139,7 +163,7 @@ def test_a_generator_that_claims_again_takes_its_death_back(
     # two that describe themselves alike, as in two containers
     both = [memory.connect(label="web") for _ in range(2)]
     for ids in both:
-        ids.next_id()
+        begin(ids, clock)
 
     def refuse(*_: object) -> None:
         raise StoreUnavailable("here", "gone")
@@ -148,14 +172,14 @@ def test_a_generator_that_claims_again_takes_its_death_back(
         patched.setattr(both[0]._lease_manager.store, "release", refuse)
         both[0].suspend()
     clock.advance(TTL_MS + 1_000)
-    assert len(seen.deaths()) == 2
+    assert len(ended(seen)) == 2
     both[0].resume()
-    both[0].next_id()
+    begin(both[0], clock)
     assert "lost" not in [event.kind for event in seen.events()]
-    assert len(seen.deaths()) == 1
+    assert len(ended(seen)) == 1
     # each dies by itself
     clock.advance(TTL_MS + 1_000)
-    assert len(seen.deaths()) == 2
+    assert len(ended(seen)) == 2
 
 
 def test_a_forked_child_does_not_take_the_death_of_its_parent_back(memory: MemoryPool) -> None:
@@ -171,9 +195,9 @@ def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_ti
     clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = PoolWatch(seen, clock.server_time_ms)
-    fleet = [memory.connect() for _ in range(4)]
+    fleet = [memory.connect(outage_reserve=0) for _ in range(4)]
     for ids in fleet:
-        ids.next_id()
+        begin(ids, clock)
     assert watch.read().status.level == "ok"
 
     def refuse(**_: object) -> None:
@@ -184,15 +208,15 @@ def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_ti
         watch.read()
     clock.advance(TTL_MS + 1_000)
     reading = watch.read()
-    assert [condition.code for condition in reading.status.conditions] == ["returning"]
-    assert (reading.status.level, reading.status.headline) == ("unknown", "4 workers unknown")
+    assert [condition.code for condition in reading.status.conditions] == ["silent"]
+    assert (reading.status.level, reading.status.headline) == ("warning", "4 silent")
     for ids in fleet[:3]:
         ids.next_id()
     # the fourth does not return within two heartbeats
     clock.advance(TTL_MS // 3)
     reading = watch.read()
     assert reading.snapshot is not None
-    assert (len(reading.snapshot.deaths), reading.snapshot.returning) == (1, ())
+    assert (len(reading.snapshot.deaths), reading.snapshot.silent) == (1, ())
     assert reading.status.headline == "1 died"
 
 
@@ -205,18 +229,19 @@ def test_everybody_sees_that_a_death_was_acknowledged_until_redis_forgets_both(s
     )
     first.create(config)
     open_outage_lanes(first)
-    Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    holder = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    assert isinstance(holder.ask_renew(), Renewed)
     end_lease(server, config.name, 0)
-    assert [death.acknowledged for death in second.deaths()] == [False]
+    assert [death.acknowledged for death in ended(second)] == [False]
     seen = first.acknowledge_deaths(by="ann \x1b[31m")
     assert second.acknowledgement() == seen
     assert status_of(second.snapshot()).level == "notice"
-    assert [death.acknowledged for death in second.deaths()] == [True]
+    assert [death.acknowledged for death in ended(second)] == [True]
     # an older statement does not take back a newer one, and nobody has seen the future
     assert first.acknowledge_deaths(until_ms=1).until_ms == seen.until_ms
     assert first.acknowledge_deaths(until_ms=10**15).until_ms < 10**14
     key = f"{pool_keys(config.name)[0]}:acknowledged"
-    assert 0 < server.client().pttl(key) <= 3_600_000
+    assert 0 < server.client().pttl(key) <= 24 * 3_600_000
     for damaged in ("", "no", "[]", '{"until": "x", "at": 1, "by": ""}', '{"until": 1}'):
         server.client().set(key, damaged)
         assert second.acknowledgement() is None
@@ -233,11 +258,10 @@ def test_a_pool_in_memory_stores_no_acknowledgement(seen: WorkerPool) -> None:
 
 def end_lease(server: RedisServer, pool: str, worker: int) -> None:
     """Let the lease of *worker* end now."""
-    client, (key, leases, _) = server.client(), pool_keys(pool)
-    record, now_ms = str(client.hget(key, f"w:{worker}")).split("|"), int(client.time()[0]) * 1_000
-    record[4] = str(now_ms)
-    client.hset(key, mapping={f"w:{worker}": "|".join(record), "swept": now_ms - 1})
-    client.zadd(leases, {str(worker): now_ms})
+    client = server.client()
+    now_ms = int(client.time()[0]) * 1_000
+    change_record(client, pool, worker, lease_end_ms=now_ms)
+    client.hset(pool_keys(pool)[0], "swept", now_ms - 1)
 
 
 def test_independent_servers_number_their_deaths_as_one_pool(clock: ManualClock) -> None:
@@ -247,10 +271,13 @@ def test_independent_servers_number_their_deaths_as_one_pool(clock: ManualClock)
     while {ids.lease.worker % 2 for ids in made if ids.lease} != {0, 1}:
         made.append(snowredis.connect(servers, pool="test"))
         made[-1].claim()
+    clock.advance(1)
+    for ids in made:
+        ids._beat()
     numbers = sorted(ids.lease.worker for ids in made if ids.lease)
     clock.advance(TTL_MS)
-    assert sorted(death.worker for death in seen.deaths()) == numbers
-    assert all(death.worker % 2 == death.server for death in seen.deaths())
+    assert sorted(death.worker for death in ended(seen)) == numbers
+    assert all(death.worker % 2 == death.server for death in ended(seen))
     assert sorted(event.worker for event in seen.events() if event.kind == EventKind.EXPIRED) == numbers
     assert seen.info().deaths == len(numbers)
 
@@ -262,11 +289,8 @@ def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: Redis
     open_outage_lanes(seen)
     first, second = (Holder(store, lambda: time.time_ns() // 1_000_000).claim() for _ in range(2))
     # as after a restart from an old snapshot, in which the second lease had ended
-    client, (key, leases, _) = server.client(), pool_keys(config.name)
-    record, now_ms = str(client.hget(key, "w:1")).split("|"), seen.info().now_ms
-    record[4] = str(now_ms)
-    client.hset(key, mapping={"w:1": "|".join(record), "run_id": "0123456789abcdef"})
-    client.zadd(leases, {"1": now_ms})
+    change_record(server.client(), config.name, 1, lease_end_ms=seen.info().now_ms)
+    server.client().hset(pool_keys(config.name)[0], "run_id", "0123456789abcdef")
     assert isinstance(first.ask_renew(), Renewed)
     snapshot = seen.snapshot()
     assert ([worker.worker for worker in snapshot.unknown], snapshot.deaths) == ([1], ())
@@ -293,14 +317,14 @@ def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, 
     seen.create(config)
     open_outage_lanes(seen)
     count, living = 250, Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    assert isinstance(living.ask_renew(), Renewed)
     client, (key, leases, _) = server.client(), pool_keys(config.name)
     # some ids of a pool with records like the first one, whose leases ended
-    record, now_ms = str(client.hget(key, "w:0")).split("|"), seen.info().now_ms
+    record, now_ms = record_of(client, config.name, 0), seen.info().now_ms
     swept_ms = now_ms - 2_000
     ends_ms = {number: now_ms - number % spread for number in range(1, count + 1)}
     for number, end_ms in ends_ms.items():
-        record[4] = str(end_ms)
-        client.hset(key, f"w:{number}", "|".join(record))
+        client.hset(key, f"w:{number}", record._replace(lease_end_ms=end_ms).pack())
     client.zadd(leases, {str(number): end_ms for number, end_ms in ends_ms.items()})
     client.hset(key, mapping={"records": count + 1, "next": count + 1, "swept": swept_ms})
     counted = [seen.info().expired]
@@ -309,14 +333,16 @@ def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, 
         counted.append(seen.info().expired)
         assert len(counted) < 10
     assert counted == [count] * len(counted)
-    deaths = seen.deaths()
+    deaths = ended(seen)
     assert {death.worker: death.at_ms for death in deaths} == ends_ms
     assert len([event for event in seen.events() if event.kind == EventKind.EXPIRED and event.id]) == count
     seen.close()
     store.close()
 
 
-def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server: RedisServer) -> None:
+def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_dead(
+    own_server: RedisServer,
+) -> None:
     ttl_s, count = 2.0, 13
     seen, url = WorkerPool(own_server.url, "killed"), own_server.url
     seen.create(PoolConfig(name="killed", ttl_ms=int(ttl_s * 1000)))
@@ -335,6 +361,8 @@ def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server
         watch = PoolWatch(seen)
         # on a busy machine, a heartbeat may be late
         eventually(lambda: watch.read().status.level == "ok", "a fleet that is well")
+        # each confirms its claim soon
+        eventually(lambda: all(each.renewed_ms > each.claimed_ms for each in seen.workers()), "a heartbeat of each")
         followed = seen.follow(block_ms=100)
         assert next_deaths(followed) == []
         for pid in pids:
@@ -346,14 +374,17 @@ def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server
             assert time.monotonic() < killed_s + ttl_s + 2.0, f"{len(keys)} deaths were seen"
         reading = watch.read()
         assert reading.snapshot is not None
-        assert sorted(death.pid for death in reading.snapshot.deaths) == sorted(pids)
+        assert sorted(silent.pid for silent in reading.snapshot.silent) == sorted(pids)
+        assert reading.snapshot.deaths == ()
         assert (reading.snapshot.info.deaths, reading.snapshot.info.used) == (count, 0)
         assert reading.status.level == "critical"
-        assert reading.status.headline == f"{count} died"
+        assert reading.status.headline == "no worker renews"
+        (condition,) = reading.status.conditions
+        assert (condition.code, condition.count) == ("no-renewals", count)
         assert [worker.state for worker in seen.workers(alive_only=False)] == ["expired"] * count
         assert len(set(keys)) == count
 
-        # a new process: the deaths are written, and are the same
+        # a new process finds the crash records: the ends are written, are the same, and have a witness
         with snowredis.connect(url, pool="killed", ttl=ttl_s) as heir:
             an_id = heir.next_id()
             written = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
@@ -361,6 +392,12 @@ def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server
             assert all(event.id for event in written)
             assert seen.info().deaths == count
             assert next_deaths(followed) == []
+            eventually(lambda: len(seen.deaths()) == count, "the deaths of all")
+            snapshot = seen.snapshot()
+            assert sorted(death.pid for death in snapshot.deaths) == sorted(pids)
+            assert {death.kind for death in snapshot.deaths} == {"reclaimed"}
+            assert (snapshot.silent, snapshot.mass_silence, snapshot.info.deaths) == ((), None, count)
+            assert status_of(snapshot).headline == f"{count} died"
             whois = seen.whois(an_id)
             assert (whois.certainty, whois.holder and whois.holder.held) == ("certain", True)
     finally:
@@ -470,10 +507,10 @@ def test_a_child_that_is_forked_during_a_reading_reads_by_itself() -> None:
             if children == [0]:
                 # without an end by pytest
                 signal.alarm(10)
-                recent.read(0)
+                recent.read(0, 0)
                 os._exit(0)
         return []
 
     recent = RecentEvents(read)
-    recent.read(0)
+    recent.read(0, 0)
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0

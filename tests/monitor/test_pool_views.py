@@ -129,8 +129,8 @@ def test_a_pool_that_does_not_exist_has_no_history(server: RedisServer) -> None:
         (9_999, 20_001, "healthy"),
         (10_000, 20_000, "late"),
         (14_999, 15_001, "late"),
-        (15_000, 15_000, "suspect"),
-        (29_999, 1, "suspect"),
+        (15_000, 15_000, "silent"),
+        (29_999, 1, "silent"),
         (30_000, 0, "expired"),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_pool_in_memory_can_be_looked_at() -> None:
     (worker,) = pool.workers()
     assert (worker.label, worker.state, worker.alive) == ("web", "healthy", True)
     clock.advance(16_000)
-    assert pool.workers()[0].state == "suspect"
+    assert pool.workers()[0].state == "silent"
     clock.advance(16_000)
     assert pool.workers() == []
     assert [one.state for one in pool.workers(alive_only=False)] == ["expired"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts._bench import page
+from scripts._bench import measuring, page
 from scripts._bench.contestants import CONTESTANTS
 from snowredis import embedded
 from snowredis.errors import StoreUnavailable
@@ -113,3 +113,21 @@ def test_the_benchmark_says_that_it_does_not_know_a_part(tmp_path: Path) -> None
     )
     assert done.returncode == 2
     assert "'speed' is no part; these are: first, ids, claims, workers, start" in done.stderr
+
+
+def test_each_statement_is_first_equally_often() -> None:
+    turns = list(measuring.in_turns(["a", "b", "c"], 3))
+    assert turns == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+
+
+def test_a_ratio_is_taken_within_its_own_round() -> None:
+    # a machine that is ten times slower in the second round
+    low, median, high = measuring.ratios([2.0, 20.0, 2.0], [1.0, 10.0, 1.0])
+    assert low == median == high == pytest.approx(2)
+
+
+def test_a_batch_counts_as_its_ids_and_threads_count_as_one_stream() -> None:
+    calls: list[None] = []
+    subject = measuring.Subject("calls.append(None)", {"calls": calls}, threads=4, per_call=10)
+    assert subject.ns(25) > 0
+    assert len(calls) == 100

@@ -69,8 +69,8 @@ WORKER_POOL = {
 }
 TESTING = {"ManualClock": "(start_ms)", "memory_pool": "(*, clock, new)", "use": "(generator)"}
 EMBEDDED = {
-    "start": "(directory, *, linger_s, reach_ms)",
-    "join": "(url, *, reach_ms)",
+    "start": "(directory, *, linger_s)",
+    "join": "(url)",
     "resolve": "(url)",
     "stop": "(directory)",
 }
@@ -86,7 +86,7 @@ PLAIN = {
     "__version__",
     "layouts",
 }
-MODULES = {"embedded", "testing"}
+MODULES = {"embedded", "readers", "testing"}
 
 
 def arguments_of(function: Any) -> str:

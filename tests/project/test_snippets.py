@@ -63,9 +63,8 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_exist_with_their_options(page: str) -> None:
-    for block in blocks_of(page):
+def test_the_commands_of_all_pages_exist_with_their_options() -> None:
+    for block in [block for page in PAGES for block in blocks_of(page)]:
         for words in commands_of(block) if block.language == "console" else ():
             program, *arguments = words
             if program == "snowredis":
@@ -77,9 +76,9 @@ def test_the_commands_of_a_page_exist_with_their_options(page: str) -> None:
                     assert option in source, (block.name, words)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_commands_in_the_text_of_a_page_exist_with_their_options(page: str) -> None:
-    for text in re.findall(r"`snowredis ([^`]+)`", PAGES[page].read_text("utf-8")):
+def test_the_commands_in_the_text_of_all_pages_exist_with_their_options() -> None:
+    texts = [path.read_text("utf-8") for path in PAGES.values()]
+    for text in [text for page in texts for text in re.findall(r"`snowredis ([^`]+)`", page)]:
         parser: argparse.ArgumentParser = build_parser()
         words = shlex.split(text)
         names = children_of(parser)

@@ -46,9 +46,8 @@ def played(first: int, last: int, *, pure: bool) -> list[str]:
 
 
 @only_c
-@pytest.mark.parametrize("first", [0, 60])
-def test_both_give_the_same_ids_and_errors(first: int) -> None:
-    in_c, in_python = (played(first, first + 60, pure=pure) for pure in (False, True))
+def test_both_give_the_same_ids_and_errors() -> None:
+    in_c, in_python = (played(0, 60, pure=pure) for pure in (False, True))
     assert (in_c[0], in_python[0]) == ("c", "python")
     assert len(in_c) == 61
     for one, other in zip(in_c[1:], in_python[1:], strict=True):

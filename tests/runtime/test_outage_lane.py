@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -196,7 +195,7 @@ def test_a_copy_is_told_so_and_stops_at_once(fleet: Fleet) -> None:
     ids = fleet.generator()
     fleet.make(ids)
     # a clone of this process has renewed
-    fleet.redis._records[0] = replace(fleet.redis._records[0], renewal_id="of the clone")
+    fleet.redis._records[0] = fleet.redis._records[0]._replace(renewal_id="of the clone")
     fleet.beat(ids)
     assert ids.lease is None
     with pytest.raises(LeaseLost):
@@ -415,20 +414,20 @@ def test_a_pool_that_waits_for_the_outage_lanes_of_the_one_before_says_until_whe
         new.close()
 
 
-def test_a_fleet_of_1000_makes_ids_for_24_hours_without_redis() -> None:
+def test_a_fleet_of_200_makes_ids_for_24_hours_without_redis() -> None:
     """With steps of their clocks, and processes that crash."""
     fleet = Fleet()
-    living = [fleet.generator() for _ in range(1000)]
+    living = [fleet.generator() for _ in range(200)]
     made = [ids.next_id() for ids in living]
     fleet.redis.away = True
     fleet.clock.advance(TTL_MS)
     for hour in range(24):
         made += [ids.next_id() for ids in living]
         # some crash
-        living = living[: 1000 - 10 * hour]
+        living = living[: 200 - 2 * hour]
         fleet.clock.step((-4_000, 2_000, 0)[hour % 3])
         fleet.clock.advance(3_590_000)
-    assert len(made) > 20_000
+    assert len(made) > 4_000
     assert len(set(made)) == len(made)
 
 

@@ -14,7 +14,8 @@ import redis
 import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import FORMATS, LayoutMismatch
+from snowredis.errors import LayoutMismatch
+from snowredis.signatures import FORMATS
 from snowredis.snowflake.protocol import FORMAT, PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created

@@ -11,7 +11,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.polling import Reading
-from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import status_of, status_without
 from snowredis.web.feed import FeedState, event_counts, rate_of
 
@@ -115,7 +115,7 @@ def test_a_pool_that_never_could_be_read_is_no_empty_pool() -> None:
 
 @pytest.mark.parametrize(
     ("states", "rate"),
-    [([], 0), (["healthy", "late"], 20), (["healthy", "suspect"], 10), (["suspect"], None)],
+    [([], 0), (["healthy", "late"], 20), (["healthy", "silent"], 10), (["silent"], None)],
 )
 def test_the_rate_of_silent_workers_is_unknown_and_not_zero(states: list[str], rate: int | None) -> None:
     assert rate_of(snapshot(*(worker(i, state=state) for i, state in enumerate(states)))) == rate
@@ -123,16 +123,16 @@ def test_the_rate_of_silent_workers_is_unknown_and_not_zero(states: list[str], r
 
 def test_deaths_are_sent_when_they_change_and_events_once() -> None:
     state = Viewed()
-    death = Death(
-        **{field.name: 0 for field in dataclasses.fields(Death)}  # type: ignore[arg-type]
+    death = EndedLease(
+        **{field.name: 0 for field in dataclasses.fields(EndedLease)}  # type: ignore[arg-type]
         | {"at_ms": NOW_MS, "worker": 5, "host": "h", "label": "web", "kind": "expired"}
     )
     event = {"key": "0/1-0", "kind": "claimed"}
     first = change(state, reading(snapshot(deaths=(death,))), [event])
-    assert [row["key"] for row in first["deaths"]] == [death.key]
+    assert [(row["key"], row["silent"]) for row in first["ended"]] == [(death.key, False)]
     assert first["status"]["conditions"][0]["template"].startswith("1 worker died")
     second = change(state, reading(snapshot(deaths=(death,))), [event, event | {"key": "0/2-0"}])
-    assert "deaths" not in second
+    assert "ended" not in second
     assert [row["key"] for row in second["events"]] == ["0/2-0"]
 
 

@@ -10,11 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 
 import snowredis
-from snowredis.numbers.administration import create_tag, delete_tag
+from snowredis.numbers.administration import create_tag
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app
 from tests.support.servers import RedisServer, redis_server
-from tests.support.waiting import eventually
 from tests.web.conftest import client_of
 
 KINDS = [
@@ -121,31 +120,6 @@ def test_ids_of_kinds_are_counted_and_described(kinds_client: TestClient) -> Non
     parameters = kinds_client.get("/openapi.json").json()["paths"]["/id"]["get"]["parameters"]
     named = {each["name"]: each["schema"].get("enum") for each in parameters}
     assert named["tag"] == ["web-invoices", "web-orders", "web-unknown"]
-
-
-def test_a_closed_tag_is_in_the_verdict_of_the_page_in_readyz_and_in_the_metrics(
-    kinds_client: TestClient, kinds_server: RedisServer
-) -> None:
-    def ready() -> Any:
-        return kinds_client.get("/readyz").json()
-
-    # the tags are read at the start, and the pools with them
-    eventually(lambda: ready()["pools"]["kinds"]["status"]["level"] == "critical")
-    state = ready()
-    assert state["ready"]
-    assert state["tags"] == {
-        "web-invoices": {"state": "open", "level": "ok"},
-        "web-unknown": {"state": "closed", "level": "critical"},
-    }
-    assert "1 tag makes no numbers" in state["pools"]["kinds"]["status"]["headline"]
-    metrics = kinds_client.get("/metrics").text
-    assert 'snowredis_tag_level{tag="web-invoices"} 0.0' in metrics
-    assert 'snowredis_tag_level{tag="web-unknown"} 4.0' in metrics
-    create_tag(kinds_server.url, "web-unknown")
-    # a page asks for them more often
-    eventually(lambda: kinds_client.get("/kinds").is_success and ready()["tags"]["web-unknown"]["level"] == "ok")
-    eventually(lambda: "tag" not in ready()["pools"]["kinds"]["status"]["headline"])
-    delete_tag(kinds_server.url, "web-unknown")
 
 
 @pytest.mark.parametrize(

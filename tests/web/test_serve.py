@@ -1,30 +1,27 @@
-"""The service as a process of its own: uvicorn by the command, gunicorn by its import string, the client, the end."""
+"""The service as a process of its own: the command, gunicorn by the import string, a client, the end."""
 
 from __future__ import annotations
 
 import http.client
 import http.server
 import json
-import os
 import shutil
 import socket
 import struct
 import subprocess
 import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import snowredis
-from snowredis.web.client import Client, ServiceError
+from tests.support.pages import blocks_of
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import ROOT, TOKEN, Serve, two_gunicorn_workers
+from tests.web.conftest import ROOT, Serve, two_gunicorn_workers
 
 pytest.importorskip("uvicorn")
 
@@ -164,137 +161,28 @@ def test_a_head_without_an_end_is_cut_off(server: RedisServer, pool_name: str, s
     assert served.ask("/id")[0] == 200
 
 
-# --- the client ------------------------------------------------------------------------------------
-
-
-def test_the_client_hands_out_ids_that_it_fetched_in_batches(
-    server: RedisServer, pool_name: str, serve: Serve, tmp_path: Path
+def test_the_client_of_the_page_yields_ids_in_batches_and_tries_again_when_the_service_says_so(
+    server: RedisServer, pool_name: str, serve: Serve, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    new_pool(server.url, pool_name)
-    (tmp_path / "token").write_text(TOKEN + "\n")
-    served = serve("--pool", pool_name, "--token-file", str(tmp_path / "token"), url=server.url)
-    with Client(served.url, pool=pool_name, token=TOKEN, batch=7) as client:
-        ids: list[int] = []
-
-        def take() -> None:
-            mine = [client.next_id() for _ in range(50)]
-            assert mine == sorted(mine)
-            ids.extend(mine)
-
-        threads = [threading.Thread(target=take) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        ids += client.next_ids(10_000)
-        assert len(set(ids)) == len(ids) == 10_200
-        with pytest.raises(ServiceError) as refused:
-            client.next_ids(10_001)
-        assert (refused.value.status, refused.value.error) == (400, "BadCount")
-        # a child does not hand out what its parent fetched
-        while not client._ids:
-            client.next_id()
-        left = client._ids[:]
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if client.next_id() not in {*left, *ids} else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert client.next_id() == left[-1]
-    with pytest.raises(ServiceError) as refused:
-        Client(served.url, token="another-token-of-length").next_id()
-    assert refused.value.status == 401
-
-
-def test_the_client_goes_on_with_a_service_that_was_restarted_and_says_when_there_is_none(
-    server: RedisServer, pool_name: str, serve: Serve
-) -> None:
+    [program] = [block.text for block in blocks_of("docs/how-to/service.md") if "import httpx" in block.text]
     new_pool(server.url, pool_name)
     served = serve("--pool", pool_name, url=server.url)
-    client = Client(served.url, batch=1)
-    client.next_id()
-    served.stop()
-    with pytest.raises(ServiceError) as refused:
-        Client(served.url, max_wait=0).next_id()
-    assert (refused.value.status, refused.value.error) == (0, "Unreachable")
-    serve(
-        "--pool",
-        pool_name,
-        url=server.url,
-        command=["-m", "snowredis", "serve", "--port", str(served.port)],
-        ready="",
-    )
-    # it tries again until the service is there
-    client = Client(served.url, batch=1, max_wait=60)
-    assert client.next_id() < client.next_id()
+    names: dict[str, Any] = {}
+    exec(program.replace("http://127.0.0.1:8600", served.url).replace('"orders"', f'"{pool_name}"'), names)
+    first, second = map(int, capsys.readouterr().out.split())
+    assert first < second
+    statuses = [503, 429, 200]
 
+    def respond(request: httpx.Request) -> httpx.Response:
+        status = statuses.pop(0)
+        count = int(request.url.params["count"])
+        body = struct.pack(f">{count}q", *range(1, count + 1)) if status == 200 else b""
+        return httpx.Response(status, content=body, headers={"Retry-After": "0"})
 
-def test_the_client_waits_as_long_as_the_service_says_unless_that_is_too_long() -> None:
-    """The service that it talks to has no ids, three times for a second, then for 35 s."""
-    asked: list[str] = []
-    waits = iter([1, 1, 0, 35])
-
-    class Refusing(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            wait_s = next(waits)
-            body = b'{"error": "FloorWait"}' if wait_s else (7).to_bytes(8, "big")
-            self.send_response(503 if wait_s else 200)
-            self.send_header("content-type", "application/octet-stream")
-            self.send_header("content-length", str(len(body)))
-            if wait_s:
-                self.send_header("retry-after", str(wait_s))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_args: Any) -> None: ...
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as refusing:
-        threading.Thread(target=refusing.serve_forever, daemon=True).start()
-        with Client(f"http://127.0.0.1:{refusing.server_port}", batch=1, max_wait=20) as client:
-            assert client.next_id() == 7
-            assert len(asked) == 3
-            with pytest.raises(ServiceError) as refused:
-                client.next_id()
-            assert (refused.value.error, refused.value.retry_after_s, len(asked)) == ("FloorWait", 35, 4)
-        refusing.shutdown()
-
-
-def test_threads_that_wait_for_one_client_wait_no_longer_than_one() -> None:
-    """The service that they talk to never has ids."""
-
-    class Refusing(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.send_response(503)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_args: Any) -> None: ...
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as refusing:
-        threading.Thread(target=refusing.serve_forever, daemon=True).start()
-        with Client(f"http://127.0.0.1:{refusing.server_port}", max_wait=0.5) as client:
-
-            def wait(_: int) -> float:
-                began_s = time.monotonic()
-                with pytest.raises(ServiceError):
-                    client.next_id()
-                return time.monotonic() - began_s
-
-            with ThreadPoolExecutor(10) as threads:
-                waits = list(threads.map(wait, range(10)))
-        refusing.shutdown()
-    # one after the other, ten times 0.5 s
-    assert max(waits) < 1.5
-
-
-@pytest.mark.parametrize("url", ["ftp://h", "127.0.0.1:8600", "http://", "http://h/?x=1"])
-def test_the_client_wants_an_address(url: str) -> None:
-    with pytest.raises(snowredis.ConfigError):
-        Client(url)
+    with httpx.Client(base_url="http://service", transport=httpx.MockTransport(respond)) as client:
+        ids = names["ids_of"](client, "orders", 3)
+        assert [next(ids) for _ in range(3)] == [1, 2, 3]
+        assert statuses == []
 
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")

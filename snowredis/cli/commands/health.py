@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exit_codes import ExitCode, code_of, print_error
+from snowredis.cli.exit_codes import ExitCode, code_of, missing_extra, print_error
 from snowredis.cli.options import Command, Parser, open_pool, settings
 from snowredis.cli.output import MAX_FOREIGN, Line, print_json, printable, wrapped, write
 
@@ -23,6 +23,8 @@ def _add_doctor_arguments(parser: Parser) -> None:
     parser.add_redis()
     text = "the tag to check, of segments or of dated numbers (default: all)"
     parser.add_argument("--tag", metavar="NAME", help=text)
+    text = "SQLAlchemy's URL of a database: also check its fences for readers, and its clock"
+    parser.add_argument("--database", metavar="URL", help=text)
     parser.add_argument("--json", action="store_true", help="one object")
 
 
@@ -34,7 +36,10 @@ def _doctor(args: argparse.Namespace) -> int:
     url, options = settings(args)
     if args.tag is not None:
         SEGMENT_SETTINGS["tag"].check(args.tag)
-    findings = [_fast_path(), *diagnose(url, _pool(args, options), args.tag)]
+    try:
+        findings = [_fast_path(), *diagnose(url, _pool(args, options), args.tag, args.database)]
+    except ImportError as error:
+        raise missing_extra(error, "sqlalchemy") from error
     severity = worst(findings)
     if args.json:
         print_json({"severity": severity, "findings": findings})
@@ -85,6 +90,7 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
         ("snowredis doctor", "this host, Redis, all its pools and tags"),
         ("snowredis doctor --pool orders", "this Redis, and only this pool"),
         ("snowredis doctor --tag invoices", "only this tag, and no pool"),
+        ("snowredis doctor --database postgresql+psycopg:///shop", "also the fences and the clock of a database"),
         ("snowredis doctor --json", "for programs"),
     ],
     _add_doctor_arguments,

@@ -176,7 +176,7 @@ def _seconds(ms: str) -> str:
 
 
 def _state_rows(snapshot: Snapshot, time_text: Callable[[int], str]) -> list[Pair]:
-    info, dead = snapshot.info, snapshot.dead_leases
+    info, unused = snapshot.info, snapshot.unused_leases
     floor = "none: the pool was declared new"
     if info.floor_ms > info.now_ms:
         floor = f"new workers wait {duration(info.floor_ms - info.now_ms)}"
@@ -187,7 +187,7 @@ def _state_rows(snapshot: Snapshot, time_text: Callable[[int], str]) -> list[Pai
     return [
         (
             "worker ids",
-            f"{info.used:,} of {info.capacity:,} leased{f' (about {dead:,} by dead processes)' if dead else ''}, "
+            f"{info.used:,} of {info.capacity:,} leased{f' (about {unused:,} are renewed no more)' if unused else ''}, "
             f"{info.free:,} free, peak {info.peak:,}",
         ),
         ("floor", floor),

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 _KNOWN = {known.name: known for known in signal.Signals}
 _STOP = [_KNOWN[name] for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if name in _KNOWN]
 _PASSED = _STOP + [_KNOWN[name] for name in ("SIGUSR1", "SIGUSR2", "SIGWINCH") if name in _KNOWN]
-# so long before the end of the reservation this process kills the program, and so long before it the watch does
-_KILL_S, _WATCH_S = 1.0, 0.5
+# so long before the end of the reservation this process kills the program, at most a quarter of a ttl; the watch does
+# in half of this time
+_KILL_S = 1.0
 _EVERY_S = 0.1
 _WATCH = Path(__file__).parents[1] / "run_watch.py"
 
@@ -77,23 +78,31 @@ class _Watch:
         )
         stdin: Any = self._process.stdin
         self.pipe: int = stdin.fileno()
+        os.set_blocking(self.pipe, False)
 
     def line(self, group: int, left_s: float) -> bytes:
         """Return what tells the watch to end *group* if nothing else does in *left_s*."""
         return f"{group} {time.time() + left_s:.3f} {time.monotonic() + left_s:.3f}\n".encode()
 
     def tell(self, group: int, left_s: float) -> None:
-        """Set what is ended, and when; start another watch if somebody killed this one."""
+        """Set what is ended, and when; start another watch if somebody killed this one, or it was stopped for long."""
         try:
             os.write(self.pipe, self.line(group, left_s))
-        except BrokenPipeError:
-            self._process.wait()
+        except (BrokenPipeError, BlockingIOError):
+            self._kill()
             self._start()
             os.write(self.pipe, self.line(group, left_s))
 
     def close(self) -> None:
         """End the watch."""
         self._process.stdin.close()  # type: ignore[union-attr]
+        try:
+            self._process.wait(_EVERY_S)
+        except subprocess.TimeoutExpired:
+            self._kill()
+
+    def _kill(self) -> None:
+        self._process.kill()
         self._process.wait()
 
 
@@ -102,6 +111,7 @@ class _Program:
 
     def __init__(self, words: list[str], held: WorkerId, watch: _Watch) -> None:
         self._watch = watch
+        self.kill_s = min(_KILL_S, held.ttl_ms / 4000)
         self.code: int | None = None
         variables = {
             "WORKER_ID": held.worker,
@@ -111,15 +121,15 @@ class _Program:
             "UNTIL": held.until_ms,
         }
         environment = os.environ | {f"SNOWREDIS_{name}": str(value) for name, value in variables.items()}
-        self.has_terminal = _owns_terminal()
-        left_s = held.left_s - _WATCH_S
+        own = os.getpgrp()
+        self.has_terminal = _owns_terminal(own)
+        left_s = held.left_s - self.kill_s / 2
 
         def begin() -> None:
             # in the child, before the program begins: the watch knows it even if this process is killed here
             os.setpgid(0, 0)
             os.write(watch.pipe, watch.line(os.getpid(), left_s))
-            if self.has_terminal:
-                _give_terminal(os.getpid())
+            _pass_terminal(own, os.getpid())
 
         try:
             self._process = subprocess.Popen(words, env=environment, preexec_fn=begin)  # noqa: PLW1509 - see begin()
@@ -139,14 +149,27 @@ class _Program:
         self.code = self._process.poll()
         return self.code is not None
 
+    def follow_stop(self) -> None:
+        """Stop with the program if the terminal stopped it (Ctrl-Z), so that the shell goes on; then go on with it."""
+        # it may have ended just now
+        with contextlib.suppress(ChildProcessError):
+            own = os.getpgrp()
+            if self.has_terminal and os.waitid(os.P_PID, self.group, os.WSTOPPED | os.WNOHANG):
+                # else it wanted to read in the background, and this is in the foreground by now
+                if not _owns_terminal(own):
+                    _pass_terminal(self.group, own)
+                    os.killpg(own, signal.SIGTSTP)
+                _pass_terminal(own, self.group)
+                self._send_all(signal.SIGCONT)
+
     def send(self, number: int) -> None:
         """Send a signal to the program."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
     def end(self, left_s: float, grace_s: float, signals: _Signals) -> None:
-        """End the group: SIGTERM, and after *grace_s*, or _KILL_S before the reservation ends, SIGKILL."""
-        until_s = time.monotonic() + max(0.0, min(grace_s, left_s - _KILL_S))
+        """End the group: SIGTERM, and after *grace_s*, or ``kill_s`` before the reservation ends, SIGKILL."""
+        until_s = time.monotonic() + max(0.0, min(grace_s, left_s - self.kill_s))
         for number in (signal.SIGTERM, signal.SIGCONT):
             self._send_all(number)
         while not self.reap() and time.monotonic() < until_s:
@@ -160,11 +183,9 @@ class _Program:
             return
         self._send_all(signal.SIGKILL)
         self.code = self._process.wait()
+        _pass_terminal(self.group, os.getpgrp())
         self.group = 0
         self._watch.tell(0, 0)
-        if self.has_terminal:
-            with contextlib.suppress(OSError):
-                _give_terminal(os.getpgrp())
 
     def _send_all(self, number: int) -> None:
         # macOS: EPERM if only zombies are left
@@ -172,17 +193,20 @@ class _Program:
             os.killpg(self.group, number)
 
 
-def _owns_terminal() -> bool:
+def _owns_terminal(group: int) -> bool:
     try:
-        return os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+        return os.isatty(0) and os.tcgetpgrp(0) == group
     except OSError:
         return False
 
 
-def _give_terminal(group: int) -> None:
-    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    os.tcsetpgrp(0, group)
-    signal.signal(signal.SIGTTOU, before)
+def _pass_terminal(group: int, to: int) -> None:
+    """Make the group *to* that of the terminal, if it is *group* now: in the background, it is the shell."""
+    if _owns_terminal(group):
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        with contextlib.suppress(OSError):
+            os.tcsetpgrp(0, to)
+        signal.signal(signal.SIGTTOU, before)
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -221,22 +245,21 @@ def _run(args: argparse.Namespace) -> int:
                     if not args.restart or signals.stopped:
                         raise
                     print_error(error)
-                if not _claim_again(held, signals, grace_s + _KILL_S):
+                if not _claim_again(held, signals):
                     return ExitCode.INTERRUPTED
     finally:
         watch.close()
 
 
-def _claim_again(held: WorkerId, signals: _Signals, least_s: float) -> bool:
-    """Claim a worker id that is reserved for more than *least_s*; return False if a signal ends this first."""
+def _claim_again(held: WorkerId, signals: _Signals) -> bool:
+    """Claim a worker id for another start; return False if a signal ends this first."""
     from snowredis.errors import SnowredisError
 
     shown = ""
     while True:
         try:
             held.claim()
-            if held.left_s > least_s:
-                return True
+            return True
         except SnowredisError as error:
             # once, not each second of an outage
             if str(error) != shown:
@@ -253,11 +276,12 @@ def _supervise(program: _Program, held: WorkerId, watch: _Watch, signals: _Signa
     try:
         while not program.reap():
             left_s = held.left_s
-            if left_s <= grace_s + _KILL_S:
+            if left_s <= grace_s + program.kill_s:
                 program.end(left_s, grace_s, signals)
                 why = "could not be renewed in time" if left_s else "was lost"
                 raise _Lost(ExitCode.LEASE_OR_CLOCK, f"worker id {worker} {why}; the program was ended")
-            watch.tell(program.group, left_s - _WATCH_S)
+            watch.tell(program.group, left_s - program.kill_s / 2)
+            program.follow_stop()
             for number in signals.wait(_EVERY_S):
                 program.send(number)
     finally:

@@ -1,4 +1,4 @@
-"""`workers` and `top`: show which process has which worker id of a pool, and which died. Both only read."""
+"""`workers`: show which process has which worker id of a pool, and which died. It only reads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from snowredis.cli import output, pool_text
-from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
 from snowredis.cli.options import Command, Parser, open_known_pool, seconds
 from snowredis.cli.output import Line, is_terminal, print_json, printable, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
-    from snowredis.monitor.snapshot import Death, PoolInfo
-
-# --- workers ------------------------------------------------------------------------------------
+    from snowredis.monitor.snapshot import EndedLease, PoolInfo
 
 # heartbeats come every 5 s at the default ttl; more often shows leases that end in between
 DEFAULT_INTERVAL_S = 2.0
@@ -34,7 +31,7 @@ def _add_workers_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
     pool_text.add_filter(parser)
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
-    text = "acknowledge the deaths that are shown: they are no warning any more"
+    text = "say that you have seen who died or is silent: that is no warning any more"
     parser.add_argument("--acknowledge", action="store_true", help=text)
     parser.add_times()
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
@@ -47,7 +44,7 @@ def _workers(args: argparse.Namespace) -> None:
         if args.acknowledge:
             seen = pool.acknowledge_deaths(by=this_person())
             print(
-                f"the deaths of pool {pool.name} up to {args.time_text(seen.until_ms)} are acknowledged",
+                f"acknowledged: who died or fell silent in pool {pool.name} up to {args.time_text(seen.until_ms)}",
                 file=sys.stderr,
             )
         read = partial(PoolWatch(pool).read, idle=pool_text.WorkerFilter(args).wants_idle)
@@ -116,13 +113,15 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     if snapshot is None:
         return status
     info, chosen = snapshot.info, pool_text.WorkerFilter(args)
-    workers, deaths = chosen.workers(snapshot), chosen.deaths(snapshot)
+    workers, deaths = chosen.workers(snapshot), chosen.ended(snapshot.deaths, "expired")
     lines = [*pool_text.pool_lines(where, info), *status]
     if reading.error is not None:
         lines.append([(f"below: the state of {args.time_text(reading.read_at_ms)}, not up to date", "bad")])
     if args.group_by:
         return [*lines, [], *pool_text.group_table(args.group_by, workers, deaths)][:height]
-    lines += [[], *_death_lines(deaths, info, args, height)]
+    silent = chosen.ended(snapshot.silent, "silent")
+    lines += [[], *_ended_lines("died in the last hour", deaths, info, args, height)]
+    lines += _ended_lines("silent, without a lease", silent, info, args, height)
     if not workers:
         none = "no worker matches" if snapshot.workers else "no worker is alive"
         if not snapshot.workers and snapshot.lanes_until_ms > info.now_ms:
@@ -135,27 +134,30 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     lines += pool_text.worker_table(shown, info, output.terminal_width())
     if len(shown) < len(workers):
         others = len(workers) - len(shown)
-        lines.append([(f"… and {others:,} more: snowredis top shows them all", "dim")])
+        lines.append([(f"… and {others:,} more: --state, --host and --label choose, --group-by counts", "dim")])
     return lines[:height]
 
 
-def _death_lines(deaths: list[Death], info: PoolInfo, args: argparse.Namespace, height: int | None) -> list[Line]:
-    if not deaths:
+def _ended_lines(
+    title: str, ended: list[EndedLease], info: PoolInfo, args: argparse.Namespace, height: int | None
+) -> list[Line]:
+    if not ended:
         return []
     # a third of the screen
-    most = len(deaths) if height is None else max(1, height // 3 - 4)
-    lines = [*pool_text.death_table(deaths[:most], info.now_ms, args.time_text)]
-    if most < len(deaths):
-        lines.append([(f"… and {len(deaths) - most:,} more", "dim")])
-    return [[(f"died in the last hour: {len(deaths):,}", "strong")], *lines, []]
+    most = len(ended) if height is None else max(1, height // 3 - 4)
+    lines = [*pool_text.ended_table(ended[:most], info.now_ms, args.time_text)]
+    if most < len(ended):
+        lines.append([(f"… and {len(ended) - most:,} more", "dim")])
+    return [[(f"{title}: {len(ended):,}", "strong")], *lines, []]
 
 
 def _print_json(reading: Reading, args: argparse.Namespace) -> None:
     report = reading.report
     if (snapshot := reading.snapshot) is not None:
         chosen = pool_text.WorkerFilter(args)
-        workers, deaths = tuple(chosen.workers(snapshot)), tuple(chosen.deaths(snapshot))
-        report = replace(report, workers=workers, deaths=deaths)
+        workers, deaths = tuple(chosen.workers(snapshot)), tuple(chosen.ended(snapshot.deaths, "expired"))
+        silent = tuple(chosen.ended(snapshot.silent, "silent"))
+        report = replace(report, workers=workers, deaths=deaths, silent=silent)
     print_json(report)
 
 
@@ -163,71 +165,17 @@ WORKERS = Command(
     "workers",
     "show which process has which worker id, and which died",
     """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
-heartbeat for a third of a ttl), suspect (none for half a ttl), unknown (Redis may have forgotten it), expired (dead:
-the lease ended without a release), free (released). Workers that died are listed for an hour. `snowredis top` also
-sorts and filters.""",
+heartbeat for a third of a ttl), silent (none for half a ttl), no-ids (it sends heartbeats, and gets no ids),
+unknown (Redis may have forgotten it), expired (the lease ended without a release), free (released). Workers that died
+are listed for an hour, those that are silent for as long as they may have ids.""",
     [
         ("snowredis workers", "of pool 'default'"),
         ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
-        ("snowredis workers --state suspect --host 'web-*'", "find some"),
+        ("snowredis workers --state silent --host 'web-*'", "find some"),
         ("snowredis workers --group-by host", "a line for each host"),
-        ("snowredis workers --acknowledge", "the deaths that are shown"),
+        ("snowredis workers --acknowledge", "those that died or are silent have been seen"),
         ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
     ],
     _add_workers_arguments,
     _workers,
-)
-
-# --- top ----------------------------------------------------------------------------------------
-
-
-def _add_top_arguments(parser: Parser) -> None:
-    parser.add_redis()
-    text = "time between two reads of Redis (default: 2)"
-    parser.add_argument("--interval", type=seconds, default=DEFAULT_INTERVAL_S, metavar="SECONDS", help=text)
-    parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
-    parser.add_times()
-
-
-def _top(args: argparse.Namespace) -> int:
-    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        raise CommandError(ExitCode.USAGE, "top needs a terminal. For a pipe or a file use: snowredis workers --watch")
-    from snowredis.monitor.polling import PoolWatch
-
-    try:
-        from snowredis.cli.top_view import TopView
-    except ImportError as error:
-        raise missing_extra(error, "cli") from error
-
-    with open_known_pool(args) as pool:
-        watch = PoolWatch(pool)
-        view = TopView(
-            lambda show_all: watch.read(idle=show_all),
-            pool.where,
-            interval_s=args.interval,
-            show_all=args.all,
-            # a pool that does not exist is an error of the command, before the view opens
-            first=first_reading(lambda: watch.read(idle=args.all)),
-            time_text=args.time_text,
-        )
-        code = view.run()
-    if code == ExitCode.INTERRUPTED:
-        raise KeyboardInterrupt
-    # Textual has printed the traceback of an error in the view
-    return code if code is not None else ExitCode(view.return_code or ExitCode.OK)
-
-
-TOP = Command(
-    "top",
-    "watch the workers of a pool: sort, filter, scroll, look at one",
-    """Columns are those of `snowredis workers`. Click a column's title, or press s and S, to sort by it; r
-reverses, / filters by host, label, state, pid or worker id, Enter shows one worker in full, a shows
-worker ids without a lease, too, Space reads at once, q quits. Workers that died are listed by `snowredis workers`.
-Needs a terminal, and the extra snowredis[cli].""",
-    [
-        ("snowredis top --pool orders", "every 2 s, until q or Ctrl-C"),
-        ("snowredis top --pool orders --interval 0.5", "more often"),
-    ],
-    _add_top_arguments,
-    _top,
 )

@@ -29,7 +29,7 @@
 -- ahead for a while, they are replaced as soon as they are above what any reservation can have reached. Marks grow, too,
 -- but they are as the clocks of processes showed: ids were made up to there.
 
--- The record of a worker id, which snowredis/monitor and the end of the embedded server read, too.
+-- The record of a worker id. In Python, snowredis/snowflake/record.py has the same.
 -- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
 -- in lanes and until; that of the outage lane is the later of its entry in lanes, the last one, and outage. The holder has
 -- the outage lane if outage is the later one. cuts: outage lanes that releases have lowered, as ",<beginning>-<end>".
@@ -37,7 +37,8 @@ local function unpack_record(text)
   if not text then return nil end
   local token, incarnation, renewal_id, ends, lease_end, lanes, outage, cuts, claimed, renewed, stats, owner =
     string.match(text, '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)([%d,-]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
-  if not token then return nil end
+  -- a text with another number of fields is no record: an owner begins with no field
+  if not token or string.match(owner, '^[%w_,-]*|') then return nil end
   local list, highest = {}, 0
   for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
   for i = 1, #list do highest = math.max(highest, list[i]) end
@@ -51,7 +52,6 @@ local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
     r.outage .. r.cuts, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
--- The end of the record's format.
 
 local ttl = int('ttl_ms', ARGV[3], 1, 864e5)
 local lead = int('lead_ms', ARGV[4], 0, 864e5)
@@ -232,11 +232,12 @@ end
 -- Returns true if the worker id of a lease may have been leased again after a loss that nobody could notice.
 local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end
 
--- Writes that a lease ended without a release, unless sweep() did; before its record is changed. For people only.
+-- Writes that a lease ended without a release, unless sweep() did; before its record is changed. An outage lane that was
+-- not open yet does not count. For people only.
 local function note_end(pool, worker, r)
   if not r or r.token == '' or r.lease_end <= pool.swept or r.lease_end > now then return end
   event_at(r.lease_end, 'expired', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed,
-    'renewed', r.renewed, 'outage', r.outage)
+    'renewed', r.renewed, 'outage', r.lanes[#r.lanes] <= r['until'] and r.outage or 0)
   count('expired')
 end
 -- Lowers lease ends that no server can have granted by now: the Redis clock was ahead when they were written.

@@ -73,16 +73,14 @@ return transaction(function(pool)
   end
   local outage_mark = outage > 0 and math.max(r.lanes[last], r.outage) or 0
   redis.call('ZADD', KEYS[2], now, worker)
-  -- a process has one death, also if its lease ended before it was reclaimed
-  if reclaimed and not ended then
-    event('reclaimed', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed',
-      r.renewed, 'outage', outage_mark)
-    count('reclaimed')
+  local more = { 'stats', stats, 'claimed', r.claimed, 'renewed', r.renewed, 'outage', outage_mark }
+  if reclaimed then
+    event('reclaimed', worker, r.owner, used_from, used_until, unpack(more))
   else
-    event('released', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed',
-      r.renewed, 'outage', outage_mark)
-    count('releases')
+    event('released', worker, r.owner, used_from, used_until, unpack(more))
   end
+  -- a process has one death, also if its lease ended before it was reclaimed
+  count(reclaimed and not ended and 'reclaimed' or 'releases')
   r.token, r.renewal_id, r.owner, r.lease_end, r.stats = '', '', '', now, stats
   drop_token(pool, token_hash, worker)
   put(pool, 'w:' .. worker, pack_record(r))

@@ -14,7 +14,6 @@ import { clearSelection, isFiltered, selectedItems, startSelection } from "./sel
 import { state } from "./state.js";
 import { drawStatus, startStatus } from "./status.js";
 import { drawTable, resetTable, startTable } from "./table.js";
-import { drawTags } from "./tags.js";
 import { startTimes } from "./times.js";
 
 const feed = new Feed(requestDraw);
@@ -75,7 +74,6 @@ startLookup(() => feed.pool);
 addPart(null, drawStatus);
 addPart(null, drawLink);
 addPart(null, drawGraves);
-addPart(null, drawTags);
 addPart($("figures"), drawFigures);
 addPart($("chart"), drawHistory);
 addPart($("workers"), drawWorkers);

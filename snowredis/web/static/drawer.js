@@ -4,6 +4,7 @@ import { requestDraw } from "./draw.js";
 import { $, compact, definitionRows, element, replaceIfChanged, setAttribute, setHidden, setText, whole } from "./dom.js";
 import { eventRow, fetchEvents, mergeEvents } from "./events.js";
 import { runsOf } from "./chart.js";
+import { livesText } from "./graves.js";
 import { currentRoute, goTo } from "./route.js";
 import { healthOf, heartbeatAge, LETTERS, now, ownerOf, state, ttlMs } from "./state.js";
 import { durationText, timeText } from "./times.js";
@@ -46,22 +47,23 @@ async function readEvents() {
 export function drawDrawer() {
   if (shown === null || !state.pool) return;
   const worker = state.workers.get(shown), health = worker && healthOf(worker);
-  const deaths = state.deaths.filter((death) => death.worker === shown);
+  const ended = state.ended.filter((each) => each.worker === shown), end = ended.length ? healthOf(ended[0]) : "";
   const newest = state.events.findLast((event) => event.worker === shown)?.key ?? "none";
   if (newest !== newestSeen) {
     newestSeen = newest;
     readEvents();
   }
-  setAttribute($("drawer-state"), "class", `state s-${worker ? health : deaths.length ? "dead" : "free"}`);
-  replaceIfChanged($("drawer-state"), [element("i", { "aria-hidden": "true" }, worker ? LETTERS[health] : deaths.length ? "✕" : ""), element("span", {}, stateText(worker, health, deaths))]);
-  replaceIfChanged($("drawer-facts"), worker ? facts(worker, health) : deaths.length ? lastFacts(deaths[0]) : []);
+  setAttribute($("drawer-state"), "class", `state s-${worker ? health : end || "free"}`);
+  replaceIfChanged($("drawer-state"), [element("i", { "aria-hidden": "true" }, LETTERS[worker ? health : end] ?? ""), element("span", {}, stateText(worker, health, ended))]);
+  replaceIfChanged($("drawer-facts"), worker ? facts(worker, health) : ended.length ? lastFacts(ended[0]) : []);
   drawRates(worker);
   drawEvents();
 }
 
-function stateText(worker, health, deaths) {
-  if (worker) return { healthy: "healthy", late: "late: a heartbeat is missing", suspect: "suspect: it hangs, was killed, or cannot reach Redis", unknown: "unknown: its heartbeats cannot be seen now" }[health];
-  return deaths.length ? `died at ${timeText(deaths[0].at)}` : "no process has this worker id now";
+function stateText(worker, health, ended) {
+  if (worker) return { healthy: "healthy", late: "late: a heartbeat is missing", silent: "silent: it hangs, was killed, or cannot reach Redis", "no-ids": `it gets no ids${worker.refused ? `: ${worker.refused}` : ""}`, unknown: "unknown: its heartbeats cannot be seen now" }[health];
+  if (!ended.length) return "no process has this worker id now";
+  return ended[0].silent ? `silent; ${livesText(ended[0])}` : `died at ${timeText(ended[0].at)}`;
 }
 
 function facts(worker, health) {
@@ -73,6 +75,7 @@ function facts(worker, health) {
     ["leased", `${timeText(worker.claimed_at)}, for ${durationText(now() - worker.claimed_at)}`],
     ["heartbeat", `${timeText(worker.heartbeat_at)}, ${durationText(heartbeatAge(worker))} ago${unknown ? "; newer ones are unknown" : ""}`],
     ["lease ends", leftMs > 0 ? `in ${durationText(leftMs)} without a heartbeat` : "it ended"],
+    ["without Redis", `it has ids until ${timeText(worker.lasts_until)}`],
     ["ids", `${whole(worker.ids_made)}${unknown ? " when it was last known" : ""}${health === "healthy" || health === "late" ? `, ${compact(worker.ids_per_second)} a second` : ", rate unknown"}`],
     ["clock", unknown ? "" : `${worker.clock_offset_ms > 0 ? "+" : ""}${worker.clock_offset_ms} ms to Redis, went back ${whole(worker.clock_backs)} times`],
     ["namespace", String(worker.namespace)],

@@ -1,6 +1,6 @@
 // The stream of /live: keeps `state` up to date, and reconnects.
 import { setAttribute, setText, $ } from "./dom.js";
-import { deathRow } from "./graves.js";
+import { endedRow } from "./graves.js";
 import { now, SILENT_MS, state } from "./state.js";
 import { parseJson } from "./times.js";
 
@@ -66,7 +66,7 @@ export class Feed {
 
   open(pool) {
     this.source?.close();
-    Object.assign(state, { pool: null, status: null, workers: new Map(), deaths: [], events: [], points: [], staleSinceMs: null, downSinceMs: null, receivedAtMs: 0, refusal: "" });
+    Object.assign(state, { pool: null, status: null, workers: new Map(), ended: [], events: [], points: [], staleSinceMs: null, downSinceMs: null, receivedAtMs: 0, refusal: "" });
     this.connect(pool);
   }
 
@@ -105,7 +105,7 @@ export class Feed {
     if (message.pool) state.pool = message.pool;
     for (const worker of message.workers ?? []) takeWorker(worker);
     for (const number of message.gone ?? []) state.workers.delete(number);
-    if (message.deaths) state.deaths = message.deaths.map(deathRow);
+    if (message.ended) state.ended = message.ended.map(endedRow);
     state.events.push(...(message.events ?? []));
     state.events.splice(0, state.events.length - MAX_EVENTS);
     state.points.push(...(message.points ?? []));

@@ -1,8 +1,8 @@
-// The deaths of the last hour. They stay until somebody acknowledges them, which the service stores for all viewers.
+// Who died in the last hour, and who is silent. They stay until somebody acknowledges them, for all viewers.
 import { requestDraw } from "./draw.js";
 import { $, element, plural, replaceIfChanged, setHidden, setText, whole } from "./dom.js";
 import { linkTo } from "./route.js";
-import { now, ownerOf, state } from "./state.js";
+import { healthOf, LETTERS, now, ownerOf, state } from "./state.js";
 import { durationText, isoText, timeText } from "./times.js";
 
 const KEPT_MS = 3600000;
@@ -11,16 +11,17 @@ const shownRows = () => (matchMedia("(max-width: 34rem)").matches ? 3 : 8);
 // whether this viewer looks at those that were acknowledged, too; why the last acknowledgement failed
 let all = false, failure = "";
 
-// *death* as the service sent it, with the fields that a worker has, too
-export function deathRow(death) {
-  return { ...death, death: true, lease_end_at: death.at, clock_offset_ms: null, namespace: null, clock_backs: null };
+// *lease* as the service sent it, with the fields that a worker has, too
+export function endedRow(lease) {
+  return { ...lease, ended: true, lease_end_at: lease.at, clock_offset_ms: null, namespace: null, clock_backs: null };
 }
 
-const recent = () => state.deaths.filter((death) => now() - death.at < KEPT_MS);
-export const shownDeaths = () => recent().filter((death) => all || !death.acknowledged);
+const recent = () => state.ended.filter((each) => each.silent || now() - each.at < KEPT_MS);
+export const shownEnded = () => recent().filter((each) => all || !each.acknowledged);
+export const livesText = (silent) => (silent.lasts_until > now() ? `if it lives, it has ids until ${timeText(silent.lasts_until)}` : "it has no ids any more");
 
 async function acknowledge() {
-  const until = Math.max(...shownDeaths().map((death) => death.at));
+  const until = Math.max(...shownEnded().map((each) => each.at));
   const query = new URLSearchParams({ pool: state.pool.name, until: new Date(until).toISOString() });
   try {
     const response = await fetch(`acknowledge?${query}`, { method: "POST" });
@@ -33,31 +34,33 @@ async function acknowledge() {
 }
 
 export function drawGraves() {
-  const deaths = shownDeaths(), seen = recent().filter((death) => death.acknowledged).length, unseen = recent().length - seen;
-  setHidden($("graves"), deaths.length === 0 && seen === 0);
-  setHidden($("graves-list"), deaths.length === 0);
+  const shown = shownEnded(), silent = shown.filter((each) => each.silent).length, died = shown.length - silent;
+  const seen = recent().filter((each) => each.acknowledged).length, unseen = recent().length - seen;
+  setHidden($("graves"), shown.length === 0 && seen === 0);
+  setHidden($("graves-list"), shown.length === 0);
   setHidden($("acknowledge"), unseen === 0);
   setHidden($("show-seen"), seen === 0);
-  setText($("graves-title"), deaths.length ? `${plural(deaths.length, "death")} in the last hour` : "Deaths of the last hour");
+  const counts = [died && `${plural(died, "death")} in the last hour`, silent && `${plural(silent, "silent worker")} without a lease`];
+  setText($("graves-title"), counts.filter(Boolean).join(", ") || "Deaths of the last hour");
   setText($("show-seen"), all ? "Hide acknowledged" : `Show ${whole(seen)} acknowledged`);
-  const more = deaths.length - shownRows();
+  const more = shown.length - shownRows();
   const notes = [more > 0 ? `and ${whole(more)} more, in the table of workers` : "", failure && `They were not acknowledged: ${failure}`];
   setText($("graves-more"), notes.filter(Boolean).join(". "));
   setHidden($("graves-more"), !notes.some(Boolean));
-  replaceIfChanged($("graves-list"), deaths.slice(0, shownRows()).map(row));
+  replaceIfChanged($("graves-list"), shown.slice(0, shownRows()).map(row));
 }
 
 // in steps, so that the list is not drawn anew each second
 const agoText = (ms) => (ms < 10000 ? "just now" : `${durationText(Math.floor(ms / 10000) * 10000)} ago`);
 
-function row(death) {
-  const worker = element("a", { href: linkTo({ pool: state.pool.name, worker: death.worker }) }, `worker ${death.worker}`);
-  const how = death.kind === "reclaimed" ? "killed; another process released the worker id" : "its lease ended without a release";
-  const place = [death.host, death.pid && `pid ${death.pid}`].filter(Boolean).join(", ");
+function row(lease) {
+  const worker = element("a", { href: linkTo({ pool: state.pool.name, worker: lease.worker }) }, `worker ${lease.worker}`);
+  const how = lease.kind === "reclaimed" ? "killed; another process released the worker id" : lease.silent ? `no heartbeat any more; ${livesText(lease)}` : "its lease and its reservations ended without a release";
+  const place = [lease.host, lease.pid && `pid ${lease.pid}`].filter(Boolean).join(", "), health = healthOf(lease);
   return element("li", {},
-    element("i", { class: "s-dead", "aria-hidden": "true" }, "✕"),
-    element("span", { class: "what" }, worker, ` ${ownerOf(death)}${death.label && place ? `, ${place}` : ""}: ${how}`),
-    element("time", { datetime: isoText(death.at) }, `${timeText(death.at)}, ${agoText(now() - death.at)}${death.acknowledged ? ", acknowledged" : ""}`));
+    element("i", { class: `s-${health}`, "aria-hidden": "true" }, LETTERS[health]),
+    element("span", { class: "what" }, worker, ` ${ownerOf(lease)}${lease.label && place ? `, ${place}` : ""}: ${how}`),
+    element("time", { datetime: isoText(lease.at) }, `${timeText(lease.at)}, ${agoText(now() - lease.at)}${lease.acknowledged ? ", acknowledged" : ""}`));
 }
 
 export function startGraves() {

@@ -30,7 +30,7 @@ export function drawHistory() {
   const toMs = now();
   if (range === "10m") {
     const first = state.points[0]?.[0] ?? toMs, past = Math.min(RANGES[range], Math.max(MIN_RANGE_MS, toMs - first));
-    chart.show({ points: state.points, deaths: state.deaths.map((death) => death.at), fromMs: toMs - past, toMs, maxStepMs: LIVE_STEP_MS });
+    chart.show({ points: state.points, deaths: state.ended.filter((each) => !each.silent).map((each) => each.at), fromMs: toMs - past, toMs, maxStepMs: LIVE_STEP_MS });
     return;
   }
   if (Date.now() - fetchedAt > AGAIN_MS) fetchHistory();

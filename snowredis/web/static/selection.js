@@ -1,23 +1,23 @@
 // Which workers are shown, in the grid and in the table alike: chips of states, a text, groups.
 import { requestDraw } from "./draw.js";
 import { $, element, setAttribute, setText, whole } from "./dom.js";
-import { shownDeaths } from "./graves.js";
+import { shownEnded } from "./graves.js";
 import { healthOf, LETTERS, state, STATES } from "./state.js";
 
 // empty: all
 const states = new Set();
 const chips = new Map();
 
-export const itemKey = (worker) => (worker.death ? `d${worker.key}` : String(worker.worker));
+export const itemKey = (worker) => (worker.ended ? `d${worker.key}` : String(worker.worker));
 export const grouping = () => $("group").value;
 
-// workers and deaths that match the text, by worker id; a death comes after the worker that has its worker id now
+// workers and ended leases that match the text, by worker id; an ended lease comes after the worker that has its worker id now
 function matchingItems() {
   const text = $("filter").value.trim().toLowerCase();
-  const items = [...state.workers.values(), ...shownDeaths()];
+  const items = [...state.workers.values(), ...shownEnded()];
   const matches = (worker) => [worker.host, worker.label, String(worker.pid), String(worker.worker)].some((field) => field.toLowerCase().includes(text));
   const shown = text ? items.filter(matches) : items;
-  return shown.sort((a, b) => a.worker - b.worker || Boolean(a.death) - Boolean(b.death));
+  return shown.sort((a, b) => a.worker - b.worker || Boolean(a.ended) - Boolean(b.ended));
 }
 
 // [worker, state] of those to be shown, by worker id

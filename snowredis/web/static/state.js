@@ -6,8 +6,8 @@ export const state = {
   status: null,
   // worker id -> row; those that have a lease, and those of whom Redis may have forgotten it
   workers: new Map(),
-  // newest first
-  deaths: [],
+  // leases that ended without a release, the newest first; *silent*: the process may live
+  ended: [],
   // newest last
   events: [],
   // [ms, ids per second, living workers]; null where nothing could be read
@@ -27,9 +27,9 @@ export const state = {
 // a service that is connected sends something every second
 export const SILENT_MS = 8000;
 // worst first; those that tiles, chips and rows show
-export const STATES = ["dead", "suspect", "unknown", "late", "healthy"];
+export const STATES = ["dead", "no-ids", "silent", "unknown", "late", "healthy"];
 // the letter that says the state without its color
-export const LETTERS = { healthy: "", late: "L", suspect: "S", unknown: "?", dead: "✕" };
+export const LETTERS = { healthy: "", late: "L", silent: "S", "no-ids": "N", unknown: "?", dead: "✕" };
 
 export const now = () => Date.now() + state.offsetMs;
 export const ttlMs = () => Number(state.pool?.settings?.ttl_ms) || 30000;
@@ -39,10 +39,11 @@ export const isStale = () => state.staleSinceMs !== null || serviceIsDown();
 
 // as state_of() in snapshot.py
 export function healthOf(worker) {
-  if (worker.death) return "dead";
+  if (worker.ended) return worker.silent ? "silent" : "dead";
   if (worker.state === "unknown" || isStale()) return "unknown";
   const age = heartbeatAge(worker) / ttlMs();
-  return age < 1 / 3 ? "healthy" : age < 1 / 2 ? "late" : "suspect";
+  if (age >= 1 / 2) return "silent";
+  return worker.state ?? (age < 1 / 3 ? "healthy" : "late");
 }
 
 export const ownerOf = (worker) => worker.label || [worker.host, worker.pid].filter(Boolean).join(" ") || "no name";

@@ -5,7 +5,7 @@ import { now, serviceIsDown, state } from "./state.js";
 import { secondsText, timeText } from "./times.js";
 
 // from best to worst, as LEVELS in status.py; with the sign that says it without its color
-export const SIGNS = { ok: "✓", notice: "i", unknown: "?", warning: "!", critical: "✕" };
+const SIGNS = { ok: "✓", notice: "i", unknown: "?", warning: "!", critical: "✕" };
 const LEVELS = Object.keys(SIGNS);
 
 // {level, headline, conditions: [{code, level, text, advice}]}

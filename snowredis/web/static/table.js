@@ -26,7 +26,7 @@ const COLUMNS = [
   ["heartbeat_at", "Heartbeat", (worker, health) => (health === "unknown" ? "unknown" : worker.heartbeat_at ? ago(worker.heartbeat_at) : ""), ""],
   ["lease_end_at", "Lease left", leaseText, "wide"],
   ["ids_made", "Ids", (worker, health) => numberText(worker.ids_made, (made) => `${compact(made)}${health === "unknown" ? " or more" : ""}`), "wide"],
-  ["ids_per_second", "Ids/s", (worker, health) => (health === "dead" ? "" : health === "unknown" || health === "suspect" ? "unknown" : compact(worker.ids_per_second)), ""],
+  ["ids_per_second", "Ids/s", (worker, health) => (health === "dead" ? "" : health === "unknown" || health === "silent" ? "unknown" : compact(worker.ids_per_second)), ""],
   ["clock_offset_ms", "Clock", (worker, health) => knownText(health, numberText(worker.clock_offset_ms, (ms) => `${ms > 0 ? "+" : ""}${ms} ms`)), "wide"],
   ["namespace", "Namespace", (worker, health) => knownText(health, numberText(worker.namespace)), "wide"],
   ["clock_backs", "Clock back", (worker, health) => knownText(health, numberText(worker.clock_backs)), "wide"],

@@ -8,7 +8,7 @@ import time
 if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with open(sys.argv[1], "a", buffering=1) as file:
-    file.write(f"start {os.getpid()} {os.environ['SNOWREDIS_WORKER_ID']}\n")
+    file.write(f"start {os.getpid()} {os.environ['SNOWREDIS_WORKER_ID']} {os.environ['SNOWREDIS_FROM']}\n")
     while True:
         file.write(f"{time.time_ns() // 1_000_000}\n")
         time.sleep(0.02)

@@ -50,8 +50,8 @@ def processes_and_pools():
     for process in processes:
         process.join()
         assert process.exitcode == 0
-    pool = context.Pool(2, maxtasksperchild=10)
-    batches += pool.map(make, range(40), chunksize=1)
+    pool = context.Pool(2, maxtasksperchild=5)
+    batches += pool.map(make, range(15), chunksize=1)
     pool.close()
     pool.join()
     with ProcessPoolExecutor(2, mp_context=context) as pool:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 FRAMEWORKS = (
     "celery.app.base django.conf opentelemetry.metrics prometheus_client pydantic pytest redis.asyncio "
-    "sqlalchemy.types starlette.applications textual.app uvicorn"
+    "sqlalchemy.types starlette.applications uvicorn"
 )
 # what looks at the system when it is imported has to see the real one, and a loop has to be made
 for module in FRAMEWORKS.split():

@@ -1,0 +1,74 @@
+"""Values that callers give and messages show: whole numbers of any type, moments, and times as text."""
+
+from __future__ import annotations
+
+import operator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from snowredis.errors import LayoutError, shown
+
+# Julian years, 365.25 days
+MS_PER_YEAR = 31_557_600_000
+# datetime ends with the year 9999
+YEAR_10000_MS = 253_402_300_800_000
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def as_int(value: Any) -> int:
+    """Return a whole number of any type as an int. Raises TypeError, also for a bool."""
+    if isinstance(value, bool):
+        raise TypeError("a bool is not a number")
+    return operator.index(value)
+
+
+def require_int(name: str, value: object, refused: str) -> int:
+    """Return *value*, a whole number of any type, as an int. Raises LayoutError if it is none."""
+    try:
+        return as_int(value)
+    except TypeError:
+        raise LayoutError(
+            f"{name} must be an int, not {type(value).__name__} {shown(value)}. {refused}; pass an int."
+        ) from None
+
+
+def utc_from_ms(time_ms: int) -> datetime:
+    """Return Unix ms, 0 or later, as an aware datetime in UTC; LayoutError past the year 9999."""
+    if time_ms >= YEAR_10000_MS:
+        raise LayoutError(
+            f"{time_ms} ms since 1970 are past the year 9999, the last that datetime supports. "
+            f"Use timestamp_ms, the plain number."
+        )
+    return _UNIX_EPOCH + timedelta(milliseconds=time_ms)
+
+
+def utc_text(time_ms: int) -> str | None:
+    """Return Unix ms as text, for example 2026-11-21T03:16:21.059Z; None past the year 9999."""
+    return _utc_text(time_ms, "milliseconds") if time_ms < YEAR_10000_MS else None
+
+
+def iso_text(time_ms: int) -> str:
+    return _utc_text(time_ms, "milliseconds" if time_ms % 1000 else "seconds")
+
+
+def _utc_text(time_ms: int, precision: str) -> str:
+    return utc_from_ms(time_ms).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def micros_of(name: str, moment: datetime | int) -> int:
+    """Return Unix microseconds, the resolution of datetime, so that rounding cannot move an id over a boundary."""
+    if isinstance(moment, datetime):
+        if moment.utcoffset() is None:
+            raise LayoutError(
+                f"{name} {moment.isoformat()} has no time zone. "
+                f"Add one: .replace(tzinfo=UTC), or .astimezone() for local time."
+            )
+        return (moment - _UNIX_EPOCH) // timedelta(microseconds=1)
+    return 1000 * require_int(f"{name}, if no aware datetime,", moment, "No range was made")
+
+
+def lasting(bits: int, tick_ms: int) -> str:
+    ms = tick_ms << min(bits, 64)
+    if ms >= MS_PER_YEAR:
+        return f"{'over ' if bits > 64 else ''}{ms / MS_PER_YEAR:,.1f} years"
+    return f"{ms / 86_400_000:,.1f} days" if ms >= 86_400_000 else f"{ms / 1000:,.3f} s"

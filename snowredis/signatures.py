@@ -1,0 +1,71 @@
+"""Signatures: settings and format of a pool, tag or registry as they are stored in Redis, for messages.
+
+The text may come from Redis: what snowredis does not write is escaped and shortened.
+"""
+
+from __future__ import annotations
+
+# what the scripts add to a signature; see pool.lua
+HINTS = ("changes_at", "changed", "lanes", "lost")
+# settings that are stored only if they are not these
+_UNSTORED = {"share": "0/1", "durability": "detect", "guard_rollbacks": "0"}
+# a twelfth of the ttl, unless they are set
+_TWELFTHS = ("max_clock_lead_ms", "redis_skew_ms")
+
+
+def settings_of(signature: str) -> dict[str, str]:
+    """Return the settings in a pool's signature by name, in the units of connect()."""
+    fields = _UNSTORED | dict(field.partition("=")[::2] for field in signature.split())
+    ttl_ms = fields.get("ttl_ms", "")
+    twelfth = str(int(ttl_ms) // 12) if ttl_ms.isdecimal() else None
+    settings = {}
+    for name, text in fields.items():
+        number, _, count = text.partition("/")
+        if name in _TWELFTHS and text == twelfth:
+            settings[name.removesuffix("_ms")] = "ttl / 12"
+        elif name.endswith("_ms") and text.isdecimal():
+            settings[name.removesuffix("_ms")] = f"{int(text) / 1000:g} s"
+        elif name == "guard_rollbacks":
+            settings[name] = "on" if text == "1" else "off"
+        elif name == "share" and number.isdecimal() and count.isdecimal():
+            settings["place in the list of servers"] = f"{int(number) + 1} of {count}"
+        elif name == "layout":
+            bits, *options = text.split(";")
+            settings["layout"] = escaped(bits)
+            for option in options:
+                key, _, value = option.partition("=")
+                settings[f"layout's {escaped(key)}"] = escaped(value)
+        else:
+            settings[escaped(name)] = escaped(text)
+    return settings
+
+
+def escaped(text: str) -> str:
+    return ascii(text)[1:-1][:60] or "empty"
+
+
+# format of what is stored in Redis -> the versions that write and read it. A number stands for one form of everything;
+# a pool, tag or registry has the number of the version that changed its own form last
+FORMATS = {
+    1: "development versions before 0.1.0",
+    2: "snowredis 0.1.0 and later (pools, tags of segments, registries: development versions before 0.1.0)",
+    3: "snowredis 0.1.0 and later",
+}
+
+
+def wrong_format(given: str, stored: str) -> str:
+    """Return what is wrong if two signatures have different formats, as sentences; "" if the formats are the same."""
+    here, there = _format_of(given), _format_of(stored)
+    if here == there:
+        return ""
+    writer = FORMATS.get(there, "a later version of snowredis")
+    return (
+        f"it is stored in format {there}, which {writer} write and read, and this version ({FORMATS[here]}) reads "
+        f"format {here}. Nothing was changed. Use one version in all processes, or see docs/how-to/upgrade.md"
+    )
+
+
+def _format_of(signature: str) -> int:
+    name, _, number = signature.partition(" ")[0].partition("=")
+    # format 1 had no number
+    return int(number) if name == "format" and number.isdecimal() and len(number) < 10 else 1

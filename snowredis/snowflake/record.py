@@ -1,0 +1,85 @@
+"""The record of a worker id, as the scripts store it in the hash of its pool: packed and parsed here, and in pool.lua.
+
+Everything in Python that reads or makes a record does it with LeaseRecord. A new field is added to the class and its
+two methods, to the two functions of pool.lua, and changes FORMAT in protocol.py. A text with another number of fields
+is no record, so a program of another version does not misread one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from snowredis.snowflake.protocol import NO_STATS, WorkerStats
+
+_TIME = r"(\d{1,14})"
+# the owner is JSON, the only field that may contain "|". It does not begin with what looks like another field
+_TEXT = re.compile(
+    rf"([\da-fA-F]*)\|([\da-fA-F-]*)\|([\da-fA-F]*)\|{_TIME}\|{_TIME}\|(\d{{1,14}}(?:,\d{{1,14}})*)\|{_TIME}((?:,\d{{1,14}}-\d{{1,14}})*)\|"
+    rf"{_TIME}\|{_TIME}\|([\d,-]*)\|(?![\w,-]*\|)(.*)",
+    re.DOTALL | re.ASCII,
+)
+
+
+class LeaseRecord(NamedTuple):
+    """Record of a worker id, leased or available.
+
+    The mark of a lane is the later of its entry in *lanes_ms* and *until_ms*. The mark of the outage lane, the last
+    one, is the later of its entry and *outage_ms*. All times are ms since 1970.
+
+    Attributes:
+        token_hash: SHA1 of the holder's token, hex; "" if the worker id is available.
+        incarnation: of the pool, when the lease was granted or adopted.
+        renewal_id: id of the newest renewal that was granted, or the first one of the claim.
+        until_ms: end of the reservation in all lanes but the outage lane, on the clock of the holder.
+        lease_end_ms: end of the lease, on the Redis clock.
+        lanes_ms: where the reservation of each lane begins.
+        outage_ms: end of the reservation of the outage lane; the holder has that lane if this is after its beginning.
+        cuts_ms: beginning and end of outage lanes that releases have lowered.
+        claimed_ms, renewed_ms: when the lease was claimed, and renewed last, on the Redis clock.
+        owner: JSON that names the process: process/owner.py.
+    """
+
+    token_hash: str = ""
+    incarnation: str = ""
+    renewal_id: str = ""
+    until_ms: int = 0
+    lease_end_ms: int = 0
+    lanes_ms: tuple[int, ...] = (0,)
+    outage_ms: int = 0
+    cuts_ms: tuple[tuple[int, int], ...] = ()
+    claimed_ms: int = 0
+    renewed_ms: int = 0
+    stats: WorkerStats = NO_STATS
+    owner: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> LeaseRecord | None:
+        """Return the record in *text*; None if no script wrote it."""
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            return None
+        token_hash, incarnation, renewal_id, until, lease_end, lanes, outage, cuts, *times, stats, owner = (
+            match.groups()
+        )
+        ends, lanes_ms = (int(until), int(lease_end)), tuple(map(int, lanes.split(",")))
+        cuts_ms = tuple((int(first), int(end)) for first, end in re.findall(r"(\d+)-(\d+)", cuts))
+        numbers = int(outage), cuts_ms, *map(int, times)
+        return cls(token_hash, incarnation, renewal_id, *ends, lanes_ms, *numbers, WorkerStats.from_text(stats), owner)
+
+    def pack(self) -> str:
+        """Return the text that the scripts store."""
+        lanes, cuts = ",".join(map(str, self.lanes_ms)), "".join(f",{first}-{end}" for first, end in self.cuts_ms)
+        return "|".join(
+            map(str, (*self[:5], lanes, f"{self.outage_ms}{cuts}", *self[8:10], self.stats.to_text(), self.owner))
+        )
+
+    @property
+    def outage_until_ms(self) -> int:
+        """Return the end of the reservation of the outage lane; 0 if the holder does not have that lane."""
+        return self.outage_ms if self.outage_ms > self.lanes_ms[-1] else 0
+
+    @property
+    def outage_mark_ms(self) -> int:
+        """Return the mark of the last lane, if it is an outage lane."""
+        return max(self.lanes_ms[-1], self.outage_ms)

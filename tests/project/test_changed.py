@@ -1,0 +1,86 @@
+"""scripts/test --changed runs the tests of every file of the package, and lists of files name those that exist."""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts import _changed
+from tests import conftest
+from tests.project.test_imports import MODULES, imports_of, module_name
+
+ROOT = Path(__file__).parents[2]
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+def is_chosen(test: str, chosen: frozenset[str]) -> bool:
+    return any(test == one or test.startswith(f"{one}/") for one in chosen)
+
+
+def imported_by_tests() -> Iterator[tuple[str, str]]:
+    """Yield (module, test file) for each import of a module of the package in a test."""
+    for path in TESTS:
+        for found in imports_of(path.read_text("utf-8"), "tests.x"):
+            yield found.module, path.relative_to(ROOT).as_posix()
+
+
+def test_every_file_of_the_package_has_a_room_with_tests() -> None:
+    for path in (ROOT / "snowredis").rglob("*"):
+        if path.is_file() and path.suffix not in (".pyc", ".so"):
+            folders = _changed.ROOMS[path.relative_to(ROOT / "snowredis").parts[0]]
+            assert folders
+            for folder in folders:
+                assert list((ROOT / "tests" / folder).glob("test_*.py")), folder
+
+
+def test_every_package_of_the_map_exists_and_every_folder_of_tests_is_chosen_for_one() -> None:
+    assert {name for name in _changed.ROOMS if not (ROOT / "snowredis" / name).exists()} == set()
+    folders = {path.parent.name for path in TESTS if path.parent.parent.name == "tests"}
+    assert folders - {"project", "support"} <= {folder for several in _changed.ROOMS.values() for folder in several}
+
+
+def test_a_change_of_a_module_runs_every_test_that_imports_it() -> None:
+    modules = {module_name(path): path.relative_to(ROOT).as_posix() for path in MODULES}
+    missed = set()
+    for module, test in imported_by_tests():
+        if module in modules and "." in module and not is_chosen(test, _changed.tests_of(modules[module])):
+            missed.add((module, test))
+    assert missed == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "test"),
+    [
+        ("snowredis/errors.py", "tests/lease/test_model.py"),
+        ("snowredis/core/text.py", "tests/cli/test_ids.py"),
+        ("snowredis/snowflake/lua/claim.lua", "tests/lease/test_contract.py"),
+        ("snowredis/snowflake/_fastpath.c", "tests/runtime/test_extension.py"),
+        ("snowredis/web/static/page.css", "tests/web/test_dashboard.py"),
+        ("tests/support/holder.py", "tests/lease/test_contract.py"),
+        ("tests/runtime/conftest.py", "tests/runtime/test_generator.py"),
+        ("docs/index.md", "tests/project/test_docs.py"),
+        ("scripts/interrupts.py", "tests/interrupts/test_interrupts.py"),
+    ],
+)
+def test_a_change_runs_what_tests_it(path: str, test: str) -> None:
+    assert is_chosen(test, _changed.tests_of(path))
+
+
+def test_what_lies_in_a_chosen_folder_is_not_named_again() -> None:
+    given = ["tests/core", "tests/core/test_text.py", "tests/project/test_docs.py", "tests/gone.py"]
+    assert _changed.without_files_in(given) == ["tests/core", "tests/project/test_docs.py"]
+
+
+def test_the_lists_of_conftest_and_of_coverage_name_what_exists() -> None:
+    folders = {path.parent.name for path in TESTS}
+    assert folders >= conftest.MEASURED | conftest.QUICK
+    assert {path.name for path in TESTS} >= conftest.THOROUGH
+    coverage = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["coverage"]["run"]
+    assert [source for source in coverage["source"] if not (ROOT / source).is_dir()] == []
+    files = [path.relative_to(ROOT).as_posix() for path in MODULES]
+    omitted = {pattern: [one for one in files if fnmatch.fnmatch(one, pattern)] for pattern in coverage["omit"]}
+    assert [pattern for pattern, found in omitted.items() if not found] == []

@@ -1,0 +1,358 @@
+"""The fence in a real database, and the watermark of readers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from snowredis.cli import main
+from snowredis.core.sql import fence
+from snowredis.errors import ConfigError
+from snowredis.readers import Watermark
+from tests.readers.storm import LAYOUT, Plan, kind_of, make_table, storm
+from tests.support.databases import DatabaseServer, postgresql
+from tests.support.pages import PAGES, blocks_of
+from tests.support.servers import RedisServer
+
+LAG_S = 0.3
+
+
+def id_of(seconds_ago: float, worker: int = 0) -> int:
+    tick = LAYOUT.tick_at(time.time_ns() // 1_000_000 - round(seconds_ago * 1000))
+    return LAYOUT.compose(tick=tick, worker=worker, sequence=0)
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def database(request: pytest.FixtureRequest) -> DatabaseServer:
+    running: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
+    return running
+
+
+@pytest.fixture
+def engine(database: DatabaseServer) -> Iterator[sa.Engine]:
+    made = sa.create_engine(database.new_database())
+    make_table(made, fenced=True, lag_ms=round(LAG_S * 1000))
+    yield made
+    made.dispose()
+
+
+def run(engine: sa.Engine, statement: str) -> None:
+    with engine.begin() as connection:
+        connection.exec_driver_sql(statement.replace("%", "%%"))
+
+
+def insert(engine: sa.Engine, an_id: int) -> None:
+    run(engine, f"INSERT INTO orders VALUES ({an_id}, 0)")
+
+
+def passes(watermark: Watermark, an_id: int) -> int:
+    """Advance until the mark is above *an_id*."""
+    for _ in range(200):
+        if watermark.advance() > an_id:
+            return watermark.mark
+        time.sleep(0.02)
+    raise AssertionError("the mark stands still")
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_no_row_is_missed_while_readers_and_writers_are_killed(
+    database: DatabaseServer, server: RedisServer, seed: int
+) -> None:
+    found = storm(database, server.url, Plan(3.0, seed, writers=4, kill=True))
+    assert found.missed["watermark"] == 0
+
+
+def test_a_row_with_an_old_id_is_refused_and_a_new_one_is_not(engine: sa.Engine) -> None:
+    insert(engine, id_of(0))
+    insert(engine, id_of(-3600))
+    with pytest.raises(sa.exc.DBAPIError, match="older than 300 ms, which readers may have passed"):
+        insert(engine, id_of(LAG_S + 0.1))
+
+
+def test_a_fence_does_not_depend_on_the_time_zone_of_the_session(engine: sa.Engine) -> None:
+    zone = "SET TIME ZONE 'Asia/Kathmandu'" if kind_of(engine) == "postgresql" else "SET time_zone = '-11:00'"
+    with engine.connect() as connection:
+        connection.exec_driver_sql(zone)
+        connection.exec_driver_sql(f"INSERT INTO orders VALUES ({id_of(0)}, 0)")
+        with pytest.raises(sa.exc.DBAPIError, match="readers may have passed"):
+            connection.exec_driver_sql(f"INSERT INTO orders VALUES ({id_of(60)}, 0)")
+
+
+def test_the_mark_waits_for_an_open_transaction_and_says_for_which(engine: sa.Engine) -> None:
+    watermark, early = Watermark(engine, LAYOUT, lag=LAG_S), id_of(0)
+    with engine.connect() as writer:
+        writer.exec_driver_sql(f"INSERT INTO orders VALUES ({early}, 0)")
+        time.sleep(LAG_S + 0.1)
+        before = watermark.advance(wait=0.1)
+        assert before <= early
+        assert watermark.advance(wait=0.1) == before
+        assert re.search(r"(pid|thread) \d+", watermark.waits_for[0])
+        assert watermark.behind_ms > LAG_S * 1000 or not before
+        writer.commit()
+    assert passes(watermark, early) > early
+    assert watermark.waits_for == []
+
+
+def test_pages_have_all_rows_in_order_and_the_cursor_is_where_the_next_run_starts(engine: sa.Engine) -> None:
+    made = [id_of(0, worker) for worker in range(25)]
+    for an_id in reversed(made):
+        insert(engine, an_id)
+    time.sleep(LAG_S + 0.1)
+    watermark = Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"])
+    pages = watermark.pages("SELECT writer, id FROM orders", size=10)
+    first = next(pages)
+    assert [row[1] for row in first] == sorted(made)[:10]
+    assert watermark.cursor == sorted(made)[9] + 1
+    following = Watermark(engine, LAYOUT, lag=LAG_S, after=watermark.cursor)
+
+    def query(low: int, high: int, limit: int) -> list[Any]:
+        with engine.connect() as connection:
+            text = f"SELECT id FROM orders WHERE id >= {low} AND id < {high} ORDER BY id LIMIT {limit}"
+            return list(connection.exec_driver_sql(text))
+
+    rest = [[row.id for row in page] for page in following.pages(query, size=10)]
+    assert rest == [sorted(made)[10:20], sorted(made)[20:]]
+
+
+def test_a_follower_gets_rows_that_come_later(engine: sa.Engine) -> None:
+    insert(engine, early := id_of(0))
+    pages = Watermark(engine, LAYOUT, lag=LAG_S).pages("SELECT id FROM orders", follow=0.05)
+    assert next(pages) == [(early,)]
+    insert(engine, later := id_of(0))
+    assert next(pages) == [(later,)]
+
+
+def test_coroutines_read_pages_and_the_event_loop_runs_while_a_transaction_is_open(
+    postgresql_server: DatabaseServer,
+) -> None:
+    url = postgresql_server.new_database()
+    engine = sa.create_engine(url)
+    make_table(engine, fenced=True, lag_ms=300)
+    insert(engine, early := id_of(0))
+    time.sleep(0.4)
+
+    async def read() -> tuple[list[Any], int]:
+        asynchronous = create_async_engine(url)
+        watermark, turns = Watermark(asynchronous, LAYOUT, lag=LAG_S), 0
+        rows = [row async for page in watermark.apages("SELECT id FROM orders") for row in page]
+        with engine.connect() as writer:
+            writer.exec_driver_sql(f"INSERT INTO orders VALUES ({id_of(0)}, 0)")
+            advancing = asyncio.create_task(watermark.aadvance(wait=0.5))
+            while not advancing.done():
+                await asyncio.sleep(0.01)
+                turns += 1
+        await asynchronous.dispose()
+        return rows, turns
+
+    rows, turns = asyncio.run(read())
+    assert rows == [(early,)]
+    assert turns > 5
+
+
+def test_a_prepared_transaction_holds_the_mark() -> None:
+    with postgresql("max_prepared_transactions=5") as own:
+        engine = sa.create_engine(own.new_database())
+        make_table(engine, fenced=True, lag_ms=300)
+        early = id_of(0)
+        with engine.connect() as writer:
+            transaction = writer.begin_twophase()
+            writer.exec_driver_sql(f"INSERT INTO orders VALUES ({early}, 0)")
+            transaction.prepare()
+            time.sleep(0.4)
+            watermark = Watermark(engine, LAYOUT, lag=LAG_S)
+            assert watermark.advance(wait=0.1) <= early
+            assert "prepared" in watermark.waits_for[0]
+            transaction.commit()
+        passes(watermark, early)
+        engine.dispose()
+
+
+def test_a_partition_has_the_fence_of_its_table(postgresql_server: DatabaseServer) -> None:
+    engine = sa.create_engine(postgresql_server.new_database())
+    run(engine, "CREATE TABLE events (id bigint PRIMARY KEY) PARTITION BY RANGE (id)")
+    run(engine, "CREATE TABLE events_all PARTITION OF events FOR VALUES FROM (0) TO (9223372036854775807)")
+    run(engine, fence("postgresql", LAYOUT, "events", lag_ms=300))
+    with pytest.raises(sa.exc.DBAPIError, match="readers may have passed"):
+        run(engine, f"INSERT INTO events_all VALUES ({id_of(5)})")
+    assert Watermark(engine, LAYOUT, lag=LAG_S, tables=["events"]).advance() > 0
+    engine.dispose()
+
+
+def drop(engine: sa.Engine) -> None:
+    postgresql = kind_of(engine) == "postgresql"
+    run(engine, "DROP TRIGGER snowredis_fence ON orders" if postgresql else "DROP TRIGGER snowredis_fence_orders")
+
+
+def lengthen(engine: sa.Engine) -> None:
+    run(engine, fence(kind_of(engine), LAYOUT, "orders", lag_ms=400))
+
+
+def other_layout(engine: sa.Engine) -> None:
+    import snowredis
+
+    run(engine, fence(kind_of(engine), snowredis.layouts["twitter"], "orders", lag_ms=300))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [(drop, "no fence can be seen on any table"), (lengthen, "a lag of 400 ms"), (other_layout, "not of the layout")],
+)
+def test_a_reader_that_could_miss_rows_is_refused(
+    engine: sa.Engine, spoil: Callable[[sa.Engine], None], message: str
+) -> None:
+    watermark = Watermark(engine, LAYOUT, lag=LAG_S)
+    watermark.advance()
+    spoil(engine)
+    with pytest.raises(ConfigError, match=message):
+        watermark.advance()
+
+
+def test_a_fence_that_is_switched_off_or_missing_on_one_table_is_noticed(postgresql_server: DatabaseServer) -> None:
+    engine = sa.create_engine(postgresql_server.new_database())
+    make_table(engine, fenced=True, lag_ms=300)
+    with pytest.raises(ConfigError, match="no fence can be seen on bills"):
+        Watermark(engine, LAYOUT, tables=["orders", "bills"]).advance()
+    run(engine, "ALTER TABLE orders DISABLE TRIGGER snowredis_fence")
+    with pytest.raises(ConfigError, match="switched off"):
+        Watermark(engine, LAYOUT).advance()
+    engine.dispose()
+
+
+def test_a_connection_in_a_transaction_is_refused_and_keeps_its_rows(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"INSERT INTO orders VALUES ({id_of(0)}, 7)")
+        with pytest.raises(ConfigError, match="in a transaction"):
+            Watermark(connection, LAYOUT, lag=LAG_S).advance()
+        connection.commit()
+        assert connection.exec_driver_sql("SELECT writer FROM orders").scalars().all() == [7]
+
+
+def test_a_connection_of_a_driver_will_do(engine: sa.Engine) -> None:
+    insert(engine, an_id := id_of(0))
+    with contextlib.closing(engine.raw_connection()) as pooled:
+        watermark = Watermark(pooled.driver_connection, LAYOUT, lag=LAG_S)
+        passes(watermark, an_id)
+        assert list(watermark.pages("SELECT id FROM orders")) == [[(an_id,)]]
+        cursor = pooled.driver_connection.cursor()
+        cursor.execute(f"INSERT INTO orders VALUES ({id_of(0)}, 0)")
+        with pytest.raises((ConfigError, Exception), match=r"in a transaction|transaction with"):
+            watermark.advance()
+
+
+def test_a_snapshot_of_a_repeatable_read_is_refused(postgresql_server: DatabaseServer) -> None:
+    engine = sa.create_engine(postgresql_server.new_database())
+    make_table(engine, fenced=True, lag_ms=300)
+    run(engine, "ALTER ROLE postgres SET default_transaction_isolation = 'repeatable read'")
+    try:
+        # a driver that commits each statement by itself
+        fresh = sa.create_engine(engine.url, connect_args={"autocommit": True})
+        with pytest.raises(ConfigError, match="repeatable read"):
+            Watermark(fresh, LAYOUT).advance()
+        fresh.dispose()
+    finally:
+        run(engine, "ALTER ROLE postgres RESET default_transaction_isolation")
+        engine.dispose()
+
+
+def test_locks_of_a_reader_do_not_stop_writers(mariadb_server: DatabaseServer) -> None:
+    engine = sa.create_engine(mariadb_server.new_database())
+    make_table(engine, fenced=True, lag_ms=300)
+    stop, errors = threading.Event(), list[Exception]()
+
+    def read() -> None:
+        watermark = Watermark(engine, LAYOUT, lag=LAG_S)
+        while not stop.is_set():
+            watermark.advance()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        with engine.connect() as writer:
+            writer.exec_driver_sql("SET innodb_lock_wait_timeout = 1")
+            for _ in range(100):
+                writer.exec_driver_sql(f"INSERT INTO orders VALUES ({id_of(0)}, 0)")
+                writer.commit()
+                time.sleep(0.002)
+    finally:
+        stop.set()
+        thread.join()
+    assert not errors
+    engine.dispose()
+
+
+@pytest.mark.parametrize("lag", [0, 100_000, float("nan")])
+def test_an_impossible_lag_is_refused(lag: float) -> None:
+    with pytest.raises((ConfigError, ValueError), match=r"lag|NaN"):
+        Watermark(None, "default", lag=lag)
+
+
+@pytest.mark.parametrize("table", ["orders; DROP TABLE x", "a.b.c", "x" * 60])
+def test_a_fence_of_a_bad_name_is_refused(table: str) -> None:
+    with pytest.raises(ConfigError, match="not a name"):
+        fence("postgresql", LAYOUT, table, lag_ms=300)
+
+
+def test_the_command_prints_what_the_clients_of_the_databases_run(
+    database: DatabaseServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = sa.create_engine(database.new_database())
+    make_table(engine, fenced=False)
+    kind = kind_of(engine)
+    assert main(["sql", kind, "--fence", "orders", "--lag", "2"]) == 0
+    text, host = capsys.readouterr().out, str(getattr(database, "directory", ""))
+    client = ["psql", "-X", "-h", host, "-U", "postgres", "-v", "ON_ERROR_STOP=1", str(engine.url.database)]
+    if kind == "mariadb":
+        client = ["mariadb", "--no-defaults", f"--socket={host}/mariadb.sock", "-u", "root", str(engine.url.database)]
+    subprocess.run(client, input=text, text=True, check=True, capture_output=True)
+    insert(engine, id_of(1))
+    with pytest.raises(sa.exc.DBAPIError, match="older than 2000 ms"):
+        insert(engine, id_of(3))
+    engine.dispose()
+
+
+def test_doctor_checks_the_fences_and_the_clock_of_a_database(
+    engine: sa.Engine, server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = engine.url.render_as_string(hide_password=False)
+    main(["doctor", "--url", server.url, "--database", url])
+    out = capsys.readouterr().out
+    assert "the fence of orders refuses ids older than 0.3 s" in out
+    assert re.search(r"the clock of the database is [+-]\d+ ms against Redis'", out)
+    drop(engine)
+    main(["doctor", "--url", server.url, "--database", url])
+    assert "can see no table with a fence" in capsys.readouterr().out
+
+
+def test_the_snippets_of_the_page_run(postgresql_server: DatabaseServer, tmp_path: Path) -> None:
+    url = postgresql_server.new_database("shop")
+    engine = sa.create_engine(url)
+    make_table(engine, fenced=True, lag_ms=60_000)
+    insert(engine, id_of(0))
+    # as if a minute had passed
+    run(engine, f"ALTER TABLE orders DISABLE TRIGGER ALL; INSERT INTO orders VALUES ({id_of(90)}, 0)")
+    run(engine, "ALTER TABLE orders ENABLE TRIGGER ALL")
+    assert "docs/how-to/page-by-id.md" in PAGES
+    for number, block in enumerate(blocks_of("docs/how-to/page-by-id.md")):
+        if block.language == "python":
+            script = tmp_path / f"snippet{number}.py"
+            script.write_text(
+                block.text.replace("postgresql+psycopg:///shop", url).replace(
+                    "/run/postgresql", url.partition("host=")[2]
+                )
+            )
+            done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+            assert "1 rows" in done.stdout, done.stdout
+    engine.dispose()
