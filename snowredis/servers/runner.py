@@ -255,7 +255,7 @@ class RedisScripts:
         min_replicas = check("min_replicas", min_replicas)
         self.min_replicas = min_replicas
         own = server if isinstance(server, OwnClient) else own_client(server)
-        self._client, self.where, self._owned = own.client, own.where, own.owned
+        self._client, self.where, self._owned, self._fresh = own.client, own.where, own.owned, own.fresh
         self.urls: Sequence[str] = own.urls
         self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
 

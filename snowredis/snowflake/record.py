@@ -59,20 +59,18 @@ class LeaseRecord(NamedTuple):
         match = _TEXT.fullmatch(text)
         if match is None:
             return None
-        token_hash, incarnation, renewal_id, until, lease_end, lanes, outage, cuts, *times, stats, owner = (
-            match.groups()
-        )
-        ends, lanes_ms = (int(until), int(lease_end)), tuple(map(int, lanes.split(",")))
+        token_hash, incarnation, renewal_id, until, lease_end, lanes, outage, cuts, *rest = match.groups()
+        lanes_ms = tuple(map(int, lanes.split(",")))
         cuts_ms = tuple((int(first), int(end)) for first, end in re.findall(r"(\d+)-(\d+)", cuts))
-        numbers = int(outage), cuts_ms, *map(int, times)
-        return cls(token_hash, incarnation, renewal_id, *ends, lanes_ms, *numbers, WorkerStats.from_text(stats), owner)
+        claimed, renewed, stats, owner = rest
+        reserved = (int(until), int(lease_end), lanes_ms, int(outage), cuts_ms, int(claimed), int(renewed))
+        return cls(token_hash, incarnation, renewal_id, *reserved, WorkerStats.from_text(stats), owner)
 
     def pack(self) -> str:
         """Return the text that the scripts store."""
         lanes, cuts = ",".join(map(str, self.lanes_ms)), "".join(f",{first}-{end}" for first, end in self.cuts_ms)
-        return "|".join(
-            map(str, (*self[:5], lanes, f"{self.outage_ms}{cuts}", *self[8:10], self.stats.to_text(), self.owner))
-        )
+        fields = (*self[:5], lanes, f"{self.outage_ms}{cuts}", *self[8:10], self.stats.to_text(), self.owner)
+        return "|".join(map(str, fields))
 
     @property
     def outage_until_ms(self) -> int:

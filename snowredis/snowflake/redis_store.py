@@ -230,6 +230,9 @@ class RedisStore(RedisScripts, ScriptStore):
             StoreUnavailable: a replica does not have it, so it was undone.
         """
         key, before = self._keys[0], self._acknowledged
+        if self._fresh:
+            # an embedded Redis, which creates its pools as new whenever it starts
+            return change()
         with translated(self.where):
             (info,) = on_one_connection(self._client, key, [("INFO", "replication")])
         replicas = int(info.get("connected_slaves", 0)) if isinstance(info, dict) else 0

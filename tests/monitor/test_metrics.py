@@ -22,7 +22,7 @@ from snowredis.numbers import create_tag
 from snowredis.snowflake.counts import BOUNDS_S, Durations
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
-from tests.support.pools import new_pool
+from tests.support.pools import new_pool, open_outage_lanes
 from tests.support.prometheus import check_text
 from tests.support.servers import RedisServer
 
@@ -88,9 +88,7 @@ def test_prometheus_sees_pools_and_two_exporters_agree(server: RedisServer, pool
     from snowredis.integrations.prometheus import PoolCollector
 
     other = f"{pool}-2"
-    pool = WorkerPool(server.url, other)
-    pool.create(PoolConfig(name=other))
-    open_outage_lanes(pool)
+    WorkerPool(server.url, other).create(PoolConfig(name=other))
     registries = [prometheus_client.CollectorRegistry() for _ in range(2)]
     for registry in registries:
         registry.register(PoolCollector(server.url, pool, other))

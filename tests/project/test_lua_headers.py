@@ -149,7 +149,7 @@ REQUESTS: dict[str, Any] = {
 def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str) -> None:
     arguments = [argument for _, argument, _ in ARGUMENT.findall(split(FILES[name].read_text())[0])]
     fields = [field for field in REQUESTS[name]._fields if field != "caller_ms"]
-    assert arguments == fields + (["capacity", "lane_count"] if name == "claim" else [])
+    assert arguments == fields + (["capacity", "lane_count", "refused"] if name == "claim" else [])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str) -> N
         ("claim", "-- claim:", "-- take:", "header of another script"),
         ("claim", "ARGV[15] fit_ms      int", "ARGV[15] fit          int", "int fit_ms on one side"),
         ("claim", "ARGV[15] fit_ms      int", "ARGV[15] fit_ms      hex", "str fit_ms on one side"),
-        ("claim", "-- ARGV[19] lane_count ", "-- ARGV[20] lane_count ", "not numbered one after the other"),
+        ("claim", "-- ARGV[20] lane_count ", "-- ARGV[25] lane_count ", "not numbered one after the other"),
         ("claim", "ARGV[1..13] as in pool", "as in pool", "does not say that ARGV[1..13]"),
         ("claim", "       | settling, common", "       | common", "documented are"),
         ("claim", "-- Cost    O(log pool)", "--", "the cost is not documented"),
