@@ -33,8 +33,9 @@ from snowredis.merge import MergeError, SourceError  # noqa: E402
 from snowredis.merge.apply import apply_plan, open_databases, take_back  # noqa: E402
 from snowredis.merge.databases import open_database  # noqa: E402
 from snowredis.merge.journal import Journal  # noqa: E402
+from snowredis.merge.pair import Request  # noqa: E402
 from snowredis.merge.plan_file import PlanFile  # noqa: E402
-from snowredis.merge.planning import Request, make_plan  # noqa: E402
+from snowredis.merge.planning import make_plan  # noqa: E402
 from snowredis.merge.progress import Progress  # noqa: E402
 from tests.merge import game  # noqa: E402
 from tests.support.databases import SERVERS, MissingDatabase  # noqa: E402

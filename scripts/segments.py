@@ -127,11 +127,11 @@ class Chaos:
         process.send_signal(signal.SIGCONT)
 
     def two_changes(self) -> None:
-        """Let two persons give a tag the constants that it has, which closes and opens it."""
+        """Let two persons change the maximum of a tag at once, and give it back what the processes have."""
 
         def change() -> None:
             with contextlib.suppress(SnowredisError, OSError):
-                change_tag(self.url, self.url, TAG)
+                change_tag(self.url, TAG, maximum=10**18 + self.random.randrange(9))
                 self.fired["changed"] += 1
 
         threads = [threading.Thread(target=change) for _ in range(2)]
@@ -168,7 +168,7 @@ class Chaos:
     def open_tag(self) -> None:
         """Say from where on no number was handed out, as a person who knows the numbers in use."""
         with contextlib.suppress(SnowredisError, OSError):
-            info = show_tag(self.url, TAG)[0]
+            info = show_tag(self.url, TAG)
             if info.exists and info.reason is not None:
                 open_tag(self.url, TAG, int(self.numbers().max(initial=0)) + MARGIN, failover_slack=0)
                 self.fired["opened"] += 1

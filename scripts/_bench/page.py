@@ -12,8 +12,8 @@ from scripts._bench.tables import PARTS, Results, markdown, number, percent, spr
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "figures.md"
-# generators renew their lease a little early, so that a fleet does not beat at once: 0.85 to 1 of ttl / 6
-BEAT_S = 0.925 * 5.0
+# generators renew their lease a little early, so that a fleet does not beat at once: 0.85 to 1 of ttl / 3
+BEAT_S = 0.925 * 10.0
 # of one core of Redis: as much as one would plan with
 PLANNED_SHARE = 0.5
 # timestamps of 41 bits and no backup bits leave these to workers and sequences

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from snowredis.errors import SnowredisError
 
-__all__ = ["MergeError", "SourceError"]
+__all__ = ["MergeError", "SourceError", "Undecided"]
 
 
 class SourceError(SnowredisError):
@@ -24,3 +24,14 @@ class MergeError(SnowredisError):
     """A merge that was refused, or that stopped; the message says what was changed until then."""
 
     exit_code = 12
+
+
+class Undecided(MergeError):
+    """A merge that cannot be planned before each of *findings* is decided or corrected."""
+
+    def __init__(self, findings: list[str]) -> None:
+        super().__init__(findings)
+        self.findings = findings
+
+    def __str__(self) -> str:
+        return f"{len(self.findings)} findings. Nothing was planned; decide or correct each: {'; '.join(self.findings)}"

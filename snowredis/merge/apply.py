@@ -27,8 +27,8 @@ from snowredis.merge.databases import (
 from snowredis.merge.id_store import IdStore
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished
 from snowredis.merge.obstacles import check_obstacles, rehearse
+from snowredis.merge.pair import Databases, open_both, workspace
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
-from snowredis.merge.planning import Databases, open_both, workspace
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Schema, read_schema
 from snowredis.merge.support import support_of
@@ -195,7 +195,8 @@ def _move_counters(engine: sa.Engine, schema: Schema, run: Run) -> None:
     keys = {key for plan in run.domains for key in plan.domain.keys}
     support = support_of(engine)
     with reading(engine) as connection:
-        statements = [text for name, text in support.counters(connection, schema) if name in keys]
+        counters = support.counters(connection, schema)
+    statements = [counter.statement for counter in counters if keys & set(counter.columns)]
     for statement in statements:
         with writing(engine, "All batches were done") as connection:
             support.run(connection, statement)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import fields
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
-from snowredis.cli.options import Command, Parser, positive
+from snowredis.cli.options import Command, Parser, confirm, positive
 from snowredis.cli.output import Column, Line, print_json, printable, table, terminal_width, wrapped, write
-from snowredis.merge import proof
+from snowredis.merge import Undecided, proof
 from snowredis.merge.progress import Progress
 
 if TYPE_CHECKING:
@@ -32,15 +31,15 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 def _add_check(parser: Parser) -> None:
     add = parser.add_argument
-    add("sources", nargs="+", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
+    add("sources", nargs="*", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
     text = "layout of the ids, or NAME=LAYOUT for one source; may be repeated (default: 'default')"
     add("--layout", action="append", default=[], metavar="L", help=text)
     text = "what the process may take at its peak, such as 768M or 4G (default: 1G)"
     add("--memory", type=_bytes, default=_UNITS["G"], metavar="SIZE", help=text)
     add("--json", action="store_true", help="the report as one object; ids are strings in it")
     add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to a .csv or .parquet file")
-    text = "SOURCE is the URL of a whole database: print the SQL that moves all of its counters above the greatest ids"
-    add("--counters", action="store_true", help=text)
+    add("--copied", type=Path, metavar="PLAN", help="after the copy: compare all rows of both databases of this plan")
+    _add_urls(parser)
     add("--quiet", action="store_true", help="show no progress")
 
 
@@ -52,8 +51,10 @@ def _bytes(text: str) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    if args.counters:
-        return _counters(args)
+    if bool(args.copied) == bool(args.sources):
+        raise CommandError(ExitCode.USAGE, "name sources, or a plan with --copied. Nothing was read.")
+    if args.copied:
+        return _check_copied(args)
     from snowredis.merge.sources import parse_sources
 
     sources = parse_sources(args.sources, args.layout)
@@ -82,27 +83,31 @@ def _check(args: argparse.Namespace) -> int:
     return ExitCode.FOUND_ERRORS if result.errors else ExitCode.OK
 
 
-def _counters(args: argparse.Namespace) -> int:
-    """Print a script of all counters; exit with FOUND_ERRORS if a reference leads to no row."""
-    from snowredis.merge.databases import open_database, reading
-    from snowredis.merge.obstacles import first_orphan
-    from snowredis.merge.schema import read_schema
-    from snowredis.merge.support import support_of
+def _check_copied(args: argparse.Namespace) -> int:
+    """Compare both databases of a plan after the copy; exit with FOUND_ERRORS if a row is missing."""
+    from snowredis.merge.apply import open_databases
+    from snowredis.merge.copied import Copied
+    from snowredis.merge.copying import check_applied
+    from snowredis.merge.databases import reading
+    from snowredis.merge.plan_file import PlanFile
 
-    code = ExitCode.OK
-    for url in args.sources:
-        engine = open_database(url, read_only=True)
-        schema = read_schema(engine)
-        with reading(engine) as connection:
-            if text := first_orphan(connection, schema):
-                print(printable(f"-- error: {text}"))
-                code = ExitCode.FOUND_ERRORS
-            statements = support_of(engine).counters(connection, schema)
-        for statement in dict.fromkeys(text for _, text in statements):
-            print(f"{statement};")
-        if not statements:
-            print("-- no column has a counter")
-    return code
+    plan, file = PlanFile.open(args.copied)
+    with file, interrupted_by_signals(), Progress(shown=not args.quiet) as progress:
+        databases = open_databases(plan, args.kept, args.changed)
+        check_applied(plan, databases.changed)
+        with reading(databases.kept) as kept, reading(databases.changed) as changed:
+            copied = Copied(plan, databases, kept, changed, progress)
+            findings = list(copied.findings())
+    for text in findings:
+        print(printable(text))
+    if findings:
+        print(f"\n{len(findings)} findings: rows of {printable(plan.changed)} are missing or differ, as above")
+        return ExitCode.FOUND_ERRORS
+    print(
+        f"all {copied.rows:,} rows of {copied.tables} tables of {printable(plan.changed)} are in "
+        f"{printable(plan.kept)}; every counter is above them, and every foreign key leads to a row"
+    )
+    return ExitCode.OK
 
 
 # --- plan ------------------------------------------------------------------------------------------------
@@ -149,8 +154,14 @@ def _plan(args: argparse.Namespace) -> int:
     if not args.out.parent.is_dir():
         raise CommandError(ExitCode.BAD_INPUT, f"there is no directory {args.out.parent}; nothing was planned.")
     request = Request(**{field.name: getattr(args, field.name) for field in fields(Request)})
-    with interrupted_by_signals(), Progress() as progress:
-        plan = make_plan(request, args.out, progress)
+    try:
+        with interrupted_by_signals(), Progress() as progress:
+            plan = make_plan(request, args.out, progress)
+    except Undecided as error:
+        for text in error.findings:
+            print(printable(text))
+        text = f"{len(error.findings)} findings, as above. Nothing was planned; decide or correct each."
+        raise CommandError(ExitCode.MERGE_REFUSED, text) from None
     write(_lines_of(plan))
     print(f"\nthe plan is in {args.out}; next: snowredis merge apply {args.out} --dry-run")
     return ExitCode.OK
@@ -202,18 +213,23 @@ def _how(domain: DomainPlan) -> str:
 
 
 def _add_changes(parser: Parser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_yes()
     text = "about how many values one transaction changes (default: 10000); one id may have more references"
     parser.add_argument("--batch-rows", type=positive, default=10_000, metavar="N", help=text)
+
+
+def _add_urls(parser: Parser) -> None:
+    """Add the URLs of a plan's databases."""
+    text = "of the database whose ids stay (default: as in the plan)"
+    parser.add_argument("--kept", metavar="URL", help=text)
+    text = "of the database whose ids change; plans hold no passwords"
+    parser.add_argument("--changed", metavar="URL", help=text)
 
 
 def _add_apply(parser: Parser) -> None:
     parser.add_argument("plan", metavar="PLAN", type=Path, help="the file that `snowredis merge plan` wrote")
     parser.add_argument("--dry-run", action="store_true", help="say what would happen, and stop")
-    text = "of the database whose ids stay (default: as in the plan)"
-    parser.add_argument("--kept", metavar="URL", help=text)
-    text = "of the database whose ids change; plans hold no passwords"
-    parser.add_argument("--changed", metavar="URL", help=text)
+    _add_urls(parser)
     parser.add_argument("--with-triggers", action="store_true", help=_WITH_TRIGGERS)
     _add_changes(parser)
 
@@ -242,8 +258,7 @@ def _apply(args: argparse.Namespace) -> int:
         if args.dry_run:
             print("\nnothing was changed")
             return ExitCode.OK
-        if not _agreed(args):
-            return ExitCode.ERROR
+        confirm(args, "change this?")
         outcome = apply_plan(
             plan,
             file,
@@ -255,23 +270,8 @@ def _apply(args: argparse.Namespace) -> int:
         progress.clear()
         _print_outcome(outcome, "new")
         print(f"old and new ids: snowredis_merge_map in {plan.changed}")
-        print("next: copy the rows with the database's own tool, then: snowredis merge check --counters KEPT")
+        print(f"next: snowredis merge copy {args.plan} --run")
     return ExitCode.OK
-
-
-def _agreed(args: argparse.Namespace) -> bool:
-    if args.yes:
-        return True
-    if not sys.stdin.isatty():
-        text = "standard input is not a terminal, so nobody can confirm the changes; nothing was changed. "
-        raise CommandError(ExitCode.USAGE, f"{text}Confirm with --yes.")
-    try:
-        agreed = input("\nchange this? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        agreed = False
-    if not agreed:
-        print("nothing was changed")
-    return agreed
 
 
 def _print_outcome(outcome: Outcome, kind: str) -> None:
@@ -290,11 +290,39 @@ def _add_take_back(parser: Parser) -> None:
 def _take_back(args: argparse.Namespace, *, finished: bool) -> int:
     from snowredis.merge.apply import take_back
 
-    if not _agreed(args):
-        return ExitCode.ERROR
+    confirm(args, "change this?")
     with interrupted_by_signals(), Progress() as progress:
         outcome = take_back(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
     _print_outcome(outcome, "their old")
+    return ExitCode.OK
+
+
+# --- copy ------------------------------------------------------------------------------------------------
+
+
+def _add_copy(parser: Parser) -> None:
+    parser.add_argument("plan", metavar="PLAN", type=Path, help="a plan that was applied")
+    parser.add_argument("--run", dest="runs", action="store_true", help="run the commands")
+    _add_urls(parser)
+    parser.add_yes()
+
+
+def _copy(args: argparse.Namespace) -> int:
+    from snowredis.merge.apply import open_databases
+    from snowredis.merge.copying import copy_script, run_copy
+    from snowredis.merge.plan_file import PlanFile
+
+    plan, file = PlanFile.open(args.plan)
+    with file, interrupted_by_signals(), Progress(shown=args.runs) as progress:
+        databases = open_databases(plan, args.kept, args.changed)
+        script = copy_script(plan, databases)
+        if not args.runs:
+            print(script, end="")
+            return ExitCode.OK
+        confirm(args, f"copy all rows of {plan.changed} into {plan.kept}?")
+        progress.start("copying")
+        run_copy(script, plan, databases, progress)
+    print(f"the rows were copied; next: snowredis merge check --copied {args.plan}")
     return ExitCode.OK
 
 
@@ -328,7 +356,7 @@ ids that two sources share, so that their next ids can clash, are a warning.""",
             ("snowredis merge check a.parquet#id b.csv#player_id", "two files"),
             ("snowredis merge check mysql://db1/game#players.id b.csv#id", "a table, a file"),
             ("snowredis merge check a.csv#id b.csv#id --json", "for programs"),
-            ("snowredis merge check --counters URL", "after a copy"),
+            ("snowredis merge check --copied merge.plan", "after a copy"),
         ],
         _add_check,
         _needs_extra(_check),
@@ -369,6 +397,19 @@ before stays in the table snowredis_merge_map.""",
         _needs_extra(_apply),
     ),
     Command(
+        "copy",
+        "print the commands that copy the rows, or run them",
+        """One transaction for each database, of the databases' own programs: psql, mariadb-dump and mariadb, or SQL for
+sqlite3. Columns go by name, parents come first, triggers are off. A row whose key is there already ends the copy, and
+nothing is copied. Passwords: the programs' own files, or CHANGED_PASSWORD and KEPT_PASSWORD in the environment.""",
+        [
+            ("snowredis merge copy merge.plan", "print it"),
+            ("snowredis merge copy merge.plan --run", "run it; asks first"),
+        ],
+        _add_copy,
+        _needs_extra(_copy),
+    ),
+    Command(
         "undo",
         "give all ids of a finished merge their old values again",
         "Needs no plan: the database has the map. If it is stopped, the same command continues.",
@@ -393,6 +434,7 @@ MERGE = Command(
         ("snowredis merge check a.parquet#id b.csv#id", "which ids exist twice"),
         ("snowredis merge plan URL_A URL_B", "new ids for those of B that clash"),
         ("snowredis merge apply merge.plan", "change them"),
+        ("snowredis merge copy merge.plan --run", "copy the rows"),
         ("snowredis merge undo URL_B", "change them back"),
     ],
     commands=_MERGE_COMMANDS,

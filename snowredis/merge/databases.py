@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning, SQLAlche
 from snowredis.errors import shown
 from snowredis.merge import MergeError, SourceError
 
-__all__ = ["database_errors", "is_same_database", "open_database", "reading", "stream", "url_of", "writing"]
+__all__ = ["SETTINGS", "database_errors", "is_same_database", "open_database", "reading", "stream", "url_of", "writing"]
 
 _SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
 # backend -> drivers in the order in which they are looked for: the module, and what it is called in URLs
@@ -31,7 +31,7 @@ LOCK_WAIT_S = 15
 # rows that are fetched at once
 _FETCH = 20_000
 # the same text of a time or a float on every server, no hidden rows, no time limits of the server's
-_SETTINGS = {
+SETTINGS = {
     "postgresql": (
         *("SET TimeZone = 'UTC'", "SET DateStyle = 'ISO, YMD'", "SET IntervalStyle = 'postgres'"),
         *("SET extra_float_digits = 1", "SET bytea_output = 'hex'", "SET row_security = off"),
@@ -128,7 +128,7 @@ def _set_up(dialect: str) -> Any:
             # transactions begin where SQLAlchemy begins them, not at the first change
             connection.isolation_level = None
         cursor = connection.cursor()
-        for statement in _SETTINGS[kind]:
+        for statement in SETTINGS[kind]:
             cursor.execute(statement)
         cursor.close()
         if kind == "postgresql":

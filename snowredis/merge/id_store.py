@@ -38,7 +38,7 @@ class Scan:
     Attributes:
         kept, changed: how many ids each side has.
         clashes: how many both have.
-        lowest: of the side that changes; highest: of both.
+        lowest, changed_highest: of the side that changes; highest: of both.
         lanes: that either side uses, if there is a layout.
         unfit: how many ids are negative or have more bits than the layout.
     """
@@ -47,6 +47,7 @@ class Scan:
     changed: int
     clashes: int
     lowest: int
+    changed_highest: int
     highest: int
     lanes: frozenset[int]
     unfit: int
@@ -56,7 +57,7 @@ class IdStore:
     """Tables in a workspace: ``kept`` and ``changed`` (domain, id), and ``mapping`` (domain, old, via, new)."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace, self.rows = workspace, workspace.rows
+        self.rows, self.insert = workspace.rows, workspace.insert
         self.rows(_TABLES)
 
     def load(
@@ -77,7 +78,7 @@ class IdStore:
             of_kind = sa.cast(table.c[part.kind], sa.String(200)) == part.value
             found = connection.scalars(sa.select(schema.column(part.column)).where(of_kind).distinct())
             ids = [int(str(value)) for value in found if re.fullmatch(r"[0-9]{1,18}", str(value))]
-            self._workspace.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
+            self.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
         for name in domain.keys:
             if name.of not in schema.tables or name.column not in schema.tables[name.of].c:
                 continue
@@ -94,7 +95,7 @@ class IdStore:
                         f"{name} has the value {shown(wrong)}, which is no whole number below 2**63. Nothing was "
                         "changed; such ids cannot be merged: correct them, or --exclude the table."
                     )
-                self._workspace.insert("page", "id", {"id": array})
+                self.insert("page", "id", {"id": array})
         self.rows(f"INSERT INTO {side} SELECT DISTINCT {number}, id FROM page")
         self.rows("DELETE FROM page")
 
@@ -103,16 +104,16 @@ class IdStore:
         of_kept, of_changed = (f"id FROM {side} WHERE domain = {number}" for side in ("kept", "changed"))
         both = f"(SELECT 1 AS side, {of_kept} UNION ALL SELECT 2, {of_changed})"
         limit = (1 << (layout.total_bits if layout else 63)) - 1
-        kept, changed, lowest, highest, unfit = self.rows(
-            "SELECT count(*) FILTER (side = 1), count(*) FILTER (side = 2), min(id) FILTER (side = 2), max(id), "
-            f"count(*) FILTER (id NOT BETWEEN 0 AND {limit}) FROM {both}"
+        kept, changed, lowest, changed_highest, highest, unfit = self.rows(
+            "SELECT count(*) FILTER (side = 1), count(*) FILTER (side = 2), min(id) FILTER (side = 2), "
+            f"max(id) FILTER (side = 2), max(id), count(*) FILTER (id NOT BETWEEN 0 AND {limit}) FROM {both}"
         )[0]
         (clashes,) = self.rows(f"SELECT count(*) FROM ({self._clashes(number)})")[0]
         lanes: frozenset[int] = frozenset()
         if layout is not None:
             query = f"SELECT DISTINCT id & {lane_mask(layout)} FROM {both} WHERE id BETWEEN 0 AND {limit}"
             lanes = frozenset(lane for (lane,) in self.rows(query))
-        return Scan(kept, changed, clashes, lowest or 0, highest or 0, lanes, unfit)
+        return Scan(kept, changed, clashes, lowest or 0, changed_highest or 0, highest or 0, lanes, unfit)
 
     def _clashes(self, number: int) -> str:
         return f"SELECT id FROM changed SEMI JOIN kept USING (domain, id) WHERE domain = {number}"
@@ -125,11 +126,18 @@ class IdStore:
         """Return the ids of one side, sorted."""
         return [an_id for (an_id,) in self.rows(f"SELECT id FROM {side} WHERE domain = {number} ORDER BY id")]
 
-    def is_subset(self, number: int, other: int) -> bool:
-        """Return whether a domain has ids, and another one has all of them, in the database that changes."""
-        of_other = f"SELECT id FROM changed WHERE domain = {other}"
-        missing = f"SELECT 1 FROM changed a WHERE domain = {number} AND id NOT IN ({of_other})"
-        return bool(self.rows(f"SELECT EXISTS (FROM changed WHERE domain = {number}) AND NOT EXISTS ({missing})")[0][0])
+    def is_subset(self, side: str, number: int, other: int) -> bool:
+        """Return whether one domain has all ids of another, on one side."""
+        of_other = f"SELECT id FROM {side} WHERE domain = {other}"
+        missing = f"SELECT 1 FROM {side} a WHERE domain = {number} AND id NOT IN ({of_other})"
+        return not self.rows(f"SELECT EXISTS ({missing})")[0][0]
+
+    def count_of(self, side: str, number: int, values: list[int]) -> int:
+        """Return how many of *values* are ids of a domain, on one side."""
+        self.insert("page", "id", {"id": np.array(values, dtype=np.int64)})
+        (count,) = self.rows(f"SELECT count(*) FROM {side} SEMI JOIN page USING (id) WHERE domain = {number}")[0]
+        self.rows("DELETE FROM page")
+        return int(count)
 
     # --- new ids ---------------------------------------------------------------------------------------
 
@@ -145,7 +153,7 @@ class IdStore:
         while page := list(islice(iterator, _PAGE)):
             values = np.array(page, dtype=np.int64)
             arrays: dict[str, Any] = {"old": values[:, 0], "via": values[:, 1], "new": values[:, 2]}
-            self._workspace.insert("mapping", f"{number}, old, via, new", arrays)
+            self.insert("mapping", f"{number}, old, via, new", arrays)
 
     def pairs(self, number: int) -> Iterator[Pair]:
         """Yield the pairs in the order of the old ids."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import sqlalchemy as sa
 
@@ -19,7 +19,9 @@ __all__ = [
     "check_obstacles",
     "check_same_types",
     "first_orphan",
+    "orphans",
     "rehearse",
+    "triggers",
     "without_index",
 ]
 
@@ -43,7 +45,7 @@ _OUTSIDE = sa.text(
 )
 _MYSQL_TRIGGERS = sa.text(
     "SELECT trigger_name AS name, event_object_table AS tab FROM information_schema.triggers "
-    "WHERE event_object_schema = COALESCE(:schema, DATABASE()) AND event_manipulation = 'UPDATE' ORDER BY 1"
+    "WHERE event_object_schema = COALESCE(:schema, DATABASE()) AND event_manipulation = :event ORDER BY 1"
 )
 # old-style inheritance: rows of the heir are also seen, and changed, in the table that it inherits from
 _HEIRS = sa.text(
@@ -57,7 +59,7 @@ _RULES = sa.text(
 )
 
 
-def _orphans(connection: sa.Connection, schema: Schema) -> Iterator[tuple[ForeignKey, list[str]]]:
+def orphans(connection: sa.Connection, schema: Schema) -> Iterator[tuple[ForeignKey, list[str]]]:
     """Yield the foreign keys with values that refer to no row, and some of these values."""
     for key in schema.foreign_keys:
         if rows := connection.execute(_without_parent(schema, key).limit(3)).all():
@@ -75,7 +77,7 @@ def _without_parent(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, 
 
 def first_orphan(connection: sa.Connection, schema: Schema) -> str:
     """Return which row refers to no row, as the end of a sentence; empty if none does."""
-    found = (f"foreign key {key} leads nowhere from {values[0]}" for key, values in _orphans(connection, schema))
+    found = (f"foreign key {key} leads nowhere from {values[0]}" for key, values in orphans(connection, schema))
     return next(found, "")
 
 
@@ -85,7 +87,7 @@ def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> N
     Raises:
         MergeError: there are some.
     """
-    for key, values in _orphans(connection, schema):
+    for key, values in orphans(connection, schema):
         raise MergeError(
             f"the database {which} has rows of {key.child} whose {', '.join(c.column for c in key.columns)} leads to "
             f"no row of {key.parent}, such as {', '.join(values)}. Nothing was planned, since a row of the other "
@@ -204,12 +206,17 @@ def _of_catalog(connection: sa.Connection, tables: set[TableName], with_triggers
                         f"the foreign key {row.name} of the database {row.other} leads here: name all databases with "
                         "--schema"
                     )
-            for row in connection.execute(_MYSQL_TRIGGERS, {"schema": schema}) if not with_triggers else ():
-                if TableName(schema, row.tab) in tables:
-                    yield (
-                        f"the trigger {row.name} of {row.tab} would run at each change: drop it, or, if it does no "
-                        "harm, go on --with-triggers"
-                    )
+            yield from [] if with_triggers else triggers(connection, schema, tables, "UPDATE")
+
+
+def triggers(connection: sa.Connection, schema: str | None, tables: Iterable[TableName], event: str) -> Iterator[str]:
+    """Yield the triggers of MariaDB and MySQL, where none can be switched off, that run at each UPDATE or INSERT."""
+    for row in connection.execute(_MYSQL_TRIGGERS, {"schema": schema, "event": event}):
+        if TableName(schema, row.tab) in tables:
+            yield (
+                f"the trigger {row.name} of {row.tab} would run at each {event}: drop it, and create it again "
+                "afterwards, or, if it does no harm, go on --with-triggers"
+            )
 
 
 def _views(connection: sa.Connection, inspector: sa.Inspector, ids: set[str], tables: set[TableName]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from snowredis.merge.schema import ColumnName, Domain, Partial
 
 __all__ = ["DomainPlan", "Pair", "Plan", "PlanFile"]
 
-_VERSION = 4
+_VERSION = 5
 _TABLES = """
 CREATE TABLE about (plan TEXT NOT NULL);
 CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRIMARY KEY (domain, old)) WITHOUT ROWID;
@@ -77,6 +77,9 @@ class Plan:
         options: what read_schema() was told.
         fingerprints: of the schemas of both databases.
         rows: how many each table of the database that changes has.
+        kept_rows: how many each of these tables has in the other database.
+        matched: tables of which both databases have rows, and the columns that name such a row.
+        same: how many rows of each matched table both have.
         notes: what a person should know before the plan is applied.
     """
 
@@ -88,6 +91,9 @@ class Plan:
     fingerprints: tuple[str, str]
     domains: list[DomainPlan]
     rows: dict[str, int]
+    kept_rows: dict[str, int]
+    matched: dict[str, list[str]]
+    same: dict[str, int]
     notes: list[str] = field(default_factory=list)
 
     @property

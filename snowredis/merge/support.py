@@ -11,15 +11,37 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from snowredis.merge.schema import ColumnName, Schema, TableName
 
-__all__ = ["Support", "support_of"]
+__all__ = ["Counter", "Support", "support_of"]
 
 _MAX_INT64 = (1 << 63) - 1
+Statements = list[str]
+
+
+class Counter(NamedTuple):
+    """A counter of the database: a sequence, an identity, AUTO_INCREMENT.
+
+    Attributes:
+        columns: that it numbers; none: a sequence that no column uses.
+        next: the number that it gives next.
+        highest: of these columns; 0 if there is none.
+        statement: moves it above them, and never back.
+    """
+
+    name: str
+    columns: tuple[ColumnName, ...]
+    next: int
+    highest: int
+    statement: str
+
+    @property
+    def is_behind(self) -> bool:
+        return self.next <= self.highest if self.next > 0 else self.next >= self.highest
 
 
 class Support:
@@ -27,11 +49,13 @@ class Support:
 
     Attributes:
         locks: who waits for whom while ids change, for people.
+        kind: name of its dialect.
     """
 
     locks = ""
 
     def __init__(self, dialect: sa.Dialect) -> None:
+        self.kind = dialect.name
         self._preparer = dialect.identifier_preparer
         self._doubles_percent = dialect.paramstyle in ("format", "pyformat")
 
@@ -48,13 +72,29 @@ class Support:
         """Execute a statement without parameters; names in it may have any characters."""
         connection.execute(sa.text(statement.replace(":", "\\:"))).close()
 
+    def relaxing(
+        self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None
+    ) -> tuple[Statements, Statements]:
+        """Return statements that let rows of *tables* change in any order, and those that end it.
+
+        Both are run in one transaction, without triggers if possible. Foreign keys hold again after the second, or
+        else it fails; nothing of it outlasts the transaction.
+
+        Args:
+            late: tables of which rows are inserted before what they refer to; None: rows are not inserted, their
+                ids change.
+        """
+        raise NotImplementedError
+
     @contextlib.contextmanager
     def relaxed(self, connection: sa.Connection, tables: Sequence[TableName]) -> Iterator[None]:
-        """Let rows of *tables* change one after the other inside a transaction, without triggers if possible.
-
-        Foreign keys hold again when it is left, or else it fails; nothing of it outlasts the transaction.
-        """
+        """Do so while this is entered."""
+        before, after = self.relaxing(connection, tables)
+        for statement in before:
+            self.run(connection, statement)
         yield
+        for statement in after:
+            self.run(connection, statement)
 
     def limit(self, column: sa.Column[Any]) -> int:
         """Return the greatest number that fits *column*; texts hold any."""
@@ -72,18 +112,19 @@ class Support:
         """Update the statistics of a table that was filled."""
         self.run(connection, f"ANALYZE {self.quote(table)}")
 
-    def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
-        """Return an aggregate over rows that does not depend on their order, computed by the server."""
+    def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+        """Return a number below 2**60 for what is in *columns*, computed by the server."""
         raise NotImplementedError
 
+    def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+        """Return the sum of the hashes of rows, which does not depend on their order."""
+        return sa.func.sum(self.row_hash(columns))
+
     def prepare(self, connection: sa.Connection) -> None:
-        """Make what checksum() needs on this connection."""
+        """Make what row_hash() and checksum() need on this connection."""
 
-    def counters(self, connection: sa.Connection, schema: Schema) -> list[tuple[ColumnName, str]]:
-        """Return, for each column whose numbers the database counts, the statement that moves its counter.
-
-        Each counter then goes on above the greatest number of the column, and never goes back.
-        """
+    def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
+        """Return the counters of the tables of *schema*, and sequences that no column uses."""
         raise NotImplementedError
 
 
@@ -112,16 +153,16 @@ _IDENTITIES = sa.text(
     "SELECT attrelid::regclass::text AS relation, attname AS name FROM pg_attribute "
     "WHERE attidentity = 'a' AND NOT attisdropped AND attrelid = ANY(:oids) ORDER BY 1, 2"
 )
-# sequences that a column owns (serial, identity), and those that its default uses
+# sequences that a column owns (serial, identity), those that its default uses, and the others
 _SEQUENCES = sa.text(
-    "SELECT s.oid::regclass::text AS seq, q.seqincrement > 0 AS up, NULLIF(n.nspname, current_schema()) AS schema, "
-    "t.relname AS tab, a.attname AS col FROM pg_class s JOIN pg_sequence q ON q.seqrelid = s.oid JOIN "
+    "SELECT s.oid::regclass::text AS seq, q.seqincrement AS step, NULLIF(n.nspname, current_schema()) AS schema, "
+    "t.relname AS tab, a.attname AS col FROM pg_class s JOIN pg_sequence q ON q.seqrelid = s.oid LEFT JOIN "
     "(SELECT objid AS seq, refobjid AS tab, refobjsubid AS col FROM pg_depend WHERE classid = 'pg_class'::regclass "
     "AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i') AND refobjsubid > 0 UNION "
     "SELECT d.refobjid, f.adrelid, f.adnum FROM pg_depend d JOIN pg_attrdef f ON d.classid = 'pg_attrdef'::regclass "
     "AND d.objid = f.oid AND d.refclassid = 'pg_class'::regclass) u ON u.seq = s.oid "
-    "JOIN pg_class t ON t.oid = u.tab JOIN pg_namespace n ON n.oid = t.relnamespace "
-    "JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = u.col WHERE s.relkind = 'S' ORDER BY 1, 3, 4, 5"
+    "LEFT JOIN pg_class t ON t.oid = u.tab LEFT JOIN pg_namespace n ON n.oid = t.relnamespace "
+    "LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = u.col WHERE s.relkind = 'S' ORDER BY 1, 3, 4, 5"
 )
 
 
@@ -130,12 +171,17 @@ class PostgreSQL(Support):
 
     locks = "each batch locks the tables whose foreign keys or triggers it switches off (ACCESS EXCLUSIVE)"
 
-    @contextlib.contextmanager
-    def relaxed(self, connection: sa.Connection, tables: Sequence[TableName]) -> Iterator[None]:
-        names = {"names": [self.name(table) for table in tables]}
-        oids = {"oids": list(connection.scalars(_WITH_PARTITIONS, names))}
-        before, after = [], []
-        for row in connection.execute(_CONSTRAINTS, oids):
+    def relaxing(
+        self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None
+    ) -> tuple[Statements, Statements]:
+        def oids_of(tables: Sequence[TableName]) -> dict[str, list[int]]:
+            names = {"names": [self.name(table) for table in tables]}
+            return {"oids": list(connection.scalars(_WITH_PARTITIONS, names))}
+
+        oids = oids_of(tables)
+        # checks the foreign keys now: a table with checks that are due cannot be altered
+        before, after = Statements(), ["SET CONSTRAINTS ALL IMMEDIATE"]
+        for row in connection.execute(_CONSTRAINTS, oids if late is None else oids_of(late)):
             alter = f"ALTER TABLE {row.relation} ALTER CONSTRAINT {self.quote(row.name)}"
             before.append(f"{alter} DEFERRABLE")
             after.append(f"{alter} NOT DEFERRABLE")
@@ -144,42 +190,39 @@ class PostgreSQL(Support):
             before.append(f"{alter} DISABLE TRIGGER {name}")
             always = row.mode in ("A", b"A")
             after.append(f"{alter} ENABLE {'ALWAYS ' if always else ''}TRIGGER {name}")
-        for row in connection.execute(_IDENTITIES, oids):
+        # COPY takes the values of such columns as they are
+        for row in connection.execute(_IDENTITIES, oids) if late is None else ():
             alter = f"ALTER TABLE {row.relation} ALTER COLUMN {self.quote(row.name)} SET GENERATED"
             before.append(f"{alter} BY DEFAULT")
             after.append(f"{alter} ALWAYS")
-        for statement in [*before, "SET CONSTRAINTS ALL DEFERRED"]:
-            self.run(connection, statement)
-        yield
-        # checks the foreign keys now: a table with checks that are due cannot be altered
-        for statement in ["SET CONSTRAINTS ALL IMMEDIATE", *after]:
-            self.run(connection, statement)
+        return [*before, "SET CONSTRAINTS ALL DEFERRED"], after
 
-    def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+    def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         row = sa.cast(sa.func.row(*columns), sa.Text)
         half = sa.literal_column("'x'").concat(sa.func.left(sa.func.md5(row), 15))
-        return sa.func.sum(sa.cast(sa.cast(half, _BIT60), sa.BigInteger))
+        return sa.cast(sa.cast(half, _BIT60), sa.BigInteger)
 
-    def counters(self, connection: sa.Connection, schema: Schema) -> list[tuple[ColumnName, str]]:
+    def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
         found: dict[str, list[Any]] = {}
         for row in connection.execute(_SEQUENCES):
-            if TableName(row.schema, row.tab) in schema.tables:
+            if row.tab is None or TableName(row.schema, row.tab) in schema.tables:
                 found.setdefault(row.seq, []).append(row)
-        statements = []
+        counters = []
         for sequence, rows in found.items():
-            end, choose = ("max", "greatest") if rows[0].up else ("min", "least")
-            values = [
-                f"(SELECT {end}({self.quote(row.col)}) FROM {self.name(TableName(row.schema, row.tab))})"
-                for row in rows
-            ]
-            literal = sequence.replace("'", "''")
+            end, choose = ("max", "greatest") if rows[0].step > 0 else ("min", "least")
+            columns = tuple(ColumnName(row.schema, row.tab, row.col) for row in rows if row.tab is not None)
+            values = [f"(SELECT {end}({self.quote(name.column)}) FROM {self.name(name.of)})" for name in columns]
+            literal, ends = sequence.replace("'", "''"), ", ".join(values) or "NULL"
             # a sequence that was never used, of an empty table, stays so
             statement = (
-                f"SELECT setval('{literal}', {choose}(last_value, {', '.join(values)}), "
-                f"is_called OR coalesce({', '.join(values)}) IS NOT NULL) FROM {sequence}"
+                f"SELECT setval('{literal}', {choose}(last_value, {ends}), is_called OR coalesce({ends}) IS NOT NULL) "
+                f"FROM {sequence}"
             )
-            statements += [(ColumnName(row.schema, row.tab, row.col), statement) for row in rows]
-        return statements
+            after = f"last_value + CASE WHEN is_called THEN {rows[0].step} ELSE 0 END"
+            query = f"SELECT {after}, {choose}({ends}) FROM {sequence}".replace(":", "\\:")
+            following, highest = connection.execute(sa.text(query)).one()
+            counters.append(Counter(sequence, columns, following, highest or 0, statement))
+        return counters
 
 
 class _BIT60(sa.types.UserDefinedType[str]):
@@ -219,11 +262,10 @@ class MySQL(Support):
         unsigned = bool(getattr(column.type, "unsigned", False)) and bits < 64
         return (1 << (bits if unsigned else bits - 1)) - 1
 
-    @contextlib.contextmanager
-    def relaxed(self, connection: sa.Connection, tables: Sequence[TableName]) -> Iterator[None]:
-        self.run(connection, "SET SESSION foreign_key_checks = 0")
-        yield
-        self.run(connection, "SET SESSION foreign_key_checks = 1")
+    def relaxing(
+        self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None
+    ) -> tuple[Statements, Statements]:
+        return ["SET SESSION foreign_key_checks = 0"], ["SET SESSION foreign_key_checks = 1"]
 
     def kept_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
         return list(connection.scalars(_ON_UPDATE, {"schema": table.schema, "table": table.table}))
@@ -231,13 +273,13 @@ class MySQL(Support):
     def analyze(self, connection: sa.Connection, table: str) -> None:
         self.run(connection, f"ANALYZE TABLE {self.quote(table)}")
 
-    def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+    def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         parts = [sa.func.ifnull(sa.func.md5(sa.cast(column, sa.LargeBinary)), "n") for column in columns]
         half = sa.func.conv(sa.func.left(sa.func.md5(sa.func.concat_ws("|", *parts)), 15), 16, 10)
-        return sa.func.sum(sa.cast(half, sa.Numeric(20, 0)))
+        return sa.cast(half, sa.Numeric(20, 0))
 
-    def counters(self, connection: sa.Connection, schema: Schema) -> list[tuple[ColumnName, str]]:
-        statements = []
+    def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
+        counters = []
         for name in {table.schema for table in schema.tables}:
             for row in connection.execute(_COUNTERS, {"schema": name}):
                 table = TableName(name, row.tab)
@@ -245,18 +287,21 @@ class MySQL(Support):
                 if column is not None:
                     highest = connection.scalar(sa.select(sa.func.max(column))) or 0
                     # InnoDB does not go below the greatest number that is there
-                    counter = max(int(row.next), int(highest) + 1)
-                    statement = f"ALTER TABLE {self.name(table)} AUTO_INCREMENT = {counter:d}"
-                    statements.append((ColumnName(*table, column.name), statement))
+                    above = max(int(row.next), int(highest) + 1)
+                    statement = f"ALTER TABLE {self.name(table)} AUTO_INCREMENT = {above:d}"
+                    name_of_it = ColumnName(*table, column.name)
+                    counters.append(Counter(str(name_of_it), (name_of_it,), int(row.next), int(highest), statement))
             for row in connection.execute(_DEFAULTS, {"schema": name}):
                 table = TableName(name, row.tab)
                 sequence = str(row.text).partition("nextval(")[2].rpartition(")")[0]
                 if table in schema.tables:
                     highest = connection.scalar(sa.select(sa.func.max(schema.tables[table].c[row.col]))) or 0
+                    after = connection.scalar(sa.text(f"SELECT next_not_cached_value FROM {sequence}"))
                     # does nothing if the sequence is further
                     statement = f"SELECT SETVAL({sequence}, {int(highest):d})"
-                    statements.append((ColumnName(*table, row.col), statement))
-        return statements
+                    columns = (ColumnName(*table, row.col),)
+                    counters.append(Counter(sequence, columns, int(after or 0), int(highest), statement))
+        return counters
 
 
 # --- SQLite ----------------------------------------------------------------------------------------------
@@ -271,53 +316,57 @@ class SQLite(Support):
         # a column's type says nothing of its size
         return _MAX_INT64
 
-    @contextlib.contextmanager
-    def relaxed(self, connection: sa.Connection, tables: Sequence[TableName]) -> Iterator[None]:
+    def relaxing(
+        self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None
+    ) -> tuple[Statements, Statements]:
         names = {table.table.lower() for table in tables}
         query = sa.text("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name")
         triggers = [row for row in connection.execute(query) if row.tbl_name.lower() in names]
-        for trigger in triggers:
-            connection.exec_driver_sql(f"DROP TRIGGER {self.quote(trigger.name)}")
-        yield
-        for trigger in triggers:
-            connection.exec_driver_sql(trigger.sql)
+        return [f"DROP TRIGGER {self.quote(row.name)}" for row in triggers], [row.sql for row in triggers]
 
     def prepare(self, connection: sa.Connection) -> None:
         raw = connection.connection.dbapi_connection
         if raw is not None:
-            raw.create_aggregate("snowredis_sum", -1, _Sum)
+            raw.create_function("snowredis_hash", -1, _hash, deterministic=True)
+            raw.create_aggregate("snowredis_sum", 1, _Sum)
+
+    def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+        return sa.func.snowredis_hash(*(sa.type_coerce(column, sa.types.NULLTYPE) for column in columns))
 
     def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
-        return sa.func.snowredis_sum(*(sa.type_coerce(column, sa.types.NULLTYPE) for column in columns))
+        return sa.func.snowredis_sum(self.row_hash(columns))
 
-    def counters(self, connection: sa.Connection, schema: Schema) -> list[tuple[ColumnName, str]]:
+    def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
         if not connection.scalar(sa.text("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'")):
             return []
-        statements = []
+        counters = []
         # only tables with AUTOINCREMENT are in it; the others number from their greatest row
-        for (table,) in connection.execute(sa.text("SELECT name FROM sqlite_sequence ORDER BY name")).all():
+        for table, last in connection.execute(sa.text("SELECT name, seq FROM sqlite_sequence ORDER BY name")).all():
             name = TableName(None, table)
             if name in schema.tables and schema.tables[name].primary_key.columns:
-                column, literal = (
-                    next(iter(schema.tables[name].primary_key.columns)).name,
-                    table.replace("'", "''"),
-                )
+                key = next(iter(schema.tables[name].primary_key.columns))
+                column, literal = key.name, table.replace("'", "''")
+                highest = connection.scalar(sa.select(sa.func.max(key))) or 0
                 statement = (
                     f"UPDATE sqlite_sequence SET seq = max(seq, (SELECT coalesce(max({self.quote(column)}), 0) "
                     f"FROM {self.quote(table)})) WHERE name = '{literal}'"
                 )
-                statements.append((ColumnName(*name, column), statement))
-        return statements
+                counters.append(Counter(table, (ColumnName(*name, column),), last + 1, highest, statement))
+        return counters
+
+
+def _hash(*values: object) -> int:
+    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 4
 
 
 class _Sum:
-    """Sum of the hashes of rows, modulo 2**62, as an aggregate function of SQLite."""
+    """Sum of numbers that may be greater than SQLite's, as text."""
 
     def __init__(self) -> None:
         self._total = 0
 
-    def step(self, *values: object) -> None:
-        self._total += int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest())
+    def step(self, value: int) -> None:
+        self._total += value
 
-    def finalize(self) -> int:
-        return self._total & (1 << 62) - 1
+    def finalize(self) -> str:
+        return str(self._total)

@@ -1,7 +1,8 @@
 """References that the catalog does not have: those of some rows, which are found, and those that a person must decide.
 
 A column that refers to ids without a constraint would keep its old values, and its rows would lead to nobody. So each
-column that looks like one is named, and nothing is planned before --reference or --independent says what it is.
+column that looks like one is named, with all that it may refer to, each held against the values in both databases.
+Nothing is planned before --reference or --independent says what it is.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ import sqlalchemy as sa
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.id_store import IdStore
+from snowredis.merge.pair import Work
 from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer
-from snowredis.merge.support import support_of
 
-__all__ = ["CONTENT_TYPES", "check_decided", "find_partials"]
+__all__ = ["CONTENT_TYPES", "check_asked", "find_partials", "undecided"]
 
 CONTENT_TYPES = "django_content_type"
 # kinds of one reference; each is a statement of its own
 _MAX_KINDS = 500
-# findings that a message names
-_NAMED = 25
+# values of a column that are held against the ids of a table
+_HELD = 10_000
+# ids that count from 1, and are too few to mean another table
+_FEW = 20
+# what a column of ids of several tables may be called
+_OBJECT = re.compile(r"(^|_)(id|pk|object|obj|target)(_|$)")
 Found = tuple[list[tuple[Partial, ColumnName]], list[str]]
 
 
@@ -40,10 +44,15 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
     for column, kind, targets in _pairs(connection, schema):
         if not column.column:
             # a permission is of a content type, and of no row
-            name = column._replace(column=kind)
-            decided = {(part.column.of, part.kind) for part, _ in schema.partials}
-            if column.table != "auth_permission" and name not in independent and (column.of, kind) not in decided:
-                findings.append(f"{name} says the kind of something: --reference 'COLUMN=TABLE.id WHERE {kind}=VALUE'")
+            decided = referring | independent | {part.column for part, _ in schema.partials}
+            for other in schema.tables[column.of].c:
+                asked = ColumnName(*column.of, other.name)
+                # most columns of this type say the kind of their own row, and of no other
+                if _OBJECT.search(other.name) and is_integer(other) and asked not in decided:
+                    findings.append(
+                        f"{asked} may be of the table that {kind} says: --reference '{asked}=TABLE.id WHERE "
+                        f"{kind}=VALUE' or --independent {asked}"
+                    )
             continue
         if column in independent or column in referring:
             continue
@@ -54,7 +63,7 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
             if table is None:
                 findings.append(
                     f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: "
-                    f"--reference '{column}=TABLE.id WHERE {kind}={value}'"
+                    f"--reference '{column}=TABLE.id WHERE {kind}={value}' or --independent {column}"
                 )
                 continue
             key = list(schema.tables[table].primary_key.columns)
@@ -119,79 +128,107 @@ def _tables_of_class(schema: str | None, name: str) -> list[TableName]:
     ]
 
 
-def check_decided(
-    connection: sa.Connection,
-    schema: Schema,
-    store: IdStore,
-    numbers: Mapping[str, int],
-    independent: set[ColumnName],
-    findings: Sequence[str],
-) -> None:
-    """Refuse to plan while a column may be a reference that nobody has decided about.
-
-    Args:
-        numbers: of the domains in *store*, by their names; without those whose rows are the same in both databases.
-        findings: others, of find_partials().
-
-    Raises:
-        MergeError: with all findings, and what to write for each.
-    """
-    texts = [
-        *findings,
-        *_by_name(schema, independent),
-        *_by_values(connection, schema, store, numbers, independent),
-    ]
-    if texts:
-        more = f" And {len(texts) - _NAMED} more." if len(texts) > _NAMED else ""
-        raise MergeError(
-            f"{len(texts)} columns look like references without a foreign key. Nothing was planned; decide each, with "
-            f"the option that is named or with --independent COLUMN: {'; '.join(texts[:_NAMED])}.{more}"
-        )
+def check_asked(work: Work) -> None:
+    """Refuse --independent for a column that is neither a reference nor an id; MergeError."""
+    schema = work.of_changed
+    kinds = {column for column, _, _ in _pairs(work.changed, schema)}
+    matched = {ColumnName(*name, column) for name, columns in work.matched.items() for column in columns}
+    for name in sorted(work.independent - kinds - matched, key=str):
+        if not is_integer(schema.column(name)):
+            raise MergeError(
+                f"--independent {name}: it is {schema.column(name).type}, neither an id nor a reference, so this would "
+                "change nothing. Nothing was planned; leave it out. Rows that both databases have are named with "
+                f"--match {name.of}={name.column}."
+            )
 
 
-def _by_name(schema: Schema, independent: set[ColumnName]) -> Iterator[str]:
+def undecided(work: Work) -> list[str]:
+    """Return findings about columns that look like references, with what to write for each."""
+    return [*_by_name(work), *_by_values(work)]
+
+
+def _by_name(work: Work) -> Iterator[str]:
     """Yield integer columns that are called as if they referred to a table, and have no foreign key."""
-    decided = independent | {column for domain in schema.domains for column in domain.references}
+    schema = work.of_changed
+    decided = work.independent | {column for domain in schema.domains for column in domain.references}
     decided |= {partial.column for domain in schema.domains for partial in domain.partials}
+    decided |= {parent for key in schema.foreign_keys for parent in key.parents}
     for table_name, table in schema.tables.items():
         for column in table.c:
             name = ColumnName(*table_name, column.name)
-            stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.name).lower()
             if name in decided or not is_integer(column):
                 continue
-            stem = stem.removesuffix("id").removesuffix("_")
-            for domain in schema.domains:
-                key = domain.keys[0]
-                if key.of != table_name and _means(stem, key.table.lower()):
-                    yield f"{name} is called like {key.of}: --reference {name}={domain.name}"
-                    break
+            stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.name).lower().removesuffix("id").removesuffix("_")
+            others = [domain for domain in schema.domains if domain.keys[0].of != table_name]
+            meant = {domain.name: _means(stem, domain.keys[0].table.lower()) for domain in others}
+            candidates = [domain for domain in others if meant[domain.name] is not None]
+            held = {domain.name: _held(work, name, domain) for domain in candidates}
+            # by its exact name first, then by how many of its values are there
+            ordered = sorted(candidates, key=lambda d: (meant[d.name], -min(held[d.name], default=1)))
+            # a name that is only similar, and no value
+            texts = [
+                f"{_percent(held[d.name])}--reference {name}={d.name}"
+                for d in ordered
+                if meant[d.name] == 0 or min(held[d.name], default=1) > 0
+            ]
+            if texts:
+                yield f"{name} is called like {ordered[0].keys[0].of}: {' or '.join(texts)} or --independent {name}"
 
 
-def _means(stem: str, table: str) -> bool:
-    """Return whether a column STEM or STEM_id may refer to *table*: old_order_id to orders, order_id to shop_order."""
-    singulars = {table, table.removesuffix("s"), table.removesuffix("es"), re.sub("ies$", "y", table)}
-    return any(
-        stem == name or stem.endswith(f"_{name}") or name.endswith(f"_{stem}") for name in singulars if name and stem
-    )
+def _percent(held: Sequence[float]) -> str:
+    return f"({min(held):.0%} of its values are there) " if held else ""
 
 
-def _by_values(
-    connection: sa.Connection,
-    schema: Schema,
-    store: IdStore,
-    numbers: Mapping[str, int],
-    independent: set[ColumnName],
-) -> Iterator[str]:
+def _held(work: Work, name: ColumnName, domain: Domain) -> list[float]:
+    """Return which part of the values of a column are ids of a domain, for each database in which it has values."""
+    parts, sides = [], (("kept", work.kept, work.of_kept), ("changed", work.changed, work.of_changed))
+    for side, connection, schema in sides:
+        if name.of in schema.tables and name.column in schema.tables[name.of].c:
+            query = sa.select(schema.column(name)).where(schema.column(name).is_not(None)).distinct().limit(_HELD)
+            values = [int(str(value)) for value in connection.scalars(query)]
+            if values:
+                there = work.store.count_of(side, work.numbers[domain.name], values)
+                parts.append(there / len(values))
+    return parts
+
+
+def _means(stem: str, table: str) -> int | None:
+    """Return whether a column STEM or STEM_id may refer to *table*: 0 by its name, 1 by a similar one, None: not.
+
+    old_order_id may refer to orders, order_id to shop_order.
+    """
+    singulars = {table, table.removesuffix("s"), table.removesuffix("es"), re.sub("ies$", "y", table)} - {""}
+    if not stem or stem in singulars:
+        return 0 if stem else None
+    return 1 if any(stem.endswith(f"_{name}") or name.endswith(f"_{stem}") for name in singulars) else None
+
+
+def _by_values(work: Work) -> Iterator[str]:
     """Yield keys that the database does not number itself, and whose values are all ids of another table."""
-    counted = {name for name, _ in support_of(connection.engine).counters(connection, schema)}
-    domains = [domain for domain in schema.domains if domain.name in numbers]
+    schema, store = work.of_changed, work.store
+    counted = {name for counter in work.support.counters(work.changed, schema) for name in counter.columns}
+    counted |= work.independent | {parent for key in schema.foreign_keys for parent in key.parents}
+    domains = [domain for domain in schema.domains if not any(key.of in work.matched for key in domain.keys)]
     for domain in domains:
-        if set(domain.keys) & (counted | independent) or _is_row_number(connection, schema, domain):
+        scan, number = work.scans[domain.name], work.numbers[domain.name]
+        if set(domain.keys) & counted or _is_row_number(work.changed, schema, domain):
             continue
-        for other in domains:
-            if other is not domain and store.is_subset(numbers[domain.name], numbers[other.name]):
-                yield (f"all values of {domain.name} are also in {other.name}: --reference {domain.name}={other.name}")
-                break
+        # 1, 2, 3 are ids of every table
+        if scan.lowest >= 0 and scan.changed_highest - scan.lowest < scan.changed <= _FEW and scan.lowest <= 1:
+            continue
+        sides = [side for side, ids in (("kept", scan.kept), ("changed", scan.changed)) if ids]
+        parents = [
+            other
+            for other in domains
+            if other is not domain
+            and scan.changed
+            and all(store.is_subset(side, number, work.numbers[other.name]) for side in sides)
+        ]
+        # the one of which it has the most ids
+        parents.sort(key=lambda other: work.scans[other.name].changed)
+        if parents:
+            texts = " or ".join(f"--reference {domain.name}={other.name}" for other in parents)
+            yield f"all values of {domain.name} are also in {parents[0].name}: {texts} or --independent {domain.name}"
 
 
 def _is_row_number(connection: sa.Connection, schema: Schema, domain: Domain) -> bool:

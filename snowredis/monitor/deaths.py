@@ -72,7 +72,7 @@ def _unused(expired: Event) -> bool:
 
 
 def mass_silence_in(ended: Sequence[EndedLease], workers: Sequence[WorkerInfo], info: PoolInfo) -> MassSilence | None:
-    """Return what most workers have in common that sent no heartbeat for half a ttl, *ended* leases among them."""
+    """Return what most workers have in common that are silent, *ended* leases among them."""
     beats = [(worker.renewed_ms, worker.lasts_until_ms) for worker in workers if worker.state == "silent"]
     living = len(workers) - len(beats)
     beats += [(each.heartbeat_ms, each.lasts_until_ms) for each in ended if _may_live(each) and each.heartbeat_ms]

@@ -375,7 +375,7 @@ class Snapshot:
     def unused_leases(self) -> int:
         """About how many leases nobody renews any more: a process that is killed keeps its lease for up to a ttl.
 
-        As many as ended without a release during the last ttl, or those that sent no heartbeat for half a ttl if these
+        As many as ended without a release during the last ttl, or those that are silent if these
         are more.
         """
         since_ms = self.info.now_ms - self.info.ttl_ms
@@ -401,8 +401,8 @@ def state_of(
 ) -> str:
     """Classify a worker as one of STATES.
 
-    healthy: the last heartbeat is younger than two heartbeat intervals (ttl/3). late: younger than half a ttl.
-    silent: older, but the lease is still valid. no-ids: it sends heartbeats, and makes no ids; see parse_record().
+    healthy: the last heartbeat is younger than half a ttl. late: younger than two thirds, so that at least one is
+    missing. silent: older, but the lease is still valid. no-ids: it sends heartbeats, and makes no ids.
     expired: the lease ended without a release. unknown: so it did, but Redis may have forgotten renewals. free: the
     worker id was released.
     """
@@ -410,9 +410,9 @@ def state_of(
         return "free"
     if lease_left_ms <= 0:
         return "expired" if confirmed else "unknown"
-    if heartbeat_age_ms * protocol.HEARTBEATS_PER_TTL < 2 * ttl_ms:
+    if heartbeat_age_ms * 2 < ttl_ms:
         return "healthy"
-    return "late" if heartbeat_age_ms * 2 < ttl_ms else "silent"
+    return "late" if heartbeat_age_ms * 3 < 2 * ttl_ms else "silent"
 
 
 def time_text(time_ms: int) -> str:

@@ -116,6 +116,13 @@ class ForkGuard:
         if not self.alive or os.getpid() != self._pid:
             self.recover()
 
+    def is_still(self, generation: int) -> bool:
+        """Return whether this is the process that read *generation*, and no child of it: R8 (fork).
+
+        What was taken since then may be used. Asked last: nothing is called between this and the use.
+        """
+        return self.generation == generation and bool(self.alive)
+
     def in_one_process(self, take: Callable[[], T]) -> T:
         """Return what *take* returns; call it again in a child that is forked meanwhile: that is its parent's."""
         while True:
@@ -123,7 +130,7 @@ class ForkGuard:
                 self.check()
             generation = self.generation
             taken = take()
-            if self.generation == generation and self.alive:
+            if self.is_still(generation):
                 return taken
 
     def _before_fork(self) -> None:

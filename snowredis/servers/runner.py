@@ -207,15 +207,6 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     return StoreUnavailable(where, text)
 
 
-def run_script(client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-    """Run *script*, which the server may not know yet. Raises redis-py's errors."""
-    try:
-        reply = client.evalsha(script.sha, len(keys), *keys, *args)
-    except exceptions.NoScriptError:
-        reply = client.eval(script.source, len(keys), *keys, *args)
-    return list(reply)
-
-
 def save_snapshot(client: Any, key: str) -> bool:
     """Let the server of *key* put what it holds where a restart finds it, if it keeps anything on disk.
 
@@ -269,7 +260,11 @@ class RedisScripts:
             with translated(self.where), time_limit(CALL_LIMIT_S):
                 if self._acknowledged is not None:
                     return list(self._acknowledged.run(self._client, script, keys, args))
-                return run_script(self._client, script, keys, args)
+                try:
+                    return list(self._client.evalsha(script.sha, len(keys), *keys, *args))
+                except exceptions.NoScriptError:
+                    # the server was restarted, or its scripts were dropped
+                    return list(self._client.eval(script.source, len(keys), *keys, *args))
         except StoreReadOnly:
             self.reconnect()
             raise

@@ -104,15 +104,17 @@ class Scripted(ABC):
         """Return the error for a reply that no script of this version sends."""
         return StoreUnavailable(self.where, f"unknown reply {list(texts)!r}", "Is another version of snowredis in use?")
 
-    def ask(self, name: str, *args: str | int) -> list[str]:
-        """Run the script *name* with *args* after the signature and a nonce; return its reply without the nonce.
+    def request(self, name: str, *args: str | int) -> tuple[Script, Sequence[str], tuple[str | int, ...]]:
+        """Return the arguments of run() for the script *name*, with *args* after the signature and a nonce."""
+        return self._scripts[name], self._keys, (self.signature, self._random_bytes(16).hex(), *args)
 
-        Blocks as run(). Raises StoreUnavailable and its subclasses, and what mismatch() and broken() return.
+    def texts_of(self, request: Sequence[Any], values: Sequence[bytes | str]) -> list[str]:
+        """Return *values*, the reply to *request*, as texts without the nonce.
+
+        Raises StoreUnavailable and its subclasses, and what mismatch() and broken() return.
         """
-        nonce = self._random_bytes(16).hex()
-        values = self.run(self._scripts[name], self._keys, (self.signature, nonce, *args))
         *texts, echo = list(map(text_of, values)) or [""]
-        if echo != nonce:
+        if echo != request[2][1]:
             # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
             self.reconnect()
             raise StoreUnavailable(self.where, "it sent the reply to another request; the connection was dropped")

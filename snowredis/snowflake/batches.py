@@ -35,7 +35,7 @@ def next_ids(generator: FastPath, guard: ForkGuard, count: int) -> list[int]:
                 # the clock went back and another namespace is in use: its ids are not in order with those before
                 batch.clear()
             batch += part
-        if guard.generation == generation and guard.alive:
+        if guard.is_still(generation):
             return batch
 
 
@@ -57,7 +57,7 @@ def fill(generator: FastPath, guard: ForkGuard, buffer: Any) -> None:
             filled = filled + count if first > last else 0
             last = newest if filled else 0
         # else forked in between: some of the ids are the parent's
-        if guard.generation == generation and guard.alive:
+        if guard.is_still(generation):
             return
 
 

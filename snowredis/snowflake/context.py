@@ -1,109 +1,26 @@
-"""Objects that the members of one generator share: its surroundings, and the lock of its calls to the store."""
+"""What the members of one generator share: its surroundings, and what they know of its pool."""
 
 from __future__ import annotations
 
-import functools
+import logging
 import random
-import threading
 import weakref
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from snowredis.core.lanes import ClockRules
-from snowredis.errors import StoreUnavailable
 from snowredis.process.clock import Clock
-from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
-from snowredis.process.threads import NotAcquired, locked
+from snowredis.process.liveness import boot_id
 from snowredis.snowflake.counts import ClockBackLog, Counts
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.replies import Reply, Seen
 
-T = TypeVar("T")
+log = logging.getLogger("snowredis")
 
-# longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
-LOCK_LIMIT_S = 5.0
-
-
-class Conversation:
-    """One conversation with the store at a time; a second one on the same thread is refused.
-
-    Args:
-        where: the store's address, for errors.
-
-    Attributes:
-        lock: held during a conversation; a forked child gets another.
-        busy: the lock, while the thread that holds it talks to the store; else None.
-    """
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self.lock = threading.RLock()
-        self.busy: Any = None
-        self._thread = 0
-        self._at_end: Callable[[], None] | None = None
-
-    @property
-    def is_here(self) -> bool:
-        """Return whether this very thread talks to the store."""
-        return self.busy is self.lock and self._thread == threading.get_ident()
-
-    def run(self, talk: Callable[[], T]) -> T:
-        """Call *talk*, which talks to the store, while the lock is held; return its result.
-
-        A signal handler or finalizer that interrupts a conversation of its own thread is refused: it could wait
-        forever, and a second request could get the reply to the first. So is another greenlet of the thread, where the
-        lock was made before gevent replaced the locks of threads. The wait for another thread is bounded: a handler
-        may have interrupted a thread that holds the generator's lock, and a finalizer in the other thread may wait for
-        that lock.
-
-        Raises:
-            StoreUnavailable: refused, or another thread held the lock for LOCK_LIMIT_S.
-        """
-        while True:
-            lock = self.lock
-            try:
-                return locked(lock, functools.partial(self._run, lock, talk), LOCK_LIMIT_S)
-            except NotAcquired:
-                if lock is self.lock:
-                    raise StoreUnavailable(
-                        self._where, f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s"
-                    ) from None
-                # forked since the lock was read: the thread that held it does not exist in this child
-
-    def _run(self, lock: Any, talk: Callable[[], T]) -> T:
-        if self.busy is lock:
-            raise StoreUnavailable(
-                self._where,
-                "a signal handler or finalizer asked for an id while its own thread was talking to Redis; or another "
-                "greenlet did: gevent and eventlet have to patch the process before snowredis is imported",
-            )
-        self._thread = threading.get_ident()
-        try:
-            self.busy = lock
-            return talk()
-        finally:
-            # a child that was forked in between has another lock, which may be in use already
-            if self.busy is lock:
-                self.busy = None
-                self._run_at_end()
-                EXIT.run_postponed()
-
-    def at_end(self, action: Callable[[], None]) -> None:
-        """Call *action* now, or after the conversation that is under way, in this thread or in another one."""
-        self._at_end = action
-        if self.busy is not self.lock:
-            self._run_at_end()
-
-    def _run_at_end(self) -> None:
-        action, self._at_end = self._at_end, None
-        if action is not None:
-            action()
-
-    def after_fork(self) -> None:
-        """Replace the lock, in a forked child: the thread that holds it may not exist here."""
-        self.lock = threading.RLock()
-        self._at_end = None
+# what wall clock and monotonic clock of a host may differ by since a reply, and by drift: more was a step or a stop
+CLOCKS_AGREE_S = 1.0
+CLOCK_DRIFT = 0.001
 
 
 class Reference:
@@ -161,3 +78,74 @@ class Context(NamedTuple):
     def now_ms(self) -> int:
         """Return the wall clock in ms since 1970."""
         return self.clock.time_ns() // 1_000_000
+
+
+class PoolView:
+    """The newest reply of one generator's pool.
+
+    Attributes:
+        seen: the state of the pool, which every request carries (R10, versions).
+        floor_ms: the pool's floor, ms since 1970.
+        renewed_at_s: the monotonic clock at the last reply that granted something.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.seen = Seen()
+        self.floor_ms = 0
+        # the Redis clock, ms since 1970, minus our monotonic clock; None before the first reply
+        self._redis_lead_ms: float | None = None
+        self.renewed_at_s = -1e9
+        # wall clock and monotonic clock at the last reply that granted something, and the run of the kernel at a claim
+        self._clocks_s, self._boot_id = (0.0, 0.0), ""
+
+    def learn(self, reply: Reply, sent_s: float) -> None:
+        """Store what *reply* shows, to a request that was sent at *sent_s* of the monotonic clock."""
+        self.seen, self.floor_ms = reply.seen, reply.floor_ms
+        # the Redis clock was read during the round trip. A slow reply says little, so it only bounds what is known
+        least_ms = reply.redis_ms - self._context.clock.monotonic() * 1000
+        most_ms = reply.redis_ms - sent_s * 1000
+        known_ms = (least_ms + most_ms) / 2 if self._redis_lead_ms is None else self._redis_lead_ms
+        self._redis_lead_ms = min(max(known_ms, least_ms), most_ms)
+        if reply.alarm:
+            log.critical("pool %s: ALARM: %s (ms since 1970)", self._context.config.name, reply.alarm.text)
+
+    @property
+    def offset_ms(self) -> int:
+        """Return the lead of this host's clock over the Redis clock now, in ms; meaningless before the first reply."""
+        return self._context.now_ms() - round(self._context.clock.monotonic() * 1000 + (self._redis_lead_ms or 0.0))
+
+    def note_renewed(self) -> tuple[float, float]:
+        """Note that a reply granted something; return wall clock and monotonic clock, in s."""
+        self.renewed_at_s = self._context.clock.monotonic()
+        self._clocks_s = (self._context.clock.time(), self.renewed_at_s)
+        return self._clocks_s
+
+    def note_claimed(self) -> tuple[float, float]:
+        """Note, as note_renewed() does, that a worker id was claimed."""
+        self._boot_id = boot_id()
+        return self.note_renewed()
+
+    def note_taken(self, clocks_s: tuple[float, float]) -> None:
+        """Note that a lease was taken over, whose process had its last reply when the clocks showed *clocks_s*."""
+        self._clocks_s, self._boot_id = clocks_s, boot_id()
+
+    @property
+    def clocks_agree(self) -> bool:
+        """True if this machine ran without a stop since the last reply, as far as its clocks can tell.
+
+        After a snapshot of the machine was resumed, or the machine was suspended, they differ.
+        """
+        return self.agree_since(self._clocks_s) and boot_id() == self._boot_id
+
+    def agree_since(self, clocks_s: tuple[float, float]) -> bool:
+        """Return whether wall clock and monotonic clock went on alike since they showed *clocks_s*."""
+        wall_s, steady_s = clocks_s
+        passed_s = self._context.clock.monotonic() - steady_s
+        difference_s = abs(self._context.clock.time() - wall_s - passed_s)
+        return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT
+
+    def just_renewed(self) -> bool:
+        """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
+        passed_s = self._context.clock.monotonic() - self.renewed_at_s
+        return passed_s < min(0.2, self._context.config.heartbeat_ms / 2000)

@@ -356,7 +356,7 @@ class SnowflakeGenerator(FastPath):
     @property
     def _talks_here(self) -> bool:
         """Return whether this very thread is talking to Redis for this generator: a signal handler asks."""
-        return self._lease_manager.talks_here
+        return self._lease_manager.conversation.is_here
 
     def _after_fork(self) -> None:
         """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""
@@ -438,7 +438,7 @@ async def _next_ids_async(
             batch += part
             if len(part) == CHUNK:
                 await sleep(0)
-        if guard.generation == generation and guard.alive:
+        if guard.is_still(generation):
             return batch
 
 

@@ -1,36 +1,132 @@
 """Keep one lease: claim it, renew it along its chain, replace it when it is lost, give it back.
 
-Makes no ids. Blocks only on the store, and lets one thread at a time talk to it (context.Conversation). A thread that
+Makes no ids. Blocks only on the store, and lets one thread at a time talk to it (Conversation). A thread that
 only reads takes ``held``, an immutable value that is replaced as a whole. A signal handler may fork, or suspend the
-generator, in the middle of every method here: lease.LeaseSlot says why nothing goes wrong then.
+generator, in the middle of every method here: LeaseSlot says why nothing goes wrong then.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
 import socket
+import sys
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
+from snowredis.errors import (
+    ClockMovedBack,
+    LayoutMismatch,
+    PoolExhausted,
+    SnowredisError,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from snowredis.process.exit import EXIT
 from snowredis.process.interruption import is_interruption
-from snowredis.process.liveness import boot_id
 from snowredis.process.owner import PROCESS, owner_text
 from snowredis.snowflake.codes import LossReason
-from snowredis.snowflake.context import Context, Conversation
-from snowredis.snowflake.lease import Claimed, HeldLease, LeaseSlot, PoolView
+from snowredis.snowflake.context import Context, PoolView
+from snowredis.snowflake.lease import Claimed, HeldLease, Lease
+from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
-from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
-from snowredis.snowflake.sweep import SWEEPS_A_BEAT, Lookout, sweep, take_over
+from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling, pool_id
+from snowredis.snowflake.sweep import DeadProcesses
 
 log = logging.getLogger("snowredis")
 
-# what wall clock and monotonic clock of a host may differ by since a reply, and by drift: more was a step or a stop
-CLOCKS_AGREE_S = 1.0
-CLOCK_DRIFT = 0.001
+T = TypeVar("T")
+
+# longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
+LOCK_LIMIT_S = 5.0
+# the lease of a dead process is of use if one of its lanes opens by then: it may have used this very tick
+SOON_MS = 1_000
+
+
+class Conversation:
+    """One conversation with the store at a time; a second one on the same thread is refused.
+
+    Attributes:
+        lock: held during a conversation; a forked child gets another.
+        busy: the lock, while the thread that holds it talks to the store; else None.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.lock = threading.RLock()
+        self.busy: Any = None
+        self._thread = 0
+        self._at_end: Callable[[], None] | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether this very thread talks to the store."""
+        return self.busy is self.lock and self._thread == threading.get_ident()
+
+    def run(self, talk: Callable[[], T]) -> T:
+        """Call *talk*, which talks to the store, while the lock is held; return its result.
+
+        A signal handler or finalizer that interrupts a conversation of its own thread is refused: it could wait
+        forever, and a second request could get the reply to the first. So is another greenlet of the thread, where the
+        lock was made before gevent replaced the locks of threads. The wait for another thread is bounded: a handler
+        may have interrupted a thread that holds the generator's lock, and a finalizer in the other thread may wait for
+        that lock.
+
+        Raises:
+            StoreUnavailable: refused, or another thread held the lock for LOCK_LIMIT_S.
+        """
+        while True:
+            lock, acquired, is_last = self.lock, False, sys.is_finalizing()
+            try:
+                # in one step, as locked() of process/threads.py does, which says why
+                (acquired,) = map(lock.acquire, (True,), (0 if is_last else LOCK_LIMIT_S,))
+                if acquired or is_last:
+                    self._refuse_second(lock)
+                    try:
+                        self.busy = lock
+                        return talk()
+                    finally:
+                        # a child that was forked in between has another lock, which may be in use already
+                        if self.busy is lock:
+                            self.busy = None
+                            self._run_at_end()
+                            EXIT.run_postponed()
+                if lock is self.lock:
+                    reason = f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s"
+                    raise StoreUnavailable(self._where, reason)
+                # forked since the lock was read: the thread that held it does not exist in this child
+            finally:
+                if acquired:
+                    lock.release()
+
+    def _refuse_second(self, lock: Any) -> None:
+        if self.busy is lock:
+            raise StoreUnavailable(
+                self._where,
+                "a signal handler or finalizer asked for an id while its own thread was talking to Redis; or another "
+                "greenlet did: gevent and eventlet have to patch the process before snowredis is imported",
+            )
+        self._thread = threading.get_ident()
+
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Call *action* now, or after the conversation that is under way, in this thread or in another one."""
+        self._at_end = action
+        if self.busy is not self.lock:
+            self._run_at_end()
+
+    def _run_at_end(self) -> None:
+        action, self._at_end = self._at_end, None
+        if action is not None:
+            action()
+
+    def after_fork(self) -> None:
+        """Replace the lock, in a forked child: the thread that holds it may not exist here."""
+        self.lock = threading.RLock()
+        self._at_end = None
 
 
 class LeaseManager:
@@ -40,6 +136,8 @@ class LeaseManager:
         closed, suspended: set by lifecycle.py; no worker id is claimed then.
         slot: where the lease is stored.
         view: what the newest reply showed of the pool.
+        conversation: with the store.
+        dead_processes: finds what they left.
         lost_worker: the worker id that was lost and not replaced yet; None if there is none.
     """
 
@@ -49,17 +147,12 @@ class LeaseManager:
         self._label, self._random_bytes = label, random_bytes
         # random, for people who look at the pool; a forked child has another
         self._name = ""
-        self._conversation = Conversation(store.where)
+        self.conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
-        self._lookout = Lookout(store)
+        self.dead_processes = DeadProcesses(store)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
-        self._renewed_at_s = -1e9
-        # wall clock and monotonic clock at the last reply that granted something, and the run of the kernel at a claim
-        self._clocks_at, self._boot_id = (0.0, 0.0), ""
-
-    # --- state -------------------------------------------------------------------------------------
 
     @property
     def config(self) -> PoolConfig:
@@ -86,38 +179,14 @@ class LeaseManager:
 
     @property
     def clocks_agree(self) -> bool:
-        """True if this machine ran without a stop since the last reply, as far as its clocks can tell.
-
-        After a snapshot of the machine was resumed, or the machine was suspended, they differ.
-        """
-        return self._agree_since(self._clocks_at) and boot_id() == self._boot_id
-
-    def _agree_since(self, clocks_s: tuple[float, float]) -> bool:
-        """Return whether wall clock and monotonic clock went on alike since they showed *clocks_s*."""
-        wall_s, steady_s = clocks_s
-        passed_s = self._clock.monotonic() - steady_s
-        difference_s = abs(self._clock.time() - wall_s - passed_s)
-        return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT
-
-    def _note_reply(self) -> None:
-        """Note when a claim or a renewal was granted."""
-        self._renewed_at_s = self._clock.monotonic()
-        self._clocks_at = (self._clock.time(), self._renewed_at_s)
-
-    @property
-    def talks_here(self) -> bool:
-        """Return whether this very thread is in the middle of a conversation with the store."""
-        return self._conversation.is_here
-
-    def just_renewed(self) -> bool:
-        """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
-        return self._clock.monotonic() - self._renewed_at_s < min(0.2, self.config.heartbeat_ms / 2000)
+        """As PoolView.clocks_agree."""
+        return self.view.clocks_agree
 
     def after_fork(self) -> None:
         """Forget the parent's lease and its locks, in a forked child. Does not block."""
         self._name = ""
         self.slot.after_fork()
-        self._conversation.after_fork()
+        self.conversation.after_fork()
         self.counts.reset()
         self.store.after_fork()
 
@@ -137,9 +206,9 @@ class LeaseManager:
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
         try:
-            claimed = self._conversation.run(lambda: self._claim(wait_ms, instead_of))
+            claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of))
         except StoreUnavailable as error:
-            if type(error) is not StoreUnavailable or not self._conversation.run(self._take_over):
+            if type(error) not in (StoreUnavailable, StoreReadOnly) or not self.conversation.run(self._take_over):
                 raise
             return Claimed(taken_over=True)
         fresh = claimed.granted
@@ -209,10 +278,8 @@ class LeaseManager:
         if not isinstance(reply, Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
-        self._note_reply()
-        fresh = HeldLease.granted(reply, self.config, token, serial, generation)
-        fresh = fresh._replace(clocks_s=self._clocks_at)
-        self._boot_id = boot_id()
+        clocks_s = self.view.note_claimed()
+        fresh = HeldLease.granted(reply, self.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
         kept = self.slot.hold(fresh, NO_STATS, fresh=True)
         self.counts.claims += 1
@@ -230,14 +297,16 @@ class LeaseManager:
             now_ms = self._context.now_ms()
             taken = HeldLease.taken_over(credentials, self.config, serial, generation)._replace(taken_ms=now_ms)
             marks_ms[:] = credentials["marks_ms"]
-            end_ms = max(taken.lease.until_ms, taken.lease.outage_until_ms)
-            return taken if end_ms > now_ms and self._agree_since(taken.clocks_s) else None
+            seen = self.view.seen.incarnation
+            is_ours = not seen or pool_id(seen) == pool_id(taken.lease.incarnation)
+            is_ours = is_ours and self.view.agree_since(taken.clocks_s)
+            return taken if is_ours and self._is_of_use(taken.lease) else None
 
-        taken = self._lease_of_dead(accept, lambda taken: slot.record_taken(taken, marks_ms))
+        taken = self.dead_processes.take_over(accept, lambda taken: slot.record_taken(taken, marks_ms))
         self._guard.check()
         if taken is None or self._guard.generation != generation or not slot.hold(taken, NO_STATS):
             return False
-        self._clocks_at, self._boot_id = taken.clocks_s, boot_id()
+        self.view.note_taken(taken.clocks_s)
         self.lost_worker = None
         log.warning(
             "pool %s: Redis does not reply; took over worker id %d of a process of this machine that has ended",
@@ -246,12 +315,14 @@ class LeaseManager:
         )
         return True
 
-    def _lease_of_dead(
-        self,
-        accept: Callable[[dict[str, Any]], HeldLease | None],
-        record: Callable[[HeldLease], HeldLease],
-    ) -> HeldLease | None:
-        return take_over(self.store, accept, record) if self.store.shared else None
+    def _is_of_use(self, lease: Lease) -> bool:
+        """Return whether ids can be made of *lease* soon: a lane may open a day later, and another record be better."""
+        return lease.is_open(self.config.layout.tick_at(self._context.now_ms() + SOON_MS) + 1)
+
+    def _is_foreign(self, held: HeldLease, incarnation: str) -> bool:
+        """Return whether *held* was taken over from a process of another pool than that of the first reply."""
+        is_first = held.taken_ms and not held.lease.renewals
+        return bool(is_first) and pool_id(incarnation) != pool_id(held.lease.incarnation)
 
     def _prepare(self) -> None:
         """Let the store learn what a claim needs. Raises LayoutMismatch, StoreUnavailable."""
@@ -282,15 +353,12 @@ class LeaseManager:
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
         # what the record does not show: the lane of a lease that was lost, or is being lost now
-        silent_s = self._clock.monotonic() - self._renewed_at_s
+        silent_s = self._clock.monotonic() - self.view.renewed_at_s
         is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
         lane_until_ms = self.lane_until_ms if named and is_news else 0
-        return owner_text(socket.gethostname(), os.getpid(), self.label, name, lane_until_ms, taken_ms)
-
-    @property
-    def label(self) -> str:
-        """The text that people see beside the worker id."""
-        return self._label or PROCESS.label
+        return owner_text(
+            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms
+        )
 
     def _fresh_name(self) -> str:
         """Return 128 random bits, hex, for a claim or a renewal.
@@ -315,7 +383,7 @@ class LeaseManager:
             StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
             LayoutMismatch: the pool was made anew with other settings; the lease is lost.
         """
-        return self._conversation.run(lambda: self._renew(stats))
+        return self.conversation.run(functools.partial(self._renew, stats))
 
     def _renew(self, stats: WorkerStats) -> bool:
         held = self.held
@@ -343,6 +411,10 @@ class LeaseManager:
         except SnowredisError:
             self.counts.renewals_failed += 1
             raise
+        if self._is_foreign(held, reply.incarnation):
+            self.slot.drop_kept()
+            self._lose(held, "it was taken over from a process of another pool at this address; claiming another")
+            return False
         if isinstance(reply, LeaseGone):
             if reply.reason == LossReason.COPIED:
                 self.slot.drop_kept()
@@ -350,10 +422,10 @@ class LeaseManager:
                 self.slot.keep(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
             return False
-        self._note_reply()
+        clocks_s = self.view.note_renewed()
         self.counts.renewals += 1
-        self.counts.heartbeats.add(self._renewed_at_s - sent_s)
-        self.slot.hold(held.renewed(reply, self.config.layout)._replace(clocks_s=self._clocks_at), stats)
+        self.counts.heartbeats.add(self.view.renewed_at_s - sent_s)
+        self.slot.hold(held.renewed(reply, self.config.layout)._replace(clocks_s=clocks_s), stats)
         if reply.adopted:
             worker = held.lease.worker
             log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)
@@ -378,36 +450,6 @@ class LeaseManager:
 
     # --- give back ---------------------------------------------------------------------------------
 
-    def give_back_of_dead(self, most: int) -> int:
-        """Give leases back that dead processes of this machine left, *most* at most.
-
-        Never raises, except for what interrupts this thread.
-
-        Returns:
-            how many worker ids are available again.
-
-        Blocks:
-            one round trip to Redis each; LOCK_LIMIT_S for another thread.
-        """
-        if not self.store.shared:
-            return 0
-        try:
-            if not self._lookout.sees_death():
-                return 0
-            return self._conversation.run(lambda: sweep(self.store, most))
-        except SnowredisError:
-            return 0
-        except Exception as error:
-            if is_interruption(error):
-                raise
-            log.exception("pool %s: could not look for leases of dead processes", self.config.name)
-            return 0
-
-    def is_sweeper(self) -> bool:
-        """Return whether this process sweeps at this heartbeat: one of few does each time, one of many now and then."""
-        neighbors = self._lookout.neighbors
-        return neighbors <= SWEEPS_A_BEAT or self._context.random.random() * neighbors < SWEEPS_A_BEAT
-
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.
 
@@ -415,19 +457,12 @@ class LeaseManager:
             None if there is none, or if this very thread is in the middle of a conversation with the store: whoever
             began that has to look again when it is over.
 
-        Blocks:
-            LOCK_LIMIT_S at most, while another thread talks to the store.
+        Blocks LOCK_LIMIT_S at most, while another thread talks to the store.
         """
         try:
-            return self._conversation.run(self._detach)
+            return self.conversation.run(self.slot.detach)
         except StoreUnavailable:
             return None
-
-    def _detach(self) -> HeldLease | None:
-        held = self.slot.latest
-        if self.slot.latest is held:
-            self.slot.latest = None
-        return held
 
     def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
         """Give *held* back, which was detached or replaced before.
@@ -437,12 +472,11 @@ class LeaseManager:
         Args:
             marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown.
 
-        Blocks:
-            one round trip to Redis; LOCK_LIMIT_S for another thread.
+        Blocks for one round trip to Redis; LOCK_LIMIT_S for another thread.
         """
         pool, worker = self.config.name, held.lease.worker
         try:
-            if self._conversation.run(lambda: self._release(held, marks_ms, stats)):
+            if self.conversation.run(functools.partial(self._release, held, marks_ms, stats)):
                 log.info("pool %s: released worker id %d", pool, worker)
         except Exception as error:
             # it must not stop a caller that is closing
@@ -473,11 +507,40 @@ class LeaseManager:
         self.slot.clear_record()
         return True
 
+    def disown(self) -> None:
+        """Let no process take over what is recorded here, or what dead processes left: there may be copies of it."""
+        self.slot.note_release(None, sent=True)
+        self.dead_processes.disown()
+
+    def withdraw(self) -> None:
+        """Give back what a claim without a reply may have got, in one attempt. As release()."""
+        token = self.slot.token
+        if not token:
+            return
+        try:
+            self.conversation.run(functools.partial(self._withdraw, token))
+        except Exception as error:
+            log.debug("pool %s: could not withdraw a claim: %s", self.config.name, error)
+            if is_interruption(error):
+                raise
+
+    def _withdraw(self, token: str) -> None:
+        serial, generation = self.slot.next_serial(), self._guard.generation
+        self._guard.check()
+        # not in a child that was forked meanwhile
+        if self.slot.token != token or self._guard.generation != generation:
+            return
+        now_ms = self._context.now_ms()
+        reply = self.store.claim(ClaimRequest(token, now_ms, now_ms, 0, self._owner()), self.view.seen)
+        if isinstance(reply, Granted):
+            held = HeldLease.granted(reply, self.config, token, serial, generation)
+            self._release(held, (0,) * len(held.lanes_ms), NO_STATS)
+
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
         self.slot.close()
         # not while a call uses its connection: a signal handler may close, or a thread after its wait for another one
-        self._conversation.at_end(self.store.close)
+        self.conversation.at_end(self.store.close)
 
     def abandon(self) -> None:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""

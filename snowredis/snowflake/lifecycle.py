@@ -1,24 +1,19 @@
-"""The lifecycle of a generator's leases: claim, renew, replace, give back; with a heartbeat in the background.
+"""The lifecycle of a generator's leases: claim, renew, replace, give back; and what a heartbeat does.
 
 Joins lease_manager.py, which talks to Redis, and allocator.py, which knows what each lane was used for: no lease is
-given back before its range is sealed and its marks are read. The thread of the heartbeat refers to the generator
-weakly, so that a generator can be dropped.
+given back before its range is sealed and its marks are read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
-import threading
-from collections.abc import Callable
-from typing import Protocol
 
 from snowredis import errors
 from snowredis.core.values import utc_text
 from snowredis.process.exit import EXIT
-from snowredis.process.fork import ForkGuard
-from snowredis.process.threads import locked, start_thread
+from snowredis.process.heartbeat import Heartbeat
+from snowredis.process.threads import locked
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context
 from snowredis.snowflake.fast_path import SEALED
@@ -26,92 +21,17 @@ from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import WorkerStats
 
-# a thread that waits ends within a millisecond; one that talks to Redis may need seconds
-_LONGEST_WAIT_S = 0.2
-
-
-class HasBeat(Protocol):
-    """An object that the heartbeat thread calls: a generator."""
-
-    def _beat(self) -> float:
-        """Renew or replace the lease as needed; return the seconds until the next call. Must not raise."""
-
-
-class Heartbeat:
-    """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close().
-
-    A forked child may inherit it, as a greenlet of gevent: there it ends.
-    """
-
-    def __init__(self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None], guard: ForkGuard) -> None:
-        self._guard, self._generation = guard, guard.generation
-        self._stopped = threading.Event()
-        # held until the thread ends
-        self._running = threading.Lock()
-        self._thread = 0
-        self._owner, self._abandon = owner, abandon
-
-    def start(self, first_s: float, name: str) -> None:
-        """Start a thread called *name*, whose first call comes after *first_s*.
-
-        Raises:
-            RuntimeError: the system refuses a thread.
-        """
-        self._running.acquire()
-        start_thread(lambda: self._run(first_s), name)
-        EXIT.hold(self)
-
-    def stop(self) -> None:
-        """Ask the thread to end; does not wait for it."""
-        self._stopped.set()
-
-    def join(self) -> None:
-        """Wait for the thread to end, after stop(): Python aborts if an interpreter ends that has another thread.
-
-        Blocks for 0.2 s at most: a finalizer or a signal handler may have interrupted what the thread waits for, and
-        in a child that was forked just now there is no thread.
-        """
-        EXIT.drop(self)
-        if self._thread == threading.get_ident():
-            return
-        # gevent raises it in its hub, which cannot wait
-        with contextlib.suppress(AssertionError):
-            if self._running.acquire(timeout=_LONGEST_WAIT_S):
-                self._running.release()
-
-    def close(self) -> None:
-        """End, at exit. Give the lease back if the owner was dropped since the last beat: nobody else would."""
-        self.stop()
-        if self._owner() is None:
-            self._abandon()
-        self.join()
-
-    def _run(self, delay_s: float) -> None:
-        self._thread = threading.get_ident()
-        try:
-            self._beat(delay_s)
-        finally:
-            # last, so that the thread has ended when another one can run
-            self._running.release()
-
-    def _beat(self, delay_s: float) -> None:
-        while not self._stopped.wait(delay_s):
-            self._guard.check()
-            if self._guard.generation != self._generation:
-                return
-            owner = self._owner()
-            if owner is None:
-                EXIT.drop(self)
-                self._abandon()
-                return
-            delay_s = owner._beat()
-            del owner
-
-
 log = logging.getLogger("snowredis")
 
-# how soon Redis is asked again after a failure; a renewal has 5/6 of a ttl for it
-RETRY_S = 0.5
+# how soon the heartbeat asks Redis again after a failure; a renewal has most of a ttl for it
+BEAT_AGAIN_S = 0.5
+# how soon a call that needs more time asks Redis again after a failed renewal
+RENEW_AGAIN_S = 0.5
+# how soon another worker id is asked for again: one that fits the clock, or one of another server
+REPLACE_AGAIN_S = 0.5
+# how soon a lease is renewed first. A claim that is never renewed counts as one whose reply was lost, and for a lease
+# that was taken over, Redis still names the process that has ended
+FIRST_BEAT_S = 0.5
 # leases of dead processes that are given back by a claim, for which an id has to wait; and how often so by a heartbeat
 MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
 # a worker id of another server that opens later than this is no better than waiting for one's own
@@ -163,7 +83,7 @@ class LeaseLifecycle:
             try:
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             except errors.PoolExhausted:
-                if not self._leases.give_back_of_dead(MOST_AT_ONCE):
+                if not self._give_back_of_dead():
                     raise
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             self._failure = ""
@@ -185,7 +105,7 @@ class LeaseLifecycle:
             self._clock_backs_before = self._leases.counts.clock_backs
         if self._leases.held is not None and not claimed.taken_over:
             # Redis replies; the next claims find the worker ids
-            self._leases.give_back_of_dead(MOST_AT_ONCE)
+            self._give_back_of_dead()
         return claimed
 
     def _seal_through(self, old: HeldLease) -> tuple[int, ...] | None:
@@ -193,7 +113,7 @@ class LeaseLifecycle:
         return self._allocator.marks(old)
 
     def renew_in_need(self) -> None:
-        """Renew for a call that needs more time, once each RETRY_S; move to another server if that fails.
+        """Renew for a call that needs more time, once each RENEW_AGAIN_S; move to another server if that fails.
 
         Blocks:
             for one round trip to Redis; for another to move.
@@ -205,7 +125,7 @@ class LeaseLifecycle:
         cause: BaseException | None = None
         if held is None or (reason and self.beats and self.open_outage_lane()):
             return
-        if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
+        if not reason or self._clock.monotonic() - self._failed_at_s >= RENEW_AGAIN_S:
             try:
                 self._renew()
                 self.start_heartbeat()
@@ -253,7 +173,7 @@ class LeaseLifecycle:
         except errors.SnowredisError as error:
             log.warning("pool %s: no other server has an available worker id: %s", self._pool, error)
         if old is None:
-            self._replace_again_s = self._clock.monotonic() + RETRY_S
+            self._replace_again_s = self._clock.monotonic() + REPLACE_AGAIN_S
         else:
             log.warning(
                 "pool %s: the server of worker id %d does not reply; using a worker id of another server",
@@ -283,7 +203,7 @@ class LeaseLifecycle:
             cause = errors.as_cause(error)
         if claimed.settling_ms or cause is not None:
             self._context.clock_backs.note(behind_ms, "refusal", self._allocator.ids_made)
-            self._replace_again_s = now_s + RETRY_S
+            self._replace_again_s = now_s + REPLACE_AGAIN_S
             raise errors.ClockMovedBack(behind_ms, self._context.rules.policy) from cause
         if claimed.replaced is not None:
             self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
@@ -364,9 +284,7 @@ class LeaseLifecycle:
         if heartbeat is not None and self._heartbeat is heartbeat:
             EXIT.arm()
             try:
-                # soon: a claim that is never renewed counts as one whose reply was lost; and for a lease that was taken
-                # over, Redis still names the process that has ended
-                heartbeat.start(min(RETRY_S, self.beat_after_s()), f"snowredis-{self._pool}")
+                heartbeat.start(min(FIRST_BEAT_S, self.beat_after_s()), f"snowredis-{self._pool}")
             except RuntimeError as error:
                 if self._heartbeat is heartbeat:
                     self._heartbeat = None
@@ -394,14 +312,15 @@ class LeaseLifecycle:
             one round trip to Redis; one more for each lease that is claimed or given back.
         """
         try:
-            if self._leases.held is not None and self._renew_or_move():
-                if self._failing:
-                    self._failing = False
-                    log.warning("pool %s: Redis replies again", self._pool)
-                # a few at a time: other threads may want to talk to Redis
-                for _ in range(TIMES_AT_BEAT if self._leases.is_sweeper() else 0):
-                    if self._leases.give_back_of_dead(MOST_AT_ONCE) < MOST_AT_ONCE:
-                        break
+            renewed = False
+            try:
+                renewed = self._leases.held is not None and self._renew()
+            except errors.StoreUnavailable:
+                if not self._move():
+                    raise
+                renewed = True
+            if renewed:
+                self._after_renewal()
                 return self.beat_after_s()
             if not (self.closed or self.suspended):
                 settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
@@ -414,21 +333,29 @@ class LeaseLifecycle:
             self._failing = True
         except Exception:
             log.exception("pool %s: heartbeat failed, trying again", self._pool)
-        return min(RETRY_S, self.beat_after_s())
+        return min(BEAT_AGAIN_S, self.beat_after_s())
 
-    def _renew_or_move(self) -> bool:
-        """Renew; return False if there is no lease afterwards, neither the same nor one of another server."""
-        try:
-            return self._renew()
-        except errors.StoreUnavailable:
-            if not self._move():
-                raise
-            return True
+    def _after_renewal(self) -> None:
+        """Log that Redis replies again, if it did not, and give back what dead processes left."""
+        if self._failing:
+            self._failing = False
+            log.warning("pool %s: Redis replies again", self._pool)
+        # a few at a time: other threads may want to talk to Redis
+        for _ in range(TIMES_AT_BEAT if self._leases.dead_processes.is_turn(self._context.random.random()) else 0):
+            if self._give_back_of_dead() < MOST_AT_ONCE:
+                break
 
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
         if self._leases.held is None:
             locked(self._generator._lock, self._allocator.seal)
+
+    def _give_back_of_dead(self) -> int:
+        """Give back leases that dead processes of this machine left; return how many were still leased.
+
+        Blocks for one round trip to Redis each, MOST_AT_ONCE at most; LOCK_LIMIT_S for another thread.
+        """
+        return self._leases.dead_processes.give_back(MOST_AT_ONCE, self._leases.conversation.run)
 
     # --- give back --------------------------------------------------------------------------------
 
@@ -441,6 +368,8 @@ class LeaseLifecycle:
         held, marks = locked(self._generator._lock, self._detach)
         if held is not None:
             self._leases.release(held, marks, self.stats())
+        else:
+            self._leases.withdraw()
 
     def _detach(self) -> tuple[HeldLease | None, tuple[int, ...] | None]:
         """Detach and seal; return the lease, if there was one, and its marks."""
@@ -460,6 +389,7 @@ class LeaseLifecycle:
         self._leases.suspended = True
         self.give_back()
         self._make_void()
+        self._leases.disown()
 
     def resume(self) -> None:
         """Allow claims again: the next call that needs a lease claims one. Does not talk to Redis.

@@ -162,7 +162,7 @@ class MemoryStore:
 
         self._raises += 1
         newest = max(self._server_time_ms(), raised(self._incarnation) + 1, raised(seen.incarnation) + 1)
-        self._incarnation = f"{newest}-{self._raises:x}"
+        self._incarnation = f"{newest}-{0:08x}{self._raises:x}"
         self._floor_ms, self._raised_ms = max(self._floor_ms, floor_ms), self._server_time_ms()
         self._outage_floor_ms = max(self._outage_floor_ms, outage_floor_ms)
 

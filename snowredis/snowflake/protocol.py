@@ -58,8 +58,8 @@ FORMAT = 3
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 
-# five heartbeats may fail before a lease ends
-HEARTBEATS_PER_TTL = 6
+# two heartbeats may fail before a lease ends; and each is repeated twice a second meanwhile
+HEARTBEATS_PER_TTL = 3
 # a longer ttl is a mistake: ms instead of s
 MAX_TTL_MS = 24 * 3600 * 1000
 DEFAULT_OUTAGE_RESERVE_MS = 24 * 3600 * 1000
@@ -182,8 +182,10 @@ class PoolConfig:
 
     @property
     def heartbeat_ms(self) -> int:
-        """Return the time between two renewals."""
-        return max(1, self.ttl_ms // HEARTBEATS_PER_TTL)
+        """Return the time between two renewals: half of the usual one where a failover would take the rest of a ttl."""
+        usual_ms = self.ttl_ms // HEARTBEATS_PER_TTL
+        others_ms = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
+        return max(1, usual_ms if self.ttl_ms > others_ms + usual_ms else usual_ms // 2)
 
     @property
     def floor_ms(self) -> int:

@@ -118,7 +118,8 @@ class ScriptStore(Scripted):
             # this host stood still, or its calls fail: the connection may lead to a master of before
             self.reconnect(also_in_use=False)
         newest = (seen.incarnation, seen.version, caller_ms, self._max_events, self.config.durability)
-        texts = self.ask(name, *self._constants, *newest, *args)
+        request = self.request(name, *self._constants, *newest, *args)
+        texts = self.texts_of(request, self.run(*request))
         self._replied_ms = caller_ms
         try:
             reply = parse_reply(texts)

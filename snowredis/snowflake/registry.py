@@ -276,7 +276,8 @@ class Registry(Scripted):
         """Close the connections."""
 
     def _call(self, name: str, *args: str | int) -> RegistryReply:
-        texts = self.ask(name, *args)
+        request = self.request(name, *args)
+        texts = self.texts_of(request, self.run(*request))
         if texts == ["missing"]:
             return RegistryReply(Status.MISSING)
         try:

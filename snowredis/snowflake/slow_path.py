@@ -17,7 +17,7 @@ from snowredis.process.clock import MAX_SLEEP_S, Clock, FrozenClockCheck, nap
 from snowredis.snowflake.allocator import IdAllocator, NoLease, Step
 from snowredis.snowflake.context import Context
 from snowredis.snowflake.lease_manager import LeaseManager
-from snowredis.snowflake.lifecycle import RETRY_S, LeaseLifecycle
+from snowredis.snowflake.lifecycle import LeaseLifecycle
 
 log = logging.getLogger("snowredis")
 
@@ -52,12 +52,17 @@ class WaitNotice:
             )
 
 
-# pause before a full pool is asked again; it doubles, so that a thousand who wait do not load Redis
-FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 2.0
+# pause before a full pool is asked again; it doubles, so that a thousand who wait do not load Redis. The time until the
+# next lease ends makes it FULL_PAUSE_S at most
+FIRST_PAUSE_S, FULL_PAUSE_S, LAST_PAUSE_S = 0.02, 0.5, 2.0
+# longest pause before a Redis that did not reply in time is asked again
+TIMED_OUT_PAUSE_S = 1.0
+# how long a refusal for the clock is repeated, so that Redis is not asked for every id
+SKEWED_FOR_S = 0.5
 
 
 class ClockSkewMemory:
-    """The last ClockSkewed of a generator: raised again for RETRY_S, so that Redis is not asked for every id."""
+    """The last ClockSkewed of a generator: raised again for SKEWED_FOR_S."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -67,11 +72,11 @@ class ClockSkewMemory:
     def error(self, offset_ms: int, limit_ms: int) -> errors.ClockSkewed:
         """Return the error, and remember it."""
         self._offset_ms, self._limit_ms = offset_ms, limit_ms
-        self._until_s = self._clock.monotonic() + RETRY_S
+        self._until_s = self._clock.monotonic() + SKEWED_FOR_S
         return errors.ClockSkewed(offset_ms, limit_ms)
 
     def check(self) -> None:
-        """Raise the error again if it was returned less than RETRY_S ago."""
+        """Raise the error again if it was returned less than SKEWED_FOR_S ago."""
         if self._clock.monotonic() < self._until_s:
             raise errors.ClockSkewed(self._offset_ms, self._limit_ms)
 
@@ -172,8 +177,8 @@ class ClaimWait:
     def _pause_after(self, error: errors.PoolExhausted | errors.StoreUnavailable) -> float:
         if isinstance(error, errors.StoreUnavailable):
             # those who timed out together do not ask together again
-            return self._context.random.uniform(0, 2 * RETRY_S)
-        pause_s = max(self._pause_s, min(RETRY_S, error.next_expiry_ms / 1000))
+            return self._context.random.uniform(0, TIMED_OUT_PAUSE_S)
+        pause_s = max(self._pause_s, min(FULL_PAUSE_S, error.next_expiry_ms / 1000))
         self._pause_s = min(LAST_PAUSE_S, 2 * self._pause_s)
         return pause_s
 
@@ -199,7 +204,7 @@ class ClaimWait:
             raise self._skew.error(-int(ms), limit_ms)
         self._notice.log(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
-        if self._leases.held is not None and not self._clock.background and not self._leases.just_renewed():
+        if self._leases.held is not None and not self._clock.background and not self._leases.view.just_renewed():
             self._lifecycle.renew_in_need()
         nap(self._clock, ms / 1000)
 
@@ -255,7 +260,7 @@ class SlowPath:
                     claim_wait.end()
                     claim_wait = None
                 # checked last: in a child that a signal handler forked just now, this id is its parent's
-                if self._guard.generation == generation and self._guard.alive:
+                if self._guard.is_still(generation):
                     return an_id
             elif isinstance(decision, Wait):
                 frozen_check = frozen_check or FrozenClockCheck(self.clock)
@@ -297,7 +302,7 @@ class SlowPath:
         if isinstance(decision, Wait):
             self._context.clock_backs.note_wait(decision, self._allocator.ids_made)
         # last: in a child that a signal handler forked just now, this id is its parent's
-        if self._guard.generation != generation or not self._guard.alive:
+        if not self._guard.is_still(generation):
             return 0, NoLease()
         return an_id, decision
 
@@ -339,7 +344,7 @@ class SlowPath:
         held = self._leases.held
         if held is None:
             return
-        if not self._leases.just_renewed():
+        if not self._leases.view.just_renewed():
             self._lifecycle.renew_in_need()
             return
         config = self._context.config

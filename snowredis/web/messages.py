@@ -128,6 +128,8 @@ def encode_ids(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes:
         if isinstance(ids[0], int):
             return struct.pack(f">{len(ids)}q", *ids)
         return b"".join(an_id.bytes if isinstance(an_id, UUID) else an_id for an_id in ids)
+    if one and media_type == JSON and isinstance(ids[0], int):
+        return b'{"id":"%d"}' % ids[0]
     texts = [an_id.hex() if isinstance(an_id, bytes) else str(an_id) for an_id in ids]
     if media_type == TEXT:
         return ("\n".join(texts) + "\n").encode()
@@ -258,6 +260,11 @@ _HEADERS: dict[str, Headers] = {
     ]
     for media_type, content_type in _CONTENT_TYPES.items()
 }
+
+
+def head_of(media_type: str) -> bytes:
+    """Return status line and headers of a response, but for its length, as they are sent in HTTP/1.1."""
+    return b"HTTP/1.1 200 OK\r\n" + b"".join(b"%b: %b\r\n" % header for header in _HEADERS[media_type])
 
 
 async def send_body(

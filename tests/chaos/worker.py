@@ -182,7 +182,7 @@ class Worker:
         ids: Any = self._ids
         ids.suspend()
         # as they would be where the thread that holds them is copied, too
-        with ids._lock, ids._lease_manager._conversation.lock:
+        with ids._lock, ids._lease_manager.conversation.lock:
             clone = ctypes.PyDLL(None).fork() == 0
             if clone:
                 if GUARD._page is not None:

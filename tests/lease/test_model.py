@@ -45,7 +45,10 @@ from tests.support.servers import RedisServer
 def test_what_is_not_given_follows_from_the_ttl() -> None:
     config = PoolConfig(name="orders")
     assert (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms) == (30_000, 2_500, 2_500)
-    assert (config.heartbeat_ms, config.failover_slack_ms, config.floor_ms) == (5_000, 0, 35_000)
+    assert (config.heartbeat_ms, config.failover_slack_ms, config.floor_ms) == (10_000, 0, 35_000)
+    # where a failover takes the rest of the ttl, renewals come twice as often
+    assert PoolConfig(name="orders", failover_slack_ms=14_999).heartbeat_ms == 10_000
+    assert PoolConfig(name="orders", failover_slack_ms=15_000).heartbeat_ms == 5_000
     assert config.layout == Layout()
     assert PoolConfig(name="orders", max_clock_lead_ms=0).max_clock_lead_ms == 0
 

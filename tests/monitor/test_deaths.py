@@ -214,6 +214,9 @@ def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_ti
         ids.next_id()
     # the fourth does not return within two heartbeats
     clock.advance(TTL_MS // 3)
+    for ids in fleet[:3]:
+        ids._beat()
+    clock.advance(TTL_MS // 3)
     reading = watch.read()
     assert reading.snapshot is not None
     assert (len(reading.snapshot.deaths), reading.snapshot.silent) == (1, ())

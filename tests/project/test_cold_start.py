@@ -14,11 +14,8 @@ from tests.support.servers import RedisServer
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
 # packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
 NEEDED: dict[str, set[str] | None] = {
-    "registry": {"open"},
-    "core": {"lanes", "layout", "presets", "whole"},
-    # records of leases in case of a crash, and those that dead processes left
-    "reclaim": {"watch", "parent", "record_files", "crash_record", "credentials", "processes", "sweep"},
-    **dict.fromkeys(("process", "servers", "snowflake", "connection", "errors", "settings"), None),
+    "core": {"lanes", "layout", "presets", "values"},
+    **dict.fromkeys(("process", "servers", "snowflake", "connection", "errors", "settings", "signatures"), None),
 }
 NOT_NEEDED = {
     "snowredis.snowflake.sharded_store",

@@ -23,7 +23,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.process.liveness import own_name
 from snowredis.snowflake import record_files, sweep
-from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord, read_page
+from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord, read_page
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
@@ -270,7 +270,7 @@ def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
             ids.claim()
             (file,) = records.iterdir()
             assert records.stat().st_mode & 0o777 == 0o700
-            assert file.stat().st_mode & 0o777 == 0o600
+            assert file.stat().st_mode & 0o777 == 0o400
     finally:
         os.umask(before)
 
@@ -306,14 +306,15 @@ def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
     (records / str(name._replace(number="77"))).write_bytes(b"")
     (records / str(name._replace(number="78"))).write_bytes(b"\xff" * len(page))
     (records / str(name._replace(number="79"))).write_bytes(bytes(len(page)))
-    page[16:48] = page[1548:1580] = b"\xff\xfe{[" * 8
+    for start in (HEADER_BYTES, HEADER_BYTES + TEXT_BYTES):
+        page[start : start + 32] = b"\xff\xfe{[" * 8
     (records / str(name._replace(number="80"))).write_bytes(page)
     (records / "something.else").write_bytes(b"")
     with connect(server.url, pool) as heir:
         assert heir.next_id()
         assert max(left.name for left in records.iterdir()) == "something.else"
         assert len(list(records.iterdir())) == 2
-    assert "could not give the lease of a dead process back" in caplog.text
+    assert "a crash record is damaged" in caplog.text
 
 
 def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
@@ -341,15 +342,15 @@ def test_processes_of_one_machine_share_the_sweeps_of_a_heartbeat(
     with connect(server.url, pool) as ids:
         ids.next_id()
         leases = ids._lease_manager
-        assert all(leases.is_sweeper() for _ in range(100))
+        assert all(leases.dead_processes.is_turn(chance / 100) for chance in range(100))
         own = own_name()
         assert own is not None
         name = FileName(record_files.pool_name(leases.store), own, "0")
         for number in range(39):
             (records / str(name._replace(number=str(number)))).touch(0o600)
-        leases.give_back_of_dead(1)
+        leases.dead_processes.give_back(1, leases.conversation.run)
         # 4 of 40 processes
-        assert 60 < sum(leases.is_sweeper() for _ in range(1000)) < 150
+        assert sum(leases.dead_processes.is_turn(chance / 1000) for chance in range(1000)) == 100
 
 
 def test_a_redis_that_does_not_reply_costs_no_record(
@@ -382,9 +383,11 @@ def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
     lane_ms = now_ms + int(left_s * 1000)
     reply = Granted(0, "1-a", 0, 0, None, 7, now_ms - 3_600_000, (0, 0, 0, 0), "ab", lane_ms)
     held = HeldLease.granted(reply, PoolConfig(name="orders"), "ab", 1, 0)
-    CrashRecord(Owned(), page, {"lanes": 4}).write_lease(held, NO_STATS, fresh=True)
-    name = FileName("0" * 16, own._replace(started="1", image="1"), "1")
-    (records / str(name)).write_bytes(page)
+    path = records / str(FileName("0" * 16, own._replace(started="1", image="1"), "1"))
+    path.touch()
+    inode = record_files.Directory(str(records)).inode(path.name)
+    CrashRecord(Owned(), page, {"lanes": 4, "inode": inode}).write_lease(held, NO_STATS, fresh=True)
+    path.write_bytes(page)
     monkeypatch.setattr(sweep, "UNUSED_S", -1.0)
     sweep.remove_unused(sweep.Place(record_files.Directory(str(records)), own))
     assert bool(list(records.iterdir())) == remains
@@ -433,23 +436,23 @@ def test_a_look_sees_every_death_and_lists_the_directory_only_after_a_change(
     monkeypatch.setattr(record_files.Directory, "names", counted)
     monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
     with contextlib.closing(open_store(server.url, PoolConfig(name=pool, layout=ONE))) as store:
-        lookout = sweep.Lookout(store)
-        assert not lookout.sees_death()
+        dead = sweep.DeadProcesses(store)
+        assert not dead.sees_death()
         with holder(server.url, pool) as process:
             # one that was made just now, in a directory that was changed just now
-            assert not lookout.sees_death()
+            assert not dead.sees_death()
             (file,) = records.iterdir()
             for at_ns in (10**18, 10**18 + 1):
                 os.utime(records, ns=(at_ns, at_ns))
                 before = listed
-                assert not any(lookout.sees_death() for _ in range(5))
+                assert not any(dead.sees_death() for _ in range(5))
                 assert listed == before + 1
             process.kill()
         # nothing was changed in the directory
-        assert lookout.sees_death()
+        assert dead.sees_death()
         assert listed == before + 1
         file.unlink()
-        assert not lookout.sees_death()
+        assert not dead.sees_death()
 
 
 def test_a_renewal_is_recorded_before_it_is_sent(

@@ -9,7 +9,7 @@ import pytest
 
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake.lifecycle import Heartbeat
+from snowredis.process.heartbeat import Heartbeat
 from tests.support.pools import new_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer

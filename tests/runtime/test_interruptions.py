@@ -197,7 +197,7 @@ def test_no_ids_are_left_of_a_lease_that_could_not_be_detached(ends: str, monkey
         with pytest.raises((GeneratorSuspended, GeneratorClosed)):
             ids.next_id()
 
-    ids._lease_manager._conversation.run(in_a_conversation)
+    ids._lease_manager.conversation.run(in_a_conversation)
     if ends == "suspend":
         ids.resume()
         assert ids.next_id() > 0
@@ -228,7 +228,7 @@ def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest
     store.lossy = False
     ids = generator_on(store, clock)
     lease_manager, release = ids._lease_manager, store.release
-    conversation = lease_manager._conversation
+    conversation = lease_manager.conversation
     run_conversation = conversation.run
 
     def away(request: Any, seen: Any) -> Any:
@@ -437,4 +437,4 @@ def free_for_others(ids: SnowflakeGenerator) -> bool:
     thread.start()
     # give_back() waits for the lock of a conversation for 5 s
     thread.join(3)
-    return bool(made) and ids._lease_manager._conversation.busy is None
+    return bool(made) and ids._lease_manager.conversation.busy is None

@@ -15,7 +15,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import LeaseExpired, LeaseLost, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import Snapshot
 from snowredis.monitor.status import status_of
-from snowredis.snowflake import lease_manager
+from snowredis.snowflake import context
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
@@ -235,11 +235,11 @@ def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: Sno
 
 def test_it_stays_closed_on_another_boot(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a process was restored from a checkpoint on another machine."""
-    monkeypatch.setattr(lease_manager, "boot_id", lambda: "this")
+    monkeypatch.setattr(context, "boot_id", lambda: "this")
     ids = fleet.generator()
     fleet.make(ids)
     fleet.redis.away = True
-    monkeypatch.setattr(lease_manager, "boot_id", lambda: "another")
+    monkeypatch.setattr(context, "boot_id", lambda: "another")
     fleet.clock.advance(TTL_MS)
     with pytest.raises(LeaseExpired, match="stays closed"):
         ids.next_id()

@@ -16,7 +16,7 @@ from snowredis.errors import StoreUnavailable
 from snowredis.process.interruption import is_interruption
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.sweep import Lookout
+from snowredis.snowflake.sweep import DeadProcesses
 from snowredis.testing import ManualClock, MemoryPool
 
 
@@ -119,7 +119,7 @@ def test_a_time_limit_is_not_lost_where_errors_are_logged(
         ids.next_id()
     monkeypatch.setattr(store, "shared", True, raising=False)
     monkeypatch.setattr(store, "release", interrupt)
-    monkeypatch.setattr(Lookout, "sees_death", interrupt)
+    monkeypatch.setattr(DeadProcesses, "sees_death", interrupt)
     with pytest.raises(kind, match="the job took too long"):
         call(ids)
     monkeypatch.undo()

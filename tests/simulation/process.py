@@ -64,6 +64,7 @@ class Process(SimulatedProcess):
         lease_manager.__class__ = self.lease_manager_class
         lease_manager.process = lease_manager.slot.process = self
         lease_manager.slot.__class__ = lease_manager.slot_class
+        lease_manager.dead_processes = lease_manager.dead_class(self)
         self.generator = generator
         self.lease_manager: SimKeeper = lease_manager
         self.new_locks()
@@ -108,7 +109,7 @@ class Process(SimulatedProcess):
 
     def new_locks(self) -> None:
         self.generator._lock = SimLock(self.world, self.interrupted)
-        self.lease_manager._conversation.lock = SimLock(self.world)  # type: ignore[assignment]
+        self.lease_manager.conversation.lock = SimLock(self.world)  # type: ignore[assignment]
 
     def ask(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
         if self.unborn is not None:
@@ -217,7 +218,7 @@ class Process(SimulatedProcess):
         The child makes the same call from the same state at the same time, and is one from then on.
         None where another thread is in the middle of something: a copy would not do the same.
         """
-        if self.generator._lock.owner is not None or self.lease_manager._conversation.lock.owner is not None:  # type: ignore[attr-defined]
+        if self.generator._lock.owner is not None or self.lease_manager.conversation.lock.owner is not None:  # type: ignore[attr-defined]
             return None
         child = self._copy(self.host)
 
@@ -251,7 +252,7 @@ class Process(SimulatedProcess):
         """
         child = self._copy(Host(f"{self.host.name}+", self.host.offset_us))
         # calls under way are not copied, they end without a trace
-        child.lease_manager._conversation.busy = None
+        child.lease_manager.conversation.busy = None
         child.new_locks()
         child.claims = list(self.claims)
         if alike:
@@ -281,9 +282,9 @@ class Process(SimulatedProcess):
             (self.generator, twin),
             (self.generator._context.reference, Reference(twin)),
             # that of a parent, after a fork in the middle of a conversation; else one of those below
-            (old._conversation.busy, old._conversation.busy),
+            (old.conversation.busy, old.conversation.busy),
             (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),
-            (old._conversation.lock, old._conversation.lock.copy(parent, me, None)),  # type: ignore[attr-defined]
+            (old.conversation.lock, old.conversation.lock.copy(parent, me, None)),  # type: ignore[attr-defined]
             (self.generator._context.random, copy.copy(self.generator._context.random)),
             (old.slot._serials, copy_of_count(old.slot._serials)),
             (old.slot.latest, old.slot.latest),

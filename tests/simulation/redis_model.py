@@ -112,6 +112,8 @@ class RedisModel:
         # copies of data by time, newest last, if a fault of this schedule may go back to one
         self.history: list[tuple[int, dict[str, dict[str, Any]]]] | None = None
         self.up = True
+        # nothing that is sent to it can arrive
+        self.unreachable = False
         # commands that its user may not run; what a script wrote before it calls one stays, as in Redis
         self.refused: set[str] = set()
         self.runs = 0

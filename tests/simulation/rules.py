@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from snowredis.process.liveness import ProcessName
-from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord
-from snowredis.snowflake.lease import Claimed, HeldLease
+from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord, read_page
+from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lifecycle import LeaseLifecycle
 from snowredis.snowflake.protocol import WorkerStats
 from snowredis.snowflake.record_files import FileName
-from tests.simulation.machines import Machines
+from snowredis.snowflake.sweep import Place
+from tests.simulation.machines import Machines, Page, Parent
 from tests.simulation.process import Process
-from tests.simulation.stand_ins import SimGuard, SimKeeper, SimSlot
+from tests.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
@@ -133,7 +134,7 @@ class SilentRecord(CrashRecord):
 
     __slots__ = ()
 
-    def note_release(self, token: str, *, sent: bool) -> None:
+    def note_release(self, token: str | None, *, sent: bool) -> None:
         """Do nothing."""
 
 
@@ -141,15 +142,16 @@ class SharedMachines(Machines):
     """A crash record is there for others, too, while one process takes the lease over."""
 
     def rename(self, old: str, new: str) -> None:
-        copied = bytearray(self._pages[old])
+        copied = Page(self._pages[old])
+        copied.inode = self._pages[old].inode
         super().rename(old, new)
         self._pages[old] = copied
 
 
-class ForgetfulKeeper(SimKeeper):
+class ForgetfulProcesses(SimDeadProcesses):
     """Takes the lease of a dead process over without what that process used."""
 
-    def _lease_of_dead(
+    def take_over(
         self,
         accept: Callable[[dict[str, Any]], HeldLease | None],
         record: Callable[[HeldLease], HeldLease],
@@ -157,7 +159,11 @@ class ForgetfulKeeper(SimKeeper):
         def unused(credentials: dict[str, Any]) -> HeldLease | None:
             return accept(credentials | {"marks_ms": (0,) * len(credentials["marks_ms"])})
 
-        return super()._lease_of_dead(unused, record)
+        return super().take_over(unused, record)
+
+
+class ForgetfulKeeper(SimKeeper):
+    dead_class = ForgetfulProcesses
 
 
 class UnvoidedSlot(SimSlot):
@@ -197,6 +203,50 @@ class RepliedLifecycle(LeaseLifecycle):
 
     def open_outage_lane(self) -> bool:
         return bool(self._failure) and super().open_outage_lane()
+
+
+class BequeathingKeeper(SimKeeper):
+    """Leaves what it could not release, when it is suspended, to whoever starts next."""
+
+    def disown(self) -> None:
+        """Mark only what others left."""
+        self.dead_processes.disown()
+
+
+class CopiedMachines(Machines):
+    """Records of dead processes are of use in each copy of the machine."""
+
+    def disown(self, process: Process) -> None:
+        """Do nothing."""
+
+
+class CopyingMachines(Machines):
+    """A copy of a record is as good as the record."""
+
+    def inode(self, name: str) -> str:
+        found = read_page(self.read(name))
+        return str(found["inode"]) if found else ""
+
+
+class FlatMachines(Machines):
+    """All machines are in one network."""
+
+    def place_of(self, process: Process | Parent) -> Place:
+        return super().place_of(process)._replace(server=lambda _: [])
+
+
+class CredulousKeeper(SimKeeper):
+    """Goes on with what it took over, whichever pool replies."""
+
+    def _is_foreign(self, held: HeldLease, incarnation: str) -> bool:
+        return False
+
+
+class EagerKeeper(SimKeeper):
+    """Takes over whatever has not ended, open or not."""
+
+    def _is_of_use(self, lease: Lease) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -319,6 +369,12 @@ RULES: dict[str, Rule] = {
     "take-over by one": Rule(machines=SharedMachines),
     "take-over with its marks": Rule(lease_manager=ForgetfulKeeper),
     "no take-over after a release": Rule(record=SilentRecord),
+    "suspended lease is no heir's": Rule(lease_manager=BequeathingKeeper),
+    "leases of the dead are no heir's after a copy": Rule(machines=CopiedMachines),
+    "record of a copied directory": Rule(machines=CopyingMachines),
+    "record's network": Rule(machines=FlatMachines),
+    "the pool's id": Rule(lease_manager=CredulousKeeper),
+    "a lease of use": Rule(lease_manager=EagerKeeper),
 }  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class Stage(Simulation):
     def cut_off(self, process: Process) -> None:
         """Make Redis unavailable for this process from now on."""
         away = RedisModel(self.world, "away")
-        away.up = False
+        away.up, away.unreachable = False, True
         self.network.strayed[process.host.name] = away
 
     def process(self, host: Host | None = None, config: PoolConfig | None = None) -> Process:

@@ -14,8 +14,9 @@ from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.crash_record import CrashRecord
-from snowredis.snowflake.lease import HeldLease, LeaseSlot
+from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
 from snowredis.snowflake.redis_store import ScriptStore
 from tests.simulation.world import START_US
@@ -31,6 +32,7 @@ class Host:
 
     name: str
     offset_us: int = 0
+    network: str = ""
 
 
 class SimClock:
@@ -115,33 +117,47 @@ class SimSlot(LeaseSlot):
         return None if self.process is None else self.process.new_record(self._store)
 
 
+class SimDeadProcesses:
+    """Looks for dead processes on the simulated machine."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    def is_turn(self, chance: float) -> bool:
+        return True
+
+    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int]) -> int:
+        machines = self.process.sim.machines
+        if machines is not None:
+            with contextlib.suppress(SnowredisError):
+                return talk(lambda: machines.sweep(self.process, most))
+        return 0
+
+    def take_over(
+        self,
+        accept: Callable[[dict[str, Any]], HeldLease | None],
+        record: Callable[[HeldLease], HeldLease],
+    ) -> HeldLease | None:
+        machines = self.process.sim.machines
+        return None if machines is None else machines.take_over(self.process, accept, record)
+
+    def disown(self) -> None:
+        machines = self.process.sim.machines
+        if machines is not None:
+            machines.disown(self.process)
+
+
 class SimKeeper(LeaseManager):
     """Tells the checker what is released."""
 
     process: Process | None = None
+    dead_class: type[SimDeadProcesses] = SimDeadProcesses
     slot_class: type[SimSlot] = SimSlot
 
     def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
         assert self.process is not None
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)
-
-    def give_back_of_dead(self, most: int) -> int:
-        process = self.process
-        if process is None or process.sim.machines is None:
-            return 0
-        machines = process.sim.machines
-        with contextlib.suppress(SnowredisError):
-            return self._conversation.run(lambda: machines.sweep(process, most))
-        return 0
-
-    def _lease_of_dead(
-        self,
-        accept: Callable[[dict[str, Any]], HeldLease | None],
-        record: Callable[[HeldLease], HeldLease],
-    ) -> HeldLease | None:
-        machines = None if self.process is None else self.process.sim.machines
-        return None if machines is None else machines.take_over(self.process, accept, record)
 
     def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
         assert self.process is not None

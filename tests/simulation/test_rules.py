@@ -9,7 +9,8 @@ import tests.simulation.crash_scenarios
 import tests.simulation.durability_scenarios
 import tests.simulation.holder_scenarios
 import tests.simulation.outage_scenarios
-import tests.simulation.plan_scenarios  # noqa: F401
+import tests.simulation.plan_scenarios
+import tests.simulation.take_over_scenarios  # noqa: F401
 from tests.simulation.rules import RULES
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import quiet
@@ -34,6 +35,7 @@ STARVING = (
     "R9 refused processes create nothing",
     "outage lane that passed on",
     "outage lane while Redis is behind",
+    "a lease of use",
 )
 
 

@@ -190,5 +190,5 @@ def test_the_bench_prints_a_line_for_each_kind_of_request(tmp_path: Path) -> Non
     bench = [sys.executable, str(ROOT / "scripts/bench_serve.py"), "--seconds", "1", "--rounds", "1"]
     done = subprocess.run(bench, capture_output=True, text=True, timeout=100, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert sum(line.startswith(("hello", "/id", "1000")) for line in done.stdout.splitlines()) == 8
+    assert sum(line.startswith(("hello", "/id", "1000")) for line in done.stdout.splitlines()) == 9
     assert "errors" not in done.stdout

@@ -147,18 +147,22 @@ def _start(path: Path, url: str, ttl_s: float, rate: int) -> Process:
     """Start a process that writes its ids to *path*. Does not wait for its worker id."""
     path.touch()
     settings = [url, _POOL, str(ttl_s), str(rate), str(path), path.name.replace("-", " ")]
+    return Process(start_python("snowredis.cli.demo_process", settings, path.with_suffix(".log")), path)
+
+
+def start_python(module: str, arguments: Sequence[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """Start a module as a program that ends with its stdin; its errors go to the file *log*."""
     # the same packages as in this process, and none from the current directory
     packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    with path.with_suffix(".log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "snowredis.cli.demo_process", *settings],
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
-            stderr=log,
-            env=os.environ | {"PYTHONPATH": packages},
+            stderr=file,
+            env=os.environ | {"PYTHONPATH": packages} | environment,
             # Ctrl-C at the terminal goes to this process only, which then stops the others in order
             start_new_session=True,
         )
-    return Process(process, path)
 
 
 @contextlib.contextmanager

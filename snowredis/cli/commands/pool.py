@@ -159,7 +159,7 @@ def settings_rows(info: PoolInfo) -> list[Pair]:
     return [
         ("layout", f"{f'{name}  ' if name else ''}{info.layout}"),
         ("datacenter", _datacenter(stored)),
-        *((name.replace("_", " "), _seconds(stored.get(f"{name}_ms", ""))) for name in POOL_DURATIONS),
+        *((name.replace("_", " "), _seconds(stored.get(f"{name}_ms", "0"))) for name in POOL_DURATIONS),
         ("durability", f"{printable(durability)}: {meaning}"),
         ("guard rollbacks", "on" if stored.get("guard_rollbacks") == "1" else "off"),
     ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
     from snowredis.monitor.snapshot import EndedLease, PoolInfo
 
-# heartbeats come every 5 s at the default ttl; more often shows leases that end in between
+# heartbeats come every 10 s at the default ttl; more often shows leases that end in between
 DEFAULT_INTERVAL_S = 2.0
 
 
@@ -165,7 +165,7 @@ WORKERS = Command(
     "workers",
     "show which process has which worker id, and which died",
     """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
-heartbeat for a third of a ttl), silent (none for half a ttl), no-ids (it sends heartbeats, and gets no ids),
+heartbeat for half a ttl), silent (none for two thirds of a ttl), no-ids (it sends heartbeats, and gets no ids),
 unknown (Redis may have forgotten it), expired (the lease ended without a release), free (released). Workers that died
 are listed for an hour, those that are silent for as long as they may have ids.""",
     [
@@ -173,7 +173,7 @@ are listed for an hour, those that are silent for as long as they may have ids."
         ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
         ("snowredis workers --state silent --host 'web-*'", "find some"),
         ("snowredis workers --group-by host", "a line for each host"),
-        ("snowredis workers --acknowledge", "those that died or are silent have been seen"),
+        ("snowredis workers --acknowledge", "the died and silent were seen"),
         ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
     ],
     _add_workers_arguments,

@@ -63,6 +63,8 @@ local guard = int('guard', ARGV[8], 0, 1) == 1
 local seen_incarnation = str('incarnation', ARGV[9], '^[%x-]*$', 64)
 -- bounded, because the number of the next incarnation is higher and must be valid, too
 if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
+-- of the pool, if it is absent: renew has another one
+local known_incarnation = seen_incarnation
 local seen_version = int('version', ARGV[10], 0, YEAR_5138)
 local caller_ms = int('caller_ms', ARGV[11], 0, YEAR_5138)
 local max_events = int('max_events', ARGV[12], 1, 1e8)
@@ -109,6 +111,8 @@ end
 -- R5: returns true for a renewal that follows the newest one, and for the newest one repeated.
 local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
 
+-- The first digits after the dash are the pool's: made with it, the same after a loss if a client knew them.
+local function id_of(incarnation) return string.match(incarnation, '^%d+%-(%x%x%x%x%x%x%x%x)') end
 local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
 -- Begins a new incarnation; with *lossy*, no new reservation begins before all that may have been lost have ended: from
 -- now, not from the start of this server, since clients may have been sent here only now.
@@ -120,7 +124,7 @@ local function begin_incarnation(pool, reason, lossy)
     pool.floor_at = now
   end
   pool.incarnation = math.max(now, (raised_at(pool.incarnation) or 0) + 1, (raised_at(seen_incarnation) or 0) + 1)
-    .. '-' .. string.sub(nonce, 1, 16)
+    .. '-' .. (id_of(pool.incarnation) or id_of(known_incarnation) or string.sub(nonce, 1, 8)) .. string.sub(nonce, 9, 16)
   pool.raised = reason
 end
 -- R10: processes with leases that were granted before this moment, or lost, may use times up to the horizon.

@@ -29,7 +29,8 @@ local reclaimed = int('reclaimed', ARGV[22], 0, 1) == 1
 local MOST_CUTS = 3
 local function with_cut(cuts, from, to)
   local first, first_end, second_end, rest = string.match(cuts, '^,(%d+)-(%d+),%d+-(%d+)(,%d+-%d+)')
-  if select(2, string.gsub(cuts, '-', '')) == MOST_CUTS then
+  local _, lowered = string.gsub(cuts, '-', '')
+  if lowered == MOST_CUTS then
     cuts = ',' .. first .. '-' .. math.max(first_end, second_end) .. rest
   end
   return cuts .. ',' .. from .. '-' .. to

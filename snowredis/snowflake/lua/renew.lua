@@ -32,6 +32,8 @@ local owner = str('owner', ARGV[22], '^{[^%c]*}$', 1000)
 local held_incarnation = str('held_incarnation', ARGV[23], '^[%x-]*$', 64)
 if held_incarnation ~= '' then int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
 
+if known_incarnation == '' then known_incarnation = held_incarnation end
+
 local ordinary_lanes = #held_lanes - (outage > 0 and 1 or 0)
 if ordinary_lanes < 1 then bad = bad or 'held_lanes_ms' end
 

@@ -1,0 +1,309 @@
+"""What the copy will meet, found before the first id changes: each finding is one line, with what to paste.
+
+Unique keys that rows of both databases have are found by the server of the database whose ids stay, which compares as
+it will when the rows are copied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from snowredis.errors import shown
+from snowredis.merge.databases import stream
+from snowredis.merge.matching import plain_columns, stage, translated_rows
+from snowredis.merge.obstacles import triggers
+from snowredis.merge.pair import Work
+from snowredis.merge.plan_file import DomainPlan
+from snowredis.merge.schema import ColumnName, Schema, TableName, is_integer
+from snowredis.merge.support import support_of
+
+__all__ = ["clashes", "notes"]
+
+# rows that a finding names, and rows of tables that are compared as a whole
+_NAMED, _SMALL = 3, 500
+# rows of JSON that are looked at, and numbers in them
+_SAMPLED = 1000
+_NUMBER = re.compile(r"(?<![\w.])\d{1,18}(?![\w.])")
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_SQLITE_KEYS = sa.text(
+    "SELECT l.name, i.name FROM pragma_index_list(:table) l JOIN pragma_index_info(l.name) i "
+    'WHERE l."unique" AND NOT l.partial ORDER BY l.name, i.seqno'
+)
+# partitions that hold rows themselves, with the whole condition of each
+_PARTITIONS = sa.text(
+    "SELECT c.oid::regclass::text AS name, p.oid::regclass::text AS parent, "
+    "pg_get_expr(c.relpartbound, c.oid) AS bound, pg_get_partition_constraintdef(c.oid) AS condition "
+    "FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid "
+    "JOIN pg_class p ON p.oid = i.inhparent WHERE c.relispartition AND c.relkind = 'r' "
+    "AND pg_partition_root(c.oid) = to_regclass(:root) ORDER BY 1"
+)
+
+
+class _Key(NamedTuple):
+    """A unique key: its columns or expressions, and the condition of a partial one."""
+
+    parts: tuple[str, ...]
+    where: str | None
+    is_plain: bool
+
+
+def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
+    """Return what would make the copy fail, or rows be there twice."""
+    renewed = {column for plan in plans.values() if plan.kind != "match" for column in plan.domain.all_columns}
+    found = list(_composite_counters(work))
+    for name, table in work.of_changed.tables.items():
+        if name in work.of_kept.tables:
+            found += _of_keys(work, name, renewed)
+            found += _of_tree(work, name, table)
+    found += _same_tables(work, plans, renewed)
+    if work.support.kind == "postgresql":
+        found += _partitions(work, plans)
+    if work.support.kind in ("mysql", "mariadb") and not work.request.with_triggers:
+        for schema in {name.schema for name in work.of_kept.tables}:
+            texts = triggers(work.kept, schema, work.of_changed.tables, "INSERT")
+            found += [f"in the first database, {text}" for text in texts]
+    return found
+
+
+# --- unique keys -----------------------------------------------------------------------------------------
+
+
+def _of_keys(work: Work, name: TableName, renewed: set[ColumnName]) -> Iterator[str]:
+    for key in _unique_keys(work, name):
+        # ids that are new to the other database are in none of its keys
+        if renewed & {ColumnName(*name, part) for part in key.parts}:
+            continue
+        count, rows = _clashing(work, name, key)
+        if count:
+            texts = ", ".join(shown(row[0] if len(row) == 1 else row) for row in rows)
+            names = ", ".join(key.parts)
+            what = f"{name}: {count:,} rows have the same {names} as one in the other, such as {texts}"
+            yield f"{what}: {_remedy(work, name, key)}"
+
+
+def _unique_keys(work: Work, name: TableName) -> list[_Key]:
+    inspector, table = sa.inspect(work.kept), work.of_kept.tables[name]
+    found = [_Key(tuple(column.name for column in table.primary_key.columns), None, True)]
+    constraints = inspector.get_unique_constraints(name.table, name.schema)
+    found += [_Key(tuple(unique["column_names"]), None, True) for unique in constraints]
+    if work.support.kind == "sqlite":
+        # reflection does not see all of these
+        of_index: dict[str, list[str]] = {}
+        for index, column in work.kept.execute(_SQLITE_KEYS, {"table": name.table}):
+            of_index.setdefault(index, []).append(column)
+        found += [_Key(tuple(columns), None, True) for columns in of_index.values() if all(columns)]
+    for index in inspector.get_indexes(name.table, name.schema):
+        if index["unique"]:
+            parts = index.get("expressions") or [str(column) for column in index["column_names"]]
+            where = index.get("dialect_options", {}).get(f"{work.kept.dialect.name}_where")
+            found.append(_Key(tuple(map(str, parts)), where, all(index["column_names"])))
+    return [key for key in dict.fromkeys(found) if key.parts]
+
+
+def _clashing(work: Work, name: TableName, key: _Key) -> tuple[int, list[tuple[Any, ...]]]:
+    """Return how many rows have a key of a row in the other database, without those that are matched, and some keys."""
+    matched = work.matched.get(name, ())
+    labels = [f"k{at}" for at in range(len(key.parts))]
+
+    def selected(table: sa.Table) -> sa.Select[Any]:
+        # a plain column keeps its name, by which its ids are translated
+        named = dict(zip(key.parts, plain_columns(table, key.parts), strict=True)) if key.is_plain else {}
+        parts = [
+            named[part] if part in named else sa.literal_column(part).label(label)
+            for part, label in zip(key.parts, labels, strict=True)
+        ]
+        more = [column for column in plain_columns(table, matched) if column.name not in named]
+        query = sa.select(*parts, *more).select_from(table)
+        return query if key.where is None else query.where(sa.text(key.where))
+
+    mine = selected(work.of_kept.tables[name]).subquery("mine")
+    if not work.kept.scalar(sa.select(sa.exists(selected(work.of_kept.tables[name])))):
+        return 0, []
+    rows = translated_rows(work, name, selected(work.of_changed.tables[name]))
+    staged = stage(work.kept, selected(work.of_kept.tables[name]), rows)
+    columns = [str(column.name) for column in mine.columns][: len(key.parts)]
+    equal = sa.and_(*(mine.c[column] == staged.c[column] for column in columns))
+    query = sa.select(*(staged.c[column] for column in columns)).select_from(mine).join(staged, equal)
+    if matched:
+        whole = work.of_kept.tables[name].alias("whole")
+        query = query.where(~sa.exists().where(*(whole.c[column] == staged.c[column] for column in matched)))
+    count = work.kept.scalar(sa.select(sa.func.count()).select_from(query.subquery())) or 0
+    return count, [tuple(row) for row in work.kept.execute(query.limit(_NAMED))] if count else []
+
+
+def _remedy(work: Work, name: TableName, key: _Key) -> str:
+    table, correct = work.of_changed.tables[name], "correct those rows in one of the databases"
+    if name in work.matched:
+        return f"{correct}; {', '.join(work.matched[name])} says that they are not the same"
+    if not key.is_plain:
+        return correct
+    if key.parts == ("path",) and {"depth", "numchild"} <= set(table.c.keys()):
+        return _move_roots(work, name)
+    counted = {column for counter in work.support.counters(work.changed, work.of_changed) for column in counter.columns}
+    if numbers := [part for part in key.parts if ColumnName(*name, part) in counted]:
+        return f"--id {name}.{numbers[0]}"
+    return f"--match {name}={','.join(key.parts)} or {correct}"
+
+
+def _move_roots(work: Work, name: TableName) -> str:
+    """Return the statement that moves the trees of treebeard behind those of the other database."""
+    theirs, quote = work.of_changed.tables[name].c, work.support.quote
+    roots = sorted(work.changed.scalars(sa.select(theirs.path).where(theirs.depth == 1)))
+    mine = work.of_kept.tables[name].c
+    used = [*roots, *work.kept.scalars(sa.select(mine.path).where(mine.depth == 1))]
+    steps, last = len(roots[0]), max(int(root, 36) for root in used)
+    moved = " ".join(f"WHEN '{root}' THEN '{_base36(last + at, steps)}'" for at, root in enumerate(roots, 1))
+    tail = f"substr({quote('path')}, {steps + 1})"
+    moved = f"CASE substr({quote('path')}, 1, {steps}) {moved} END"
+    whole = f"concat({moved}, {tail})" if work.support.kind in ("mysql", "mariadb") else f"{moved} || {tail}"
+    return f"in the second database: UPDATE {work.support.name(name)} SET {quote('path')} = {whole};"
+
+
+def _base36(number: int, width: int) -> str:
+    text = ""
+    while number:
+        number, digit = divmod(number, 36)
+        text = _DIGITS[digit] + text
+    return text.rjust(width, "0")
+
+
+# --- tables that both have, counters, trees --------------------------------------------------------------
+
+
+def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[ColumnName]) -> Iterator[str]:
+    """Yield small tables of which most rows are in both databases."""
+    for plan in plans.values():
+        key = plan.domain.keys[0]
+        name, mine = key.of, work.of_kept.tables.get(key.of)
+        if plan.kind == "match" or mine is None or plan.changed > _SMALL:
+            continue
+        theirs = work.of_changed.tables[name]
+        columns = [column.name for column in theirs.c if ColumnName(*name, column.name) not in renewed]
+        if not columns or len(columns) + 1 < len(theirs.c):
+            continue
+        rows, other = (
+            [
+                tuple(map(str, row))
+                for row in connection.execute(sa.select(*plain_columns(table, columns)).limit(_SMALL))
+            ]
+            for connection, table in ((work.changed, theirs), (work.kept, mine))
+        )
+        same = len(set(rows) & set(other))
+        if rows and same * 2 >= len(rows):
+            best = next(
+                (k.parts for k in _unique_keys(work, name) if k.is_plain and set(k.parts) <= set(columns)), None
+            )
+            texts = [c for c in columns if isinstance(theirs.c[c].type, sa.String) and not theirs.c[c].nullable]
+            names = best or texts[:1] or columns
+            text = f"{name}: {same} of {len(rows)} rows are in both databases, and would be there twice"
+            if key in work.independent:
+                work.notes.append(f"{text}, since --independent {key} says that they are other rows")
+            else:
+                yield f"{text}: --match {name}={','.join(names)} or --independent {key}"
+
+
+def _composite_counters(work: Work) -> Iterator[str]:
+    """Yield columns that the database counts, and that are no ids of a domain: their numbers would be there twice."""
+    schema = work.of_changed
+    known = {column for domain in schema.domains for column in domain.all_columns} | work.independent
+    for counter in work.support.counters(work.changed, schema):
+        for column in counter.columns:
+            if column not in known and schema.column(column).primary_key:
+                yield f"{column} is counted, and only a part of the key: --id {column} or --independent {column}"
+
+
+def _of_tree(work: Work, name: TableName, table: sa.Table) -> Iterator[str]:
+    """Yield nested sets whose trees have the same numbers."""
+    column = ColumnName(*name, "tree_id")
+    if not {"tree_id", "lft"} <= set(table.c.keys()) or column in work.independent or work.domain_of(column):
+        return
+    both = [set(c.scalars(sa.select(s.tables[name].c.tree_id).distinct())) for c, s in _sides(work)]
+    if both[0] & both[1]:
+        yield f"{name}: {len(both[0] & both[1])} trees have the same tree_id: --id {column} or --independent {column}"
+
+
+def _sides(work: Work) -> tuple[tuple[sa.Connection, Schema], tuple[sa.Connection, Schema]]:
+    return (work.kept, work.of_kept), (work.changed, work.of_changed)
+
+
+# --- partitions ------------------------------------------------------------------------------------------
+
+
+def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
+    """Yield rows that have no partition: in the other database, or here under their new ids."""
+    offsets = {column: plan.offset for plan in plans.values() for column in plan.domain.columns}
+    for name, table in work.of_changed.tables.items():
+        root = {"root": work.support.name(name)}
+        theirs, mine = (connection.execute(_PARTITIONS, root).all() for connection in (work.changed, work.kept))
+        for where, partitions in (("first", mine), ("second", theirs)):
+            conditions = [
+                re.sub(r"satisfies_hash_partition\(.*?\)", "true", row.condition) for row in partitions if row.condition
+            ]
+            if not conditions:
+                continue
+            columns = [
+                (column + offsets.get(ColumnName(*name, column.name), 0)).label(column.name)
+                if is_integer(column)
+                else column
+                for column in table.c
+            ]
+            # a condition that is NULL is that of no partition
+            inner = sa.select(*columns).subquery("moved")
+            none = sa.text(" AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions).replace(":", "\\:"))
+            keys = [inner.c[column.name] for column in table.primary_key.columns] or list(inner.c)
+            rows = work.changed.execute(sa.select(*keys).select_from(inner).where(none).limit(_NAMED)).all()
+            if rows:
+                there = {row.name for row in mine}
+                missing = [
+                    f"CREATE TABLE {row.name} PARTITION OF {row.parent} {row.bound};"
+                    for row in theirs
+                    if row.name not in there
+                ]
+                if where == "second" or not missing:
+                    missing = [f"CREATE TABLE {name.table}_rest PARTITION OF {work.support.name(name)} DEFAULT;"]
+                texts = ", ".join(shown(tuple(row)) for row in rows)
+                yield f"{name}: rows have no partition in the {where} database, such as {texts}: {' '.join(missing)}"
+
+
+# --- notes -----------------------------------------------------------------------------------------------
+
+
+def notes(work: Work) -> Iterator[str]:
+    """Yield what a person should know, and need not decide."""
+    of_kept = {counter.name: counter for counter in support_of(work.kept.engine).counters(work.kept, work.of_kept)}
+    for counter in work.support.counters(work.changed, work.of_changed):
+        if not counter.columns and (mine := of_kept.get(counter.name)):
+            yield (
+                f"no column uses the sequence {counter.name}: it stays at {mine.next:,} in the first database, and is "
+                f"at {counter.next:,} in the second"
+            )
+    for name, table in work.of_changed.tables.items():
+        if name in work.of_kept.tables and list(table.c.keys()) != list(work.of_kept.tables[name].c.keys()):
+            yield f"{name} has its columns in another order: copy them by name, as `snowredis merge copy` does"
+        for column in table.c:
+            if isinstance(column.type, sa.JSON | sa.ARRAY):
+                yield from _ids_inside(work, ColumnName(*name, column.name))
+
+
+def _ids_inside(work: Work, name: ColumnName) -> Iterator[str]:
+    column = sa.cast(work.of_changed.column(name), sa.Text)
+    rows = stream(work.changed, sa.select(column).where(column.is_not(None)).limit(_SAMPLED))
+    numbers = [int(number) for (text,) in islice(rows, _SAMPLED) for number in _NUMBER.findall(str(text))]
+    if not numbers:
+        return
+    counts = {
+        domain.name: work.store.count_of("changed", work.numbers[domain.name], sorted(set(numbers)))
+        for domain in work.of_changed.domains
+        if work.scans[domain.name].clashes
+    }
+    best = max(counts, key=lambda name: counts[name], default=None)
+    if best and counts[best]:
+        yield (
+            f"{name} holds numbers inside, such as {numbers[0]}, and {counts[best]:,} of {len(set(numbers)):,} are ids "
+            f"of {best}: they keep their old values; if they are ids, rewrite them with snowredis_merge_map"
+        )

@@ -1,0 +1,240 @@
+"""The commands that copy the rows of the database that changed into the one whose ids stay. Nothing is run here.
+
+They are the databases' own programs: psql with COPY, mariadb-dump, sqlite3. Each side has one transaction, which ends
+with COMMIT only after everything else succeeded. Columns go by name. Parents come first, or else their foreign keys
+are checked at the end. Triggers are off. No row is skipped or replaced: a key that is there already ends the copy. Of a
+matched table, rows go through a temporary table, and those that the server finds in the other one stay away. Sequences
+are never set to the other database's numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from snowredis.merge import MergeError
+from snowredis.merge.copied import Copied, copied_columns
+from snowredis.merge.databases import SETTINGS, reading, url_of
+from snowredis.merge.journal import Journal
+from snowredis.merge.pair import Databases
+from snowredis.merge.plan_file import Plan
+from snowredis.merge.progress import Progress
+from snowredis.merge.schema import Schema, TableName
+from snowredis.merge.support import Support, support_of
+
+__all__ = ["check_applied", "copy_script", "run_copy"]
+
+_STAGE = "snowredis_copy"
+_DUMP = "--no-create-info --complete-insert --compact --skip-triggers --hex-blob --tz-utc --single-transaction"
+
+
+def check_applied(plan: Plan, changed: sa.Engine) -> None:
+    """Refuse to copy before all ids are new; MergeError."""
+    run = Journal(changed).read(plan.id)
+    if run is None or run.state != "done":
+        raise MergeError(
+            f"plan {plan.id} is not applied in {url_of(changed)}. Nothing was copied; first: snowredis merge apply PLAN"
+        )
+
+
+def copy_script(plan: Plan, databases: Databases) -> str:
+    """Return the commands: for bash, or for SQLite one script of SQL, for the database whose ids stay.
+
+    Raises:
+        MergeError: the plan is not applied.
+    """
+    check_applied(plan, databases.changed)
+    ordered, late = _parents_first(databases.of_kept, list(databases.of_changed.tables))
+    kinds = {"postgresql": _postgresql, "sqlite": _sqlite}
+    with reading(databases.kept) as kept:
+        support = support_of(databases.kept)
+        before, after = support.relaxing(kept, ordered, late)
+        lines = kinds.get(databases.kept.dialect.name, _mysql)(plan, databases, kept, ordered, before, after)
+        return "".join(f"{line}\n" for line in lines)
+
+
+def run_copy(script: str, plan: Plan, databases: Databases, progress: Progress) -> None:
+    """Run the commands; on SQLite, the result is compared before the commit.
+
+    Raises:
+        MergeError: they failed, and nothing was copied.
+    """
+    if databases.kept.dialect.name == "sqlite":
+        _run_sqlite(script, plan, databases, progress)
+        return
+    passwords = {"KEPT": databases.kept.url.password, "CHANGED": databases.changed.url.password}
+    given = {f"{side}_PASSWORD": str(text) for side, text in passwords.items() if text}
+    environment = {**os.environ, **given}
+    done = subprocess.run(["bash", "-c", script], check=False, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        reason = " ".join(done.stderr.split())[-1000:].rstrip(".")
+        raise MergeError(
+            f"the copy failed: {reason}. Nothing was copied; correct that, and run the same command again."
+        )
+
+
+def _run_sqlite(script: str, plan: Plan, databases: Databases, progress: Progress) -> None:
+    raw: Any = databases.kept.raw_connection().dbapi_connection
+    # the transaction of the script stays open for the comparison
+    engine = sa.create_engine("sqlite://", creator=lambda: raw, poolclass=sa.StaticPool)
+    try:
+        with engine.connect() as kept, reading(databases.changed) as changed:
+            raw.executescript(script.removesuffix("COMMIT;\n"))
+            findings = list(Copied(plan, databases, kept, changed, progress).findings())
+            if findings:
+                raise MergeError(f"{'; '.join(findings)}. Nothing was copied; correct that, and run the command again.")
+            raw.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise MergeError(f"the copy failed: {error}. Nothing was copied; correct that, and run it again.") from error
+    finally:
+        raw.close()
+
+
+def _parents_first(schema: Schema, tables: list[TableName]) -> tuple[list[TableName], list[TableName]]:
+    """Return the tables in an order in which parents come first, and those that come before one of theirs."""
+    parents = {
+        name: {key.parent for key in schema.foreign_keys if key.child == name and key.parent != name} & set(tables)
+        for name in tables
+    }
+    ordered: list[TableName] = []
+    late: list[TableName] = []
+    while left := [name for name in tables if name not in ordered]:
+        # in a circle, first the table that misses the fewest
+        name = min(left, key=lambda name: len(parents[name] - set(ordered)))
+        if parents[name] - set(ordered):
+            late.append(name)
+        ordered.append(name)
+    return ordered, late
+
+
+def _insert(support: Support, name: TableName, columns: Sequence[str], matched: Sequence[str], other: str) -> str:
+    """Return the statement that inserts the rows of *other* into a table, without those that match one of its rows."""
+    mine, names = support.name(name), ", ".join(map(support.quote, columns))
+    always = "OVERRIDING SYSTEM VALUE " if support.kind == "postgresql" else ""
+    text = f"INSERT INTO {mine} ({names}) {always}SELECT {names} FROM {other} AS theirs"
+    if matched:
+        # the table on the left: its collation counts on SQLite
+        equal = " AND ".join(f"mine.{support.quote(c)} = theirs.{support.quote(c)}" for c in matched)
+        text += f" WHERE NOT EXISTS (SELECT 1 FROM {mine} AS mine WHERE {equal})"
+    return f"{text};"
+
+
+def _password(side: str, variable: str) -> str:
+    return f'{variable}="${{{side}_PASSWORD-}}"'
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------------------
+
+
+def _postgresql(
+    plan: Plan, both: Databases, kept: sa.Connection, ordered: list[TableName], before: list[str], after: list[str]
+) -> Iterator[str]:
+    support = support_of(both.kept)
+    programs = [
+        f"{_password(side, 'PGPASSWORD')} psql --no-psqlrc --quiet --tuples-only --no-align --set ON_ERROR_STOP=1 "
+        + shlex.quote(engine.url._replace(password=None).set(drivername="postgresql").render_as_string())
+        for side, engine in (("CHANGED", both.changed), ("KEPT", both.kept))
+    ]
+    settings = ["SET client_encoding = 'UTF8'", *SETTINGS["postgresql"]]
+    yield "set -euo pipefail"
+    yield f"{programs[0]} <<'SQL' | {programs[1]} --output /dev/null"
+    yield from (f"{statement};" for statement in [*settings, "BEGIN ISOLATION LEVEL REPEATABLE READ"])
+    yield from (_echo(f"{statement};") for statement in [*settings, "BEGIN", *before])
+    for name in ordered:
+        columns, matched = copied_columns(both.of_changed.tables[name]), plan.matched.get(str(name), ())
+        names, target = ", ".join(map(support.quote, columns)), support.name(name)
+        if matched:
+            yield _echo(f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA;")
+        yield _echo(f"COPY {_STAGE if matched else target} ({names}) FROM STDIN;")
+        yield f"COPY (SELECT {names} FROM {target}) TO STDOUT;"
+        yield _echo("\\.")
+        if matched:
+            yield _echo(_insert(support, name, columns, matched, _STAGE))
+            yield _echo(f"DROP TABLE {_STAGE};")
+    # upwards only: a row that is inserted next must not get the id of one that was copied
+    moved = dict.fromkeys(counter.statement for counter in support.counters(kept, both.of_kept) if counter.columns)
+    yield from (_echo(f"{statement};") for statement in [*after, *moved, "COMMIT"])
+    yield "COMMIT;"
+    yield "SQL"
+
+
+def _echo(text: str) -> str:
+    """Return the command of psql that prints a line for the other psql."""
+    return "\\echo '" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+# --- MariaDB and MySQL -----------------------------------------------------------------------------------
+
+
+def _mysql(
+    plan: Plan, both: Databases, _kept: sa.Connection, ordered: list[TableName], before: list[str], _after: list[str]
+) -> Iterator[str]:
+    support = support_of(both.kept)
+    own = both.changed.dialect.is_mariadb  # type: ignore[attr-defined]
+    dump, client = ("mariadb-dump", "mariadb") if own else ("mysqldump --set-gtid-purged=OFF", "mysql")
+    source = f"{_password('CHANGED', 'MYSQL_PWD')} {dump} {_mysql_options(both.changed.url)} {_DUMP}"
+    target = f"{_password('KEPT', 'MYSQL_PWD')} {client} {_mysql_options(both.kept.url)}"
+    names = dict.fromkeys((None,), both.kept.url.database) | {n.schema: n.schema for n in ordered if n.schema}
+
+    def dumped(schema: str | None, tables: Sequence[TableName]) -> str:
+        return shlex.join([schema or str(both.changed.url.database), *(table.table for table in tables)])
+
+    def say(*statements: str) -> list[str]:
+        return [f"printf '%s;\\n' {shlex.quote(statement)}" for statement in statements]
+
+    parts = say("SET NAMES utf8mb4", *SETTINGS["mysql"], "SET SESSION unique_checks = 1", *before)
+    if any(column.computed is not None for name in ordered for column in both.of_changed.tables[name].c):
+        # mariadb-dump writes values of computed columns, which the server ignores, or refuses in strict mode
+        parts += say("SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'")
+    stages = {name: f"{_STAGE}_{at}" for at, name in enumerate(n for n in ordered if str(n) in plan.matched)}
+    for name, stage in stages.items():
+        # it hides the table of this name until it has another one
+        mine, use = support.name(TableName(None, name.table)), f"USE {support.quote(str(names[name.schema]))}"
+        parts += say(use, f"CREATE TEMPORARY TABLE {stage} LIKE {mine}", f"CREATE TEMPORARY TABLE {mine} LIKE {stage}")
+        parts.append(f"{source} {dumped(name.schema, [name])}")
+        parts += say(f"DROP TEMPORARY TABLE {stage}", f"ALTER TABLE {mine} RENAME TO {stage}")
+    parts += say("START TRANSACTION")
+    for schema, database in names.items():
+        if tables := [name for name in ordered if name.schema == schema and name not in stages]:
+            parts += [*say(f"USE {support.quote(str(database))}"), f"{source} {dumped(schema, tables)}"]
+    for name, stage in stages.items():
+        columns = copied_columns(both.of_changed.tables[name])
+        staged = f"{support.quote(str(names[name.schema]))}.{stage}"
+        full = TableName(names[name.schema], name.table)
+        parts += say(_insert(support, full, columns, plan.matched[str(name)], staged).rstrip(";"))
+    yield "set -euo pipefail"
+    # the first command that fails ends the list before the COMMIT
+    yield (
+        "{ "
+        + " &&\n  ".join([*parts, *say("COMMIT")])
+        + f"; }} |\n  {target} {shlex.quote(str(both.kept.url.database))}"
+    )
+
+
+def _mysql_options(url: sa.URL) -> str:
+    options = {"user": url.username, "host": url.host, "port": url.port, "socket": url.query.get("unix_socket")}
+    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    return shlex.join([*given, "--default-character-set=utf8mb4"])
+
+
+# --- SQLite ----------------------------------------------------------------------------------------------
+
+
+def _sqlite(
+    plan: Plan, both: Databases, _kept: sa.Connection, ordered: list[TableName], before: list[str], after: list[str]
+) -> Iterator[str]:
+    support = support_of(both.kept)
+    path = str(both.changed.url.database).replace("'", "''")
+    yield from ("PRAGMA foreign_keys = OFF;", f"ATTACH '{path}' AS theirs;", "BEGIN;")
+    yield from (f"{statement};" for statement in before)
+    for name in ordered:
+        columns, matched = copied_columns(both.of_changed.tables[name]), plan.matched.get(str(name), ())
+        yield _insert(support, TableName("main", name.table), columns, matched, f"theirs.{support.quote(name.table)}")
+    yield from (f"{statement};" for statement in after)
+    yield "COMMIT;"

@@ -1,0 +1,177 @@
+"""Rows that both databases have under other ids, as the server whose ids stay compares them.
+
+What is compared are rows of the database that changes in a temporary table of the other: so its types and collations
+decide, as they do when the rows are copied.
+"""
+
+from __future__ import annotations
+
+import secrets
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from snowredis.errors import shown
+from snowredis.merge import MergeError
+from snowredis.merge.databases import stream
+from snowredis.merge.obstacles import check_columns
+from snowredis.merge.pair import Work
+from snowredis.merge.plan_file import DomainPlan, Pair
+from snowredis.merge.schema import ColumnName, Domain, TableName
+
+__all__ = ["is_matched", "match", "matches_in_order", "plain_columns", "same_rows", "stage", "translated_rows"]
+
+_PAGE = 5_000
+_NEAR = "CREATE OR REPLACE TEMP TABLE near (side INTEGER, id BIGINT, norm VARCHAR, named VARCHAR)"
+
+
+def plain_columns(table: sa.FromClause, names: Sequence[str]) -> list[sa.ColumnElement[Any]]:
+    """Return columns as the driver gives their values."""
+    return [sa.type_coerce(table.c[name], sa.types.NULLTYPE).label(name) for name in names]
+
+
+def stage(kept: sa.Connection, query: sa.Select[Any], rows: Iterator[Sequence[Any]]) -> sa.TableClause:
+    """Put rows of the other database into a temporary table with the columns of *query*, with types and collations."""
+    name = f"snowredis_stage_{secrets.token_hex(4)}"
+    columns: list[sa.ColumnClause[Any]] = [sa.column(str(column.name)) for column in query.selected_columns]
+    text = str(query.where(sa.literal_column("1 = 0")).compile(kept, compile_kwargs={"literal_binds": True}))
+    kept.exec_driver_sql(f"CREATE TEMPORARY TABLE {name} AS {text}")
+    staged = sa.table(name, *columns)
+    insert = sa.insert(staged).values({column.name: sa.bindparam(f"b{at}") for at, column in enumerate(columns)})
+    while page := list(islice(rows, _PAGE)):
+        kept.execute(insert, [{f"b{at}": value for at, value in enumerate(row)} for row in page])
+    return staged
+
+
+def translated_rows(work: Work, name: TableName, query: sa.Select[Any]) -> Iterator[list[Any]]:
+    """Yield rows of a table of the database that changes, with the ids that it will have."""
+    maps: list[dict[Any, int] | None] = []
+    for column in query.selected_columns:
+        domain = work.domain_of(ColumnName(*name, str(column.name)))
+        maps.append({old: new for old, _, new in work.store.pairs(work.numbers[domain.name])} if domain else None)
+    for row in stream(work.changed, query):
+        yield [value if of is None else of.get(value, value) for value, of in zip(row, maps, strict=True)]
+
+
+def is_matched(work: Work, domain: Domain) -> bool:
+    return any(key.of in work.matched for key in domain.keys)
+
+
+def matches_in_order(work: Work, domains: Sequence[Domain]) -> list[Domain]:
+    """Return the matched domains so that each comes after those whose ids say that its rows are the same."""
+    left = [domain for domain in domains if is_matched(work, domain)]
+    ordered: list[Domain] = []
+    while left:
+        ready = [domain for domain in left if not any(_needs(work, domain, other) for other in left)]
+        if not ready:
+            raise MergeError(
+                f"--match: {left[0].keys[0].of} is matched by ids that depend on it. Nothing was planned; match it by "
+                "other columns."
+            )
+        ordered += ready
+        left = [domain for domain in left if domain not in ready]
+    return ordered
+
+
+def _needs(work: Work, domain: Domain, other: Domain) -> bool:
+    name = domain.keys[0].of
+    return bool({ColumnName(*name, column) for column in work.matched[name]} & set(other.columns))
+
+
+def match(work: Work, domain: Domain) -> DomainPlan:
+    """Give the rows that both databases have the ids of the first, and all others ids that are free."""
+    name, number, scan = domain.keys[0].of, work.numbers[domain.name], work.scans[domain.name]
+    if len(domain.keys) != 1:
+        raise MergeError(f"--match {name}: its key is that of several tables. Nothing was planned; match the others.")
+    same = dict(same_rows(work, name, domain.keys[0].column))
+    # with those that some rows refer to, and that are of no row
+    taken, old_ids, free = set(work.store.ids("kept", number)), work.store.ids("changed", number), scan.highest
+    final: dict[int, int] = {}
+    for an_id in old_ids:
+        if an_id in same:
+            final[an_id] = same[an_id]
+        elif an_id in taken:
+            free += 1
+            final[an_id] = free
+    moved = {old: new for old, new in final.items() if old != new}
+    # a new id that is also an old one: all go through temporary ids, above everything
+    through = not set(moved.values()).isdisjoint(old_ids)
+    pairs: list[Pair] = [
+        (old, free + at if through else new, new) for at, (old, new) in enumerate(sorted(moved.items()), 1)
+    ]
+    work.store.add(number, pairs)
+    check_columns((work.of_kept, work.of_changed), domain, free + len(pairs) * through, work.support)
+    return work.domain_plan(domain, "match")
+
+
+def same_rows(work: Work, name: TableName, key: str | None) -> list[tuple[int, int]]:
+    """Return the ids of the rows of a matched table that both databases have: in the one that changes, in the other.
+
+    Args:
+        key: the column of the ids; None: the rows have none, or only such as also name them.
+
+    Raises:
+        MergeError: the columns do not name each row, or a row is nearly the same as one of the other database.
+    """
+    columns, mine, theirs = work.matched[name], work.of_kept.tables[name], work.of_changed.tables[name]
+
+    def selected(table: sa.Table) -> sa.Select[Any]:
+        ids = [table.c[key].label("snowredis_id")] if key else []
+        return sa.select(*ids, *plain_columns(table, columns))
+
+    staged = stage(work.kept, selected(mine), translated_rows(work, name, selected(theirs)))
+    for table in (mine, staged):
+        _check_names_each(work, name, table)
+    equal = sa.and_(*(mine.c[column] == staged.c[column] for column in columns))
+    found = (staged.c.snowredis_id, mine.c[key]) if key else (sa.literal(0), sa.literal(0))
+    pairs = [(row[0], row[1]) for row in work.kept.execute(sa.select(*found).select_from(mine).join(staged, equal))]
+    work.same[str(name)] = len(pairs)
+    if key is not None and not work.independent & {ColumnName(*name, column) for column in columns}:
+        _check_near(work, name, staged, mine, key, [an_id for an_id, _ in pairs])
+    return pairs
+
+
+def _check_names_each(work: Work, name: TableName, table: sa.FromClause) -> None:
+    columns = [table.c[column] for column in work.matched[name]]
+    query = sa.select(*columns).group_by(*columns)
+    either = sa.or_(sa.func.count() > 1, *(column.is_(None) for column in columns))
+    if row := work.kept.execute(query.having(either).limit(1)).first():
+        raise MergeError(
+            f"--match {name}: for the server, two rows have the same {', '.join(work.matched[name])}, or one has NULL: "
+            f"{shown(tuple(row))}. Nothing was planned; match by columns that name each row."
+        )
+
+
+def _check_near(
+    work: Work, name: TableName, staged: sa.FromClause, mine: sa.Table, key: str, matched: list[int]
+) -> None:
+    """Refuse rows that a person may take for the same, although the server does not; MergeError."""
+    columns, rows = work.matched[name], work.store.rows
+    if not any(isinstance(mine.c[column].type, sa.String) for column in columns):
+        return
+    rows(_NEAR)
+    for side, table, an_id in ((1, mine, mine.c[key]), (2, staged, staged.c.snowredis_id)):
+        found = stream(work.kept, sa.select(an_id, *plain_columns(table, columns)))
+        while page := list(islice(found, 100_000)):
+            norms = [
+                "\0".join(unicodedata.normalize("NFKC", str(v)).casefold().strip() for v in row[1:]) for row in page
+            ]
+            texts = [shown(row[1] if len(row) == 2 else tuple(row[1:])) for row in page]
+            arrays = {"a": [row[0] for row in page], "b": norms, "c": texts}
+            work.store.insert("near", f"{side}, a, b, c", {of: np.array(values) for of, values in arrays.items()})
+    work.store.insert("near", "3, a, NULL, NULL", {"a": np.array(matched, dtype=np.int64)})
+    near = rows(
+        "SELECT theirs.named, ours.named FROM near theirs JOIN near ours USING (norm) WHERE theirs.side = 2 AND "
+        "ours.side = 1 AND theirs.id NOT IN (SELECT id FROM near WHERE side = 3) ORDER BY 1 LIMIT 3"
+    )
+    if near:
+        pairs = ", ".join(f"{theirs} and {ours}" for theirs, ours in near)
+        raise MergeError(
+            f"--match {name}: rows are nearly the same, and the server holds them to be different, such as {pairs}. "
+            "Nothing was planned; correct them in one of the databases, or say that they are different rows with "
+            f"--independent {name}.{columns[0]}."
+        )

@@ -1,0 +1,137 @@
+"""Both databases of a merge: what a person asked for, what is in them, and what was found until now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from snowredis.core.layout import Layout
+from snowredis.merge import MergeError
+from snowredis.merge.databases import database_errors, is_same_database, open_database, url_of
+from snowredis.merge.id_store import IdStore, Scan
+from snowredis.merge.plan_file import DomainPlan
+from snowredis.merge.progress import Progress
+from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, read_schema
+from snowredis.merge.support import Support
+from snowredis.merge.workspace import Workspace
+
+__all__ = ["Databases", "Request", "Work", "open_both", "workspace"]
+
+_MEMORY = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of a plan; see the options of `snowredis merge plan`.
+
+    Attributes:
+        kept: URL of the database whose ids stay.
+        changed: URL of the database whose ids change where they clash.
+    """
+
+    kept: str
+    changed: str
+    layout: str | None = None
+    schemas: Sequence[str] = ()
+    references: Sequence[str] = ()
+    independent: Sequence[str] = ()
+    ids: Sequence[str] = ()
+    excluded: Sequence[str] = ()
+    matched: Sequence[str] = ()
+    counters: Sequence[str] = ()
+    workers: range | None = None
+    with_triggers: bool = False
+
+    @property
+    def options(self) -> dict[str, list[str]]:
+        """Return what open_both() needs to find the same columns again."""
+        return {
+            "schemas": list(self.schemas),
+            "references": list(self.references),
+            "ids": list(self.ids),
+            "excluded": list(self.excluded),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Databases:
+    """Both databases, and what is in them."""
+
+    kept: sa.Engine
+    changed: sa.Engine
+    of_kept: Schema
+    of_changed: Schema
+
+
+@dataclass(slots=True)
+class Work:
+    """State of one run: both sides, and what was found."""
+
+    request: Request
+    layout: Layout | None
+    kept: sa.Connection
+    changed: sa.Connection
+    of_kept: Schema
+    of_changed: Schema
+    support: Support
+    store: IdStore
+    progress: Progress
+    matched: dict[TableName, tuple[str, ...]]
+    counters: set[ColumnName]
+    independent: set[ColumnName]
+    numbers: dict[str, int] = field(default_factory=dict)
+    scans: dict[str, Scan] = field(default_factory=dict)
+    lanes: set[int] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    # of matched tables: how many rows both have
+    same: dict[str, int] = field(default_factory=dict)
+
+    def domain_of(self, column: ColumnName) -> Domain | None:
+        """Return the domain of the ids in *column*."""
+        return next((domain for domain in self.of_changed.domains if column in domain.columns), None)
+
+    def domain_plan(self, domain: Domain, kind: str) -> DomainPlan:
+        """Return the plan of a domain whose new ids are in the store."""
+        scan, number = self.scans[domain.name], self.numbers[domain.name]
+        (renamed,) = self.store.rows(f"SELECT count(*) FROM mapping WHERE domain = {number}")[0]
+        return DomainPlan(number, domain, kind, scan.kept, scan.changed, scan.clashes, renamed)
+
+
+def workspace() -> Workspace:
+    """Return a temporary workspace for an IdStore."""
+    return Workspace(_MEMORY)
+
+
+def open_both(kept_url: str, changed_url: str, options: dict[str, list[str]]) -> Databases:
+    """Connect to both databases and read their schemas; a foreign key that only the first has counts in the other, too.
+
+    Raises:
+        MergeError: they are one database, or of two kinds.
+        SourceError: no connection.
+    """
+    kept, changed = open_database(kept_url), open_database(changed_url)
+    if kept.dialect.name != changed.dialect.name:
+        raise MergeError(
+            f"one database is {kept.dialect.name}, the other {changed.dialect.name}. Nothing was changed; move one to "
+            "the other's kind first, with the tools of the databases."
+        )
+    if is_same_database(kept, changed):
+        raise MergeError(
+            f"both URLs lead to one database, {url_of(changed)}. Nothing was changed; name two: first the one whose "
+            "ids stay."
+        )
+    with database_errors(kept):
+        of_kept = read_schema(kept, schemas=options["schemas"], excluded=_known(kept, options["excluded"]))
+    with database_errors(changed):
+        of_changed = read_schema(changed, **options, also=of_kept.foreign_keys)
+    if not of_changed.tables:
+        raise MergeError(f"{url_of(changed)} has no tables. Nothing was changed; check the URL and --schema.")
+    return Databases(kept, changed, of_kept, of_changed)
+
+
+def _known(engine: sa.Engine, excluded: Iterable[str]) -> list[str]:
+    """Return those of the excluded tables that this database has, too."""
+    inspector = sa.inspect(engine)
+    return [text for text in excluded if inspector.has_table(text.rpartition(".")[2], text.rpartition(".")[0] or None)]

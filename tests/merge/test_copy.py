@@ -1,0 +1,263 @@
+"""`merge copy` and `merge check --copied` on real databases: no row is lost, and what is missing is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from snowredis.cli.exit_codes import ExitCode
+from snowredis.merge import Undecided
+from tests.merge import game
+from tests.merge.test_apply import OF_GAME, apply_file, execute, plan_of, rows_of
+from tests.support.databases import DatabaseServer
+
+Cli = Callable[..., Any]
+Two = Callable[[str, str, str], tuple[str, str]]
+
+
+@pytest.fixture
+def two(request: pytest.FixtureRequest) -> Two:
+    """Make two databases with the statements of both, and those of each."""
+
+    def make(kind: str, tables: str, rows: str) -> tuple[str, str]:
+        server = request.getfixturevalue(f"{kind}_server")
+        urls = server.new_database(), server.new_database()
+        for url, own in zip(urls, rows.split("\n--\n"), strict=True):
+            statements = [part.strip() for part in f"{tables};{own}".split(";") if part.strip()]
+            execute(url, *(part.replace("%", "%%") for part in statements))
+        return urls
+
+    return make
+
+
+def findings_of(kept: str, changed: str, path: Path, **options: Any) -> list[str]:
+    with pytest.raises(Undecided) as refused:
+        plan_of(kept, changed, path, **options)
+    return refused.value.findings
+
+
+def merge(offline: Cli, kept: str, changed: str, path: Path, **options: Any) -> None:
+    """Merge by the procedure of the page; every step succeeds."""
+    plan_of(kept, changed, path, **options)
+    apply_file(path)
+    for argv in (["copy", str(path), "--run", "--yes"], ["check", "--copied", str(path), "--quiet"]):
+        done = offline("merge", *argv)
+        assert (done.code, done.err.count("error")) == (ExitCode.OK, 0), done.out + done.err
+
+
+def test_two_shards_of_a_game_are_copied_and_what_is_missing_later_is_named(
+    database_kind: DatabaseServer, tmp_path: Path, offline: Cli
+) -> None:
+    kept, changed = database_kind.new_database(), database_kind.new_database()
+    for url, shard in ((kept, "a"), (changed, "b")):
+        game.fill(url, shard, 30, counters=True, seed=1)
+    expected = {
+        name: sorted(rows + (game.story(changed)[name] if name != game.SAME else []), key=repr)
+        for name, rows in game.story(kept).items()
+    }
+    path = tmp_path / "merge.plan"
+    plan_of(kept, changed, path, **OF_GAME)
+    assert "is not applied" in offline("merge", "copy", str(path)).err
+    apply_file(path)
+    # nothing was copied yet
+    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    assert done.code == ExitCode.FOUND_ERRORS
+    assert "player: the first database does not have 30 rows, such as 1" in done.out
+    assert offline("merge", "copy", str(path), "--run", "--yes").code == ExitCode.OK
+    assert game.story(kept) == expected
+    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    assert done.code == ExitCode.OK, done.out
+    assert "rows of 9 tables" in done.out
+    # a second copy ends at the first key that is there
+    assert "Nothing was copied" in offline("merge", "copy", str(path), "--run", "--yes").err
+    assert game.story(kept) == expected
+    execute(
+        kept,
+        "DELETE FROM vip WHERE text = 'b vip 7'",
+        "UPDATE item SET text = 'other' WHERE text = 'b item 5'",
+        "DELETE FROM audit WHERE text = 'b audit 3'",
+        "UPDATE kind SET name = 'no kind' WHERE id = 2",
+        "DELETE FROM guild WHERE name = 'a guild 0'" if database_kind.name == "sqlite" else "SELECT 1",
+    )
+    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    assert done.code == ExitCode.FOUND_ERRORS
+    for text in (
+        "vip: the first database does not have 1 rows, such as ",
+        "item: the first database has other values of 1 rows, such as ",
+        "audit: the first database does not have 1 rows, such as ",
+        "kind: the first database has neither its row nor one that matches 1 rows, such as 2",
+    ):
+        assert text in done.out
+    assert ("foreign key player(guild)" in done.out or "guild: " in done.out) == (database_kind.name == "sqlite")
+
+
+# --- rows that both have -----------------------------------------------------------------------------------
+
+VOTES = """
+CREATE TABLE account (id int PRIMARY KEY, username varchar(20) NOT NULL UNIQUE, email varchar(40) UNIQUE);
+CREATE TABLE vote (id int PRIMARY KEY, account int NOT NULL, FOREIGN KEY (account) REFERENCES account (id))
+"""
+
+
+def test_a_second_unique_key_of_a_matched_table_is_found_before_the_first_change(
+    database_kind: DatabaseServer, two: Two, tmp_path: Path, offline: Cli
+) -> None:
+    rows = """INSERT INTO account VALUES (1, 'ann', 'a@x'), (2, 'bob', 'b@x'); INSERT INTO vote VALUES (1, 1)
+--
+INSERT INTO account VALUES (1, 'ann', 'other@x'), (2, 'carl', 'b@x'); INSERT INTO vote VALUES (1, 1), (2, 2)"""
+    kept, changed = two(database_kind.name, VOTES, rows)
+    options = {"matched": ["account=username"], "independent": ["account.id", "vote.id"]}
+    assert findings_of(kept, changed, tmp_path / "p", **options) == [
+        "account: 1 rows have the same email as one in the other, such as 'b@x': correct those rows in one of the "
+        "databases; username says that they are not the same"
+    ]
+    execute(changed, "UPDATE account SET email = 'c@x' WHERE id = 2")
+    merge(offline, kept, changed, tmp_path / "p", **options)
+    query = "SELECT username, email, v.id FROM vote v JOIN account a ON a.id = v.account ORDER BY 3"
+    assert [row[:2] for row in rows_of(kept, query)] == [("ann", "a@x"), ("ann", "a@x"), ("carl", "c@x")]
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgresql", "sqlite"])
+def test_the_server_decides_which_rows_are_the_same_and_near_ones_are_refused(
+    two: Two, tmp_path: Path, offline: Cli, kind: str
+) -> None:
+    rows = """INSERT INTO account VALUES (1, 'Bob', NULL); INSERT INTO vote VALUES (1, 1)
+--
+INSERT INTO account VALUES (1, 'eve', NULL), (2, 'bob', NULL); INSERT INTO vote VALUES (1, 2), (2, 1)"""
+    kept, changed = two(kind, VOTES, rows)
+    options: dict[str, Any] = {"matched": ["account=username"], "independent": ["account.id", "vote.id"]}
+    expected = [("Bob",), ("Bob",), ("eve",)]
+    if kind != "mariadb":
+        with pytest.raises(Exception, match=r"such as 'bob' and 'Bob'.*--independent account\.username"):
+            plan_of(kept, changed, tmp_path / "p", **options)
+        options["independent"] += ["account.username"]
+        expected = [("Bob",), ("bob",), ("eve",)]
+    merge(offline, kept, changed, tmp_path / "p", **options)
+    assert rows_of(kept, "SELECT username FROM vote v JOIN account a ON a.id = v.account ORDER BY v.id") == expected
+    assert rows_of(kept, "SELECT count(*) FROM account") == [(2 if kind == "mariadb" else 3,)]
+
+
+def test_matched_tables_with_a_parent_and_pairs_that_both_have_are_copied(
+    database_kind: DatabaseServer, two: Two, tmp_path: Path, offline: Cli
+) -> None:
+    tables = """
+CREATE TABLE color (id int PRIMARY KEY, name varchar(20) NOT NULL UNIQUE);
+CREATE TABLE shade (id int PRIMARY KEY, color int NOT NULL, name varchar(20) NOT NULL, UNIQUE (color, name),
+    FOREIGN KEY (color) REFERENCES color (id));
+CREATE TABLE mixed (one int NOT NULL, other int NOT NULL, PRIMARY KEY (one, other),
+    FOREIGN KEY (one) REFERENCES shade (id), FOREIGN KEY (other) REFERENCES shade (id))
+"""
+    rows = """INSERT INTO color VALUES (1, 'red'), (2, 'blue');
+INSERT INTO shade VALUES (1, 1, 'dark'), (2, 2, 'light');
+INSERT INTO mixed VALUES (1, 2)
+--
+INSERT INTO color VALUES (1, 'blue'), (2, 'red'), (3, 'green');
+INSERT INTO shade VALUES (1, 1, 'light'), (2, 2, 'dark'), (3, 3, 'dark'); INSERT INTO mixed VALUES (2, 1), (3, 3)"""
+    kept, changed = two(database_kind.name, tables, rows)
+    options: dict[str, Any] = {
+        "matched": ["color=name", "shade=color,name"],
+        "independent": ["color.id", "shade.id"],
+    }
+    assert findings_of(kept, changed, tmp_path / "p", **options) == [
+        "mixed: 1 rows have the same one, other as one in the other, such as (1, 2): --match mixed=one,other or "
+        "correct those rows in one of the databases"
+    ]
+    options["matched"].append("mixed=one,other")
+    merge(offline, kept, changed, tmp_path / "p", **options)
+    query = (
+        "SELECT a.name, c.name FROM mixed m JOIN shade a ON a.id = one JOIN shade b ON b.id = other "
+        "JOIN color c ON c.id = b.color"
+    )
+    assert sorted(rows_of(kept, query)) == [("dark", "blue"), ("dark", "green")]
+    assert rows_of(kept, "SELECT count(*) FROM shade") == [(3,)]
+
+
+# --- what a copy must not do -------------------------------------------------------------------------------
+
+
+def test_sequences_never_go_back_and_one_that_no_column_uses_is_looked_at(
+    two: Two, tmp_path: Path, offline: Cli
+) -> None:
+    tables = """CREATE SEQUENCE loose; CREATE SEQUENCE far; CREATE TABLE bill (id serial PRIMARY KEY, text text)"""
+    rows = """SELECT setval('loose', 5000), setval('far', 7);
+INSERT INTO bill (text) SELECT 'a' || n FROM generate_series(1, 4) n
+--
+SELECT setval('loose', 20), setval('far', 900); INSERT INTO bill (text) SELECT 'b' || n FROM generate_series(1, 9) n"""
+    kept, changed = two("postgresql", tables, rows)
+    path = tmp_path / "p"
+    plan = plan_of(kept, changed, path)
+    assert (
+        "no column uses the sequence loose: it stays at 5,001 in the first database, and is at 21 in the second"
+        in plan.notes
+    )
+    apply_file(path)
+    assert offline("merge", "copy", str(path), "--run", "--yes").code == ExitCode.OK
+    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    assert (done.code, done.out.splitlines()[0]) == (
+        ExitCode.FOUND_ERRORS,
+        "the sequence far, which no column uses, gives 8 next, and 901 in the second database: SELECT "
+        "setval('far', 900);",
+    )
+    assert rows_of(kept, "SELECT last_value FROM loose") == [(5000,)]
+    (highest,) = rows_of(kept, "SELECT max(id) FROM bill")[0]
+    execute(kept, "SELECT setval('far', 900)", "INSERT INTO bill (text) VALUES ('new')")
+    assert rows_of(kept, "SELECT id FROM bill WHERE text = 'new'") == [(highest + 1,)]
+    execute(kept, "SELECT setval('bill_id_seq', 3)")
+    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    assert f"the counter bill_id_seq gives 4 next, and {highest + 1} is there: SELECT setval('bill_id_seq'" in done.out
+
+
+PERSON = {
+    "postgresql": "CREATE TABLE person (id int PRIMARY KEY, {}, up text GENERATED ALWAYS AS (upper(name)) STORED);"
+    "CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.name = 'stamped'~ RETURN NEW~ END $$;"
+    "CREATE TRIGGER stamp BEFORE INSERT ON person FOR EACH ROW EXECUTE FUNCTION stamp()",
+    "sqlite": "CREATE TABLE person (id int PRIMARY KEY, {}, up text GENERATED ALWAYS AS (upper(name)) STORED);"
+    "CREATE TRIGGER stamp AFTER INSERT ON person BEGIN UPDATE person SET name = 'stamped'~ END",
+    "mariadb": "CREATE TABLE person (id int PRIMARY KEY, {}, up varchar(40) AS (upper(name)));"
+    "CREATE TRIGGER stamp BEFORE INSERT ON person FOR EACH ROW SET NEW.name = 'stamped'",
+}
+
+
+@pytest.mark.parametrize("kind", PERSON)
+def test_columns_go_by_name_and_no_trigger_runs(
+    request: pytest.FixtureRequest, tmp_path: Path, offline: Cli, kind: str
+) -> None:
+    server = request.getfixturevalue(f"{kind}_server")
+    kept, changed = server.new_database(), server.new_database()
+    orders = ("name varchar(40), email varchar(40)", "email varchar(40), name varchar(40)")
+    for url, order, shard in zip((kept, changed), orders, "ab", strict=True):
+        table, *others = [part.replace("~", ";") for part in PERSON[kind].format(order).split(";")]
+        rows = f"INSERT INTO person (id, name, email) VALUES (1, '{shard}: \\it''s', '{shard}@x'), (2, 'ü\n', NULL)"
+        execute(url, table, rows.replace("\\", "\\\\") if kind == "mariadb" else rows, *others)
+    options: dict[str, Any] = {"independent": ["person.id"]}
+    if kind == "mariadb":
+        (text,) = findings_of(kept, changed, tmp_path / "p", **options)
+        assert "in the first database, the trigger stamp of person would run at each INSERT: drop it" in text
+        execute(kept, "DROP TRIGGER stamp")
+    merge(offline, kept, changed, tmp_path / "p", **options)
+    expected = [("a: \\it's", "a@x"), ("b: \\it's", "b@x"), ("ü\n", None), ("ü\n", None)]
+    assert sorted(rows_of(kept, "SELECT name, email FROM person"), key=repr) == sorted(expected, key=repr)
+    assert rows_of(kept, "SELECT count(*) FROM person WHERE up = upper(name)") == [(4,)]
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_copy_that_fails_at_its_end_has_copied_nothing(two: Two, tmp_path: Path, offline: Cli, kind: str) -> None:
+    tables = "CREATE TABLE a (id int PRIMARY KEY, t varchar(9)); CREATE TABLE z (id int PRIMARY KEY, t varchar(9))"
+    rows = "INSERT INTO a VALUES (1, 'x'); INSERT INTO z VALUES (1, 'x')"
+    kept, changed = two(kind, tables, f"{rows}\n--\n{rows.replace('x', 'y')}")
+    path = tmp_path / "p"
+    plan_of(kept, changed, path)
+    apply_file(path)
+    (new,) = rows_of(changed, "SELECT id FROM z")[0]
+    execute(kept, f"INSERT INTO z VALUES ({new}, 'late')")
+    done = offline("merge", "copy", str(path), "--run", "--yes")
+    assert done.code == ExitCode.MERGE_REFUSED
+    assert "uplicate" in done.err
+    assert "Nothing was copied" in done.err
+    assert rows_of(kept, "SELECT count(*) FROM a") == [(1,)]
+    # MariaDB has another order than its foreign keys
+    assert sa.make_url(kept).database != sa.make_url(changed).database
