@@ -75,6 +75,32 @@ class LeaseLifecycle:
         """True if ids are refused until resume()."""
         return self._leases.suspended
 
+    @property
+    def lasts_until_ms(self) -> int:
+        """Until when ids can be made if Redis takes no more renewals, on this host's clock; 0: there is no lease.
+
+        An outage lane that stays closed does not count: the clock of this host was set, or it is so far ahead that
+        what Redis reserves is over, though Redis replies.
+        """
+        leases = self._leases
+        ordinary_ms = leases.held.lease.until_ms if leases.held else 0
+        replies = (
+            leases.held is not None
+            and not self._failure
+            and leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
+        )
+        is_over = replies and not self._opened and ordinary_ms <= self._context.now_ms()
+        if leases.slot.lent or is_over or not leases.clocks_agree:
+            return ordinary_ms
+        return max(ordinary_ms, leases.lane_until_ms)
+
+    @property
+    def renewal_failure(self) -> tuple[str, int] | None:
+        """Why the last renewal failed, and when the one before succeeded, on the Redis clock; None: it succeeded."""
+        reason, view = self._failure, self._leases.view
+        since_ms = self._context.now_ms() - view.offset_ms - round(view.renewed_ago_s * 1000)
+        return (reason, since_ms) if reason and self._leases.held is not None else None
+
     # --- claim, renew, replace ---------------------------------------------------------------------
 
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
@@ -209,6 +235,11 @@ class LeaseLifecycle:
             self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
 
     # --- outage lane -------------------------------------------------------------------------------
+
+    @property
+    def has_opened(self) -> bool:
+        """True if ids are made in an outage lane, since the last reply that granted something of use."""
+        return self._opened > 0
 
     @property
     def beats(self) -> bool:

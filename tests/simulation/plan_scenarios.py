@@ -240,13 +240,14 @@ def a_worker_id_that_passed_to_two_others(off: str | None) -> Stage:
 
 @shows("outage lane while Redis is behind")
 def a_redis_whose_clock_is_behind(off: str | None) -> Stage:
-    """Its renewals reach no further than the caller's clock shows already."""
+    """It comes back after an outage. Its renewals reach no further than the caller's clock shows already."""
     stage = Planned(off)
     holder = stage.process()
     stage.make(holder)
-    stage.master.offset_us = -30_000_000
-    stage.beat(holder)
+    stage.master.up = False
     stage.wait(8_000)
+    stage.make(holder)
+    stage.master.up, stage.master.offset_us = True, -30_000_000
     before = stage.checker.made[holder.name]
     for _ in range(3):
         stage.make(holder)

@@ -201,9 +201,6 @@ class RepliedLifecycle(LeaseLifecycle):
     def _go_back(self) -> None:
         self._close_outage_lane()
 
-    def open_outage_lane(self) -> bool:
-        return bool(self._failure) and super().open_outage_lane()
-
 
 class BequeathingKeeper(SimKeeper):
     """Leaves what it could not release, when it is suspended, to whoever starts next."""
