@@ -139,6 +139,7 @@ class LeaseManager:
         conversation: with the store.
         dead_processes: finds what they left.
         lost_worker: the worker id that was lost and not replaced yet; None if there is none.
+        ids_made: by the generator, once that was dropped.
     """
 
     def __init__(self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]) -> None:
@@ -153,6 +154,7 @@ class LeaseManager:
         self.dead_processes = DeadProcesses(store)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
+        self.ids_made = 0
 
     @property
     def config(self) -> PoolConfig:
@@ -546,5 +548,5 @@ class LeaseManager:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""
         held = self.detach()
         if held is not None:
-            self.release(held, None)
+            self.release(held, None, NO_STATS._replace(ids_made=self.ids_made))
         self.close()
