@@ -2,7 +2,7 @@
 
 SnowredisError
 ├── ConfigError (ValueError)        a setting that cannot work
-│   └── PoolNotFound                no such pool in this Redis
+├── PoolNotFound                    no such pool in this Redis
 ├── LayoutError (ValueError)        bits that do not fit, a field or a time out of range
 ├── InvalidId (ValueError)          a number or text that is not a valid id
 ├── SettingsMismatch                stored with other settings, or in another format
@@ -90,7 +90,7 @@ class ConfigError(SnowredisError, ValueError):
 _MAX_NAMED = 12
 
 
-class PoolNotFound(ConfigError):
+class PoolNotFound(SnowredisError):
     """No pool of that name exists in this Redis.
 
     Attributes:

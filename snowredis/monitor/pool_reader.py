@@ -1,6 +1,6 @@
-"""Look at a pool on one server: PoolLook. RedisLook reads with plain commands: no script is run and nothing is written.
+"""Read a pool on one server. RedisPoolReader does it with plain commands: no script is run and nothing is written.
 
-MemoryLook does the same with a pool of snowredis.testing. Events of both are read by events.py.
+MemoryPoolReader does the same with a pool of snowredis.testing. Events of both are read by events.py.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ServerState:
     idle: list[snapshot.WorkerInfo]
 
 
-class PoolLook(ABC):
+class PoolReader(ABC):
     """One look at a pool on one server: its fields as of one moment, and the records that it is asked for.
 
     Args:
@@ -173,8 +173,8 @@ class PoolLook(ABC):
         except (ConfigError, KeyError, ValueError) as error:
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         numbers["expired"] += ended
-        mismatch_at, _, owner = texts["mismatch"].partition("|")
-        by = parse_owner(owner)
+        refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
+        refused_at = refused[0][0] if refused else ""
         return snapshot.PoolInfo(
             name=self.name,
             layout=layout,
@@ -191,8 +191,8 @@ class PoolLook(ABC):
             used=used,
             free=capacity - used,
             peak=numbers["peak"],
-            mismatch_ms=int(mismatch_at) if _NUMBER.fullmatch(mismatch_at) else 0,
-            mismatch_by=f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else "",
+            mismatch_ms=int(refused_at) if _NUMBER.fullmatch(refused_at) else 0,
+            mismatch_by=", ".join(_name_of(owner) for _, _, owner in refused if _name_of(owner)),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
@@ -200,7 +200,7 @@ class PoolLook(ABC):
         )
 
 
-class RedisLook(PoolLook):
+class RedisPoolReader(PoolReader):
     """A look at the pool *name* in the Redis of *client*. Raises PoolNotFound, StoreUnavailable."""
 
     def __init__(self, client: Any, name: str) -> None:
@@ -244,7 +244,7 @@ class RedisLook(PoolLook):
         return int(self.client.zcard(self._leases)) == self._count("records")
 
 
-class MemoryLook(PoolLook):
+class MemoryPoolReader(PoolReader):
     """A look at the pool *name* of *pool*, a MemoryPool of snowredis.testing. Raises PoolNotFound."""
 
     def __init__(self, pool: Any, name: str) -> None:
@@ -286,6 +286,11 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
     if next_signature:
         periods.append(snapshot.LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
+
+
+def _name_of(owner: str) -> str:
+    by = parse_owner(owner)
+    return f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else ""
 
 
 def _alarm(stored: str) -> Alarm | None:

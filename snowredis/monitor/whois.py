@@ -13,7 +13,7 @@ from snowredis.core.layout import Layout, Parts, check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import read_events, read_gaps
 from snowredis.monitor.ownership import History, Holder, Past
-from snowredis.monitor.pool_reader import RedisLook, list_pools
+from snowredis.monitor.pool_reader import RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
 from snowredis.monitor.verdict import DuplicateCause, Verdict, duplicate_causes, judge
 from snowredis.snowflake.codes import EventKind, FloorReason
@@ -69,7 +69,9 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
         worker = an_id >> layout.worker_shift & (layout.workers - 1)
         places[an_id] = worker % len(clients), worker // count
     histories = {
-        server: read_history(RedisLook(clients[server], info.name), {w for s, w in places.values() if s == server})
+        server: read_history(
+            RedisPoolReader(clients[server], info.name), {w for s, w in places.values() if s == server}
+        )
         for server in {server for server, _ in places.values()}
     }
     makers = []
@@ -106,17 +108,17 @@ def _in_period(history: History, info: PoolInfo, period: LayoutPeriod) -> Histor
     return History(history.events[first:last], replace(history.past, records={}, claims=-1))
 
 
-def read_history(look: RedisLook, workers: Iterable[int]) -> History:
+def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> History:
     """Read the history of a pool on one server, with the records of *workers*, as that server numbers them.
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
     """
-    info, gaps = look.stored(), read_gaps(look.client, look.name)
+    info, gaps = reader.stored(), read_gaps(reader.client, reader.name)
     # in this order: an event may be newer than the records, but no record may be newer than the events
-    found = {worker: look.worker(worker) for worker in workers}
+    found = {worker: reader.worker(worker) for worker in workers}
     records = {worker: record for worker, record in found.items() if record is not None}
     past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, *gaps, records)
-    return History(read_events(look.client, look.name), past)
+    return History(read_events(reader.client, reader.name), past)
 
 
 def find_maker(
@@ -170,7 +172,7 @@ def _pools_alike(clients: Sequence[Any], info: PoolInfo) -> list[str]:
     alike = []
     for name in sorted({name for client in clients for name in list_pools(client)} - {info.name}):
         try:
-            other = RedisLook(clients[0], name).stored()
+            other = RedisPoolReader(clients[0], name).stored()
         except (PoolNotFound, StoreUnavailable):
             # keys of another program may look like a pool
             continue

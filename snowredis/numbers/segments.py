@@ -225,11 +225,11 @@ class SegmentGenerator(SegmentPath):
                 batch += part
         except BaseException:
             if self._guard.alive and self._guard.generation == generation:
-                self._give_back(batch, era)
+                self._put_back(batch, era)
             raise
 
     @with_lock
-    def _give_back(self, numbers: list[int], era: int) -> None:
+    def _put_back(self, numbers: list[int], era: int) -> None:
         """Let others use *numbers* of a batch that failed, unless they were dropped since."""
         if era != self._era or self._closed or self._suspended:
             return

@@ -351,16 +351,15 @@ class LeaseManager:
             error.is_unsent &= is_unsent
             raise
 
-    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
         # what the record does not show: the lane of a lease that was lost, or is being lost now
-        silent_s = self._clock.monotonic() - self.view.renewed_at_s
-        is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
+        is_news = self.kept is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self.lane_until_ms if named and is_news else 0
         return owner_text(
-            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms
+            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms, refused
         )
 
     def _fresh_name(self) -> str:
@@ -399,7 +398,8 @@ class LeaseManager:
             held = held._replace(pending_renewal_id=self._fresh_name())
             self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
-        request = held.renew_request(self._context.now_ms(), stats, self._owner(taken_ms=held.taken_ms))
+        owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
+        request = held.renew_request(self._context.now_ms(), stats, owner)
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent

@@ -75,6 +75,35 @@ class LeaseLifecycle:
         """True if ids are refused until resume()."""
         return self._leases.suspended
 
+    @property
+    def lasts_until_ms(self) -> int:
+        """Until when ids can be made if Redis takes no more renewals, on this host's clock; 0: there is no lease.
+
+        An outage lane that stays closed does not count: the clock of this host was set, or it is so far ahead that
+        what Redis reserves is over, though Redis replies.
+        """
+        leases = self._leases
+        ordinary_ms = leases.held.lease.until_ms if leases.held else 0
+        replies = (
+            leases.held is not None
+            and not self._failure
+            and leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
+        )
+        if leases.slot.lent or (replies and ordinary_ms <= self._context.now_ms()):
+            return ordinary_ms
+        usable = (each for each in (leases.held, leases.kept) if each and self._may_use_lane(each))
+        return max(ordinary_ms, *(each.lease.lane_until_ms for each in usable), 0)
+
+    def _may_use_lane(self, lease: HeldLease) -> bool:
+        return lease.serial == self._opened or self._leases.clocks_agree
+
+    @property
+    def renewal_failure(self) -> tuple[str, int] | None:
+        """Why the last renewal failed, and when the one before succeeded, on the Redis clock; None: it succeeded."""
+        reason, view = self._failure, self._leases.view
+        since_ms = self._context.now_ms() - view.offset_ms - round(view.renewed_ago_s * 1000)
+        return (reason, since_ms) if reason and self._leases.held is not None else None
+
     # --- claim, renew, replace ---------------------------------------------------------------------
 
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
@@ -222,7 +251,7 @@ class LeaseLifecycle:
         layout, config = self._context.config.layout, self._context.config
         leases = () if self._leases.slot.lent else (self._leases.held, self._leases.kept)
         for lease in leases:
-            if lease is None or not (lease.serial == self._opened or self._leases.clocks_agree):
+            if lease is None or not self._may_use_lane(lease):
                 continue
             until = lease.lease.outage_until
             if not self.beats:

@@ -37,14 +37,14 @@ REGISTRY_SCRIPTS = ("registry_number", "registry_edit")
 _RECORD = re.compile(r"([0-9a-f]+)\|(\d+)\|(\d+)\|([\w.-]+)\|(.*)", re.ASCII)
 
 
-class Place(NamedTuple):
+class RegistryPlace(NamedTuple):
     """Position of the number in an id. Ids with different numbers in the same place are never equal."""
 
     bits: int
     shift: int
 
     @classmethod
-    def of(cls, layout: Layout) -> Place:
+    def of(cls, layout: Layout) -> RegistryPlace:
         """Return the place of the datacenter bits. Raises ConfigError if the layout has none."""
         if not layout.datacenter_bits:
             raise ConfigError(
@@ -54,7 +54,7 @@ class Place(NamedTuple):
         return cls(layout.datacenter_bits, layout.datacenter_shift)
 
     @classmethod
-    def in_signature(cls, signature: str) -> Place:
+    def in_signature(cls, signature: str) -> RegistryPlace:
         """Return the place in the signature of a registry. Raises ValueError."""
         bits, _, shift = signature.partition(" place=")[2].partition("/")
         return cls(int(bits), int(shift))
@@ -69,10 +69,10 @@ class Place(NamedTuple):
 
 
 # in the signature of people who look at a registry
-ANY_PLACE = Place(0, 0)
+ANY_PLACE = RegistryPlace(0, 0)
 
 
-class Status(StrEnum):
+class RegistryStatus(StrEnum):
     """First field of a reply; the headers of the scripts say which one sends which."""
 
     MISSING = "missing"
@@ -101,7 +101,7 @@ class RegistryReply:
         fields: of this status, as the header of the script lists them.
     """
 
-    status: Status
+    status: RegistryStatus
     redis_ms: int = 0
     closed: str = ""
     highest: int = NO_NUMBER
@@ -148,7 +148,7 @@ class RegistryState:
 
     name: str
     now_ms: HiddenMs
-    place: Place
+    place: RegistryPlace
     durability: str
     incarnation: Hidden
     closed: Annotated[str, Shown(null="")]
@@ -172,7 +172,7 @@ class RegistryState:
         return cls(
             name=name,
             now_ms=now_ms,
-            place=Place.in_signature(fields["signature"]),
+            place=RegistryPlace.in_signature(fields["signature"]),
             durability=fields.get("durability", ""),
             incarnation=fields.get("incarnation", ""),
             closed=fields.get("closed", ""),
@@ -207,7 +207,9 @@ class Registry(Scripted):
         random_bytes: source of the nonces.
     """
 
-    def __init__(self, name: str, place: Place | None, *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(
+        self, name: str, place: RegistryPlace | None, *, random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> None:
         self.name, self.place = name, place
         signature = with_format(FORMAT, f"place={place or ANY_PLACE}")
         scripts = {script: load_script(script, __file__, ("registry",)) for script in REGISTRY_SCRIPTS}
@@ -279,10 +281,10 @@ class Registry(Scripted):
         request = self.request(name, *args)
         texts = self.texts_of(request, self.run(*request))
         if texts == ["missing"]:
-            return RegistryReply(Status.MISSING)
+            return RegistryReply(RegistryStatus.MISSING)
         try:
             status, redis_ms, closed, highest, *fields = texts
-            return RegistryReply(Status(status), int(redis_ms), closed, int(highest), tuple(fields))
+            return RegistryReply(RegistryStatus(status), int(redis_ms), closed, int(highest), tuple(fields))
         except ValueError:
             raise self.unknown(texts) from None
 
@@ -290,7 +292,7 @@ class Registry(Scripted):
         other = wrong_format(self.signature, stored)
         if other:
             return ShardNumberRefused("", self.name, other)
-        place, here = Place.in_signature(stored), self.place or ANY_PLACE
+        place, here = RegistryPlace.in_signature(stored), self.place or ANY_PLACE
         return ShardNumberRefused(
             "",
             self.name,
@@ -312,7 +314,7 @@ class RedisRegistry(RedisScripts, Registry):
         place: where the caller's layout has the number; None: any.
     """
 
-    def __init__(self, server: Any, name: str, place: Place | None = None) -> None:
+    def __init__(self, server: Any, name: str, place: RegistryPlace | None = None) -> None:
         Registry.__init__(self, name, place)
         RedisScripts.__init__(self, server, 0)
 

@@ -545,7 +545,7 @@ def test_errors_of_one_kind_can_be_caught_together() -> None:
     assert issubclass(errors.ConfigError, ValueError)
     assert issubclass(errors.LayoutError, ValueError)
     assert issubclass(errors.InvalidId, ValueError)
-    assert issubclass(errors.PoolNotFound, errors.ConfigError)
+    assert not issubclass(errors.PoolNotFound, ValueError)
     assert issubclass(errors.LeaseLost, errors.LeaseExpired)
     assert issubclass(errors.StoreReadOnly, errors.StoreUnavailable)
     assert issubclass(errors.StoreRefused, errors.StoreUnavailable)

@@ -20,7 +20,7 @@ from pathlib import Path
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
 from snowredis.monitor.ownership import History
-from snowredis.monitor.pool_reader import RedisLook
+from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.monitor.whois import find_maker, read_history
 from snowredis.monitor.worker_pool import WorkerPool
 from tests.chaos.driver import POOL, Fleet
@@ -63,7 +63,7 @@ class WatchedFleet(Fleet):
             pool = WorkerPool(self.server.url, POOL)
             began_ms = self._elapsed_s() * 1000
             workers = {record.worker for record in pool.workers(alive_only=False)}
-            self.looks.append((began_ms, read_history(RedisLook(pool._clients[0], POOL), workers)))
+            self.looks.append((began_ms, read_history(RedisPoolReader(pool._clients[0], POOL), workers)))
             pool.close()
         except SnowredisError:
             return

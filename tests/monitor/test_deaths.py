@@ -20,7 +20,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.deaths import RecentEvents
 from snowredis.monitor.events import Event
-from snowredis.monitor.polling import PoolWatch
+from snowredis.monitor.polling import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
@@ -193,7 +193,7 @@ def test_a_forked_child_does_not_take_the_death_of_its_parent_back(memory: Memor
 def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_time_to_return(
     clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = PoolWatch(seen, clock.server_time_ms)
+    watch = PoolPoller(seen, clock.server_time_ms)
     fleet = [memory.connect(outage_reserve=0) for _ in range(4)]
     for ids in fleet:
         begin(ids, clock)
@@ -356,7 +356,7 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
     try:
         assert fleet.stdout is not None
         pids = [int(fleet.stdout.readline()) for _ in range(count)]
-        watch = PoolWatch(seen)
+        watch = PoolPoller(seen)
         # on a busy machine, a heartbeat may be late
         eventually(lambda: watch.read().status.level == "ok", "a fleet that is well")
         # each confirms its claim soon
@@ -409,7 +409,7 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
 ) -> None:
     memory = memory_pool(clock=clock)
     seen = WorkerPool(memory, "test")
-    watch = PoolWatch(seen, clock.server_time_ms)
+    watch = PoolPoller(seen, clock.server_time_ms)
     assert (watch.read().status.level, watch.read().snapshot) == ("unknown", None)
     ids = memory.connect(outage_reserve=reserve_s)
     ids.next_id()

@@ -16,7 +16,7 @@ from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, St
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.snowflake.registration import RegisteredPool, open_registered, open_registry
-from snowredis.snowflake.registry import Registry, Status, registry_key
+from snowredis.snowflake.registry import Registry, RegistryStatus, registry_key
 from snowredis.testing import memory_pool
 from tests.registry.conftest import LAYOUT, PLACE
 from tests.support.servers import RedisServer
@@ -149,7 +149,7 @@ def test_a_pool_that_the_registry_forgot_is_known_again_when_a_process_starts(
         assert ids.decode(ids.next_id()).datacenter == 1
     with pytest.raises(ShardNumberRefused, match="its Redis had no such registry, which pools created again"):
         shards.create("c")
-    assert shards.registry.open().status is Status.OPENED
+    assert shards.registry.open().status is RegistryStatus.OPENED
     assert shards.create("c") == 3
 
 
@@ -175,7 +175,7 @@ def test_a_lost_pool_is_created_again_by_its_processes_or_by_a_person(shards: Sh
     for wanted in (None, 2):
         with pytest.raises(ShardNumberRefused, match="another pool of this name has the number 2"):
             shards.create("b", wanted)
-    assert shards.registry.free(2).status is Status.FREED
+    assert shards.registry.free(2).status is RegistryStatus.FREED
     assert shards.create("b", wanted=2) == 2
     with shards.connect("b") as ids:
         assert ids.decode(ids.next_id()).datacenter == 2
@@ -239,7 +239,7 @@ def test_when_the_registrys_redis_restarts_pools_go_on_and_a_person_opens_it(
     with shards.connect("r1") as ids:
         assert ids.decode(ids.next_id()).datacenter == 1
     assert shards.create("r3") == 3
-    assert shards.registry.open().status is Status.OPENED
+    assert shards.registry.open().status is RegistryStatus.OPENED
     assert shards.create("r4") == 4
     # a registry of whoever promises that nothing is lost does not close
     assured = open_registry(own_server.url, "assured", PLACE)
@@ -261,5 +261,5 @@ def test_a_registry_that_was_rolled_back_is_closed_by_a_pool_that_saw_more(own_s
     client.delete(registry_key("world"))
     client.hset(registry_key("world"), mapping=old)
     reply = shards.registry.confirm("b", "bb", 2, highest=2, first=False, owner="")
-    assert (reply.status, reply.closed) == (Status.CONFIRMED, "rolled-back")
-    assert shards.registry.take("c", "cc", wanted=None, owner="").status is Status.CLOSED
+    assert (reply.status, reply.closed) == (RegistryStatus.CONFIRMED, "rolled-back")
+    assert shards.registry.take("c", "cc", wanted=None, owner="").status is RegistryStatus.CLOSED

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
-from snowredis.process.liveness import GONE, ProcessName, Status
+from snowredis.process.liveness import GONE, ProcessName, ProcessStatus
 from snowredis.servers.scripts import Script
 from snowredis.snowflake import sweep
 from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord
@@ -180,13 +180,13 @@ class Machines:
         host = process.host
         return Place(self, self.name_of(process), lambda pid: self._look(host.name, pid), lambda _: [host.network])
 
-    def _look(self, host: str, pid: int) -> Status:
+    def _look(self, host: str, pid: int) -> ProcessStatus:
         found = self._tables[host].get(pid)
         if found is None:
             return GONE
         started, who = found
         # a zombie, unless somebody has reaped it
-        return Status(self._name(host, pid, started).started, not who.alive)
+        return ProcessStatus(self._name(host, pid, started).started, not who.alive)
 
     # --- what sweep.py does with a directory ---------------------------------------------------------
 

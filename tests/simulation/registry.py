@@ -20,7 +20,7 @@ from snowredis.snowflake.protocol import PoolConfig, pool_keys, settings_of
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.registered_store import RegisteredStore
 from snowredis.snowflake.registration import RegisteredPool
-from snowredis.snowflake.registry import NO_NUMBER, Place, Registry, parse_registration, registry_key
+from snowredis.snowflake.registry import NO_NUMBER, Registry, RegistryPlace, parse_registration, registry_key
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
@@ -222,7 +222,7 @@ class SimRegistry(Registry):
     where = "simulated"
 
     def __init__(self, sim: Simulation) -> None:
-        super().__init__("world", Place.of(LAYOUT), random_bytes=sim.random.randbytes)
+        super().__init__("world", RegistryPlace.of(LAYOUT), random_bytes=sim.random.randbytes)
         self._sim = sim
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:

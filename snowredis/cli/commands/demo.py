@@ -399,7 +399,7 @@ def frame(demo: Demo, title: Line, width: int, height: int) -> list[Line]:
     return [*lines, [("Ctrl-C ends it and cleans up", "dim")]]
 
 
-def verdict_lines(demo: Demo, verdict: Verdict) -> list[Line]:
+def verdict_lines(demo: Demo, verdict: Checked) -> list[Line]:
     """Return the result of the check of the ids, and how fast they were made."""
     made_s = demo.making_s[1] - demo.making_s[0]
     rate = round(verdict.ids / made_s) if made_s > 0 else 0
@@ -427,7 +427,7 @@ Recorded = tuple[str, Path, Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Checked:
     """Result of check().
 
     Attributes:
@@ -447,7 +447,7 @@ class Verdict:
         return not self.duplicates and not self.wrong_workers
 
 
-def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
+def check(files: Sequence[Recorded], layout: Layout) -> Checked:
     """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
     written = [(process, _int64s(path.read_bytes()), set(workers)) for process, path, workers in files]
     shift, mask = layout.worker_shift, layout.workers - 1
@@ -462,7 +462,7 @@ def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
     for an_id in repeated[:_MAX_EXAMPLES]:
         makers = " and by ".join(process for process, ids, _ in written for _ in range(list(ids).count(an_id)))
         examples.append(f"{an_id} was made by {makers}")
-    return Verdict(sum(len(ids) for _, ids, _ in written), len(repeated), len(wrong), examples)
+    return Checked(sum(len(ids) for _, ids, _ in written), len(repeated), len(wrong), examples)
 
 
 def _int64s(data: bytes) -> Sequence[int]:

@@ -27,7 +27,7 @@ from snowredis.settings import SETTINGS
 from snowredis.snowflake.open import DEFAULT_REGISTRY
 
 if TYPE_CHECKING:
-    from snowredis.snowflake.registry import Place, Registry, RegistryState
+    from snowredis.snowflake.registry import Registry, RegistryPlace, RegistryState
 
 
 def _add_registry(parser: Parser, *name: str) -> None:
@@ -41,7 +41,7 @@ def _add_registry(parser: Parser, *name: str) -> None:
     parser.add_argument("--url", dest="registry_url", metavar="URL", help=text)
 
 
-def _opened(args: argparse.Namespace, place: Place | None = None) -> contextlib.closing[Registry]:
+def _opened(args: argparse.Namespace, place: RegistryPlace | None = None) -> contextlib.closing[Registry]:
     """Open the registry that the command line or the environment names."""
     from snowredis.snowflake.registration import open_registry
 
@@ -80,14 +80,14 @@ def _add_create_arguments(parser: Parser) -> None:
 
 def _create(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
-    from snowredis.snowflake.registry import Place, Status
+    from snowredis.snowflake.registry import RegistryPlace, RegistryStatus
 
-    place = Place.of(resolve_layout(settings(args)[1].get("layout")))
+    place = RegistryPlace.of(resolve_layout(settings(args)[1].get("layout")))
     if args.first >= place.capacity:
         raise ConfigError(f"--first {args.first} is too high: the highest number is {place.capacity - 1}")
     with _opened(args, place) as registry:
         reply = registry.create(durability=args.durability, first=args.first)
-        created = reply.status is Status.CREATED
+        created = reply.status is RegistryStatus.CREATED
         numbers = f"was created; it gives the numbers {args.first:,} to {place.capacity - 1:,}"
         text = numbers if created else "already exists; nothing was changed"
         print(f"registry {registry.name} at {registry.where} {text}")
@@ -238,13 +238,13 @@ def _add_free_arguments(parser: Parser) -> None:
 
 
 def _free(args: argparse.Namespace) -> None:
-    from snowredis.snowflake.registry import Status
+    from snowredis.snowflake.registry import RegistryStatus
 
     with _opened(args) as registry:
         reply = registry.free(args.number)
-        if reply.status is Status.MISSING:
+        if reply.status is RegistryStatus.MISSING:
             raise _not_found(registry)
-        if reply.status is Status.UNKNOWN:
+        if reply.status is RegistryStatus.UNKNOWN:
             text = f"no pool has the number {args.number}; nothing was changed"
             raise CommandError(ExitCode.BAD_INPUT, text)
         print(f"number {args.number} of registry {registry.name} is free; pool {reply.fields[0]} had it")

@@ -38,7 +38,7 @@ def _add_workers_arguments(parser: Parser) -> None:
 
 
 def _workers(args: argparse.Namespace) -> None:
-    from snowredis.monitor.polling import PoolWatch
+    from snowredis.monitor.polling import PoolPoller
 
     with open_known_pool(args) as pool:
         if args.acknowledge:
@@ -47,9 +47,9 @@ def _workers(args: argparse.Namespace) -> None:
                 f"acknowledged: who died or fell silent in pool {pool.name} up to {args.time_text(seen.until_ms)}",
                 file=sys.stderr,
             )
-        read = partial(PoolWatch(pool).read, idle=pool_text.WorkerFilter(args).wants_idle)
+        read = partial(PoolPoller(pool).read, idle=pool_text.WorkerFilter(args).wants_idle)
         if args.watch is not None:
-            _watch(read, pool.where, args)
+            _show_repeatedly(read, pool.where, args)
         else:
             _show(first_reading(read), pool.where, args)
 
@@ -81,7 +81,7 @@ def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
         write(_lines(reading, where, args))
 
 
-def _watch(read: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
+def _show_repeatedly(read: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
     """Show the workers every --watch seconds until Ctrl-C: on a terminal in place, else one state after the other."""
     reading = first_reading(read)
     in_place = is_terminal(sys.stdout) and not args.json

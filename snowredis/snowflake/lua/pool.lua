@@ -87,6 +87,11 @@ local function event_at(at, kind, worker, owner, from, to, ...)
   later[#later + 1] = { 'event', kind, 'worker', worker, 'owner', owner, 'from', from, 'until', to, 'at', at, ... }
 end
 local function event(...) event_at(now, ...) end
+-- Adds an event that came before all others of this script.
+local function event_first(...)
+  event(...)
+  table.insert(later, 1, table.remove(later))
+end
 -- Counts an event.
 local function count(what) later[#later + 1] = what end
 local function write_later()
@@ -327,7 +332,7 @@ local function commit(pool)
   local raised, alarm = pool.raised, pool.alarm
   if pool.left then leave_layout(pool) end
   if raised then
-    event('floor', -1, '', pool.floor, 0, 'reason', raised)
+    event_first('floor', -1, '', pool.floor, 0, 'reason', raised)
     put(pool, 'signature', signature, 'incarnation', pool.incarnation, 'run_id', pool.run_id, 'floor_reason', raised)
     if pool.created then put(pool, 'created', pool.created, 'ends', '') end
   end
@@ -359,7 +364,12 @@ local function transaction(body, owner)
     if owner and refused[1] == 'signature' and string.match(refused[2], '^[^ ]+') == format then
       count('mismatches')
       write_later()
-      redis.pcall('HSET', KEYS[1], 'mismatch', now .. '|' .. owner)
+      -- the last processes, each once
+      local last = { now .. '|' .. owner }
+      for each in string.gmatch(redis.call('HGET', KEYS[1], 'mismatch') or '', '[^\n]+') do
+        if #last < 5 and string.match(each, '|(.*)') ~= owner then last[#last + 1] = each end
+      end
+      redis.pcall('HSET', KEYS[1], 'mismatch', table.concat(last, '\n'))
     end
     return refused
   end
