@@ -461,7 +461,7 @@ def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
 
     store = Proxy("redis://host", PoolConfig(name="orders"))
     with pytest.raises(StoreUnavailable, match="unknown reply"):
-        store.create(0)
+        store.note_number(0, 0)
 
 
 def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(
@@ -545,7 +545,7 @@ def test_errors_of_one_kind_can_be_caught_together() -> None:
     assert issubclass(errors.ConfigError, ValueError)
     assert issubclass(errors.LayoutError, ValueError)
     assert issubclass(errors.InvalidId, ValueError)
-    assert issubclass(errors.PoolNotFound, errors.ConfigError)
+    assert not issubclass(errors.PoolNotFound, ValueError)
     assert issubclass(errors.LeaseLost, errors.LeaseExpired)
     assert issubclass(errors.StoreReadOnly, errors.StoreUnavailable)
     assert issubclass(errors.StoreRefused, errors.StoreUnavailable)

@@ -87,7 +87,7 @@ DOCTOR = Command(
     """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
 there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors.""",
     [
-        ("snowredis doctor", "this host, Redis, its pools and tags"),
+        ("snowredis doctor", "host, Redis, its pools and tags"),
         ("snowredis doctor --pool orders", "this Redis, and only this pool"),
         ("snowredis doctor --tag invoices", "only this tag, and no pool"),
         ("snowredis doctor --database mysql:///shop", "also the fences of a database"),
