@@ -389,6 +389,11 @@ class SnowflakeGenerator(FastPath):
         self._lifecycle.after_fork()
         self._slow_path.after_fork()
 
+    def __del__(self) -> None:
+        # its lease is released by the thread of its heartbeat, which knows nothing else of it then
+        if (leases := getattr(self, "_lease_manager", None)) is not None:
+            leases.ids_made = self._position[2]
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
             "a snowredis generator cannot be pickled or copied: two copies would make the same ids. "
