@@ -33,6 +33,9 @@ _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "
 _POOL_NUMBERS = (
     "changes_at",
     "changes_floor",
+    "changes_forced",
+    "outage_floor",
+    "outage_top",
     "version",
     "peak",
     "created",
@@ -168,6 +171,11 @@ class PoolReader(ABC):
             raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
         alarm = _alarm(texts["alarm"])
+        if numbers["changes_at"] and not numbers["changes_forced"]:
+            # pool.lua: a planned change waits for outage lanes
+            later_ms = max(0, max(numbers["outage_floor"], numbers["outage_top"]) - numbers["changes_floor"])
+            numbers["changes_at"] += later_ms
+            numbers["changes_floor"] += later_ms
         try:
             periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"])
         except (ConfigError, KeyError, ValueError) as error:

@@ -403,7 +403,7 @@ def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[
         return []
     text = (
         f"{_named(without)} cannot go on for longer than a ttl without Redis: for up to "
-        f"{info.outage_reserve_ms / 3.6e6:g} h after a loss, their outage lanes may belong to processes of before"
+        f"{info.outage_reserve_ms / 3.6e6:g} h after Redis got or lost the pool, others may have their outage lanes"
     )
     return [Condition("no-outage-lane", "notice", text, "wait", count=len(without))]
 

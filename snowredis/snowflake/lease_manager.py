@@ -238,7 +238,7 @@ class LeaseManager:
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
         fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
+        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner(), self.lane_until_ms)
         # without the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
@@ -264,10 +264,7 @@ class LeaseManager:
         if not isinstance(reply, Granted):
             self.slot.clear_record()
         if isinstance(reply, LayoutMismatch):
-            # R9 (signature), as in renew()
-            self.slot.drop_kept()
-            if replaced is not None:
-                self._lose(replaced, str(reply))
+            self._refused(replaced, reply)
             self.counts.claims_refused["mismatch"] += 1
             try:
                 raise reply
@@ -374,11 +371,8 @@ class LeaseManager:
 
     # --- renew -------------------------------------------------------------------------------------
 
-    def renew(self, stats: WorkerStats, *, may_keep: bool = False) -> bool:
+    def renew(self, stats: WorkerStats) -> bool:
         """Renew the lease by one ttl from now.
-
-        Args:
-            may_keep: if the lease is lost, keep its outage lane even if the clocks of this host differ.
 
         Returns:
             False if there is no lease, or it turned out to be lost; ``held`` is None then.
@@ -390,9 +384,9 @@ class LeaseManager:
             StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
             LayoutMismatch: the pool was made anew with other settings; the lease is lost.
         """
-        return self.conversation.run(functools.partial(self._renew, stats, may_keep=may_keep))
+        return self.conversation.run(functools.partial(self._renew, stats))
 
-    def _renew(self, stats: WorkerStats, *, may_keep: bool) -> bool:
+    def _renew(self, stats: WorkerStats) -> bool:
         held = self.held
         if held is None:
             return False
@@ -414,9 +408,7 @@ class LeaseManager:
                 return False
             self.view.learn(reply, sent_s)
         except LayoutMismatch as error:
-            # R9 (signature): the process that made the pool anew did not know what this lease has reserved
-            self.slot.drop_kept()
-            self._lose(held, str(error))
+            self._refused(held, error)
             raise
         except SnowredisError:
             self.counts.renewals_failed += 1
@@ -428,7 +420,7 @@ class LeaseManager:
         if isinstance(reply, LeaseGone):
             if reply.reason == LossReason.COPIED:
                 self.slot.drop_kept()
-            elif may_keep or self.clocks_agree:
+            elif self.clocks_agree:
                 self.slot.keep(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
             return False
@@ -440,6 +432,15 @@ class LeaseManager:
             worker = held.lease.worker
             log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)
         return True
+
+    def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
+        """R9 (signature): lose *held*. What made the pool anew did not know what was reserved, unless it says so."""
+        if not error.keeps_lanes:
+            self.slot.drop_kept()
+        elif held is not None and self.clocks_agree:
+            self.slot.keep(held)
+        if held is not None:
+            self._lose(held, str(error))
 
     def _lose(self, held: HeldLease, reason: str) -> None:
         """Remove *held*, which the store does not have any more, for the *reason* that the log shows."""

@@ -44,7 +44,8 @@ class WaitNotice:
             self._logged_until_s = now_s + left_ms / 1000 + 1
             log.warning(
                 "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
-                "restarted. A pool that is really new is created without this wait by: snowredis pool create %s",
+                "restarted. A pool that no process has used before is created without this wait by: snowredis pool "
+                "create %s",
                 self._pool,
                 left_ms / 1000,
                 self._pool,
@@ -352,6 +353,8 @@ class SlowPath:
             return
         config = self._context.config
         if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
+            if self._lifecycle.has_opened and self._lifecycle.open_outage_lane():
+                return
             offset_ms = self._leases.view.offset_ms
             if offset_ms > config.max_clock_lead_ms:
                 raise errors.ClockSkewed(offset_ms, config.ttl_ms + config.max_clock_lead_ms)
