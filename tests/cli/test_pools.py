@@ -391,4 +391,4 @@ def test_a_change_of_layout_asks(cli: Cli, pool_name: str) -> None:
     asked = cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5")
     assert (asked.code, "nothing was changed" in asked.err) == (2, True)
     assert "changes" not in cli("pool", "show", pool_name).out
-    assert cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5", "--yes").code == 0
+    assert cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5", "--yes", "--force").code == 0
