@@ -60,7 +60,8 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
         if name in work.of_kept.tables:
             found += _of_keys(work, name, renewed)
             found += _of_tree(work, name, table)
-    found += _same_tables(work, plans, renewed)
+    tables = {text.partition(":")[0] for text in found}
+    found += [text for text in _same_tables(work, plans, renewed) if text.partition(":")[0] not in tables]
     if work.support.kind == "postgresql":
         found += _partitions(work, plans)
     if work.support.kind in ("mysql", "mariadb") and not work.request.with_triggers:

@@ -169,7 +169,7 @@ def _by_name(work: Work) -> Iterator[str]:
             texts = [
                 f"{_percent(held[d.name])}--reference {name}={d.name}"
                 for d in ordered
-                if meant[d.name] == 0 or min(held[d.name], default=1) > 0
+                if meant[d.name] == 0 or min(held[d.name], default=column.name.lower().endswith("id")) > 0
             ]
             if texts:
                 yield f"{name} is called like {ordered[0].keys[0].of}: {' or '.join(texts)} or --independent {name}"
