@@ -237,7 +237,8 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
             number = run.domains[rewritten - 1].number if rewritten else 0
             rehearse(engine, [plan.domain for plan in run.domains], schema)
             run = _advance(engine, journal, run, state="undoing", domain=number, done_to=None, changed=0)
-        run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run, backwards=True)
+        rewriter = _Rewriter(engine, schema, journal, batch_rows, progress)
+        run = rewriter.rewrite(run, backwards=True)
         tail = "All ids have their old values, and the check failed; the map of old and new ids was kept"
         try:
             if run.sums:
@@ -249,7 +250,7 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
         with writing(engine, "All ids have their old values") as connection:
             journal.forget(connection, run)
             journal.advance(connection, run, state="undone", domain=0, done_to=None)
-    return Outcome.of(run, resumed=resumed)
+    return replace(Outcome.of(run, resumed=resumed), ids=rewriter.ids)
 
 
 def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
@@ -297,6 +298,7 @@ class _Rewriter:
         self._engine, self._schema, self._support = engine, schema, support_of(engine)
         self._journal, self._batch_rows, self._progress = journal, batch_rows, progress
         self._kept: dict[object, list[str]] = {}
+        self.ids = 0
 
     def rewrite(self, run: Run, *, backwards: bool = False) -> Run:
         """Give all ids their new values, or the old ones again, from where *run* is; return its state after."""
@@ -323,6 +325,7 @@ class _Rewriter:
             done_to = int(last)
             # a batch of twice as many ids, unless it would be too large
             size = max(1, min(2 * count, count * self._batch_rows // max(run.changed - before, 1)))
+            self.ids += count
             self._progress.add(count)
 
     def _batch(self, run: Run, plan: DomainPlan, after: int | None, last: int, *, backwards: bool) -> Run:

@@ -275,6 +275,9 @@ def _apply(args: argparse.Namespace) -> int:
 
 
 def _print_outcome(outcome: Outcome, kind: str) -> None:
+    if not outcome.ids:
+        print("\nno id was changed")
+        return
     print(
         f"\n{outcome.ids:,} ids have {kind} values, in {outcome.values:,} places; the checksums of "
         f"{outcome.rows:,} rows in {outcome.tables} tables are as before but for the ids, and every foreign "
