@@ -270,14 +270,17 @@ def test_references_are_proposed_by_exact_name_with_all_candidates_held_against_
     database_kind: DatabaseServer, two: Two, tmp_path: Path
 ) -> None:
     tables = """
-CREATE TABLE dashboard_slices (id int PRIMARY KEY, name varchar(20)); CREATE TABLE slices (id int PRIMARY KEY, name varchar(20));
+CREATE TABLE dashboard_slices (id int PRIMARY KEY, name varchar(20));
+CREATE TABLE slices (id int PRIMARY KEY, name varchar(20));
 CREATE TABLE report (id int PRIMARY KEY, slice_id int, name varchar(20));
 CREATE TABLE few (n int PRIMARY KEY, name varchar(20));
 CREATE TABLE child (id int PRIMARY KEY, few int, FOREIGN KEY (few) REFERENCES few (n))
 """
     rows = """INSERT INTO dashboard_slices VALUES (10, '{0} 1'), (20, '{0} 2');
-INSERT INTO slices VALUES (30, '{0} 3'), (40, '{0} 4'); INSERT INTO report VALUES (50, 30, '{0} 5'), (60, 40, '{0} 6');
-INSERT INTO few VALUES (1, '{0} 7'), (2, '{0} 8'), (3, '{0} 9'); INSERT INTO child VALUES (1, 1), (2, 2), (3, 3), (4, 3)"""
+INSERT INTO slices VALUES (30, '{0} 3'), (40, '{0} 4');
+INSERT INTO report VALUES (50, 30, '{0} 5'), (60, 40, '{0} 6');
+INSERT INTO few VALUES (1, '{0} 7'), (2, '{0} 8'), (3, '{0} 9');
+INSERT INTO child VALUES (1, 1), (2, 2), (3, 3), (4, 3)"""
     kept, changed = two(database_kind.name, tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
     assert findings_of(kept, changed, tmp_path / "p") == [
         "report.slice_id is called like slices: (100% of its values are there) --reference report.slice_id=slices.id "
@@ -289,16 +292,15 @@ INSERT INTO few VALUES (1, '{0} 7'), (2, '{0} 8'), (3, '{0} 9'); INSERT INTO chi
 
 
 def test_what_is_no_reference_is_not_accepted_as_independent(two: Two, tmp_path: Path) -> None:
-    tables = (
-        "CREATE TABLE country (iso char(2) PRIMARY KEY, name text); CREATE TABLE town (id int PRIMARY KEY, name text)"
-    )
+    tables = """CREATE TABLE country (iso char(2) PRIMARY KEY, name text);
+CREATE TABLE town (id int PRIMARY KEY, name text)"""
     rows = "INSERT INTO country VALUES ('de', 'x'); INSERT INTO town VALUES (1, '{0}')"
     kept, changed = two("postgresql", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
     with pytest.raises(Exception, match=r"--independent country\.iso: .*would change nothing.*--match country=iso"):
         plan_of(kept, changed, tmp_path / "p", independent=["country.iso"])
     assert findings_of(kept, changed, tmp_path / "p") == [
-        "country: 1 rows have the same iso as one in the other, such as 'de': --match country=iso or correct those rows "
-        "in one of the databases"
+        "country: 1 rows have the same iso as one in the other, such as 'de': --match country=iso or correct "
+        "those rows in one of the databases"
     ]
     plan_of(kept, changed, tmp_path / "p", matched=["country=iso"])
 
@@ -307,7 +309,8 @@ def test_tables_that_both_have_counters_in_keys_and_trees_are_named_together(
     two: Two, tmp_path: Path, offline: Cli
 ) -> None:
     tables = """
-CREATE TABLE status (id serial PRIMARY KEY, name text NOT NULL); CREATE TABLE ticket (id serial PRIMARY KEY, status int REFERENCES status, text text);
+CREATE TABLE status (id serial PRIMARY KEY, name text NOT NULL);
+CREATE TABLE ticket (id serial PRIMARY KEY, status int REFERENCES status, text text);
 CREATE TABLE item (player int, id bigserial, text text, PRIMARY KEY (player, id));
 CREATE TABLE node (id serial PRIMARY KEY, path varchar(40) UNIQUE, depth int, numchild int, name text);
 CREATE TABLE branch (id serial PRIMARY KEY, tree_id int, lft int, rght int, name text);
@@ -322,7 +325,8 @@ INSERT INTO branch (tree_id, lft, rght, name) VALUES (1, 1, 4, '{0} root'), (1, 
     assert findings == [
         "item.id is counted, and only a part of the key: --id item.id or --independent item.id",
         "branch: 1 trees have the same tree_id: --id branch.tree_id or --independent branch.tree_id",
-        f"node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': in the second database: {update};",
+        "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': in the second database: "
+        f"{update};",
         "status: 2 of 2 rows are in both databases, and would be there twice: --match status=name or "
         "--independent status.id",
     ]
@@ -350,15 +354,16 @@ CREATE TABLE log_1 PARTITION OF log FOR VALUES IN ('2026-01-01')
     rows = """INSERT INTO pay VALUES (50, '2026-01-01', '{"pay": 50}'), (60, '2026-01-01', '{"no": 7}')
 --
 INSERT INTO pay VALUES (50, '2026-01-02', '{"pay": 60}'), (60, '2026-01-02', '{"no": 8}');
-CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02'); INSERT INTO log (at, text) VALUES ('2026-01-02', 'b')"""
+CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02');
+INSERT INTO log (at, text) VALUES ('2026-01-02', 'b')"""
     kept, changed = two("postgresql", tables, rows)
     options = {"ids": ["log.n"], "independent": ["pay.id"]}
     findings = findings_of(kept, changed, tmp_path / "p", **options)
-    first, second = "pay: rows have no partition in the first database", "pay: rows have no partition in the second"
+    first, second = (f"pay: rows have no partition in the {which} database" for which in ("first", "second"))
     assert [text.partition(",")[0] for text in findings] == [
         "log: rows have no partition in the first database",
         first,
-        f"{second} database",
+        second,
     ]
     assert findings[0].endswith(": CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02');")
     for url in (kept, changed):
@@ -370,3 +375,35 @@ CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02'); INSERT INTO lo
     )
     merge(offline, kept, changed, tmp_path / "p", **options)
     assert rows_of(kept, "SELECT count(*) FROM pay") == [(4,)]
+
+
+def test_a_type_of_a_row_itself_is_no_question_and_that_of_another_is_one(two: Two, tmp_path: Path) -> None:
+    tables = """
+CREATE TABLE django_content_type (id int PRIMARY KEY, app_label varchar(20), model varchar(20));
+CREATE TABLE page (id int PRIMARY KEY, content_type_id int REFERENCES django_content_type (id), depth int, title text);
+CREATE TABLE remark (id int PRIMARY KEY, content_type_id int REFERENCES django_content_type (id), target_pk int,
+    t text);
+INSERT INTO django_content_type VALUES (1, 'shop', 'page')
+"""
+    rows = "INSERT INTO page VALUES (5, 1, 1, '{0}'); INSERT INTO remark VALUES (6, 1, 5, '{0}')"
+    kept, changed = two("sqlite", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
+    findings = findings_of(kept, changed, tmp_path / "p", independent=["page.id", "remark.id"])
+    assert [text.partition(" says")[0] for text in findings] == [
+        "remark.target_pk may be of the table that content_type_id"
+    ]
+
+
+def test_abandoning_before_the_first_change_says_that_no_id_was_changed(
+    two: Two, tmp_path: Path, offline: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "INSERT INTO account VALUES (1, '{0}', '{0}@x'); INSERT INTO vote VALUES (1, 1)"
+    kept, changed = two("sqlite", VOTES, f"{rows.format('a')}\n--\n{rows.format('b')}")
+    plan_of(kept, changed, tmp_path / "p", independent=["account.id", "vote.id"])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("snowredis.merge.journal.Journal.add_pairs", killed)
+    with pytest.raises(KeyboardInterrupt):
+        apply_file(tmp_path / "p")
+    assert offline("merge", "abandon", changed, "--yes").out == "\nno id was changed\n"
