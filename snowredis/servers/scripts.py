@@ -113,7 +113,9 @@ class Scripted(ABC):
 
         Raises StoreUnavailable and its subclasses, and what mismatch() and broken() return.
         """
-        *texts, echo = list(map(text_of, values)) or [""]
+        texts = list(map(text_of, values))
+        # one text of many lines is cheaper to read than many texts
+        *texts, echo = texts[0].split("\n") if len(texts) == 1 else texts or [""]
         if echo != request[2][1]:
             # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
             self.reconnect()

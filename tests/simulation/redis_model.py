@@ -90,7 +90,9 @@ class Lua:
         error = reply["err"]
         if error is not None:
             raise ConfigError(str(error))
-        return list(reply.values())
+        texts = list(reply.values())
+        # as Scripted.texts_of() reads it: here, replies are looked at before that
+        return texts[0].split("\n") if len(texts) == 1 else texts
 
 
 @functools.cache
