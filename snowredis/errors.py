@@ -182,6 +182,7 @@ class LayoutMismatch(SettingsMismatch):
 
     Attributes:
         pool: its name.
+        keeps_lanes: True if the pool grants no outage lane that this process has, before the lane's end.
     """
 
     _what, _where, _refused = "pool", "in the pool", "Nothing was claimed."
@@ -189,12 +190,18 @@ class LayoutMismatch(SettingsMismatch):
     def __init__(self, pool: str, stored: str, given: str) -> None:
         super().__init__(pool, stored, given)
         self.pool = pool
+        self.keeps_lanes = stored.endswith(" lanes=1")
 
     @property
     def _advice(self) -> str:
         from snowredis.signatures import settings_of
 
         stored = settings_of(self.stored)
+        if "lost" in stored:
+            return (
+                "Redis does not know the pool any more: a process with its settings has to create it again. If those "
+                f"of this process are right, run once: snowredis pool create {self.pool}"
+            )
         at_ms = stored.get("changes_at", "")
         if at_ms.isdecimal() and len(at_ms) < 14:
             from time import gmtime, strftime

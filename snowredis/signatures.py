@@ -5,8 +5,8 @@ The text may come from Redis: what snowredis does not write is escaped and short
 
 from __future__ import annotations
 
-# what the scripts add to a signature: when the caller's becomes the pool's, and that the caller's was the pool's
-HINTS = ("changes_at", "changed")
+# what the scripts add to a signature; see pool.lua
+HINTS = ("changes_at", "changed", "lanes", "lost")
 # settings that are stored only if they are not these
 _UNSTORED = {"share": "0/1", "durability": "detect", "guard_rollbacks": "0"}
 # a twelfth of the ttl, unless they are set

@@ -17,8 +17,9 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -224,12 +225,14 @@ class PoolCollector:
     Args:
         url: as WorkerPool takes it, with rights to read.
         pools: their names. A registry takes one PoolCollector: all pools share the same metrics.
+        open_pool: makes the WorkerPool of a name, in place of one that is opened at *url*.
 
     If Redis is unavailable or has no such pool, ``snowredis_pool_up`` is 0, and a scrape may take two seconds.
     """
 
-    def __init__(self, url: Any, *pools: str) -> None:
-        self._watches = {name: PoolPoller(WorkerPool(url, name)) for name in pools or (pool_or_default(),)}
+    def __init__(self, url: Any, *pools: str, open_pool: Callable[[str], WorkerPool] | None = None) -> None:
+        opened = open_pool or partial(WorkerPool, url)
+        self._watches = {name: PoolPoller(opened(name)) for name in pools or (pool_or_default(),)}
         self._pid, self._lock = os.getpid(), threading.Lock()
 
     def describe(self) -> Iterable[Exported]:

@@ -278,8 +278,10 @@ class History:
         # with a layout, the worker ids began anew, too
         began = (FloorReason.NO_POOL, FloorReason.LAYOUT_CHANGED)
         created = first.kind == EventKind.FLOOR and first.reason in began
-        if self.past.trimmed or not created:
+        if self.past.trimmed or (self.past.trimmed is None and not created):
             return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
+        if not created or (first.reason == FloorReason.NO_POOL and first.from_ms):
+            return f"Redis knows nothing of this pool before {time_text(first.at_ms)}: it was new, or Redis had lost it"
         return ""
 
     def of_lane(self, worker: int, lane: int = 0) -> LaneHistory:

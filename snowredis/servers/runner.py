@@ -49,9 +49,15 @@ class Acknowledged:
         min_replicas: how many are enough, 1 or more; "all": the most that were ever seen connected to the master, at
             least 1.
         where: the address, for messages.
+        strict: False: run() does not raise if too few replicas have the effect.
+
+    Attributes:
+        error: what run() raised, or would have raised, the last time; None if enough replicas had the effect.
     """
 
-    def __init__(self, min_replicas: MinReplicas, where: str) -> None:
+    def __init__(self, min_replicas: MinReplicas, where: str, *, strict: bool = True) -> None:
+        self._strict = strict
+        self.error: StoreUnavailable | None = None
         self._all = min_replicas == "all"
         self._needed = 1 if min_replicas == "all" else min_replicas
         self._where = where
@@ -64,14 +70,17 @@ class Acknowledged:
         """
         reply, acknowledged = self._once(client, script, keys, args)
         # a refusal changed nothing, so replicas do not matter
+        self.error = None
         if acknowledged < self._needed and text_of(reply[0]) not in REFUSALS:
             needed = f"all {self._needed}" if self._all else f"{self._needed}"
-            raise StoreUnavailable(
+            self.error = StoreUnavailable(
                 self._where,
                 f"only {acknowledged} of {needed} replicas that "
                 f"min_replicas={'all' if self._all else self._needed} requires had the change after {WAIT_MS} ms. "
                 "Connect more replicas, or lower min_replicas",
             )
+            if self._strict:
+                raise self.error
         return reply
 
     def _once(self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> tuple[Any, int]:
@@ -210,7 +219,7 @@ def save_snapshot(client: Any, key: str) -> bool:
         # with appendfsync everysec; a snapshot says nothing then
         time.sleep(FSYNC_S)
         return True
-    if isinstance(rules, dict) and not any(rules.values()):
+    if (isinstance(rules, dict) and not any(rules.values())) or "rdb_bgsave_in_progress" not in info:
         return True
     started = int(time.time())
     (reply,) = on_one_connection(client, key, [("BGSAVE", "SCHEDULE")])
@@ -237,7 +246,7 @@ class RedisScripts:
         min_replicas = check("min_replicas", min_replicas)
         self.min_replicas = min_replicas
         own = server if isinstance(server, OwnClient) else own_client(server)
-        self._client, self.where, self._owned = own.client, own.where, own.owned
+        self._client, self.where, self._owned, self._fresh = own.client, own.where, own.owned, own.fresh
         self.urls: Sequence[str] = own.urls
         self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
 

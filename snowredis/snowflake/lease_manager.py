@@ -139,6 +139,7 @@ class LeaseManager:
         conversation: with the store.
         dead_processes: finds what they left.
         lost_worker: the worker id that was lost and not replaced yet; None if there is none.
+        ids_made: by the generator, once that was dropped.
     """
 
     def __init__(self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]) -> None:
@@ -153,6 +154,7 @@ class LeaseManager:
         self.dead_processes = DeadProcesses(store)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
+        self.ids_made = 0
 
     @property
     def config(self) -> PoolConfig:
@@ -236,7 +238,7 @@ class LeaseManager:
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
         fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
+        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner(), self.lane_until_ms)
         # without the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
@@ -262,10 +264,7 @@ class LeaseManager:
         if not isinstance(reply, Granted):
             self.slot.clear_record()
         if isinstance(reply, LayoutMismatch):
-            # R9 (signature), as in renew()
-            self.slot.drop_kept()
-            if replaced is not None:
-                self._lose(replaced, str(reply))
+            self._refused(replaced, reply)
             self.counts.claims_refused["mismatch"] += 1
             try:
                 raise reply
@@ -351,16 +350,15 @@ class LeaseManager:
             error.is_unsent &= is_unsent
             raise
 
-    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
         # what the record does not show: the lane of a lease that was lost, or is being lost now
-        silent_s = self._clock.monotonic() - self.view.renewed_at_s
-        is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
+        is_news = self.kept is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self.lane_until_ms if named and is_news else 0
         return owner_text(
-            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms
+            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms, refused
         )
 
     def _fresh_name(self) -> str:
@@ -373,11 +371,8 @@ class LeaseManager:
 
     # --- renew -------------------------------------------------------------------------------------
 
-    def renew(self, stats: WorkerStats, *, may_keep: bool = False) -> bool:
+    def renew(self, stats: WorkerStats) -> bool:
         """Renew the lease by one ttl from now.
-
-        Args:
-            may_keep: if the lease is lost, keep its outage lane even if the clocks of this host differ.
 
         Returns:
             False if there is no lease, or it turned out to be lost; ``held`` is None then.
@@ -389,9 +384,9 @@ class LeaseManager:
             StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
             LayoutMismatch: the pool was made anew with other settings; the lease is lost.
         """
-        return self.conversation.run(functools.partial(self._renew, stats, may_keep=may_keep))
+        return self.conversation.run(functools.partial(self._renew, stats))
 
-    def _renew(self, stats: WorkerStats, *, may_keep: bool) -> bool:
+    def _renew(self, stats: WorkerStats) -> bool:
         held = self.held
         if held is None:
             return False
@@ -399,7 +394,8 @@ class LeaseManager:
             held = held._replace(pending_renewal_id=self._fresh_name())
             self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
-        request = held.renew_request(self._context.now_ms(), stats, self._owner(taken_ms=held.taken_ms))
+        owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
+        request = held.renew_request(self._context.now_ms(), stats, owner)
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent
@@ -412,9 +408,7 @@ class LeaseManager:
                 return False
             self.view.learn(reply, sent_s)
         except LayoutMismatch as error:
-            # R9 (signature): the process that made the pool anew did not know what this lease has reserved
-            self.slot.drop_kept()
-            self._lose(held, str(error))
+            self._refused(held, error)
             raise
         except SnowredisError:
             self.counts.renewals_failed += 1
@@ -426,7 +420,7 @@ class LeaseManager:
         if isinstance(reply, LeaseGone):
             if reply.reason == LossReason.COPIED:
                 self.slot.drop_kept()
-            elif may_keep or self.clocks_agree:
+            elif self.clocks_agree:
                 self.slot.keep(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
             return False
@@ -438,6 +432,15 @@ class LeaseManager:
             worker = held.lease.worker
             log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)
         return True
+
+    def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
+        """R9 (signature): lose *held*. What made the pool anew did not know what was reserved, unless it says so."""
+        if not error.keeps_lanes:
+            self.slot.drop_kept()
+        elif held is not None and self.clocks_agree:
+            self.slot.keep(held)
+        if held is not None:
+            self._lose(held, str(error))
 
     def _lose(self, held: HeldLease, reason: str) -> None:
         """Remove *held*, which the store does not have any more, for the *reason* that the log shows."""
@@ -545,5 +548,5 @@ class LeaseManager:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""
         held = self.detach()
         if held is not None:
-            self.release(held, None)
+            self.release(held, None, NO_STATS._replace(ids_made=self.ids_made))
         self.close()

@@ -249,6 +249,7 @@ class ClaimRequest(NamedTuple):
         fit_ms: a lane whose mark is at or below it can be used at once.
         wait_ms: how much later than *fit_ms* the best lane may begin.
         owner: result of owner_text() in process/owner.py.
+        kept_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
     """
 
     token: str
@@ -256,6 +257,7 @@ class ClaimRequest(NamedTuple):
     fit_ms: int
     wait_ms: int
     owner: str
+    kept_ms: int = 0
 
 
 class RenewRequest(NamedTuple):
@@ -347,7 +349,10 @@ class Store(Protocol):
         """Make a worker id available again."""
 
     def create(self, caller_ms: int) -> CreateReply:
-        """Create the pool without a floor, so that its first worker does not wait. *caller_ms*: the wall clock."""
+        """Create the pool so that its first worker does not wait. *caller_ms*: the wall clock.
+
+        Its outage lanes are reserved as after a loss, unless it is certain that Redis has lost none.
+        """
 
     def note_number(self, highest: int, caller_ms: int) -> NoteReply:
         """Note that the registry has confirmed the pool's shard number; *highest*: the highest that it has given."""

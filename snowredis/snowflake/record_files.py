@@ -125,7 +125,7 @@ class RecordFiles:
         self._resting: deque[tuple[float, int]] = deque()
         # files of closed generators of this process that still record a lease
         self._kept: deque[_RecordFile] = deque()
-        self._pid = 0
+        self._pid, self._warned = 0, False
 
     def new_record(self, store: Store) -> CrashRecord | None:
         """Return a crash record for one generator of *store*, in a file of its own; None where that is not possible."""
@@ -142,7 +142,9 @@ class RecordFiles:
             inode = _inode(path)
             page = _view(address)
         except (OSError, AttributeError) as error:
-            log.debug("no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
+            # once: each generator would say the same
+            level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
+            log.log(level, "no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
             return None
         file = _RecordFile(self, path, address, own.pid, page[_END].cast("q"))
         ENDS.add(file)

@@ -73,7 +73,8 @@ class Problem(Exception):
 
 # the first match counts, so subclasses come before their base
 _STATUS: tuple[tuple[tuple[type[errors.SnowredisError], ...], int], ...] = (
-    ((errors.PoolNotFound,), 404),
+    # of a pool that is served: Redis has lost it, or it is not created yet
+    ((errors.PoolNotFound,), 503),
     ((errors.InvalidId, errors.ConfigError, errors.LayoutError), 400),
     ((errors.StoreUnavailable, errors.PoolExhausted, errors.LeaseExpired), 503),
     ((errors.ClockMovedBack, errors.ClockSkewed, errors.GeneratorClosed, errors.GeneratorSuspended), 503),
@@ -107,7 +108,7 @@ def _wait_ms(error: BaseException) -> int:
         return _CLOCK_WAIT_MS
     if isinstance(error, errors.LeaseExpired) and isinstance(error.__cause__, errors.PoolExhausted):
         return error.__cause__.next_expiry_ms
-    if isinstance(error, errors.StoreUnavailable | errors.LeaseExpired):
+    if isinstance(error, errors.StoreUnavailable | errors.LeaseExpired | errors.PoolNotFound):
         return _REDIS_WAIT_MS
     return int(getattr(error, "wait_ms", 0))
 

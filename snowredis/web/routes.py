@@ -80,9 +80,7 @@ class Routes:
 
     async def start(self) -> None:
         """Import what /metrics needs, in a thread."""
-        self._metrics_endpoint = await in_thread(
-            lambda: MetricsEndpoint(self._counts, self._pools.url, self._pools.names)
-        )
+        self._metrics_endpoint = await in_thread(lambda: MetricsEndpoint(self._counts, self._pools))
 
     # --- lookups -----------------------------------------------------------------------------------
 

@@ -108,8 +108,10 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
     only_berta = TWO[3:]
     assert asked(only_berta, 1_240_000) == ("certain", "berta")
     assert asked(only_berta, 1_200_000) == ("unknown", "")
-    verdict = judge(History(only_berta, PAST).of_lane(7), 1_200_000)
+    verdict = judge(History(only_berta, replace(PAST, trimmed=True)).of_lane(7), 1_200_000)
     assert "trimmed" in verdict.reason
+    # events that nobody trimmed were lost
+    assert "Redis had lost it" in judge(History(only_berta, PAST).of_lane(7), 1_200_000).reason
     assert "no process ever" not in judge(History(only_berta, PAST).of_lane(9), 1_200_000).reason
 
 

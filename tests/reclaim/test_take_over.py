@@ -15,6 +15,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.crash_record import read_page
 from snowredis.snowflake.protocol import PoolConfig
+from tests.support.pools import open_outage_lanes
 from tests.support.programs import start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -52,7 +53,9 @@ Start = Callable[[], Program]
 @pytest.fixture
 def program(own_server: RedisServer) -> Iterator[Start]:
     config = PoolConfig(name=POOL, ttl_ms=int(TTL_S * 1000), outage_reserve_ms=3_600_000)
-    snowredis.WorkerPool(own_server.url, POOL).create(config)
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    pool.create(config)
+    open_outage_lanes(pool)
     started: list[subprocess.Popen[str]] = []
 
     def begin() -> Program:

@@ -109,6 +109,8 @@ class RedisModel:
         self.show(shows)
         self.offset_us = 0
         self.data: dict[str, dict[str, Any]] = {}
+        # what it would find at its next start
+        self.disk: dict[str, dict[str, Any]] = {}
         # copies of data by time, newest last, if a fault of this schedule may go back to one
         self.history: list[tuple[int, dict[str, dict[str, Any]]]] | None = None
         self.up = True
@@ -168,6 +170,14 @@ class RedisModel:
     def promote(self) -> None:
         """Become master: what it writes from now on is another history."""
         self.replid = f"{self._world.random.getrandbits(160):040x}"
+
+    def save(self) -> None:
+        """Write a snapshot."""
+        self.disk = self.copy_data()
+
+    def crash(self) -> None:
+        """Kill it and start it again: it has what was on disk."""
+        self.restart({key: dict(value) for key, value in self.disk.items()})
 
     def wipe(self) -> None:
         self.data = {}

@@ -186,6 +186,22 @@ class TrustingKeeper(SimKeeper):
         return True
 
 
+class OpenedKeeper(SimKeeper):
+    """A keeper that compares the clocks of its host only when the outage lane is opened."""
+
+    @property
+    def clocks_agree(self) -> bool:
+        assert self.process is not None
+        return self.process.generator._lifecycle._opened > 0 or super().clocks_agree
+
+
+class RepliedLifecycle(LeaseLifecycle):
+    """Any reply of Redis closes the outage lane."""
+
+    def _go_back(self) -> None:
+        self._close_outage_lane()
+
+
 class BequeathingKeeper(SimKeeper):
     """Leaves what it could not release, when it is suspended, to whoever starts next."""
 
@@ -241,6 +257,8 @@ class Rule:
     lifecycle: type[LeaseLifecycle] = LeaseLifecycle
     record: type[CrashRecord] = CrashRecord
     machines: type[Machines] = Machines
+    # of what a person did: what is not put on disk
+    unkept: tuple[str, ...] = ()
     # what is left of the name of a process
     name: Callable[[ProcessName], ProcessName] | None = None
 
@@ -254,9 +272,10 @@ _HOLDER = (
 )
 _OWN_END = "if used and r['until'] == held_until then"
 _OUTAGE_MARK = "math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)"
-_OUTAGE_RAISED = "math.max(pool.outage_floor, math.min(outage_horizon(), pool.plan))"
+_OUTAGE_RAISED = "pool.outage_floor = math.max(pool.outage_floor, outage_horizon())"
+_DOUBT = "if lossy then\n      -- the plan"
 _TOO_LATE = "elseif held_until <= now + skew + lead + slack then"
-_CUT = "held_outage > held_lanes[#held_lanes] and held_outage <= r.cut"
+_CUT = "held_outage > held_lanes[#held_lanes] and is_cut(r)"
 _ROLLED_BACK = (
     "elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
 )
@@ -320,11 +339,24 @@ RULES: dict[str, Rule] = {
     "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "outage mark": Rule((("claim", _OUTAGE_MARK, "outage_least"),)),
-    "outage floor": Rule((("common", _OUTAGE_RAISED, "pool.outage_floor"),)),
+    "outage floor": Rule((("common", _OUTAGE_RAISED, ""),)),
     "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
     "copied outage lane": Rule(lease_manager=UnvoidedKeeper),
     "released outage lane": Rule((("renew", _CUT, "false"),)),
     "clocks agree": Rule(lease_manager=TrustingKeeper),
+    "R9 plan on disk": Rule(unkept=("change_layout",)),
+    "R9 undo on disk": Rule(unkept=("undo",)),
+    "R9 create on disk": Rule(unkept=("delete", "create")),
+    "R9 delete on disk": Rule(unkept=("delete",)),
+    "R9 floor of a change after a loss": Rule((("common", _DOUBT, _DOUBT.replace("lossy", "false")),)),
+    "R9 moment of a change after a loss": Rule((("common", "planned + later, moment + later", "planned, moment"),)),
+    "R9 floor of a change that was made": Rule((("renew", "    if pool.sure_floor then", "    if false then"),)),
+    "R9 outage floor of a new pool": Rule((("create", "if pool.certain then", "if true then"),)),
+    "R9 refused processes create nothing": Rule((("common", "if creates == false and", "if false and"),)),
+    "R9 lanes of a lost pool": Rule((("common", "math.max(floor, outage_horizon()))", "floor)"),)),
+    "outage lane that passed on": Rule((("renew", "held_outage > tonumber(from) and ", ""),)),
+    "outage lane while Redis is behind": Rule(lifecycle=RepliedLifecycle),
+    "clocks agree in the outage lane": Rule(lease_manager=OpenedKeeper),
     "crash record's mark": Rule(record=LateRecord),
     "crash record's row": Rule(record=OneRowRecord),
     "crash record's text": Rule(record=OneTextRecord),

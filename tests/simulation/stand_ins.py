@@ -156,6 +156,6 @@ class SimKeeper(LeaseManager):
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)
 
-    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         assert self.process is not None
         return f'{{"host":"{self.process.host.name}","label":"{self.process.name}"}}'
