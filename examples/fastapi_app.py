@@ -18,7 +18,7 @@ from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel
 
 import snowredis
-from snowredis.integrations.pydantic import SnowflakeId
+from snowredis.integrations.pydantic import JsonSnowflakeId
 
 
 @contextlib.asynccontextmanager
@@ -33,12 +33,12 @@ orders: dict[int, Order] = {}
 
 
 class NewOrder(BaseModel):
-    customer: SnowflakeId
+    customer: JsonSnowflakeId
     what: str
 
 
 class Order(NewOrder):
-    id: SnowflakeId
+    id: JsonSnowflakeId
 
 
 @app.post("/orders", status_code=201)
@@ -49,7 +49,7 @@ async def make(new: NewOrder, request: Request) -> Order:
 
 
 @app.get("/orders/{order_id}")
-async def read(order_id: SnowflakeId) -> Order:
+async def read(order_id: JsonSnowflakeId) -> Order:
     if order_id not in orders:
         raise HTTPException(404, f"there is no order {order_id}")
     return orders[order_id]

@@ -48,7 +48,7 @@ WAYS = [*QUEUES, *forks.WAYS]
 # how often the pool is looked at
 LOOK_S = 0.05
 START_S = 60.0
-# what is left when the last children have died is given back by the next heartbeat: one every ttl / 6
+# what is left when the last children have died is given back by the next heartbeat: one every ttl / 3
 END_S = 7.0
 
 

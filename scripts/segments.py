@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from snowredis.errors import SnowredisError
 from snowredis.numbers import change_tag, create_tag, open_tag, show_tag
+from snowredis.numbers.protocol import MAX_NUMBER
 from snowredis.numbers.stores import tag_keys
 from tests.numbers.simulation import SegmentSimulation, Violation
 from tests.support.servers import RedisServer
@@ -65,6 +66,7 @@ class Chaos:
         self.path_of: dict[int, Path] = {}
         self.files = 0
         self.fired: Counter[str] = Counter()
+        self.changed = False
         create_tag(self.url, TAG, failover_slack=0)
         for _ in range(PROCESSES):
             self.start_recorder()
@@ -127,11 +129,11 @@ class Chaos:
         process.send_signal(signal.SIGCONT)
 
     def two_changes(self) -> None:
-        """Let two persons give a tag the constants that it has, which closes and opens it."""
+        """Let two persons change the maximum of a tag at once; open_tag() changes it back."""
 
         def change() -> None:
             with contextlib.suppress(SnowredisError, OSError):
-                change_tag(self.url, self.url, TAG)
+                change_tag(self.url, TAG, maximum=10**18 + self.random.randrange(9))
                 self.fired["changed"] += 1
 
         threads = [threading.Thread(target=change) for _ in range(2)]
@@ -139,6 +141,7 @@ class Chaos:
             thread.start()
         for thread in threads:
             thread.join()
+        self.changed = True
 
     def lose_last_writes(self) -> None:
         """Kill Redis with -9 some time after a snapshot."""
@@ -168,26 +171,18 @@ class Chaos:
     def open_tag(self) -> None:
         """Say from where on no number was handed out, as a person who knows the numbers in use."""
         with contextlib.suppress(SnowredisError, OSError):
-            info = show_tag(self.url, TAG)[0]
+            info = show_tag(self.url, TAG)
             if info.exists and info.reason is not None:
                 open_tag(self.url, TAG, int(self.numbers().max(initial=0)) + MARGIN, failover_slack=0)
                 self.fired["opened"] += 1
+            if self.changed:
+                change_tag(self.url, TAG, maximum=MAX_NUMBER)
+                self.changed = False
 
     def run(self, faults: int, seconds: float) -> int:
         """Inject *faults*, for *seconds* at most. Returns the exit code."""
-        kinds = [
-            self.kill,
-            self.kill,
-            self.freeze,
-            self.wipe,
-            self.evict,
-            self.hang,
-            self.two_changes,
-            self.two_changes,
-            self.lose_last_writes,
-            self.away,
-            self.fail_over,
-        ]
+        losses = [self.wipe, self.evict, self.hang, self.lose_last_writes, self.away, self.fail_over]
+        kinds = [self.kill, self.kill, self.freeze, self.two_changes, self.two_changes, *losses]
         started_s = time.monotonic()
         for _ in range(faults):
             if time.monotonic() - started_s > seconds:

@@ -2,7 +2,7 @@
 
 SnowredisError
 ├── ConfigError (ValueError)        a setting that cannot work
-│   └── PoolNotFound                no such pool in this Redis
+├── PoolNotFound                    no such pool in this Redis
 ├── LayoutError (ValueError)        bits that do not fit, a field or a time out of range
 ├── InvalidId (ValueError)          a number or text that is not a valid id
 ├── SettingsMismatch                stored with other settings, or in another format
@@ -90,7 +90,7 @@ class ConfigError(SnowredisError, ValueError):
 _MAX_NAMED = 12
 
 
-class PoolNotFound(ConfigError):
+class PoolNotFound(SnowredisError):
     """No pool of that name exists in this Redis.
 
     Attributes:
@@ -182,6 +182,7 @@ class LayoutMismatch(SettingsMismatch):
 
     Attributes:
         pool: its name.
+        keeps_lanes: True if the pool grants no outage lane that this process has, before the lane's end.
     """
 
     _what, _where, _refused = "pool", "in the pool", "Nothing was claimed."
@@ -189,12 +190,18 @@ class LayoutMismatch(SettingsMismatch):
     def __init__(self, pool: str, stored: str, given: str) -> None:
         super().__init__(pool, stored, given)
         self.pool = pool
+        self.keeps_lanes = stored.endswith(" lanes=1")
 
     @property
     def _advice(self) -> str:
         from snowredis.signatures import settings_of
 
         stored = settings_of(self.stored)
+        if "lost" in stored:
+            return (
+                "Redis does not know the pool any more: a process with its settings has to create it again. If those "
+                f"of this process are right, run once: snowredis pool create {self.pool}"
+            )
         at_ms = stored.get("changes_at", "")
         if at_ms.isdecimal() and len(at_ms) < 14:
             from time import gmtime, strftime
@@ -341,9 +348,9 @@ class StoreUnavailable(SnowredisError):
 
     _ADVICE = "Check that the server is running and that the URL is correct"
 
-    def __init__(self, where: str, reason: str, advice: str = _ADVICE) -> None:
-        super().__init__(where, reason, *([] if advice == self._ADVICE else [advice]))
-        self.where, self.reason, self.advice = where, reason.rstrip("."), advice.rstrip(".")
+    def __init__(self, where: str, reason: str, advice: str = "") -> None:
+        super().__init__(where, reason, *([advice] if advice else []))
+        self.where, self.reason, self.advice = where, reason.rstrip("."), (advice or self._ADVICE).rstrip(".")
 
     def __str__(self) -> str:
         return f"Redis at {self.where} cannot be used: {self.reason}. {self.advice}."
@@ -352,8 +359,10 @@ class StoreUnavailable(SnowredisError):
 class StoreReadOnly(StoreUnavailable):
     """This Redis is a replica, or refuses writes."""
 
+    _ADVICE = "Connect to the master, not to a replica"
+
     def __str__(self) -> str:
-        return f"Redis at {self.where} does not accept writes: {self.reason}. Connect to the master, not to a replica."
+        return f"Redis at {self.where} does not accept writes: {self.reason}. {self.advice}."
 
 
 class StoreRefused(StoreUnavailable):

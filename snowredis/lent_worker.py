@@ -53,7 +53,9 @@ class WorkerId:
         try:
             self.claim()
             if on_loss is not None:
-                threading.Thread(target=self._watch, args=(on_loss,), name="snowredis-worker-id", daemon=True).start()
+                threading.Thread(
+                    target=self._call_on_loss, args=(on_loss,), name="snowredis-worker-id", daemon=True
+                ).start()
         except BaseException:
             self.close()
             raise
@@ -138,7 +140,7 @@ class WorkerId:
     def _after_fork(self) -> None:
         self._lease = None
 
-    def _watch(self, on_loss: Callable[[], object]) -> None:
+    def _call_on_loss(self, on_loss: Callable[[], object]) -> None:
         while self.left_s > self.grace:
             time.sleep(_EVERY_S)
         # at exit, the generator is closed without this object

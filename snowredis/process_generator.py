@@ -55,7 +55,7 @@ class _Source:
             existing = self.generators.setdefault("generator", self.create())
         return existing
 
-    def take_out(self) -> IdGenerator[Any] | None:
+    def remove(self) -> IdGenerator[Any] | None:
         """Remove the generator and return it; None if there is none."""
         # first, too: else an error of a signal handler, or a fork, before the second would leave next_id() with it
         bind(None, _first_id)
@@ -216,7 +216,7 @@ def close() -> None:
 
     Blocks as SnowflakeGenerator.close() does.
     """
-    generator = _sources[-1].take_out()
+    generator = _sources[-1].remove()
     if generator is not None:
         generator.close()
 
@@ -250,7 +250,7 @@ def use(generator: IdGenerator[Any] | Callable[[], IdGenerator[Any]]) -> Iterato
         # not pop(): a block that another thread entered later may still be open
         _sources.remove(source)
         _bind()
-        last = source.take_out()
+        last = source.remove()
         if last is not None and last is not generator:
             last.close()
 

@@ -5,8 +5,8 @@ The text may come from Redis: what snowredis does not write is escaped and short
 
 from __future__ import annotations
 
-# what the scripts add to a signature: when the caller's becomes the pool's, and that the caller's was the pool's
-HINTS = ("changes_at", "changed")
+# what the scripts add to a signature; see pool.lua
+HINTS = ("changes_at", "changed", "lanes", "lost")
 # settings that are stored only if they are not these
 _UNSTORED = {"share": "0/1", "durability": "detect", "guard_rollbacks": "0"}
 # a twelfth of the ttl, unless they are set
@@ -27,7 +27,7 @@ def settings_of(signature: str) -> dict[str, str]:
             settings[name.removesuffix("_ms")] = f"{int(text) / 1000:g} s"
         elif name == "guard_rollbacks":
             settings[name] = "on" if text == "1" else "off"
-        elif name == "share" and number.isdecimal() and count.isdecimal():
+        elif name == "share" and "layout" in fields and number.isdecimal() and count.isdecimal():
             settings["place in the list of servers"] = f"{int(number) + 1} of {count}"
         elif name == "layout":
             bits, *options = text.split(";")
@@ -49,7 +49,8 @@ def escaped(text: str) -> str:
 FORMATS = {
     1: "development versions before 0.1.0",
     2: "snowredis 0.1.0 and later (pools, tags of segments, registries: development versions before 0.1.0)",
-    3: "snowredis 0.1.0 and later",
+    3: "snowredis 0.1.0 and later (tags of segments, registries: development versions before 0.1.0)",
+    4: "snowredis 0.1.0 and later",
 }
 
 

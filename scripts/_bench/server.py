@@ -36,7 +36,7 @@ for worker = first, last do
   local lanes = (now - 86400000) .. ',' .. (now - 90000000) .. ',0,0'
   fields[#fields + 1] = 'w:' .. worker
   fields[#fields + 1] = table.concat({ token, incarnation, string.sub(token, 1, 16), now + 30000, ends, lanes,
-    '0,0', now - 86400000, now, ARGV[6], owner }, '|')
+    '0', now - 86400000, now, ARGV[6], owner }, '|')
   fields[#fields + 1] = 't:' .. token
   fields[#fields + 1] = worker
   members[#members + 1] = ends

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from snowredis import __version__
 from snowredis.cli.commands.demo import DEMO
+from snowredis.cli.commands.gameday import GAMEDAY
 from snowredis.cli.commands.health import DOCTOR, METRICS
 from snowredis.cli.commands.history import EVENTS, WHOIS
 from snowredis.cli.commands.ids import DECODE, GENERATE
@@ -35,7 +36,7 @@ from snowredis.cli.output import printable
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
 _COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]
-_COMMANDS += [DOCTOR, SERVE, RUN, SQL]
+_COMMANDS += [DOCTOR, GAMEDAY, SERVE, RUN, SQL]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
 GROUP = "snowredis.commands"

@@ -30,7 +30,7 @@ _READY_LIMIT_S, _END_LIMIT_S = 10.0, 3.0
 _PR_SET_PDEATHSIG = 1
 
 
-class _Program:
+class _ServerProgram:
     """redis-server or valkey-server: a child process on a unix socket."""
 
     def __init__(self, home: Home, program: str) -> None:
@@ -106,7 +106,7 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
     with contextlib.ExitStack() as start_lock, home.be_supervisor() as write_state:
         state: dict[str, object] = {"pid": os.getpid(), "kind": kind}
         write_state(state)
-        running = _Program(home, program) if program else _Fake()
+        running = _ServerProgram(home, program) if program else _Fake()
         try:
             wait_until(lambda: is_ready(running.url) or not running.is_alive(), _READY_LIMIT_S)
             if not is_ready(running.url):
@@ -121,7 +121,9 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
             running.end()
 
 
-def _wait_for_disuse(home: Home, running: _Program | _Fake, linger_s: float, start_lock: contextlib.ExitStack) -> None:
+def _wait_for_disuse(
+    home: Home, running: _ServerProgram | _Fake, linger_s: float, start_lock: contextlib.ExitStack
+) -> None:
     """Block until there was no user for *linger_s*, or the server has ended.
 
     In the first case, *start_lock* holds the start lock afterwards, so that no process becomes a user.

@@ -17,8 +17,9 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from snowredis.monitor.metric_values import Family, SegmentTotals, TotalsTracker, families_of, new_durations
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
-from snowredis.monitor.polling import PoolWatch
+from snowredis.monitor.polling import PoolPoller
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
@@ -224,12 +225,14 @@ class PoolCollector:
     Args:
         url: as WorkerPool takes it, with rights to read.
         pools: their names. A registry takes one PoolCollector: all pools share the same metrics.
+        open_pool: makes the WorkerPool of a name, in place of one that is opened at *url*.
 
     If Redis is unavailable or has no such pool, ``snowredis_pool_up`` is 0, and a scrape may take two seconds.
     """
 
-    def __init__(self, url: Any, *pools: str) -> None:
-        self._watches = {name: PoolWatch(WorkerPool(url, name)) for name in pools or (pool_or_default(),)}
+    def __init__(self, url: Any, *pools: str, open_pool: Callable[[str], WorkerPool] | None = None) -> None:
+        opened = open_pool or partial(WorkerPool, url)
+        self._watches = {name: PoolPoller(opened(name)) for name in pools or (pool_or_default(),)}
         self._pid, self._lock = os.getpid(), threading.Lock()
 
     def describe(self) -> Iterable[Exported]:
@@ -242,7 +245,7 @@ class PoolCollector:
             self._pid, self._lock = os.getpid(), threading.Lock()
         watches = self._watches
         with self._lock, ThreadPoolExecutor(min(_AT_ONCE, len(watches))) as executor:
-            readings = dict(zip(watches, executor.map(PoolWatch.read, watches.values()), strict=True))
+            readings = dict(zip(watches, executor.map(PoolPoller.read, watches.values()), strict=True))
         return map(as_prometheus, families_of(readings))
 
 

@@ -1,7 +1,7 @@
 """pydantic 2 integration: a type for ids in models, and in FastAPI's paths, queries, bodies and responses.
 
     class Order(BaseModel):
-        id: SnowflakeId
+        id: JsonSnowflakeId
 
 An int in Python, a string of digits in JSON, because JavaScript loses digits of numbers past 2**53.
 """
@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from snowredis.core.layout import MAX_ID
 from snowredis.core.text import DECIMAL_ID
 
-__all__ = ["SnowflakeId"]
+__all__ = ["JsonSnowflakeId"]
 
 PATTERN = f"^{DECIMAL_ID}$"
 _is_decimal = re.compile(DECIMAL_ID).fullmatch
@@ -53,4 +53,4 @@ class _SnowflakeId:
         return {"type": "string", "pattern": PATTERN, "examples": ["249734652741287936"]}
 
 
-SnowflakeId = Annotated[int, _SnowflakeId]
+JsonSnowflakeId = Annotated[int, _SnowflakeId]

@@ -122,6 +122,10 @@ def generator(kind: Literal["segment", "ticket"], /, **settings: Any) -> NumberG
 
 
 @overload
+def generator(kind: Literal["dated"], /, **settings: Any) -> IdGenerator[str]: ...
+
+
+@overload
 def generator(kind: Literal["uuid7", "uuid4"], /, *, form: Literal["uuid"] = "uuid") -> IdGenerator[UUID]: ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
@@ -65,6 +65,10 @@ class IdGenerator(Protocol[Id]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+    def __aiter__(self) -> AsyncIterator[Id]: ...
+
+    async def __anext__(self) -> Id: ...
 
 
 @runtime_checkable
@@ -194,6 +198,12 @@ class GeneratorBase(ABC, Generic[Id]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Id:
+        return await self.anext_id()
 
     def __repr__(self) -> str:
         return f"<snowredis {self.description.kind} generator{' closed' if self.closed else ''}>"

@@ -72,13 +72,12 @@ def _unused(expired: Event) -> bool:
 
 
 def mass_silence_in(ended: Sequence[EndedLease], workers: Sequence[WorkerInfo], info: PoolInfo) -> MassSilence | None:
-    """Return what most workers have in common that sent no heartbeat for half a ttl, *ended* leases among them."""
+    """Return what most workers have in common that are silent, *ended* leases among them."""
     beats = [(worker.renewed_ms, worker.lasts_until_ms) for worker in workers if worker.state == "silent"]
     living = len(workers) - len(beats)
     beats += [(each.heartbeat_ms, each.lasts_until_ms) for each in ended if _may_live(each) and each.heartbeat_ms]
     beats.sort()
-    # each renews once in a heartbeat, and a renewal that fails takes a while
-    width_ms, first, most = 2 * info.ttl_ms // HEARTBEATS_PER_TTL, 0, (0, 0)
+    width_ms, first, most = _width_ms(info), 0, (0, 0)
     for last, (beat_ms, _) in enumerate(beats):
         while beats[first][0] < beat_ms - width_ms:
             first += 1
@@ -90,6 +89,11 @@ def mass_silence_in(ended: Sequence[EndedLease], workers: Sequence[WorkerInfo], 
     return MassSilence(count, count + living, beats[last][0], until_ms)
 
 
+def _width_ms(info: PoolInfo) -> int:
+    """Return how far the last heartbeats lie apart of workers that fell silent together: each had one in that time."""
+    return 3 * info.ttl_ms // (2 * HEARTBEATS_PER_TTL)
+
+
 def _may_live(ended: EndedLease) -> bool:
     return ended.kind == "expired" and not ended.acknowledged
 
@@ -98,7 +102,7 @@ def split(
     ended: Sequence[EndedLease], mass: MassSilence | None, info: PoolInfo
 ) -> tuple[tuple[EndedLease, ...], tuple[EndedLease, ...]]:
     """Return the *ended* leases of processes that died in the last hour, and of those that are silent."""
-    since_ms = mass.since_ms - 2 * info.ttl_ms // HEARTBEATS_PER_TTL if mass else info.now_ms
+    since_ms = mass.since_ms - _width_ms(info) if mass else info.now_ms
 
     def is_silent(each: EndedLease) -> bool:
         # with *mass*, also one without an outage lane: it waits for Redis

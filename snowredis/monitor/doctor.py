@@ -15,7 +15,7 @@ from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUn
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
-from snowredis.monitor.pool_reader import PoolLook
+from snowredis.monitor.pool_reader import PoolReader
 from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
@@ -38,6 +38,7 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     snapshot = functools.cache(pool.snapshot)
     of_pool: dict[str, Callable[[], Iterable[Result]]] = {
         "the order of the servers": lambda: _check_server_list(pool),
+        "whether Redis takes writes": lambda: _check_writes(pool),
         "the status": lambda: map(_result_of, status_of(snapshot()).conditions),
         "the layout": lambda: _check_lifetime(info),
         "the use": lambda: _check_use(snapshot()),
@@ -58,12 +59,31 @@ def _result_of(condition: Condition) -> Result:
     return Result(_SEVERITIES[condition.level], condition.text, condition.advice)
 
 
+def _check_writes(pool: WorkerPool) -> Iterator[Result]:
+    """Try on each server what every claim and every renewal does: write. The write changes nothing."""
+    for client in pool._clients:
+        try:
+            with translated(address(client)):
+                client.zadd(pool_keys(pool.name)[1], {"": 0}, xx=True)
+        except StoreRefused:
+            # a user who may only read; those of generators have a check of their rights
+            raise
+        except StoreUnavailable as failure:
+            yield error(
+                f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
+                "let Redis take writes again. Do not restart workers: they go on in their outage lanes, and a new one "
+                "cannot start",
+            )
+        else:
+            yield ok(f"{address(client)} takes writes")
+
+
 def _check_server_list(pool: WorkerPool) -> Iterator[Result]:
     """Find pools on several servers that no process can use together."""
     count = len(pool._clients)
     if count < 2:
         return
-    signatures = {index: info.signature for index, info in pool._each(PoolLook.stored)}
+    signatures = {index: info.signature for index, info in pool._each(PoolReader.stored)}
     common = re.sub(r" share=\d+/\d+$", "", next(iter(signatures.values())))
     if all(signature == f"{common} share={index}/{count}" for index, signature in signatures.items()):
         return

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.numbers import stores as numbers
+from snowredis.numbers.administration import tag_info
+from snowredis.numbers.stores import dated_keys, tag_keys
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -52,19 +55,13 @@ class Tag(NamedTuple):
 
 
 def segment_tag(name: str) -> Tag:
-    """Return what generators of the segments of tag *name* need. A test compares it with their scripts."""
-    on_hash = ("hget", "hmget", "hset", "hdel", "hincrby")
-    on_index = ("zadd", "zrangebyscore", "zrem")
-    calls = [("time", 0), ("info", 0), *((command, 1) for command in on_hash)]
-    calls += [*((command, 2) for command in on_index), ("xadd", 3)]
-    key = f"snowredis:segment:{{{name}}}"
-    return Tag(name, (key, f"{key}:clients", f"{key}:events"), calls)
+    """Return what generators of the segments of tag *name* need."""
+    return Tag(name, tag_keys(name), sorted(calls_in(numbers.load("take").source)))
 
 
 def dated_tag(name: str) -> Tag:
-    """Return what generators of the dated numbers of tag *name* need. A test compares it with their script."""
-    calls = [(command, 1) for command in ("hget", "hmget", "hset", "hdel", "hkeys")]
-    return Tag(name, (f"snowredis:{{{name}}}:dated",), [("time", 0), ("info", 0), *calls])
+    """Return what generators of the dated numbers of tag *name* need."""
+    return Tag(name, dated_keys(name), sorted(calls_in(numbers.load("dated").source)))
 
 
 def check_rights(client: Any, name: str) -> Result:
@@ -154,6 +151,8 @@ def _try_script(client: Any) -> Result:
 
 # tags after these are not checked
 MAX_TAGS = 100
+# that say whether a tag is open
+_FIELDS = ("signature", "reason", "next", "alarm")
 
 
 def find_tags(client: Any, name: str | None) -> tuple[Sequence[Tag], Sequence[Tag]]:
@@ -215,29 +214,38 @@ def check_segments(client: Any, tags: Sequence[Tag]) -> Result:
     """Check that *tags* of segments are open, and that a restart of this Redis loses none of their segments."""
     if not tags:
         return ok("no tags of segments here")
-    closed, alarmed = [], []
+    where = address(client)
+    # what is wrong -> the tags of which that is so
+    found: dict[str, list[str]] = {}
     for tag in tags:
-        reason, alarm = client.hmget(tag.keys[0], "reason", "alarm")
-        if reason:
-            closed.append(f"{tag.name} ({text_of(reason)})")
-        if alarm:
-            alarmed.append(tag.name)
-    if closed:
+        try:
+            with translated(where):
+                values = client.hmget(tag.keys[0], _FIELDS)
+            fields = {name: text_of(value) for name, value in zip(_FIELDS, values, strict=True) if value is not None}
+            info = tag_info(where, tag.name, fields)
+        except StoreRefused:
+            raise
+        except StoreUnavailable as failure:
+            found.setdefault("not readable", []).append(f"{tag.name} ({failure.reason})")
+            continue
+        if info.config is None:
+            found.setdefault("of another version", []).append(tag.name)
+        if info.reason is not None:
+            found.setdefault("closed, so that they hand out no numbers", []).append(f"{tag.name} ({info.reason.value})")
+        if info.alarm is not None:
+            numbers = f"{tag.name} {info.alarm.first} to {info.alarm.last}"
+            found.setdefault("numbers may have been handed out twice", []).append(numbers)
+    if found:
         return error(
-            f"closed tags, which hand out no numbers: {', '.join(closed)}",
-            "find the highest number in use, then: snowredis numbers open TAG --from N",
+            "; ".join(f"{what}: {', '.join(names)}" for what, names in found.items()),
+            "snowredis numbers show TAG says more; snowredis numbers open TAG --from N opens a closed one",
         )
-    if alarmed:
-        return error(
-            f"numbers of these tags may have been handed out twice: {', '.join(alarmed)}",
-            "see: snowredis numbers show TAG; compare the numbers in use",
-        )
-    info = client.info("persistence")
-    if not int(info.get("aof_enabled", 1)):
+    persistence = client.info("persistence")
+    if not int(persistence.get("aof_enabled", 1)):
         return warning(
             f"{len(tags)} tags of segments, and no append-only file: a crash of Redis loses what was handed out since "
             "the last snapshot, and closes them",
-            "set appendonly yes; with appendfsync always and assured=True, no restart closes a tag",
+            "set appendonly yes; with appendfsync always, a tag with durability=assured is closed by no restart",
         )
     return ok(f"{len(tags)} tags of segments, all open; append-only file")
 

@@ -80,7 +80,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class PoolWatch:
+class PoolPoller:
     """Reads a pool again and again. One caller at a time.
 
     Args:

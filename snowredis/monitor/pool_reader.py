@@ -1,6 +1,6 @@
-"""Look at a pool on one server: PoolLook. RedisLook reads with plain commands: no script is run and nothing is written.
+"""Read a pool on one server. RedisPoolReader does it with plain commands: no script is run and nothing is written.
 
-MemoryLook does the same with a pool of snowredis.testing. Events of both are read by events.py.
+MemoryPoolReader does the same with a pool of snowredis.testing. Events of both are read by events.py.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "
 _POOL_NUMBERS = (
     "changes_at",
     "changes_floor",
+    "changes_forced",
+    "outage_floor",
+    "outage_top",
     "version",
     "peak",
     "created",
@@ -60,7 +63,7 @@ class ServerState:
     idle: list[snapshot.WorkerInfo]
 
 
-class PoolLook(ABC):
+class PoolReader(ABC):
     """One look at a pool on one server: its fields as of one moment, and the records that it is asked for.
 
     Args:
@@ -168,13 +171,18 @@ class PoolLook(ABC):
             raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
         alarm = _alarm(texts["alarm"])
+        if numbers["changes_at"] and not numbers["changes_forced"]:
+            # pool.lua: a planned change waits for outage lanes
+            later_ms = max(0, max(numbers["outage_floor"], numbers["outage_top"]) - numbers["changes_floor"])
+            numbers["changes_at"] += later_ms
+            numbers["changes_floor"] += later_ms
         try:
             periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"])
         except (ConfigError, KeyError, ValueError) as error:
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         numbers["expired"] += ended
-        mismatch_at, _, owner = texts["mismatch"].partition("|")
-        by = parse_owner(owner)
+        refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
+        refused_at = refused[0][0] if refused else ""
         return snapshot.PoolInfo(
             name=self.name,
             layout=layout,
@@ -191,8 +199,8 @@ class PoolLook(ABC):
             used=used,
             free=capacity - used,
             peak=numbers["peak"],
-            mismatch_ms=int(mismatch_at) if _NUMBER.fullmatch(mismatch_at) else 0,
-            mismatch_by=f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else "",
+            mismatch_ms=int(refused_at) if _NUMBER.fullmatch(refused_at) else 0,
+            mismatch_by=", ".join(_name_of(owner) for _, _, owner in refused if _name_of(owner)),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
@@ -200,7 +208,7 @@ class PoolLook(ABC):
         )
 
 
-class RedisLook(PoolLook):
+class RedisPoolReader(PoolReader):
     """A look at the pool *name* in the Redis of *client*. Raises PoolNotFound, StoreUnavailable."""
 
     def __init__(self, client: Any, name: str) -> None:
@@ -244,7 +252,7 @@ class RedisLook(PoolLook):
         return int(self.client.zcard(self._leases)) == self._count("records")
 
 
-class MemoryLook(PoolLook):
+class MemoryPoolReader(PoolReader):
     """A look at the pool *name* of *pool*, a MemoryPool of snowredis.testing. Raises PoolNotFound."""
 
     def __init__(self, pool: Any, name: str) -> None:
@@ -286,6 +294,11 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
     if next_signature:
         periods.append(snapshot.LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
+
+
+def _name_of(owner: str) -> str:
+    by = parse_owner(owner)
+    return f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else ""
 
 
 def _alarm(stored: str) -> Alarm | None:

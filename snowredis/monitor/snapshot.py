@@ -104,6 +104,13 @@ class WorkerInfo:
         return bool(self.refused) or self.reserved_until_ms - self.clock_offset_ms <= self.renewed_ms
 
 
+class Refusal(NamedTuple):
+    """Why Redis takes no renewal from this process, though it may reply, and since when on the Redis clock."""
+
+    reason: str
+    since_ms: int
+
+
 class LayoutPeriod(NamedTuple):
     """A layout that a pool has, had, or will have.
 
@@ -140,7 +147,7 @@ class PoolInfo:
         refused: claims that got no worker id, since all were leased.
         mismatches: claims of processes with other settings, such as another layout, that were refused.
         mismatch_ms: when the last of them was refused; 0 if none was.
-        mismatch_by: the process of the last one as host:pid (label); untrusted text.
+        mismatch_by: the last such processes as host:pid (label), the newest first; untrusted text.
         layouts: all layouts that the pool ever had, has, and will have as planned, in order.
         changes_ms: when the layout changes, as planned; 0 if no change is planned.
         alarm: text of the last alarm; empty if there is none.
@@ -328,6 +335,7 @@ class Snapshot:
         idle: worker ids that were leased and are not, if they were asked for: of dead processes, and released ones.
         claims: how many worker ids were claimed in the last hour.
         lanes_until_ms: end of the last outage lane that a process has which lost its lease since the floor was raised.
+        refusal: why Redis takes no renewal of the process that looks; None if it does, or if that process has no lease.
     """
 
     info: PoolInfo
@@ -339,6 +347,7 @@ class Snapshot:
     idle: tuple[WorkerInfo, ...] = ()
     claims: int = 0
     lanes_until_ms: int = 0
+    refusal: Refusal | None = None
 
     @property
     def makes_ids(self) -> bool:
@@ -375,7 +384,7 @@ class Snapshot:
     def unused_leases(self) -> int:
         """About how many leases nobody renews any more: a process that is killed keeps its lease for up to a ttl.
 
-        As many as ended without a release during the last ttl, or those that sent no heartbeat for half a ttl if these
+        As many as ended without a release during the last ttl, or those that are silent if these
         are more.
         """
         since_ms = self.info.now_ms - self.info.ttl_ms
@@ -401,8 +410,8 @@ def state_of(
 ) -> str:
     """Classify a worker as one of STATES.
 
-    healthy: the last heartbeat is younger than two heartbeat intervals (ttl/3). late: younger than half a ttl.
-    silent: older, but the lease is still valid. no-ids: it sends heartbeats, and makes no ids; see parse_record().
+    healthy: the last heartbeat is younger than half a ttl. late: younger than two thirds, so that at least one is
+    missing. silent: older, but the lease is still valid. no-ids: it sends heartbeats, and makes no ids.
     expired: the lease ended without a release. unknown: so it did, but Redis may have forgotten renewals. free: the
     worker id was released.
     """
@@ -410,9 +419,9 @@ def state_of(
         return "free"
     if lease_left_ms <= 0:
         return "expired" if confirmed else "unknown"
-    if heartbeat_age_ms * protocol.HEARTBEATS_PER_TTL < 2 * ttl_ms:
+    if heartbeat_age_ms * 2 < ttl_ms:
         return "healthy"
-    return "late" if heartbeat_age_ms * 2 < ttl_ms else "silent"
+    return "late" if heartbeat_age_ms * 3 < 2 * ttl_ms else "silent"
 
 
 def time_text(time_ms: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.errors import PoolNotFound, SnowredisError
@@ -93,21 +92,14 @@ class Status:
     stale_since_ms: TimeMs | None = None
 
 
-class Refusal(NamedTuple):
-    """Why Redis takes no renewal from this process, though it may reply, and since when on the Redis clock."""
-
-    reason: str
-    since_ms: int
-
-
-def status_of(snapshot: Snapshot, refusal: Refusal | None = None) -> Status:
-    """Return the verdict about a pool that was just read. *refusal*: of the generator of this process."""
+def status_of(snapshot: Snapshot) -> Status:
+    """Return the verdict about a pool that was just read."""
     info, workers = snapshot.info, snapshot.workers
     floor = _floor(snapshot)
     # what is unknown cannot be adopted any more if no worker can make ids
     is_down = any(condition.code == "no-ids" for condition in floor)
     conditions = [
-        *_no_renewals(snapshot, refusal),
+        *_no_renewals(snapshot),
         *_alarm(info),
         *floor,
         *_without_ids(workers, info),
@@ -216,9 +208,10 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
 # --- conditions ------------------------------------------------------------------------------------
 
 
-def _no_renewals(snapshot: Snapshot, refusal: Refusal | None) -> list[Condition]:
+def _no_renewals(snapshot: Snapshot) -> list[Condition]:
     """Return the one condition behind the silence of most workers: Redis takes no renewals, or the network is cut."""
-    mass, why = snapshot.mass_silence, "Redis refuses writes, the network is cut, or their hosts are gone"
+    mass, refusal = snapshot.mass_silence, snapshot.refusal
+    why = "Redis refuses writes, the network is cut, or their hosts are gone"
     advice = f"{_DO_NOT_RESTART}. Look what `snowredis doctor` says of Redis, on the host of a worker"
     if mass:
         text = f"{mass.count:,} of {mass.fleet:,} workers sent no heartbeat since {{since}}: "
@@ -231,7 +224,7 @@ def _no_renewals(snapshot: Snapshot, refusal: Refusal | None) -> list[Condition]
         return []
     # clocks are known to the length of a reply
     others = any(worker.renewed_ms > refusal.since_ms + 1_000 for worker in snapshot.workers)
-    text = f"this service cannot renew its lease since {{since}}: {refusal.reason}"
+    text = f"Redis takes no claim and no renewal of this service since {{since}}: {refusal.reason}"
     return [Condition("no-renewals", "warning" if others else "critical", text, advice, refusal.since_ms)]
 
 
@@ -410,7 +403,7 @@ def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[
         return []
     text = (
         f"{_named(without)} cannot go on for longer than a ttl without Redis: for up to "
-        f"{info.outage_reserve_ms / 3.6e6:g} h after a loss, their outage lanes may belong to processes of before"
+        f"{info.outage_reserve_ms / 3.6e6:g} h after Redis got or lost the pool, others may have their outage lanes"
     )
     return [Condition("no-outage-lane", "notice", text, "wait", count=len(without))]
 

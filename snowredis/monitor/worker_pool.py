@@ -13,7 +13,7 @@ from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import Event, Follower, Source, check_stream_id
-from snowredis.monitor.pool_reader import MemoryLook, PoolLook, RedisLook, ServerState, list_pools
+from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, ServerState, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, POOL_COUNTERS, EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
@@ -76,7 +76,7 @@ class WorkerPool:
         self._clients = [server.client for server in self._servers]
         # where the pool is, and what reads from there
         self._places: list[Any] = self._clients or list(urls)
-        self._look: Callable[[Any, str], PoolLook] = RedisLook if self._clients else MemoryLook
+        self._reader: Callable[[Any, str], PoolReader] = RedisPoolReader if self._clients else MemoryPoolReader
         # with the worker ids of the whole pool
         self._events = [
             Source(functools.partial(self._written, index), functools.partial(self._expired, index))
@@ -106,7 +106,7 @@ class WorkerPool:
 
         Of several servers, one that lost the pool counts as one without workers; one that is unavailable is an error.
         """
-        per_server = self._each(lambda look: look.workers(alive_only=alive_only))
+        per_server = self._each(lambda reader: reader.workers(alive_only=alive_only))
         return sorted(
             (self._numbered_worker(info, i) for i, infos in per_server for info in infos),
             key=lambda info: info.worker,
@@ -121,7 +121,7 @@ class WorkerPool:
 
         Raises PoolNotFound.
         """
-        return self._sum([info for _, info in self._each(PoolLook.info)])
+        return self._sum([info for _, info in self._each(PoolReader.info)])
 
     def _sum(self, infos: list[PoolInfo]) -> PoolInfo:
         """Return the info of the pool on several servers."""
@@ -152,7 +152,7 @@ class WorkerPool:
             the first call also for 25 ms for each 1,000 events of the last hour, or of outage_reserve; later calls read
             only new ones.
         """
-        states = self._each(lambda look: look.state(idle=idle))
+        states = self._each(lambda reader: reader.state(idle=idle))
 
         def numbered(of: Callable[[ServerState], list[WorkerInfo]]) -> tuple[WorkerInfo, ...]:
             infos = (self._numbered_worker(info, index) for index, state in states for info in of(state))
@@ -221,12 +221,12 @@ class WorkerPool:
             deaths.write_acknowledgement(client, self.name, seen, shown_ms(info))
         return seen
 
-    def _each(self, read: Callable[[PoolLook], T]) -> list[tuple[int, T]]:
+    def _each(self, read: Callable[[PoolReader], T]) -> list[tuple[int, T]]:
         """Return the index and the result of every server that has the pool. Raises PoolNotFound."""
         results = []
         for index, place in enumerate(self._places):
             with contextlib.suppress(PoolNotFound):
-                results.append((index, read(self._look(place, self.name))))
+                results.append((index, read(self._reader(place, self.name))))
         if not results:
             raise PoolNotFound(self.name)
         return results
@@ -299,7 +299,7 @@ class WorkerPool:
     def _expired(self, index: int) -> list[Event]:
         """Return the ends of leases that no script has written yet; without a pool there are none."""
         with contextlib.suppress(PoolNotFound):
-            ended = self._look(self._places[index], self.name).expired()
+            ended = self._reader(self._places[index], self.name).expired()
             return [self._numbered(events.expiry_of(each), index) for each in ended]
         return []
 
@@ -324,7 +324,7 @@ class WorkerPool:
         """
         if not self._clients:
             raise ConfigError("a pool in memory has no history; whois needs a Redis")
-        info = info or self._sum([info for _, info in self._each(PoolLook.stored)])
+        info = info or self._sum([info for _, info in self._each(PoolReader.stored)])
         return find_makers(self._clients, info, ids)
 
     def pools(self) -> list[str]:

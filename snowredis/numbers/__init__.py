@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from snowredis.numbers.administration import (
         DatedInfo,
+        NumbersAlarm,
         TagInfo,
         change_tag,
         create_tag,
@@ -34,17 +35,15 @@ if TYPE_CHECKING:
     )
     from snowredis.numbers.dated import DatedGenerator
     from snowredis.numbers.errors import NumbersBroken, NumbersClosed, NumbersDiffer, NumbersExhausted
-    from snowredis.numbers.opening import highest_in
     from snowredis.numbers.segments import SegmentGenerator
     from snowredis.numbers.transaction import TransactionNumbers
 
 # module -> its names. Loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
 _NAMES = {
-    "administration": "DatedInfo TagInfo change_tag create_tag delete_dated delete_tag open_dated open_tag show_dated "
-    "show_tag",
+    "administration": "DatedInfo NumbersAlarm TagInfo change_tag create_tag delete_dated delete_tag open_dated "
+    "open_tag show_dated show_tag",
     "dated": "DatedGenerator",
     "errors": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
-    "opening": "highest_in",
     "segments": "SegmentGenerator",
     "transaction": "TransactionNumbers",
 }
@@ -53,6 +52,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 __all__ = [
     "DatedGenerator",
     "DatedInfo",
+    "NumbersAlarm",
     "NumbersBroken",
     "NumbersClosed",
     "NumbersDiffer",
@@ -64,7 +64,6 @@ __all__ = [
     "create_tag",
     "delete_dated",
     "delete_tag",
-    "highest_in",
     "open_dated",
     "open_tag",
     "show_dated",

@@ -5,14 +5,11 @@ The kind "dated".
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import operator
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 from snowredis.core.description import IdDescription
 from snowredis.core.values import as_int
@@ -22,18 +19,18 @@ from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
 from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
 from snowredis.numbers.protocol import (
     Exhausted,
-    Granted,
+    ForgottenPeriod,
+    GrantedNumbers,
     Opened,
     OtherPeriod,
-    Past,
     PeriodReply,
     PeriodRequest,
-    Settling,
+    SettlingTag,
     Shut,
+    as_options,
 )
 from snowredis.numbers.settings import DATED_SETTINGS, check_settings
-from snowredis.numbers.stores import BLOCK_LIFE_MS, DatedStore
-from snowredis.numbers.waiting import Deliveries
+from snowredis.numbers.stores import REPLY_LIFE_MS, DatedStore
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format
@@ -48,36 +45,12 @@ _MAX_MOVES = 5
 _MAX_SETTLE_S = 60.0
 
 
-class _Block(NamedTuple):
-    """Numbers that Redis handed out to this process, of one period.
-
-    Attributes:
-        numbers: an iterator, since taking from it is one step for signal handlers.
-        at_ms, at_s: when, on the wall clock as Redis shows it, and on the monotonic clock.
-        generation: of the fork guard, before they were asked for.
-    """
-
-    period: Period
-    numbers: Iterator[int]
-    at_ms: int
-    at_s: float
-    generation: int
-
-    def left(self, now_ms: int, now_s: float) -> int:
-        """Return how many are usable: it is this process, its period, and Redis knows of them for certain."""
-        fresh = abs(now_ms - self.at_ms) < BLOCK_LIFE_MS and now_s - self.at_s < BLOCK_LIFE_MS / 1000
-        in_period = self.period.from_ms <= now_ms < self.period.until_ms
-        mine = self.generation == GUARD.generation
-        return operator.length_hint(self.numbers) if fresh and in_period and mine else 0
-
-
 class DatedGenerator(GeneratorBase[str]):
     """Makes texts such as "20261122-000001": a number that starts again each period, and the date of the period.
 
     A number of a period is handed out once, by Redis: whatever the clocks do, a text never comes twice. A text belongs
-    to the period in which Redis handed it out, by the clock of Redis. Numbers are consecutive, but for those that a
-    process had when it ended, of a transaction that was rolled back, or whose reply was lost; for numbers without gaps
-    see TransactionNumbers.
+    to the period in which Redis handed it out, by the clock of Redis. Numbers are consecutive, but for those of a
+    transaction that was rolled back, and those whose reply was lost; for numbers without gaps see TransactionNumbers.
 
     Args:
         tag: name of the numbers: processes that must not repeat each other's use the same; letters, digits, _ . -
@@ -86,8 +59,6 @@ class DatedGenerator(GeneratorBase[str]):
         zone: name of the time zone of the period. An hour that comes twice is one period.
         format: text of a number, as for str.format(), with the fields date (the beginning of the period), number and
             tag. It has to show the whole period.
-        block: how many numbers a process gets from Redis at once. Those that it has not used after 5 s, or at the end
-            of the period, are gaps.
         maximum: the highest number of a period; default: the highest that has as many digits as the format says.
         durability: "detect": Redis may lose writes in a restart or failover, and numbers then stop until the next
             period, or until open(); "assured": it never does.
@@ -110,7 +81,6 @@ class DatedGenerator(GeneratorBase[str]):
         period: PeriodName = "day",
         zone: str = "UTC",
         format: str | None = None,  # noqa: A002 - it is one
-        block: int = 1,
         maximum: int | None = None,
         durability: Literal["detect", "assured"] = "detect",
         redis_skew: float = 2.5,
@@ -119,7 +89,7 @@ class DatedGenerator(GeneratorBase[str]):
         bound: Callable[[datetime], int] | None = None,
     ) -> None:
         check_settings(locals())
-        self.tag, self._block_size, self._bound = tag, block, bound
+        self.tag, self._bound = tag, bound
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
         self._store = DatedStore(
@@ -133,16 +103,16 @@ class DatedGenerator(GeneratorBase[str]):
             format=format or DEFAULT_FORMATS[period],
             min_replicas=min_replicas,
         )
+        constants = {"period": period, "zone": zone, "durability": durability, "format": format, "maximum": maximum}
+        usual = {name: DATED_SETTINGS[name].default for name in constants} | {"period": None}
+        self._options = as_options({name: value for name, value in constants.items() if value != usual[name]})
         self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
         self._offset_ms = 0
-        # the oldest first
-        self._blocks: list[_Block] = []
         # label -> the next number after the highest that this process saw; of the newest periods only
         self._seen: dict[str, int] = {}
         self._closed = False
-        # of the blocks; never held while Redis is asked
+        # of what was seen; never held while Redis is asked
         self._lock = threading.RLock()
-        self._deliveries: Deliveries[str] = Deliveries(self._make)
         GUARD.reset_in_child(self)
 
     @property
@@ -164,32 +134,14 @@ class DatedGenerator(GeneratorBase[str]):
             GeneratorClosed: after close().
 
         Blocks:
-            for a round trip to Redis, unless a number is left of the process' block. Threads that wait at the same time
-            share a request.
+            for a round trip to Redis.
         """
         return self.next_ids(1)[0]
 
     def next_ids(self, count: int) -> list[str]:
-        """Make *count* texts at once, 0 to 1,000,000.
-
-        They are of one period, or of two if it ends meanwhile. Raises and blocks as next_id(). It uses no number then.
-        """
+        """Make *count* texts of one period, 0 to 1,000,000. Raises and blocks as next_id(), and uses no number then."""
         count = check_count(count)
-        return GUARD.in_one_process(lambda: self._from_blocks(count) or self._deliveries.take(count) if count else [])
-
-    async def anext_id(self) -> str:
-        """Make one text. Async version of next_id(): does not block the event loop."""
-        return (await self.anext_ids(1))[0]
-
-    async def anext_ids(self, count: int) -> list[str]:
-        """Make *count* texts at once. Async version of next_ids(): one thread asks for all coroutines."""
-        count = check_count(count)
-        while True:
-            GUARD.check()
-            generation = GUARD.generation
-            made = (self._from_blocks(count) or await self._deliveries.take_async(count)) if count else []
-            if GUARD.generation == generation and GUARD.alive:
-                return made
+        return GUARD.in_one_process(lambda: self._make(count) if count else [])
 
     def create(self) -> bool:
         """Say that the tag is new, as the person who introduces it. Returns False if it is known already.
@@ -235,82 +187,60 @@ class DatedGenerator(GeneratorBase[str]):
             label = period.label
             if isinstance(reply, Opened):
                 return reply.next
-            if not isinstance(reply, Settling) or time.monotonic() > deadline:
+            if not isinstance(reply, SettlingTag) or time.monotonic() > deadline:
                 raise StoreUnavailable(self._store.where, "a deposed master may still hand out numbers. Try again")
             time.sleep(min(0.5, reply.wait_ms / 1000))
 
     def close(self) -> None:
-        """Stop making numbers; those that are left of the block are never used. Idempotent, never raises."""
+        """Stop making numbers. Idempotent, never raises."""
         GUARD.check()
         if not self._closed:
-            self._closed, self._blocks = True, []
+            self._closed = True
             self._store.close()
 
-    @with_lock
-    def _from_blocks(self, count: int) -> list[str]:
-        """Return *count* texts of the blocks; none if they have fewer numbers."""
-        if self._left() < count:
-            return []
-        taken: list[_Block] = []
-        texts: list[str] = []
-        for block in list(self._blocks):
-            numbers = list(itertools.islice(block.numbers, count - len(texts)))
-            taken.append(block._replace(numbers=iter(numbers)))
-            texts += [self._format.write(block.period.date, number) for number in numbers]
-        if len(texts) == count:
-            return texts
-        # a signal handler has taken some meanwhile
-        self._blocks[:0] = taken
-        return []
-
-    @with_lock
-    def _left(self) -> int:
-        """Drop the blocks that are not usable any more; return how many numbers the others have."""
-        now_ms, now_s = self._wall_ms() + self._offset_ms, time.monotonic()
-        sizes = [(block, block.left(now_ms, now_s)) for block in list(self._blocks)]
-        for block, size in sizes:
-            if not size:
-                with contextlib.suppress(ValueError):
-                    self._blocks.remove(block)
-        return sum(size for _, size in sizes)
-
     def _make(self, count: int) -> list[str]:
-        """Make *count* texts. Called by one thread at a time, or by a signal handler in it."""
         while True:
-            made = self._from_blocks(count)
-            if made:
-                return made
-            least = max(1, count - self._left())
-            at_s, generation = time.monotonic(), GUARD.generation
-            granted, period = self._take(least, max(least, self._block_size))
-            self._seen = {period.label: granted.until_position}
-            numbers = iter(range(granted.from_position, granted.until_position))
-            self._blocks.append(_Block(period, numbers, granted.redis_ms, at_s, generation))
+            asked_s = time.monotonic()
+            granted, period = self._take(count)
+            self._note_seen(period.label, granted.until_position)
+            # a process that was stopped for longer may have numbers that a person or a bound handed out again since
+            passed_ms = abs(self._redis_ms() - granted.redis_ms)
+            if max(passed_ms, 1000 * (time.monotonic() - asked_s)) < REPLY_LIFE_MS:
+                numbers = range(granted.from_position, granted.until_position)
+                return [self._format.write(period.date, number) for number in numbers]
 
-    def _take(self, least: int, most: int) -> tuple[Granted, Period]:
+    @with_lock
+    def _note_seen(self, label: str, following: int) -> None:
+        self._seen = {label: max(self._seen.get(label, 1), following)}
+
+    def _redis_ms(self) -> int:
+        """Return the time of Redis' clock, as the last reply showed it."""
+        return self._wall_ms() + self._offset_ms
+
+    def _take(self, count: int) -> tuple[GrantedNumbers, Period]:
         deadline = time.monotonic() + _MAX_SETTLE_S
         while True:
-            reply, period = self._ask_now(lambda period: self._request("take", period, least, most))
+            reply, period = self._ask_now(lambda period: self._request("take", period, count))
             match reply:
-                case Granted():
+                case GrantedNumbers():
                     return reply, period
                 case Exhausted():
                     raise NumbersExhausted(self.tag, self._format.maximum, period.label, reply.left)
-                case Past():
+                case ForgottenPeriod():
                     raise StoreUnavailable(
                         self._store.where, f"its clock went back to {period.label}, which it has forgotten"
                     )
                 case Shut():
                     self._open_by_bound(reply, period, time.monotonic() > deadline)
 
-    def _request(self, action: Literal["take", "open"], period: Period, least: int, most: int = 1) -> PeriodRequest:
-        return PeriodRequest(action, period, least, most, self._seen.get(period.label, 1))
+    def _request(self, action: Literal["take", "open"], period: Period, count: int) -> PeriodRequest:
+        return PeriodRequest(action, period, count, self._seen.get(period.label, 1))
 
     def _open_by_bound(self, reply: Shut, period: Period, is_late: bool) -> None:
         """Open the period by the bound, or wait a little, so that this can be done. Raises NumbersClosed."""
         if self._bound is None or is_late:
             wait_ms = self._calendar.first_from(period, reply.since_ms) - reply.redis_ms
-            raise NumbersClosed(self.tag, reply.reason, reply.next, period.label, wait_ms)
+            raise NumbersClosed(self.tag, reply.reason, reply.next, period.label, wait_ms, self._options)
         if reply.wait_ms > 0:
             # before the bound is read: processes still use numbers that they had
             time.sleep(min(0.5, reply.wait_ms / 1000))
@@ -334,7 +264,7 @@ class DatedGenerator(GeneratorBase[str]):
         for _ in range(_MAX_MOVES):
             if self._closed:
                 raise GeneratorClosed(self.tag, "dated")
-            period = self._calendar.at(self._wall_ms() + self._offset_ms)
+            period = self._calendar.at(self._redis_ms())
             asked = request(period)
             if label not in (None, period.label):
                 # for the time only
@@ -352,8 +282,6 @@ class DatedGenerator(GeneratorBase[str]):
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
-        self._blocks = []
-        self._deliveries.after_fork()
         self._store.after_fork()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:

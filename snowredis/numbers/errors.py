@@ -20,11 +20,8 @@ CLOSED_REASONS = {
     "replicated": "a replica was connected or Redis was promoted, so that Redis has another replication id; a loss "
     "cannot be excluded",
     "rolled-back": "Redis forgot numbers that it had handed out",
-    "moved": "a person closed it",
+    "other-database": "it was copied from another database of Redis, where the original may hand out the same numbers",
 }
-
-
-_PERIODS = {len("2026"): "year", len("2026-11"): "month", len("2026-11-22"): "day"}
 
 
 class NumbersClosed(SnowredisError):
@@ -35,13 +32,16 @@ class NumbersClosed(SnowredisError):
         reason: a key of CLOSED_REASONS.
         next_number: the lowest number that may be unused, as far as this Redis and the processes know.
         period: label of the period, of dated numbers; "" for segments.
-        wait_ms: until the first period that is open for certain; 0 for segments, which a person or a bound opens.
+        wait_ms: until the first period that is open for certain; 0 for segments, which a person opens.
+        options: of the command that creates this tag, if it is new.
     """
 
-    def __init__(self, tag: str, reason: str, next_number: int, period: str = "", wait_ms: int = 0) -> None:
-        super().__init__(tag, reason, next_number, period, wait_ms)
+    def __init__(
+        self, tag: str, reason: str, next_number: int, period: str = "", wait_ms: int = 0, options: str = ""
+    ) -> None:
+        super().__init__(tag, reason, next_number, period, wait_ms, options)
         self.tag, self.reason, self.next_number = tag, reason, next_number
-        self.period, self.wait_ms = period, wait_ms
+        self.period, self.wait_ms, self.options = period, wait_ms, options
 
     @property
     def retry(self) -> bool:  # type: ignore[override]  # of dated numbers, the next period opens by itself
@@ -51,19 +51,18 @@ class NumbersClosed(SnowredisError):
     def __str__(self) -> str:
         why = CLOSED_REASONS.get(self.reason, ascii(self.reason))
         what = f"the tag {self.tag!r} is closed" + (f" in the period {self.period}" if self.period else "")
-        create = f"snowredis numbers create {self.tag}"
-        if self.period:
-            # by the length of a label
-            create += f" --period {_PERIODS.get(len(self.period), 'hour')}"
+        create = f"snowredis numbers create {self.tag}{self.options}"
         new = f"if it is new, create it: {create}; otherwise " if self.reason == "no-tag" else ""
+        # what a Redis that lost the tag does not know
+        constants = self.options if self.reason == "no-tag" and not self.period else ""
         text = (
             f"{what}: {why}. No number was made. Next: {new}find the highest number in use, such as that in the "
             f"table, and open the tag beyond it, from {self.next_number} or later: snowredis numbers open {self.tag} "
-            "--from N; or pass bound=."
+            f"--from N{constants}"
         )
         if self.period:
-            text += f" The next period that is open by itself begins in {self.wait_ms / 1000:.0f} s."
-        return text
+            text += f", or pass bound=. The next period that is open by itself begins in {self.wait_ms / 1000:.0f} s"
+        return f"{text}."
 
 
 class NumbersExhausted(SnowredisError):
@@ -98,7 +97,7 @@ class NumbersDiffer(SettingsMismatch):
     """
 
     _what, _where, _refused = "the tag", "in the tag", "No number was made."
-    _advice = "Use the settings of the tag, or change a tag of segments with: snowredis numbers change"
+    _advice = "Use the settings of the tag, or another tag."
 
     def __init__(self, tag: str, stored: str, given: str) -> None:
         super().__init__(tag, stored, given)

@@ -9,6 +9,7 @@ One caller at a time: the prefetcher's thread. Blocks as the stores do.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import hashlib
@@ -19,7 +20,6 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
 from snowredis.numbers import protocol
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
@@ -109,13 +109,13 @@ class TagClient:
         if self.since is None or self.since.incarnation != reply.incarnation:
             self.since = self.view
         match reply:
-            case protocol.Granted():
+            case protocol.GrantedNumbers():
                 self._received += 1
                 newest = (reply.from_position, reply.until_position)
                 self._segments = (*self._segments, newest)[-protocol.MOST_SEGMENTS :]
                 self._incarnation = reply.incarnation
                 self._request_id = ""
-            case protocol.Copied():
+            case protocol.CopiedClient():
                 self._begin()
 
     def failed(self, error: Exception) -> None:
@@ -143,8 +143,6 @@ HEAD = 10
 REPORT_S = 10.0
 # a rate is known after this time
 LEAST_MS = 1_000
-# how long a tag has been closed before a program opens it: every living process has reported twice
-SETTLE_MS = 25_000
 
 
 class Segment(NamedTuple):
@@ -163,29 +161,15 @@ class Segment(NamedTuple):
     stride: int
 
 
-class Bound(NamedTuple):
-    """Ways in which a program opens a closed tag.
-
-    Attributes:
-        highest: returns a number such that no higher one is in use or at hand in a process that does not report, or
-            None if no number is in use; may raise anything.
-        margin: how many numbers beyond that are left out.
-    """
-
-    highest: Callable[[], int | None]
-    margin: int
-
-
 class Fetcher:
     """The segments of one generator.
 
     Args:
-        stores: the servers, in the same order in every process.
+        stores: the servers; those of several learn their shares at their first request.
         steps: sizes of the segments.
         counts: counters.
         label: name of this process, for people.
         drop: called with a server's index and a position: numbers from there on may be in use elsewhere.
-        bound: opens a closed tag; None: a person does.
         start: runs a function in a thread of its own.
         clock, random_bytes: of the generator.
     """
@@ -198,13 +182,12 @@ class Fetcher:
         *,
         label: str,
         drop: Callable[[int, int], None],
-        bound: Bound | None,
         start: Callable[[Callable[[], None]], None],
         clock: Clock,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self._stores, self._steps, self._counts = tuple(stores), steps, counts
-        self._label, self._drop, self._bound, self._start = label, drop, bound, start
+        self._label, self._drop, self._start = label, drop, start
         self._clock, self._random_bytes = clock, random_bytes
         self._clients: tuple[TagClient, ...] = ()
         self._next = 0
@@ -256,10 +239,15 @@ class Fetcher:
         Raises:
             NumbersClosed, NumbersExhausted, StoreUnavailable: no server hands out a segment.
             NumbersDiffer: a server has the tag with other constants.
-            Anything that the bound raises.
+            ConfigError: two servers have the same share, or one has that of another number of servers.
         """
         steps, count = self._steps, len(self._clients)
         size = max(steps.next_size(self._clock.monotonic()), min(wanted, steps.max_step))
+        for client in self._clients:
+            # before the first number, so that no two servers with one share hand out any
+            if not client.silent:
+                with contextlib.suppress(NumbersClosed, StoreUnavailable):
+                    self._learn_share(client)
         errors: list[SnowredisError] = []
         in_turn = [*enumerate(self._clients)] * 2
         for index, client in sorted(in_turn[self._next :][:count], key=lambda each: each[1].away):
@@ -284,7 +272,7 @@ class Fetcher:
         )
 
     def report(self) -> float:
-        """Tell each server that was told nothing for REPORT_S which numbers are used; open a tag if a program may.
+        """Tell each server that was told nothing for REPORT_S which numbers are used.
 
         Also a server that hands out nothing, while others do: it may have forgotten what this process has of it. Does
         not raise. Returns the seconds until a report is due again.
@@ -309,10 +297,8 @@ class Fetcher:
 
     def _report_to(self, index: int, client: TagClient) -> None:
         try:
-            reply = client.ask(0)
-            self._notice(index, client, reply)
-            if isinstance(reply, protocol.Closed):
-                self._open(client, reply)
+            self._learn_share(client)
+            self._notice(index, client, client.ask(0))
             client.away = client.silent = False
         except Exception as error:  # noqa: BLE001 - of any kind: callers get it when they need a segment
             if isinstance(error, StoreUnavailable):
@@ -327,23 +313,22 @@ class Fetcher:
         for store in self._stores:
             store.close()
 
-    def _ask(self, index: int, client: TagClient, size: int) -> protocol.Granted:
-        config = client.store.config
+    def _ask(self, index: int, client: TagClient, size: int) -> protocol.GrantedNumbers:
         if client.is_asked:
             raise StoreUnavailable(client.store.where, "it did not reply to the last report yet")
-        # once more under a new name if this is a copy, and once more after the tag was opened
-        for _ in range(3):
+        self._learn_share(client)
+        # once more under a new name if this is a copy
+        for _ in range(2):
             reply = client.ask(size)
             client.told_at_s = self._clock.monotonic()
             self._notice(index, client, reply)
             match reply:
-                case protocol.Granted():
+                case protocol.GrantedNumbers():
                     return reply
                 case protocol.Exhausted():
-                    raise NumbersExhausted(config.tag, config.maximum)
+                    raise NumbersExhausted(client.store.config.tag, client.store.config.maximum)
                 case protocol.Closed():
-                    if not self._open(client, reply):
-                        raise NumbersClosed(config.tag, reply.reason, config.number_at(reply.next))
+                    raise client.store.closed(reply)
         raise StoreUnavailable(client.store.where, "it calls every request of this process a copy")
 
     def _notice(self, index: int, client: TagClient, reply: protocol.TakeReply) -> None:
@@ -359,7 +344,7 @@ class Fetcher:
                 *(client.store.where, config.tag, config.number_at(low), config.number_at(high - 1)),
             )
             self._drop(index, low)
-        if isinstance(reply, protocol.Copied):
+        if isinstance(reply, protocol.CopiedClient):
             self._counts.copied += 1
             log.error(
                 "this process is a copy of another one: it had the same segments of tag %s, which it dropped",
@@ -367,25 +352,17 @@ class Fetcher:
             )
             self._drop(index, 0)
 
-    def _open(self, client: TagClient, closed: protocol.Closed) -> bool:
-        """Open the tag if there is a bound, and the tag has been closed for long enough."""
-        # what a person closed, only a person opens
-        if self._bound is None or closed.reason is protocol.ClosedReason.MOVED:
-            return False
-        if closed.redis_ms < closed.closed_ms + SETTLE_MS:
-            return False
+    def _learn_share(self, client: TagClient) -> None:
+        """Learn which share of the tag a server has, once. Raises as TagStore.learn_share(), ConfigError."""
         store = client.store
-        highest = self._bound.highest()
-        try:
-            number = store.config.start - 1 if highest is None else as_int(highest)
-        except TypeError:
-            raise ConfigError(f"bound must return a whole number or None, not {highest!r}") from None
-        position = store.config.position_from(min(number + 1 + self._bound.margin, protocol.MAX_NUMBER))
-        opened = store.open(protocol.OpenRequest("bound", position, SETTLE_MS))
-        if isinstance(opened, protocol.Opened) and opened.changed:
-            log.warning(
-                "the tag %s was opened by its bound: numbers go on from %d",
-                store.config.tag,
-                store.config.number_at(opened.next),
-            )
-        return isinstance(opened, protocol.Opened)
+        if store.knows_share:
+            return
+        store.learn_share()
+        for other in self._stores:
+            if other is not store and other.knows_share and other.config.share == store.config.share:
+                store.knows_share = False
+                raise ConfigError(
+                    f"the servers at {other.where} and {store.where} both have share "
+                    f"{protocol.share_text(store.config.share)} of the tag {store.config.tag!r}, so they hand out the "
+                    "same numbers. No number was made. Use another tag, created on each server with a share of its own."
+                )

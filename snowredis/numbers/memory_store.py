@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from snowredis.numbers import protocol
+from snowredis.numbers.errors import NumbersClosed
 from snowredis.numbers.protocol import ClosedReason, OpenRequest, TagConfig, TakeRequest
 
 
@@ -20,6 +21,7 @@ class MemoryTagStore:
 
     where = "memory"
     urls: Sequence[str] = ()
+    knows_share = True
 
     def __init__(self, config: TagConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
         self.config = config
@@ -30,6 +32,9 @@ class MemoryTagStore:
     def _answer(self) -> tuple[int, str, int, None]:
         return self._server_time_ms(), "0-0" if self._closed else "1-0", self._next, None
 
+    def closed(self, reply: protocol.Closed) -> NumbersClosed:
+        return NumbersClosed(self.config.tag, reply.reason, self.config.start, options=self.config.options)
+
     def take(self, request: TakeRequest) -> protocol.TakeReply:
         with self._lock:
             if self._closed:
@@ -39,13 +44,13 @@ class MemoryTagStore:
             first, self._next = self._next, min(self._next + request.wanted, self.config.size)
             if first == self._next:
                 return protocol.Exhausted(*self._answer(), 0)
-            return protocol.Granted(*self._answer(), first, self._next)
+            return protocol.GrantedNumbers(*self._answer(), first, self._next)
 
     def open(self, request: OpenRequest) -> protocol.OpenReply:
         with self._lock:
             if request.how == "create" and not self._closed:
                 return protocol.NotNew(*self._answer())
-            changed = self._closed or (request.how != "bound" and request.from_position > self._next)
+            changed = self._closed or request.from_position > self._next
             if changed:
                 self._next, self._closed = max(self._next, request.from_position), False
             return protocol.Opened(*self._answer(), changed)
@@ -61,8 +66,8 @@ class MemoryTagStore:
                 "closed_at": str(self._closed_ms),
             }
 
-    def use(self, config: TagConfig) -> None:
-        """Do nothing: it has the constants of the tag."""
+    def learn_share(self) -> None:
+        """Do nothing: it is known."""
 
     def after_fork(self) -> None:
         """Do nothing: the child's copy of the memory is a tag of its own."""

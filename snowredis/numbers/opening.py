@@ -9,24 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
 from snowredis.kinds.protocol import IdKind
 from snowredis.numbers.counts import Steps
-from snowredis.numbers.fetcher import Bound
-from snowredis.numbers.protocol import TagConfig, TagStore, describe
+from snowredis.numbers.protocol import TagConfig, TagStore, describe, parse_share
 from snowredis.numbers.segments import SegmentGenerator
-from snowredis.numbers.settings import SEGMENT_SETTINGS
+from snowredis.numbers.settings import SEGMENT_SETTINGS, SHARE
 from snowredis.process.clock import SYSTEM
 from snowredis.settings import Servers, url_or_default
 from snowredis.snowflake.open import is_in_memory, open_independent
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-    from sqlalchemy.orm import InstrumentedAttribute
-    from sqlalchemy.sql import ColumnElement
 
 
 def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
@@ -37,46 +31,52 @@ def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
     given = {name: SEGMENT_SETTINGS[name].check(value) for name, value in settings.items()}
     used = {name: setting.default for name, setting in SEGMENT_SETTINGS.items()} | given
     steps = Steps(used["step"], used["max_step"], used["period"])
-    bound = None
-    if used["bound"] is not None:
-        if not callable(used["bound"]):
-            raise ConfigError(
-                "bound must be a function that returns the highest number in use, or None: a number that stays in the "
-                f"program would be wrong after the next loss. It is {used['bound']!r}."
-            )
-        margin = used["bound_margin"] if used["bound_margin"] is not None else 2 * steps.max_step
-        bound = Bound(used["bound"], margin)
     stores = open_stores(url, given)
     clock = getattr(url, "clock", None) or SYSTEM
-    return SegmentGenerator(stores, steps, prefetch=used["prefetch"], bound=bound, label=used["label"], clock=clock)
+    return SegmentGenerator(stores, steps, prefetch=used["prefetch"], label=used["label"], clock=clock)
 
 
 def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]:
-    """Return the stores of a tag, one for each server. Raises ConfigError."""
-    used = {name: setting.default for name, setting in SEGMENT_SETTINGS.items()} | dict(settings)
-    opened = open_independent(url, used["min_replicas"])
+    """Return the stores of a tag, one for each server; several learn their shares later. Raises ConfigError."""
+    used, opened = _used(settings), open_independent(url, settings.get("min_replicas", 0))
+    config, count = _config(used, opened), len(opened)
+    return [_store(each, replace(config, share=(index, count)), used) for index, each in enumerate(opened)]
+
+
+def open_store(url: Any, settings: Mapping[str, Any]) -> Any:
+    """Return the store of a tag on one server, with the share in *settings*. Raises ConfigError."""
+    opened = open_independent(url, 0)
+    if len(opened) > 1:
+        raise ConfigError("a tag is administered on one server at a time. Name one, and repeat this for the others.")
+    used = _used(settings)
+    config = replace(_config(used, opened), share=parse_share(used.get("share", SHARE.default)))
+    return _store(opened[0], config, used, knows_share=True)
+
+
+def _used(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: setting.default for name, setting in SEGMENT_SETTINGS.items()} | dict(settings)
+
+
+def _config(used: Mapping[str, Any], opened: Sequence[Any]) -> TagConfig:
     slack_s = used["failover_slack"]
     slack_ms = max(getattr(each, "failover_slack_ms", 0) for each in opened) if slack_s is None else slack_s * 1000
-    config = TagConfig(
+    return TagConfig(
         tag=used["tag"],
         start=used["start"],
         maximum=used["maximum"],
         durability=used["durability"],
         failover_slack_ms=round(slack_ms),
     )
-    count = len(opened)
-    return [
-        _store(each, replace(config, share=(index, count)), used["min_replicas"]) for index, each in enumerate(opened)
-    ]
 
 
-def _store(server: Any, config: TagConfig, min_replicas: Any) -> TagStore:
+def _store(server: Any, config: TagConfig, used: Mapping[str, Any], *, knows_share: bool = False) -> TagStore:
     if is_in_memory(server):
         make: Callable[[TagConfig], TagStore] = server.tag_store
         return make(config)
     from snowredis.numbers.stores import RedisTagStore
 
-    return RedisTagStore(server, config, min_replicas=min_replicas)
+    knows_share = knows_share or config.share[1] == 1
+    return RedisTagStore(server, config, knows_share=knows_share, min_replicas=used["min_replicas"])
 
 
 def _describe(settings: Mapping[str, Any]) -> IdDescription:
@@ -107,21 +107,3 @@ TICKET = IdKind(
     describe=_describe,
     open=lambda settings: _open({**settings, **_OF_TICKETS}),
 )
-
-
-def highest_in(engine: Engine, *columns: ColumnElement[int] | InstrumentedAttribute[int]) -> Callable[[], int | None]:
-    """Return a ``bound`` for SegmentGenerator: a function that returns the highest number in *columns*.
-
-    None if there is no row. Every column that has numbers of the tag belongs here, archives included. Needs SQLAlchemy;
-    each column needs an index.
-    """
-    from sqlalchemy import func, select
-
-    statements = [select(func.max(column)) for column in columns]
-
-    def highest() -> int | None:
-        with engine.connect() as connection:
-            found = [connection.execute(statement).scalar() for statement in statements]
-        return max((number for number in found if number is not None), default=None)
-
-    return highest

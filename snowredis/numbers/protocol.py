@@ -1,23 +1,25 @@
 """Constants of a tag, requests to its store, and the replies. Pure data.
 
-A *tag* names one sequence of numbers. Its numbers are handed out as *segments*, half-open ranges of *positions*:
-position 0 is the first number of a server's share, position 1 the next one of it. The scripts know positions only.
+A *tag* names one sequence of numbers. It lives on one server, or has a *share* on each of several independent ones. Its
+numbers are handed out as *segments*, half-open ranges of *positions*: position 0 is the first number of the share,
+position 1 the next one. The scripts know positions only.
 Of dated numbers, each period has numbers of its own, and a position is a number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.as_json import IdNumber
 from snowredis.core.description import IdDescription
 from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, shown
-from snowredis.numbers.errors import CLOSED_REASONS
+from snowredis.numbers.errors import CLOSED_REASONS, NumbersClosed
 from snowredis.servers.scripts import with_format
 from snowredis.settings import POOL_NAME
 
@@ -25,14 +27,14 @@ if TYPE_CHECKING:
     from snowredis.numbers.formats import Period
 
 # of what is stored, see FORMATS in snowredis.signatures
-FORMAT = 3
+FORMAT = 4
 # exact in Lua's doubles, 16 digits
 MAX_POSITION = 9_000_000_000_000_000
 MAX_NUMBER = 2**63 - 1
 # segments that a client tells with every request: the script accepts no more
 MOST_SEGMENTS = 16
 _SIGNATURE = re.compile(
-    rf"format={FORMAT} start=(?P<start>\d+) maximum=(?P<maximum>\d+) share=(?P<index>\d+)/(?P<count>\d+) "
+    rf"format={FORMAT} start=(?P<start>\d+) maximum=(?P<maximum>\d+) share=(?P<share>\d+/\d+) "
     r"durability=(?P<durability>detect|assured) failover_slack_ms=(?P<failover_slack_ms>\d+)"
 )
 _LIMITS = {
@@ -53,8 +55,8 @@ class TagConfig:
         durability: "detect": a restart or failover of Redis closes the tag; "assured": Redis never loses a write that
             it acknowledged.
         failover_slack_ms: how long a deposed master may go on answering.
-        share: (index, count): of *count* independent servers this is number *index*, whose numbers are those with
-            (number - start) % count == index.
+        share: (index, count): this server has share *index* of *count*, from 0: the numbers with
+            (number - start) % count == index. People count from 1: "1/2" is (0, 2).
 
     Raises:
         ConfigError: a value that cannot work.
@@ -83,9 +85,11 @@ class TagConfig:
         index, count = self.share
         if not 0 <= index < count or self.start + count - 1 > self.maximum:
             raise ConfigError(
-                f"the numbers from {self.start} to {self.maximum} are too few: each of {count} servers needs at least "
+                f"the numbers from {self.start} to {self.maximum} are too few: each of {count} shares needs at least "
                 "one. Raise maximum."
             )
+        if self.durability not in ("detect", "assured"):
+            raise ConfigError(f"durability must be detect or assured, not {shown(self.durability)}")
 
     @property
     def assured(self) -> bool:
@@ -101,12 +105,28 @@ class TagConfig:
     @property
     def signature(self) -> str:
         """Return the constants as text. They are stored in the tag, and compared by every script."""
-        index, count = self.share
         return with_format(
             FORMAT,
-            f"start={self.start} maximum={self.maximum} share={index}/{count} durability={self.durability} "
+            f"start={self.start} maximum={self.maximum} share={share_text(self.share)} durability={self.durability} "
             f"failover_slack_ms={self.failover_slack_ms}",
         )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that these constants are made from."""
+        return {
+            "start": self.start,
+            "maximum": self.maximum,
+            "share": share_text(self.share),
+            "durability": self.durability,
+            "failover_slack": self.failover_slack_ms / 1000,
+        }
+
+    @property
+    def options(self) -> str:
+        """Return the settings that are not the defaults, as options of a command."""
+        usual = TagConfig(tag=self.tag).settings
+        return as_options({name: value for name, value in self.settings.items() if value != usual[name]})
 
     def number_at(self, position: int) -> int:
         """Return the number at *position*; one beyond the maximum if all are handed out."""
@@ -128,9 +148,29 @@ def parse_signature(tag: str, signature: str) -> TagConfig:
             "the version that created it, or another tag."
         )
     fields = found.groupdict()
-    share, durability = (int(fields.pop("index")), int(fields.pop("count"))), fields.pop("durability")
+    share, durability = parse_share(fields.pop("share")), fields.pop("durability")
     numbers = {name: int(text) for name, text in fields.items()}
     return TagConfig(tag=tag, durability=durability, share=share, **numbers)
+
+
+def share_text(share: tuple[int, int]) -> str:
+    """Return a share as people write it: "1/2" is the first of two."""
+    return f"{share[0] + 1}/{share[1]}"
+
+
+def parse_share(text: str) -> tuple[int, int]:
+    """Parse a share, "1/2". Raises ConfigError."""
+    index, slash, count = text.partition("/")
+    if slash and all(part.isascii() and part.isdecimal() and len(part) < 5 for part in (index, count)):
+        share = int(index) - 1, int(count)
+        if 0 <= share[0] < share[1]:
+            return share
+    raise ConfigError(f"share must be K/N, such as 1/2 for the first of two servers, not {shown(text)}")
+
+
+def as_options(settings: Mapping[str, Any]) -> str:
+    """Return *settings* as options of a command, each after a space."""
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in settings.items())
 
 
 # --- requests ------------------------------------------------------------------------------------------
@@ -166,20 +206,15 @@ class TakeRequest(NamedTuple):
 
 
 class OpenRequest(NamedTuple):
-    """Request to open a tag.
+    """Request to open a tag, as a person says.
 
     Attributes:
-        how: "create": it is new; "word": a person says that no number from here on was handed out; "bound": a program
-            says so; "change": a person gives the tag other constants, and closed it before by close() with *run*.
+        how: "create": it is new; "word": no number from here on was handed out.
         from_position: where it opens, or later.
-        settle_ms: how long the tag must have been closed, so that living processes have reported.
-        run: random name of the change, hex; "" if it is none.
     """
 
-    how: str
-    from_position: int
-    settle_ms: int = 0
-    run: str = ""
+    how: Literal["create", "word"]
+    from_position: int = 0
 
 
 class PeriodRequest(NamedTuple):
@@ -188,15 +223,13 @@ class PeriodRequest(NamedTuple):
     Attributes:
         action: "create": the tag is new; "take" numbers; "open" the period, which somebody knows about.
         period: the one that it is now, as far as the caller knows.
-        least: how many numbers the caller needs; with "open", the next number.
-        most: how many numbers it takes, if they are left.
+        wanted: how many numbers the caller needs; with "open", the next number.
         seen: the next number after the highest that this process saw in the period.
     """
 
     action: Literal["take", "open", "create"]
     period: Period
-    least: int = 1
-    most: int = 1
+    wanted: int = 1
     seen: int = 1
 
 
@@ -210,7 +243,7 @@ class ClosedReason(StrEnum):
     OTHER_SERVER = "other-server"
     REPLICATED = "replicated"
     ROLLED_BACK = "rolled-back"
-    MOVED = "moved"
+    OTHER_DATABASE = "other-database"
 
     @property
     def text(self) -> str:
@@ -236,7 +269,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted(Answer):
+class GrantedNumbers(Answer):
     """A segment was handed out: positions in [from_position, until_position)."""
 
     from_position: int
@@ -264,7 +297,7 @@ class Exhausted(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Copied(Answer):
+class CopiedClient(Answer):
     """Another process uses the same client name, with other requests: this one is a copy, or the other is."""
 
 
@@ -276,20 +309,12 @@ class Opened(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped(Answer):
-    """The tag is closed.
-
-    Attributes:
-        reason: why it was closed before this call, or would have been; None: it was open.
-        moved: a person had closed it before, to change it.
-    """
-
-    reason: ClosedReason | None
-    moved: bool
+class Changed(Answer):
+    """The tag has the new constants."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settling(Answer):
+class SettlingTag(Answer):
     """The tag can be opened in *wait_ms*: until then, processes may report, and a deposed master may answer."""
 
     wait_ms: int
@@ -297,7 +322,7 @@ class Settling(Answer):
 
 @dataclass(frozen=True, slots=True)
 class NotNew(Answer):
-    """The tag is not opened: it exists, or processes have reported numbers of it, or a person closed it since."""
+    """The tag is not created: it exists, or processes have reported numbers of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,30 +340,31 @@ class OtherPeriod(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Past(Answer):
+class ForgottenPeriod(Answer):
     """The period is over so long that its numbers are forgotten."""
 
 
-TakeReply: TypeAlias = Granted | Noted | Closed | Exhausted | Copied
-OpenReply: TypeAlias = Opened | Settling | NotNew
-PeriodReply: TypeAlias = Granted | OpenReply | Exhausted | Shut | OtherPeriod | Past
-Reply: TypeAlias = TakeReply | PeriodReply | Stopped
+TakeReply: TypeAlias = GrantedNumbers | Noted | Closed | Exhausted | CopiedClient
+OpenReply: TypeAlias = Opened | SettlingTag | NotNew
+PeriodReply: TypeAlias = GrantedNumbers | OpenReply | Exhausted | Shut | OtherPeriod | ForgottenPeriod
+ChangeReply: TypeAlias = Changed | Closed | Exhausted
+Reply: TypeAlias = TakeReply | PeriodReply | ChangeReply
 
 
 # status -> the class, and what parses its fields beyond those of Answer
 _CLASSES: dict[str, tuple[Callable[..., Reply], tuple[Callable[[str], object], ...]]] = {
-    "granted": (Granted, (int, int)),
+    "granted": (GrantedNumbers, (int, int)),
     "noted": (Noted, ()),
     "closed": (Closed, (ClosedReason, int)),
     "exhausted": (Exhausted, (int,)),
-    "copied": (Copied, ()),
+    "copied": (CopiedClient, ()),
     "opened": (Opened, ("1".__eq__,)),
-    "stopped": (Stopped, (lambda text: ClosedReason(text) if text else None, "1".__eq__)),
-    "settling": (Settling, (int,)),
+    "changed": (Changed, ()),
+    "settling": (SettlingTag, (int,)),
     "exists": (NotNew, ()),
     "shut": (Shut, (ClosedReason, int, int)),
     "other": (OtherPeriod, ()),
-    "past": (Past, ()),
+    "past": (ForgottenPeriod, ()),
 }
 
 
@@ -354,25 +380,28 @@ def parse_reply(texts: Sequence[str]) -> Reply:
 
 
 class TagStore(Protocol):
-    """Store of the state of one tag: one server. Thread-safe is only what says so.
+    """Store of the state of one tag on one server. Thread-safe is only what says so.
 
     Attributes:
         where: the address, for messages.
-        config: of the tag, with this server's share.
+        config: the constants; the share counts once it is known.
+        knows_share: False until learn_share(), of several servers.
+        urls: the URL with which another process reaches the same server; empty if it has none.
     """
 
     where: str
     config: TagConfig
+    knows_share: bool
+    urls: Sequence[str]
 
-    @property
-    def urls(self) -> Sequence[str]:
-        """The URL with which another process reaches the same server; empty if it has none."""
+    def learn_share(self) -> None:
+        """Learn which share of the tag the server has. Raises as take(), NumbersClosed, ConfigError."""
+
+    def closed(self, reply: Closed) -> NumbersClosed:
+        """Return the error for a tag that is closed."""
 
     def take(self, request: TakeRequest) -> TakeReply:
         """Hand out a segment, or note a report. Raises StoreUnavailable and its subclasses, NumbersDiffer."""
-
-    def open(self, request: OpenRequest) -> OpenReply:
-        """Open the tag. Raises as take()."""
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
 from snowredis.core.description import IdDescription
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment
+from snowredis.numbers.fetcher import HEAD, Fetcher, Segment
 from snowredis.numbers.path import NumberRange, SegmentPath
 from snowredis.numbers.protocol import TagStore, describe
 from snowredis.numbers.waiting import Prefetcher, Threads, again
@@ -24,7 +24,7 @@ from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
 WAIT_S = 10.0
 
 
-class Wait(NamedTuple):
+class SegmentWait(NamedTuple):
     """Wait of *seconds* at most for a segment of *wanted* numbers."""
 
     prefetcher: Prefetcher
@@ -33,7 +33,7 @@ class Wait(NamedTuple):
 
 
 # what takes numbers, and yields where it has to wait
-Waits: TypeAlias = Generator[Wait, None, None]
+Waits: TypeAlias = Generator[SegmentWait, None, None]
 
 
 class Published(NamedTuple):
@@ -61,10 +61,9 @@ class SegmentGenerator(SegmentPath):
     numbers are used next. A crash, a fork or close() leaves gaps: at most the segment in use and the next one.
 
     Args:
-        stores: the tag on each server.
+        stores: the tag on its server, or its shares on several.
         steps: sizes of its segments.
         prefetch: fetch segments before they are needed; else each one when a caller waits for it.
-        bound: opens a closed tag; None: a person does.
         wait_s: how long a caller waits for a segment.
         label: name of this process, for people.
         clock, guard, random_bytes, threads: replaced in tests.
@@ -76,7 +75,6 @@ class SegmentGenerator(SegmentPath):
         steps: Steps,
         *,
         prefetch: bool = True,
-        bound: Bound | None = None,
         wait_s: float = WAIT_S,
         label: str = "",
         clock: Clock = SYSTEM,
@@ -101,7 +99,6 @@ class SegmentGenerator(SegmentPath):
             self._counts,
             label=label,
             drop=_weakly(self._drop),
-            bound=bound,
             start=threads().start,
             clock=clock,
             random_bytes=random_bytes,
@@ -228,19 +225,21 @@ class SegmentGenerator(SegmentPath):
                 batch += part
         except BaseException:
             if self._guard.alive and self._guard.generation == generation:
-                self._give_back(batch, era)
+                self._put_back(batch, era)
             raise
 
     @with_lock
-    def _give_back(self, numbers: list[int], era: int) -> None:
+    def _put_back(self, numbers: list[int], era: int) -> None:
         """Let others use *numbers* of a batch that failed, unless they were dropped since."""
         if era != self._era or self._closed or self._suspended:
             return
-        config = self._stores[0].config
-        stride = config.share[1]
+        start, stride = self._stores[0].config.start, self._stores[0].config.share[1]
+        # those of other servers handed out none of these numbers
+        servers = {store.config.share[0]: index for index, store in enumerate(self._stores) if store.knows_share}
         segments: list[Segment] = []
         for number in numbers:
-            position, server = divmod(number - config.start, stride)
+            position, share = divmod(number - start, stride)
+            server = servers[share]
             last = segments[-1] if segments else None
             if last is not None and (last.server, last.until_position) == (server, position):
                 segments[-1] = last._replace(until_position=position + 1)
@@ -269,7 +268,7 @@ class SegmentGenerator(SegmentPath):
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
-            yield Wait(prefetcher, left_s, wanted)
+            yield SegmentWait(prefetcher, left_s, wanted)
         waited_s = self._clock.monotonic() - started_s
         self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
 

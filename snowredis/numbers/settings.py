@@ -18,8 +18,6 @@ DEFAULT_PERIOD_S = 900.0
 DEFAULT_SKEW_S = 2.5
 TAG_NAME = settings.POOL_NAME._replace(what=settings.POOL_NAME.what.replace("orders", "invoices"))
 
-# longer blocks are probably mistakes
-MAX_BLOCK = 1_000_000
 # larger segments are probably mistakes
 MAX_STEP = 10**12
 
@@ -59,7 +57,7 @@ _FAILOVER_SLACK = settings.Setting(
 # fmt: off
 SEGMENT_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for setting in (
     settings.URL_SETTING._replace(
-        help="the Redis, as for connect(); or a list of independent servers, the same in every process"),
+            help="the Redis, as for connect(); or a list of independent servers, each with a share of the tag"),
     settings.Setting("tag", TAG_NAME, "default", "default",
             "the sequence of numbers: processes that must not repeat each other's numbers use the same; letters, "
             "digits, _ . -"),
@@ -79,15 +77,21 @@ SEGMENT_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for se
     _FAILOVER_SLACK._replace(of_pool=True),
     settings.Setting("min_replicas", settings.REPLICAS, 0, "0",
             "how many replicas must have each segment before it counts, or `all`"),
-    settings.Setting("bound", settings.ANYTHING, None, "none",
-            "opens a closed tag: a function that returns the highest number in use, or None; see "
-            "`snowredis.numbers.highest_in()`"),
-    settings.Setting("bound_margin", settings.WHOLE, None, "2 x max_step",
-            "how many numbers beyond `bound` are left out, for processes that hold segments and cannot report"),
     settings.Setting("label", settings.TEXT, "", "none",
             "name of this process, shown to people; at most 100 characters"),
 )}
 # fmt: on
+# a constant that processes learn from the tag
+SHARE = settings.Setting(
+    "share",
+    settings.TEXT,
+    "1/1",
+    "1/1",
+    "this server's share of the numbers, fixed when the tag is created: `1/2` and `2/2` on two independent servers",
+    of_pool=True,
+)
+# constants that can be changed
+CHANGEABLE = ("maximum", "durability", "failover_slack")
 
 
 # fmt: off
@@ -102,8 +106,6 @@ DATED_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for sett
     settings.Setting("format", settings.TEXT, None, "by period; of a day, `{date:%Y%m%d}-{number:06}`",
             "text of a number, as for Python's `str.format()`, with the fields `date` (the beginning of the period), "
             "`number` and `tag`; it has to show the whole period"),
-    settings.Setting("block", _at_most(MAX_BLOCK), 1, "1",
-            "how many numbers a process gets from Redis at once; those left at the end of a period are gaps"),
     settings.Setting("maximum", _at_most(formats.MAX_NUMBER), None, "as many digits as in the format",
             "the highest number of a period"),
     _DURABILITY,

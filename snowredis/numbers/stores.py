@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from snowredis.errors import ServerUnidentified
+from snowredis.errors import ConfigError, ServerUnidentified
 from snowredis.numbers import protocol
-from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
+from snowredis.numbers.errors import NumbersBroken, NumbersClosed, NumbersDiffer
 from snowredis.servers.clients import is_cluster
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
@@ -20,13 +21,13 @@ from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import open_client
 
-SCRIPTS = ("take", "open", "close")
+SCRIPTS = ("take", "open", "change")
 # an event takes about 250 bytes
 DEFAULT_MAX_EVENTS = 10_000
-# a process uses no dated number that Redis handed out to it this long ago
-BLOCK_LIFE_MS = 5_000
+# a process uses no dated number that it asked for this long ago
+REPLY_LIFE_MS = 5_000
 # how long after a loss a period is opened at the earliest: by then, no process has numbers of before
-PERIOD_SETTLE_MS = BLOCK_LIFE_MS + 1_000
+PERIOD_SETTLE_MS = REPLY_LIFE_MS + 1_000
 # characters of a format that are stored
 MAX_FORMAT = 100
 
@@ -47,6 +48,11 @@ def tag_keys(tag: str) -> tuple[str, str, str]:
     return key, f"{key}:clients", f"{key}:events"
 
 
+def dated_keys(tag: str) -> tuple[str]:
+    """Return the key of the dated numbers of a tag."""
+    return (f"snowredis:{{{tag}}}:dated",)
+
+
 class NumbersUnidentified(ServerUnidentified):
     """This Redis does not show its identity, so that a loss would go unnoticed."""
 
@@ -56,6 +62,12 @@ class NumbersUnidentified(ServerUnidentified):
             "would go unnoticed and numbers would repeat, so nothing was handed out. If INFO is refused, allow it for "
             'the user in the URL. Otherwise set durability="assured" if this Redis never loses an acknowledged write.'
         )
+
+
+def database_of(client: Any) -> int:
+    """Return the number of the database that *client* uses."""
+    pool = getattr(client, "connection_pool", None)
+    return int(pool.connection_kwargs.get("db") or 0) if pool is not None else 0
 
 
 class NumberStore(Scripted):
@@ -72,6 +84,8 @@ class NumberStore(Scripted):
     def _call(self, name: str, *args: str | int) -> Any:
         request = self.request(name, *self._constants, *args)
         texts = self.texts_of(request, self.run(*request))
+        if texts == ["missing"]:
+            raise ConfigError(f"there is no tag {self.tag!r} at {self.where}. Nothing was changed.")
         try:
             return protocol.parse_reply(texts)
         except ValueError:
@@ -96,6 +110,12 @@ class _InRedis(RedisScripts, NumberStore):
             fields: Mapping[Any, Any] = self._client.hgetall(self._keys[0])
         return {text_of(name): text_of(value) for name, value in fields.items()}
 
+    def stored_signature(self) -> str | None:
+        """Return the signature that the server has; None if it has no such tag. Runs no script and writes nothing."""
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            value: Any = self._client.hget(self._keys[0], "signature")
+        return None if value is None else text_of(value)
+
     def delete(self) -> bool:
         """Delete the tag. Returns False if there was none."""
         with translated(self.where), time_limit(CALL_LIMIT_S):
@@ -110,6 +130,8 @@ class ScriptTagStore(NumberStore):
 
     Args:
         config: of the tag.
+        database: number of the server's database that this process uses.
+        knows_share: False: config.share is (0, count), and which share the server has is to be learned.
         max_events: length at which the stream of events is trimmed.
         random_bytes: source of the nonces.
     """
@@ -118,20 +140,58 @@ class ScriptTagStore(NumberStore):
         self,
         config: protocol.TagConfig,
         *,
+        database: int = 0,
+        knows_share: bool = True,
         max_events: int = DEFAULT_MAX_EVENTS,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         scripts = {name: load(name) for name in SCRIPTS}
         super().__init__(config.signature, tag_keys(config.tag), scripts, random_bytes=random_bytes)
-        self.tag = config.tag
+        self.tag, self.knows_share = config.tag, knows_share
         self.urls: Sequence[str] = ()
-        self._max_events = max_events
+        self._database, self._max_events = database, max_events
         self.use(config)
 
     def use(self, config: protocol.TagConfig) -> None:
         """Go on with other constants of the same tag."""
         self.config, self.signature = config, config.signature
-        self._constants = (int(config.assured), config.size, config.failover_slack_ms, self._max_events)
+        self._constants = (int(config.assured), config.size, config.failover_slack_ms, self._database, self._max_events)
+
+    @property
+    def options(self) -> str:
+        """Return the options of the command that creates this tag."""
+        if self.knows_share:
+            return self.config.options
+        return f"{replace(self.config, share=(0, 1)).options} --share K/{self.config.share[1]}"
+
+    @abstractmethod
+    def stored_signature(self) -> str | None:
+        """Return the signature that the server has; None if it has no such tag. Runs no script and writes nothing."""
+
+    def learn_share(self) -> None:
+        """Read which share of the tag the server has.
+
+        Raises NumbersClosed if it does not know the tag, ConfigError if it is a share of another number of servers,
+        NumbersDiffer, StoreUnavailable.
+        """
+        signature = self.stored_signature()
+        if signature is None:
+            raise NumbersClosed(self.tag, "no-tag", self.config.start, options=self.options)
+        try:
+            share = protocol.parse_signature(self.tag, signature).share
+        except ConfigError:
+            raise self.mismatch(signature) from None
+        if share[1] != self.config.share[1]:
+            raise ConfigError(
+                f"the tag {self.tag!r} at {self.where} is share {protocol.share_text(share)}, and url names "
+                f"{self.config.share[1]} servers. No number was made. Name the servers of all shares, each once."
+            )
+        self.use(replace(self.config, share=share))
+        self.knows_share = True
+
+    def closed(self, reply: protocol.Closed) -> NumbersClosed:
+        """Return the error for a tag that is closed."""
+        return NumbersClosed(self.tag, reply.reason, self.config.number_at(reply.next), options=self.options)
 
     def take(self, request: protocol.TakeRequest) -> protocol.TakeReply:
         reply: protocol.TakeReply = self._call("take", *request.arguments())
@@ -141,13 +201,9 @@ class ScriptTagStore(NumberStore):
         reply: protocol.OpenReply = self._call("open", *request)
         return reply
 
-    def stop(self, run: str, *, force: bool) -> protocol.Stopped:
-        """Close the tag, whatever its constants, for the change *run*, which opens it.
-
-        Args:
-            force: close it for the change even if Redis may have forgotten numbers.
-        """
-        reply: protocol.Stopped = self._call("close", run, int(force))
+    def change(self, config: protocol.TagConfig) -> protocol.ChangeReply:
+        """Give the tag the constants *config*, in one step, if it is open. Raises ConfigError if there is no tag."""
+        reply: protocol.ChangeReply = self._call("change", config.signature, int(config.assured), config.size)
         return reply
 
     def after_fork(self) -> None:
@@ -162,13 +218,16 @@ class RedisTagStore(_InRedis, ScriptTagStore):
 
     Args:
         server: a URL, a redis-py client, or what own_client() returned for one.
-        config: of the tag.
+        config, knows_share: as of ScriptTagStore.
         min_replicas: how many replicas must have each change, 0 or more, or "all".
     """
 
-    def __init__(self, server: Any, config: protocol.TagConfig, *, min_replicas: MinReplicas = 0) -> None:
-        ScriptTagStore.__init__(self, config)
-        RedisScripts.__init__(self, server, min_replicas)
+    def __init__(
+        self, server: Any, config: protocol.TagConfig, *, knows_share: bool = True, min_replicas: MinReplicas = 0
+    ) -> None:
+        client = open_client(server)
+        ScriptTagStore.__init__(self, config, database=database_of(client.client), knows_share=knows_share)
+        RedisScripts.__init__(self, client, min_replicas)
 
 
 # --- dated numbers -------------------------------------------------------------------------------------
@@ -202,11 +261,11 @@ class DatedStore(_InRedis):
         min_replicas: MinReplicas = 0,
     ) -> None:
         client = open_client(server)
-        NumberStore.__init__(self, signature, (f"snowredis:{{{tag}}}:dated",), {"dated": load("dated")})
+        NumberStore.__init__(self, signature, dated_keys(tag), {"dated": load("dated")})
         RedisScripts.__init__(self, client, min_replicas)
         self.tag, self._maximum = tag, maximum
         slack = client.failover_slack_ms if slack_ms is None else slack_ms
-        self._constants = (int(assured), skew_ms, slack)
+        self._constants = (int(assured), database_of(self._client), skew_ms, slack)
         self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
 
     def send(self, request: protocol.PeriodRequest) -> protocol.PeriodReply:
@@ -217,7 +276,7 @@ class DatedStore(_InRedis):
         """
         period = request.period
         when = (period.label, period.from_ms, period.until_ms, period.first_ms)
-        rest = (request.least, request.most, self._maximum, request.seen, PERIOD_SETTLE_MS, self._format)
+        rest = (request.wanted, self._maximum, request.seen, PERIOD_SETTLE_MS, self._format)
         reply: protocol.PeriodReply = self._call("dated", request.action, *when, *rest)
         return reply
 

@@ -1,35 +1,23 @@
-"""Callers that wait for numbers of Redis.
+"""Prefetcher: fetches segments in a thread, before they are needed; callers wait only if it is late.
 
-Of segments: Prefetcher fetches them in a thread, before they are needed; callers wait only if it is late. Only this
-thread talks to Redis, so that no signal handler, finalizer or forked child meets half a conversation.
-
-Of dated numbers, which nobody can fetch before they are needed: Deliveries lets one caller ask for all that wait.
+Only this thread talks to Redis, so that no signal handler, finalizer or forked child meets half a conversation.
 """
 
 from __future__ import annotations
 
 import _thread
 import contextlib
-import functools
 import queue
-import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from snowredis.errors import StoreUnavailable
-from snowredis.numbers.errors import NumbersExhausted
 from snowredis.numbers.fetcher import REPORT_S, Fetcher, Segment
 from snowredis.process.clock import MAX_SLEEP_S, Clock
-from snowredis.process.coroutines import OneThread, wait_for
-from snowredis.process.threads import NotAcquired, locked, start_thread
-from snowredis.snowflake.batches import MAX_BATCH
-
-T = TypeVar("T")
-
-# a caller looks again after this time: in a child that was forked meanwhile, no thread gives back the lock
-LOOK_S = 0.1
+from snowredis.process.coroutines import wait_for
+from snowredis.process.threads import start_thread
 
 # between two attempts while Redis does not hand out segments: the first, and the longest
 RETRY_S, MAX_RETRY_S = 0.05, 1.0
@@ -101,9 +89,6 @@ class Threads:
     def wake(self) -> None:
         """End the sleep of the prefetcher's thread, or its next one."""
         self._wakes.put(None)
-
-
-# --- segments ------------------------------------------------------------------------------------------
 
 
 class Prefetcher:
@@ -250,114 +235,6 @@ class Prefetcher:
         for waiter in list(self._waiters):
             if self._waiters.pop(waiter, None) is not None:
                 waiter.notify()
-
-
-# --- dated numbers -------------------------------------------------------------------------------------
-
-
-class _Order(Generic[T]):
-    """Numbers that one caller waits for. It ends once: with numbers, with an error, or abandoned."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._end: dict[str, Any] = {}
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._end)
-
-    def end(self, how: list[T] | Exception | None) -> None:
-        """End the order with numbers, an error, or None: abandoned. Does nothing if it has ended."""
-        # one step of the interpreter: of two threads, one wins
-        self._end.setdefault("how", how)
-
-    def result(self) -> list[T]:
-        """Return the numbers, or raise the error."""
-        how: list[T] | Exception = self._end["how"]
-        if isinstance(how, Exception):
-            raise again(how)
-        return how
-
-
-class Deliveries(Generic[T]):
-    """Orders of one generator. Of callers that wait at the same time, one asks Redis for all of them.
-
-    Args:
-        make: makes that many numbers, with one request if possible; raises errors for all that wait.
-    """
-
-    def __init__(self, make: Callable[[int], list[T]]) -> None:
-        self._make, self._thread = make, OneThread()
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """In a forked child: forget the parent's orders and lock. Callers that go on there order again."""
-        # as a set that keeps its order
-        self._orders: dict[_Order[T], None] = {}
-        # held by the caller that asks; reentrant: a signal handler may order in its thread
-        self._asking = threading.RLock()
-
-    def take(self, count: int) -> list[T]:
-        """Return *count* numbers. Blocks as *make*, for the request that is under way and the next one at most."""
-        order: _Order[T] = _Order(count)
-        try:
-            self._wait(order)
-            return order.result()
-        finally:
-            self._leave(order)
-
-    async def take_async(self, count: int) -> list[T]:
-        """Return *count* numbers. Async version of take(): one thread asks for all coroutines."""
-        order: _Order[T] = _Order(count)
-        # now, so that the first of many coroutines asks for all of them
-        self._orders[order] = None
-        try:
-            await self._thread.call(lambda: self._wait(order))
-            return order.result()
-        finally:
-            self._leave(order)
-
-    def _leave(self, order: _Order[T]) -> None:
-        order.end(None)
-        self._orders.pop(order, None)
-
-    def _wait(self, order: _Order[T]) -> None:
-        while not order.ended:
-            # each time: a child that was forked meanwhile has forgotten it
-            self._orders[order] = None
-            with contextlib.suppress(NotAcquired):
-                locked(self._asking, functools.partial(self._ask, order), LOOK_S)
-
-    def _ask(self, order: _Order[T]) -> None:
-        """Make the numbers of all that wait, unless *order* has ended.
-
-        Orders stay where they are until their callers leave: a signal handler may raise in this thread, or order.
-        """
-        waiting: list[_Order[T]] = []
-        total = 0
-        for each in list(self._orders):
-            if not (order.ended or each.ended) and (not waiting or total + each.count <= MAX_BATCH):
-                waiting.append(each)
-                total += each.count
-        if waiting:
-            self._fulfil(waiting)
-
-    def _fulfil(self, orders: Sequence[_Order[T]]) -> None:
-        try:
-            numbers = self._make(sum(order.count for order in orders))
-        except Exception as error:  # noqa: BLE001 - raised in the callers
-            if isinstance(error, NumbersExhausted) and len(orders) > 1:
-                # some of them may ask for less than is left
-                for order in orders:
-                    self._fulfil([order])
-                return
-            for order in orders:
-                order.end(error)
-            return
-        at = 0
-        for order in orders:
-            order.end(numbers[at : at + order.count])
-            at += order.count
 
 
 def again(error: Exception) -> Exception:

@@ -43,7 +43,7 @@ def own_name() -> ProcessName | None:
     return ProcessName(namespace, pid, status.started, status.image)
 
 
-class Status(NamedTuple):
+class ProcessStatus(NamedTuple):
     """State of a process now; one that is gone has not even a start.
 
     Attributes:
@@ -57,17 +57,17 @@ class Status(NamedTuple):
     image: str = ""
 
 
-GONE = Status("", True)
+GONE = ProcessStatus("", True)
 
 
-def has_ended(name: ProcessName, own: ProcessName, look: Callable[[int], Status | None] | None = None) -> bool:
+def has_ended(name: ProcessName, own: ProcessName, read: Callable[[int], ProcessStatus | None] | None = None) -> bool:
     """Return whether the process *name* makes no more ids, for certain.
 
     A zombie has ended, too: it waits for its parent. Reaps nothing, and signals nobody.
 
     Args:
         own: the result of own_name().
-        look: returns what is seen of a process; None if that is unknown. For the simulation.
+        read: returns what is seen of a process; None if that is unknown. For the simulation.
     """
     if name.namespace != own.namespace:
         return False
@@ -75,7 +75,7 @@ def has_ended(name: ProcessName, own: ProcessName, look: Callable[[int], Status 
         # an exec keeps pid and start; only the process itself is sure to see its image
         both_known = bool(name.image and own.image)
         return name.image != own.image if both_known else name.started != own.started
-    status = (look or _look)(name.pid)
+    status = (read or _read)(name.pid)
     if status is None or status.is_zombie:
         return status is not None
     # a process that was restored from a checkpoint (CRIU) has another start, and its pid, its stack and its lease
@@ -83,7 +83,7 @@ def has_ended(name: ProcessName, own: ProcessName, look: Callable[[int], Status 
     return status.started != name.started and not is_restored
 
 
-def _look(pid: int) -> Status | None:
+def _read(pid: int) -> ProcessStatus | None:
     """Return what is seen of a process; None if that is unknown."""
     try:
         # no signal: this checks whether there is such a process
@@ -96,7 +96,7 @@ def _look(pid: int) -> Status | None:
     return _status(pid)
 
 
-def _status(pid: int) -> Status | None:
+def _status(pid: int) -> ProcessStatus | None:
     """Return what /proc shows of a process; None if nothing."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -113,7 +113,7 @@ def _status(pid: int) -> Status | None:
     is_zombie = state in (b"Z", b"X") and threads <= 1
     # the start of the stack; 0 for those who may not see it, and once the first thread has ended
     stack = b"".join(fields[25:26]).decode()
-    return Status(started, is_zombie, stack if stack != "0" else "")
+    return ProcessStatus(started, is_zombie, stack if stack != "0" else "")
 
 
 def boot_id() -> str:

@@ -98,7 +98,7 @@ class ClusterClient:
         address: Address | None = None
         with time_limit(CALL_LIMIT_S):
             for _ in range(1 + MAX_REDIRECTIONS):
-                address = address or self._masters.get(slot) or self._look(slot)
+                address = address or self._masters.get(slot) or self._find_master(slot)
                 try:
                     replies = _run_together(self._client(address), commands, asking=asking)
                     if isinstance(replies[0], _LOOK_AGAIN):
@@ -117,7 +117,7 @@ class ClusterClient:
                     self._masters[slot] = address
         return replies
 
-    def _look(self, slot: int) -> Address:
+    def _find_master(self, slot: int) -> Address:
         """Return the master of *slot*: ask one node after the other, until one knows. Raises redis-py's errors."""
         asked = sorted(dict.fromkeys([*self._learned, *self.nodes]), key=self._failed.__contains__)
         last: Exception | None = None

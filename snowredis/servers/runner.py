@@ -49,9 +49,15 @@ class Acknowledged:
         min_replicas: how many are enough, 1 or more; "all": the most that were ever seen connected to the master, at
             least 1.
         where: the address, for messages.
+        strict: False: run() does not raise if too few replicas have the effect.
+
+    Attributes:
+        error: what run() raised, or would have raised, the last time; None if enough replicas had the effect.
     """
 
-    def __init__(self, min_replicas: MinReplicas, where: str) -> None:
+    def __init__(self, min_replicas: MinReplicas, where: str, *, strict: bool = True) -> None:
+        self._strict = strict
+        self.error: StoreUnavailable | None = None
         self._all = min_replicas == "all"
         self._needed = 1 if min_replicas == "all" else min_replicas
         self._where = where
@@ -64,14 +70,17 @@ class Acknowledged:
         """
         reply, acknowledged = self._once(client, script, keys, args)
         # a refusal changed nothing, so replicas do not matter
+        self.error = None
         if acknowledged < self._needed and text_of(reply[0]) not in REFUSALS:
             needed = f"all {self._needed}" if self._all else f"{self._needed}"
-            raise StoreUnavailable(
+            self.error = StoreUnavailable(
                 self._where,
                 f"only {acknowledged} of {needed} replicas that "
                 f"min_replicas={'all' if self._all else self._needed} requires had the change after {WAIT_MS} ms. "
                 "Connect more replicas, or lower min_replicas",
             )
+            if self._strict:
+                raise self.error
         return reply
 
     def _once(self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> tuple[Any, int]:
@@ -106,6 +115,20 @@ _REFUSALS = {
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # what Redis adds for the author of a script
 _PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
+# part of an error's text -> what is the case, and what to do
+_OF_RESPONSES = (
+    (
+        "WRONGTYPE",
+        "another program uses a key of this name",
+        "Use another name or another database, or delete that key",
+    ),
+    ("OOM", "it has no memory left for writes", "Raise its maxmemory, or delete keys that nobody needs"),
+    (
+        "BUSY",
+        "it runs a long script of another program",
+        "Wait for the end of that script, or end it with SCRIPT KILL",
+    ),
+)
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
 # the first match counts
@@ -167,12 +190,18 @@ def _translation(where: str, error: Exception) -> SnowredisError:
             name = text.rpartition(" ")[2]
             return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
         if "NOREPLICAS" in text:
-            return StoreReadOnly(where, f"{text} (it has lost its replicas, and may be a master of before)")
+            return StoreReadOnly(
+                where,
+                text,
+                "It has fewer replicas than its min-replicas-to-write: connect them. After a failover, connect to the "
+                "present master",
+            )
         read_only = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
         if read_only or "can't write against a read only replica" in text.lower():
             return StoreReadOnly(where, text)
-        if "WRONGTYPE" in text:
-            return StoreUnavailable(where, f"another program uses the keys of this pool ({text})")
+        for mark, reason, advice in _OF_RESPONSES:
+            if mark in text:
+                return StoreUnavailable(where, f"{reason} ({text})", advice)
     if "DB index is out of range" in text or "Invalid Database" in text:
         return ConfigError(f"Redis at {where} has no database of this number ({text}). Correct it in the URL")
     if isinstance(error, MasterNotFoundError):
@@ -210,7 +239,7 @@ def save_snapshot(client: Any, key: str) -> bool:
         # with appendfsync everysec; a snapshot says nothing then
         time.sleep(FSYNC_S)
         return True
-    if isinstance(rules, dict) and not any(rules.values()):
+    if (isinstance(rules, dict) and not any(rules.values())) or "rdb_bgsave_in_progress" not in info:
         return True
     started = int(time.time())
     (reply,) = on_one_connection(client, key, [("BGSAVE", "SCHEDULE")])
@@ -237,7 +266,7 @@ class RedisScripts:
         min_replicas = check("min_replicas", min_replicas)
         self.min_replicas = min_replicas
         own = server if isinstance(server, OwnClient) else own_client(server)
-        self._client, self.where, self._owned = own.client, own.where, own.owned
+        self._client, self.where, self._owned, self._fresh = own.client, own.where, own.owned, own.fresh
         self.urls: Sequence[str] = own.urls
         self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
 

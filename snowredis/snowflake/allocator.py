@@ -173,9 +173,10 @@ class IdAllocator:
 
     @property
     def in_outage_lane(self) -> bool:
-        """True if the last id was made in an outage lane, and the next one would be."""
+        """True if the last id was made in an outage lane, and the next one would be: its end has not come."""
         state: State = self._generator._position[0].state
-        return state.outage > 0 and self._opened_lease() is not None
+        opened = self._opened_lease() if state.outage > 0 else None
+        return opened is not None and self._context.now_ms() < opened.lease.outage_until_ms
 
     @property
     def ids_made(self) -> int:

@@ -13,13 +13,14 @@ MAX_BATCH = 1_000_000
 
 
 def check_count(count: int) -> int:
-    """Return *count* as an int. Raises ConfigError if it is no whole number or out of range."""
+    """Return *count* as an int. Raises TypeError if it is no whole number, ConfigError if it is out of range."""
+    refusal = f"next_ids({shown(count)}): a whole number from 0 to {MAX_BATCH} can be asked for at once"
     try:
         number = as_int(count)
     except TypeError:
-        number = -1
+        raise TypeError(refusal) from None
     if not 0 <= number <= MAX_BATCH:
-        raise ConfigError(f"next_ids({shown(count)}): a whole number from 0 to {MAX_BATCH} can be asked for at once")
+        raise ConfigError(refusal)
     return number
 
 

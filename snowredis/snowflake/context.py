@@ -11,7 +11,7 @@ from snowredis.core.lanes import ClockRules
 from snowredis.process.clock import Clock
 from snowredis.process.fork import ForkGuard
 from snowredis.process.liveness import boot_id
-from snowredis.snowflake.counts import ClockBackLog, Counts
+from snowredis.snowflake.counts import ClockBackLog, Counts, RefusalLog
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.replies import Reply, Seen
@@ -64,6 +64,7 @@ class Context(NamedTuple):
     random: random.Random
     counts: Counts
     clock_backs: ClockBackLog
+    refusals: RefusalLog
 
     @property
     def generator(self) -> FastPath:
@@ -145,7 +146,11 @@ class PoolView:
         difference_s = abs(self._context.clock.time() - wall_s - passed_s)
         return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT
 
+    @property
+    def renewed_ago_s(self) -> float:
+        """Time since the last renewal or claim that succeeded."""
+        return self._context.clock.monotonic() - self.renewed_at_s
+
     def just_renewed(self) -> bool:
         """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
-        passed_s = self._context.clock.monotonic() - self.renewed_at_s
-        return passed_s < min(0.2, self._context.config.heartbeat_ms / 2000)
+        return self.renewed_ago_s < min(0.2, self._context.config.heartbeat_ms / 2000)

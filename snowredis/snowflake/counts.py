@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 from snowredis.core.lanes import Wait
+from snowredis.errors import ClockSkewed, LayoutError, LayoutMismatch, SnowredisError
 
 # upper ends of the buckets, in seconds: from a round trip in one rack to the floor of a pool with a ttl of 100 s.
 # One more bucket takes what is longer
@@ -129,3 +131,29 @@ class ClockBackLog:
         elif wait.ms:
             self._counts.ceiling_waits += 1
             self._counts.ceiling_wait_s += wait.ms / 1000
+
+
+class RefusalLog:
+    """Remembers why the last call got no id; logs what nothing else logs, once until an id is made again.
+
+    Args:
+        monotonic: returns the seconds since some moment.
+        remembered_s: for how long an error is told to viewers: a process that is asked again raises it again.
+    """
+
+    def __init__(self, pool: str, monotonic: Callable[[], float], remembered_s: float) -> None:
+        self._pool, self._monotonic, self._remembered_s = pool, monotonic, remembered_s
+        # name of the error, ids made until then, and when
+        self._last = ("", -1, 0.0)
+
+    def note(self, error: SnowredisError, ids_made: int) -> None:
+        """Note that a call raised *error*."""
+        name, is_new = type(error).__name__, self._last[:2] != (type(error).__name__, ids_made)
+        self._last = (name, ids_made, self._monotonic())
+        if is_new and isinstance(error, ClockSkewed | LayoutMismatch | LayoutError):
+            log.error("pool %s: no ids: %s", self._pool, error)
+
+    def current(self, ids_made: int) -> str:
+        """Return the name of the error if no id was made since; "" if there is none, or it is old."""
+        name, made, at_s = self._last
+        return name if made == ids_made and self._monotonic() - at_s < self._remembered_s else ""

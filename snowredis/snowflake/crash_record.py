@@ -12,11 +12,13 @@ when it ended. Other processes read only after that, and release the lease (swee
 Credentials are a dict: ``worker``, ``token``, ``stats``, ``lanes`` (how many), of a lease also ``renewal_id``,
 ``pending_renewal_id``, ``until_ms``, ``outage_until_ms`` and what another process needs to take it over (``lanes_ms``,
 ``incarnation``, ``clocks_s``; ``released`` once a release may have been sent), of a claim ``owner``. Read from a
-record, they also have ``marks_ms`` and ``end``.
+record, they also have ``marks_ms`` and ``end``, and what record_files.py writes into each: ``lanes``, ``inode`` and
+``server``.
 """
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import json
 import logging
@@ -107,7 +109,8 @@ _NO_PENDING = _PENDING % b""
 # one record: a header, the end of the process, two texts in turn, two rows of marks in turn
 HEADER_BYTES = 16
 MARKS_BYTES = LANES * 8
-TEXT_BYTES = 1532
+# two pages in all
+TEXT_BYTES = 3576
 RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
 
 
@@ -154,7 +157,7 @@ class CrashRecord:
 
     def __init__(self, owner: PageOwner | None, page: memoryview, common: dict[str, Any] | None = None) -> None:
         self._page, self._common = page, common or {}
-        self._header = page[:HEADER_BYTES].cast("q")
+        self._header = page[:HEADER_BYTES].cast("Q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
         marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
         self._rows = [marks[i * LANES :][:LANES] for i in (0, 1)]
@@ -172,10 +175,10 @@ class CrashRecord:
         """Record the lease *held*; return where its marks belong, or None. See CrashRecorder."""
         return self._write(of_lease(held, stats), fresh=fresh, marks_ms=marks_ms)
 
-    def note_release(self, token: str, *, sent: bool) -> None:
-        """Record whether a release of the lease with *token* may have been sent: nobody may take it over then."""
+    def note_release(self, token: str | None, *, sent: bool) -> None:
+        """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""
         with contextlib.suppress(ValueError, LookupError):
-            if (written := self.read()) and written["token"] == token:
+            if (written := self.read()) and token in (None, written["token"]):
                 own = {name: value for name, value in written.items() if name not in ("marks_ms", "end")}
                 self._write(own | {"released": sent}, fresh=False)
 
@@ -215,7 +218,7 @@ class CrashRecord:
             self._texts[turn][: len(text)] = text
         # one store of 8 bytes: either the old text counts or the new one
         if GUARD.alive:
-            self._header[0] = turn << 32 | len(text)
+            self._header[0] = binascii.crc32(text) << 32 | turn << 16 | len(text)
         self._turn = turn
 
     def write_pending(self, renewal_id: str) -> None:
@@ -223,7 +226,7 @@ class CrashRecord:
         owner = self._owner
         # forget() releases the memory
         with contextlib.suppress(ValueError):
-            if owner is not None and owner.is_writer and (size := self._header[0] & 0xFFFFFFFF):
+            if owner is not None and owner.is_writer and (size := self._header[0] & 0xFFFF):
                 text = bytes(self._texts[self._turn][:size])
                 self._publish(text.replace(_NO_PENDING, _PENDING % renewal_id.encode(), 1))
 
@@ -256,10 +259,17 @@ class CrashRecord:
             self.give_up()
 
     def read(self) -> dict[str, Any] | None:
-        """Return the credentials that were written last, with ``marks_ms`` and ``end``; None if nothing is held."""
-        turn, size = divmod(self._header[0], 1 << 32)
+        """Return the credentials that were written last, with ``marks_ms`` and ``end``; None if nothing is held.
+
+        Raises ValueError, LookupError: they are damaged.
+        """
+        checksum, place = divmod(self._header[0], 1 << 32)
+        turn, size = divmod(place, 1 << 16)
         if not size:
             return None
-        written: dict[str, Any] = json.loads(bytes(self._texts[turn][:size]))
+        text = bytes(self._texts[turn][:size])
+        if binascii.crc32(text) != checksum:
+            raise ValueError("the checksum is wrong")
+        written: dict[str, Any] = json.loads(text)
         marks_ms = tuple(self._rows[written["row"]][: written["lanes"]])
         return written | {"marks_ms": marks_ms, "end": self._header[1]}

@@ -24,7 +24,7 @@ from snowredis.snowflake import batches
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.batches import check_count
 from snowredis.snowflake.context import Context, Reference
-from snowredis.snowflake.counts import ClockBackLog, Counts
+from snowredis.snowflake.counts import ClockBackLog, Counts, RefusalLog
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.lease import Lease
 from snowredis.snowflake.lease_manager import LeaseManager
@@ -87,6 +87,7 @@ class SnowflakeGenerator(FastPath):
             random=random.Random(random_bytes(8)),
             counts=counts,
             clock_backs=ClockBackLog(store.config.name, counts),
+            refusals=RefusalLog(store.config.name, clock.monotonic, store.config.ttl_ms / 1000),
         )
         self._lease_manager = leases = LeaseManager(store, context, label, random_bytes)
         self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
@@ -124,9 +125,20 @@ class SnowflakeGenerator(FastPath):
 
     @property
     def lasts_until_ms(self) -> int:
-        """Until when ids can be made if Redis does not reply, ms since 1970 on this host's clock; 0 without a lease."""
-        leases = self._lease_manager
-        return max(leases.held.lease.until_ms if leases.held else 0, leases.lane_until_ms)
+        """Until when ids can be made if Redis takes no more renewals, ms since 1970 on this host's clock; 0: no lease.
+
+        The one answer to "can this process make ids": it can if this is later than ``clock_reading.now_ms``.
+        """
+        self._context.guard.check()
+        return min(self._lifecycle.lasts_until_ms, self.layout.end_ms)
+
+    @property
+    def renewal_failure(self) -> tuple[str, int] | None:
+        """Why the last renewal failed, and when the one before succeeded, ms since 1970 on the Redis clock.
+
+        None: it succeeded. The one answer to "does Redis take writes from here".
+        """
+        return self._lifecycle.renewal_failure
 
     @property
     def ttl_ms(self) -> int:
@@ -301,6 +313,12 @@ class SnowflakeGenerator(FastPath):
     ) -> None:
         await self.aclose()
 
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> int:
+        return await self.anext_id()
+
     # --- called by lent_worker.py -----------------------------------------------------------------
 
     def _lend(self) -> None:
@@ -338,6 +356,7 @@ class SnowflakeGenerator(FastPath):
         try:
             return self._slow_path.next_id()
         except SnowredisError as error:
+            self._context.refusals.note(error, self._allocator.ids_made)
             # the frames below say no more than the message
             raise error.with_traceback(None)  # noqa: B904 - the same error
 
@@ -347,6 +366,7 @@ class SnowflakeGenerator(FastPath):
         try:
             self._slow_path.next_id(only_claim=True)
         except SnowredisError as error:
+            self._context.refusals.note(error, self._allocator.ids_made)
             raise error.with_traceback(None)  # noqa: B904 - the same error
 
     def _beat(self) -> float:
@@ -368,6 +388,11 @@ class SnowflakeGenerator(FastPath):
         self._context.random.seed(self._random_bytes(8))
         self._lifecycle.after_fork()
         self._slow_path.after_fork()
+
+    def __del__(self) -> None:
+        # its lease is released by the thread of its heartbeat, which knows nothing else of it then
+        if (leases := getattr(self, "_lease_manager", None)) is not None:
+            leases.ids_made = self._position[2]
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(

@@ -36,6 +36,11 @@ class Lease(NamedTuple):
     outage_until: int = 0
     outage_until_ms: int = 0
 
+    def is_open(self, tick: int) -> bool:
+        """Return whether one of its lanes is open at *tick*."""
+        ends = [*[self.until] * (len(self.opens) - 1), self.outage_until or self.until]
+        return any(opens <= tick < end for opens, end in zip(self.opens, ends, strict=True))
+
     @property
     def lane_until_ms(self) -> int:
         """End of its outage lane, ms since 1970; 0 if it has none, or only after a gap behind its other lanes."""

@@ -17,17 +17,24 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
+from snowredis.errors import (
+    ClockMovedBack,
+    LayoutMismatch,
+    PoolExhausted,
+    SnowredisError,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from snowredis.process.exit import EXIT
 from snowredis.process.interruption import is_interruption
 from snowredis.process.owner import PROCESS, owner_text
 from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.context import Context, PoolView
-from snowredis.snowflake.lease import Claimed, HeldLease
+from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
-from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
+from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling, pool_id
 from snowredis.snowflake.sweep import DeadProcesses
 
 log = logging.getLogger("snowredis")
@@ -36,6 +43,8 @@ T = TypeVar("T")
 
 # longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
 LOCK_LIMIT_S = 5.0
+# the lease of a dead process is of use if one of its lanes opens by then: it may have used this very tick
+SOON_MS = 1_000
 
 
 class Conversation:
@@ -130,6 +139,7 @@ class LeaseManager:
         conversation: with the store.
         dead_processes: finds what they left.
         lost_worker: the worker id that was lost and not replaced yet; None if there is none.
+        ids_made: by the generator, once that was dropped.
     """
 
     def __init__(self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]) -> None:
@@ -144,6 +154,7 @@ class LeaseManager:
         self.dead_processes = DeadProcesses(store)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
+        self.ids_made = 0
 
     @property
     def config(self) -> PoolConfig:
@@ -199,7 +210,7 @@ class LeaseManager:
         try:
             claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of))
         except StoreUnavailable as error:
-            if type(error) is not StoreUnavailable or not self.conversation.run(self._take_over):
+            if type(error) not in (StoreUnavailable, StoreReadOnly) or not self.conversation.run(self._take_over):
                 raise
             return Claimed(taken_over=True)
         fresh = claimed.granted
@@ -227,7 +238,7 @@ class LeaseManager:
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
         fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
+        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner(), self.lane_until_ms)
         # without the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
@@ -253,10 +264,7 @@ class LeaseManager:
         if not isinstance(reply, Granted):
             self.slot.clear_record()
         if isinstance(reply, LayoutMismatch):
-            # R9 (signature), as in renew()
-            self.slot.drop_kept()
-            if replaced is not None:
-                self._lose(replaced, str(reply))
+            self._refused(replaced, reply)
             self.counts.claims_refused["mismatch"] += 1
             try:
                 raise reply
@@ -291,8 +299,10 @@ class LeaseManager:
             now_ms = self._context.now_ms()
             taken = HeldLease.taken_over(credentials, self.config, serial, generation)._replace(taken_ms=now_ms)
             marks_ms[:] = credentials["marks_ms"]
-            end_ms = max(taken.lease.until_ms, taken.lease.outage_until_ms)
-            return taken if end_ms > now_ms and self.view.agree_since(taken.clocks_s) else None
+            seen = self.view.seen.incarnation
+            is_ours = not seen or pool_id(seen) == pool_id(taken.lease.incarnation)
+            is_ours = is_ours and self.view.agree_since(taken.clocks_s)
+            return taken if is_ours and self._is_of_use(taken.lease) else None
 
         taken = self.dead_processes.take_over(accept, lambda taken: slot.record_taken(taken, marks_ms))
         self._guard.check()
@@ -306,6 +316,15 @@ class LeaseManager:
             taken.lease.worker,
         )
         return True
+
+    def _is_of_use(self, lease: Lease) -> bool:
+        """Return whether ids can be made of *lease* soon: a lane may open a day later, and another record be better."""
+        return lease.is_open(self.config.layout.tick_at(self._context.now_ms() + SOON_MS) + 1)
+
+    def _is_foreign(self, held: HeldLease, incarnation: str) -> bool:
+        """Return whether *held* was taken over from a process of another pool than that of the first reply."""
+        is_first = held.taken_ms and not held.lease.renewals
+        return bool(is_first) and pool_id(incarnation) != pool_id(held.lease.incarnation)
 
     def _prepare(self) -> None:
         """Let the store learn what a claim needs. Raises LayoutMismatch, StoreUnavailable."""
@@ -331,16 +350,15 @@ class LeaseManager:
             error.is_unsent &= is_unsent
             raise
 
-    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
         # what the record does not show: the lane of a lease that was lost, or is being lost now
-        silent_s = self._clock.monotonic() - self.view.renewed_at_s
-        is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
+        is_news = self.kept is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self.lane_until_ms if named and is_news else 0
         return owner_text(
-            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms
+            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms, refused
         )
 
     def _fresh_name(self) -> str:
@@ -353,11 +371,8 @@ class LeaseManager:
 
     # --- renew -------------------------------------------------------------------------------------
 
-    def renew(self, stats: WorkerStats, *, may_keep: bool = False) -> bool:
+    def renew(self, stats: WorkerStats) -> bool:
         """Renew the lease by one ttl from now.
-
-        Args:
-            may_keep: if the lease is lost, keep its outage lane even if the clocks of this host differ.
 
         Returns:
             False if there is no lease, or it turned out to be lost; ``held`` is None then.
@@ -369,9 +384,9 @@ class LeaseManager:
             StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
             LayoutMismatch: the pool was made anew with other settings; the lease is lost.
         """
-        return self.conversation.run(functools.partial(self._renew, stats, may_keep=may_keep))
+        return self.conversation.run(functools.partial(self._renew, stats))
 
-    def _renew(self, stats: WorkerStats, *, may_keep: bool) -> bool:
+    def _renew(self, stats: WorkerStats) -> bool:
         held = self.held
         if held is None:
             return False
@@ -379,7 +394,8 @@ class LeaseManager:
             held = held._replace(pending_renewal_id=self._fresh_name())
             self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
-        request = held.renew_request(self._context.now_ms(), stats, self._owner(taken_ms=held.taken_ms))
+        owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
+        request = held.renew_request(self._context.now_ms(), stats, owner)
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent
@@ -392,17 +408,19 @@ class LeaseManager:
                 return False
             self.view.learn(reply, sent_s)
         except LayoutMismatch as error:
-            # R9 (signature): the process that made the pool anew did not know what this lease has reserved
-            self.slot.drop_kept()
-            self._lose(held, str(error))
+            self._refused(held, error)
             raise
         except SnowredisError:
             self.counts.renewals_failed += 1
             raise
+        if self._is_foreign(held, reply.incarnation):
+            self.slot.drop_kept()
+            self._lose(held, "it was taken over from a process of another pool at this address; claiming another")
+            return False
         if isinstance(reply, LeaseGone):
             if reply.reason == LossReason.COPIED:
                 self.slot.drop_kept()
-            elif may_keep or self.clocks_agree:
+            elif self.clocks_agree:
                 self.slot.keep(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
             return False
@@ -414,6 +432,15 @@ class LeaseManager:
             worker = held.lease.worker
             log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)
         return True
+
+    def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
+        """R9 (signature): lose *held*. What made the pool anew did not know what was reserved, unless it says so."""
+        if not error.keeps_lanes:
+            self.slot.drop_kept()
+        elif held is not None and self.clocks_agree:
+            self.slot.keep(held)
+        if held is not None:
+            self._lose(held, str(error))
 
     def _lose(self, held: HeldLease, reason: str) -> None:
         """Remove *held*, which the store does not have any more, for the *reason* that the log shows."""
@@ -482,6 +509,35 @@ class LeaseManager:
         self.slot.clear_record()
         return True
 
+    def disown(self) -> None:
+        """Let no process take over what is recorded here, or what dead processes left: there may be copies of it."""
+        self.slot.note_release(None, sent=True)
+        self.dead_processes.disown()
+
+    def withdraw(self) -> None:
+        """Give back what a claim without a reply may have got, in one attempt. As release()."""
+        token = self.slot.token
+        if not token:
+            return
+        try:
+            self.conversation.run(functools.partial(self._withdraw, token))
+        except Exception as error:
+            log.debug("pool %s: could not withdraw a claim: %s", self.config.name, error)
+            if is_interruption(error):
+                raise
+
+    def _withdraw(self, token: str) -> None:
+        serial, generation = self.slot.next_serial(), self._guard.generation
+        self._guard.check()
+        # not in a child that was forked meanwhile
+        if self.slot.token != token or self._guard.generation != generation:
+            return
+        now_ms = self._context.now_ms()
+        reply = self.store.claim(ClaimRequest(token, now_ms, now_ms, 0, self._owner()), self.view.seen)
+        if isinstance(reply, Granted):
+            held = HeldLease.granted(reply, self.config, token, serial, generation)
+            self._release(held, (0,) * len(held.lanes_ms), NO_STATS)
+
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
         self.slot.close()
@@ -492,5 +548,5 @@ class LeaseManager:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""
         held = self.detach()
         if held is not None:
-            self.release(held, None)
+            self.release(held, None, NO_STATS._replace(ids_made=self.ids_made))
         self.close()

@@ -35,8 +35,8 @@ class CrashRecorder(Protocol):
     def write_pending(self, renewal_id: str) -> None:
         """Record the id of a renewal of the recorded lease, before it is sent."""
 
-    def note_release(self, token: str, *, sent: bool) -> None:
-        """Record whether a release of the lease with *token* may have been sent: nobody may take it over then."""
+    def note_release(self, token: str | None, *, sent: bool) -> None:
+        """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""
 
     def clear(self) -> None:
         """Record that nothing is held any more."""
@@ -182,11 +182,11 @@ class LeaseSlot:
             return taken
         return taken._replace(marks=record.write_lease(taken, NO_STATS, fresh=True, marks_ms=marks_ms))
 
-    def note_release(self, held: HeldLease, *, sent: bool) -> None:
-        """Record whether a release of *held* may have been sent."""
+    def note_release(self, held: HeldLease | None, *, sent: bool) -> None:
+        """Record whether a release of *held*, or of what is recorded, may have been sent."""
         record = self.record
         if record is not None:
-            record.note_release(held.token, sent=sent)
+            record.note_release(held and held.token, sent=sent)
 
     def clear_record(self) -> None:
         """Record that nothing is held, unless a lease is stored here."""

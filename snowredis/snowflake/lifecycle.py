@@ -75,6 +75,32 @@ class LeaseLifecycle:
         """True if ids are refused until resume()."""
         return self._leases.suspended
 
+    @property
+    def lasts_until_ms(self) -> int:
+        """Until when ids can be made if Redis takes no more renewals, on this host's clock; 0: there is no lease.
+
+        An outage lane that stays closed does not count: the clock of this host was set, or it is so far ahead that
+        what Redis reserves is over, though Redis replies.
+        """
+        leases = self._leases
+        ordinary_ms = leases.held.lease.until_ms if leases.held else 0
+        replies = (
+            leases.held is not None
+            and not self._failure
+            and leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
+        )
+        is_over = replies and not self._opened and ordinary_ms <= self._context.now_ms()
+        if leases.slot.lent or is_over or not leases.clocks_agree:
+            return ordinary_ms
+        return max(ordinary_ms, leases.lane_until_ms)
+
+    @property
+    def renewal_failure(self) -> tuple[str, int] | None:
+        """Why the last renewal failed, and when the one before succeeded, on the Redis clock; None: it succeeded."""
+        reason, view = self._failure, self._leases.view
+        since_ms = self._context.now_ms() - view.offset_ms - round(view.renewed_ago_s * 1000)
+        return (reason, since_ms) if reason and self._leases.held is not None else None
+
     # --- claim, renew, replace ---------------------------------------------------------------------
 
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
@@ -87,13 +113,15 @@ class LeaseLifecycle:
                     raise
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             self._failure = ""
-        except errors.LayoutMismatch:
-            self._seal_if_lost()
+        except errors.SnowredisError as error:
+            if isinstance(error, errors.LayoutMismatch):
+                self._seal_if_lost()
+            self._check_clocks()
             raise
         if claimed.taken_over:
             self._failure, self._failed_at_s = "Redis does not reply", self._clock.monotonic()
         if claimed.granted is not None:
-            self._close_outage_lane()
+            self._go_back()
         old = claimed.replaced
         if old is not None:
             marks = locked(self._generator._lock, functools.partial(self._seal_through, old))
@@ -137,17 +165,16 @@ class LeaseLifecycle:
 
     def _renew(self) -> bool:
         """Renew; return False if the lease is lost, and sealed. See LeaseManager.renew()."""
-        held = self._leases.held
-        may_keep = held is not None and held.serial == self._opened
         try:
-            renewed = self._leases.renew(self.stats(), may_keep=may_keep)
+            renewed = self._leases.renew(self.stats())
             self._failure = ""
             if renewed:
-                self._close_outage_lane()
+                self._go_back()
             return renewed
         except errors.StoreUnavailable as error:
             # the time of the end: an attempt may have taken long
             self._failure, self._failed_at_s = str(error), self._clock.monotonic()
+            self._check_clocks()
             raise
         finally:
             self._seal_if_lost()
@@ -210,6 +237,11 @@ class LeaseLifecycle:
     # --- outage lane -------------------------------------------------------------------------------
 
     @property
+    def has_opened(self) -> bool:
+        """True if ids are made in an outage lane, since the last reply that granted something of use."""
+        return self._opened > 0
+
+    @property
     def beats(self) -> bool:
         """True if a thread renews the lease, or claims another one."""
         return self._heartbeat is not None
@@ -222,7 +254,7 @@ class LeaseLifecycle:
         layout, config = self._context.config.layout, self._context.config
         leases = () if self._leases.slot.lent else (self._leases.held, self._leases.kept)
         for lease in leases:
-            if lease is None or not (lease.serial == self._opened or self._leases.clocks_agree):
+            if lease is None or not self._leases.clocks_agree:
                 continue
             until = lease.lease.outage_until
             if not self.beats:
@@ -239,8 +271,20 @@ class LeaseLifecycle:
                 return True
         return False
 
+    def _check_clocks(self) -> None:
+        """Close the outage lane if this machine may have been stored, or copied, since the last reply."""
+        if self._opened and not self._leases.clocks_agree:
+            log.warning("pool %s: %s", self._pool, _CLOSED)
+            self._close_outage_lane()
+
+    def _go_back(self) -> None:
+        """Go back to the other lanes, now that Redis has granted something that is not over on this host's clock."""
+        held = self._leases.held
+        if held is not None and held.lease.until_ms > self._context.now_ms():
+            self._close_outage_lane()
+
     def _close_outage_lane(self) -> None:
-        """Go back to the other lanes of the lease, now that Redis has granted something."""
+        """Let no more ids be made in an outage lane."""
         if self._opened:
             self._opened = 0
             locked(self._generator._lock, self._allocator.close_outage_lane)
@@ -328,21 +372,24 @@ class LeaseLifecycle:
             self._failing = False
             log.warning("pool %s: Redis replies again", self._pool)
         # a few at a time: other threads may want to talk to Redis
-        for _ in range(TIMES_AT_BEAT if self._leases.dead_processes.is_turn(self._context.random.random()) else 0):
-            if self._give_back_of_dead() < MOST_AT_ONCE:
+        given_back = self._give_back_of_dead(only_next=True)
+        for _ in range(TIMES_AT_BEAT - 1):
+            if given_back < MOST_AT_ONCE:
                 break
+            given_back = self._give_back_of_dead()
 
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
         if self._leases.held is None:
             locked(self._generator._lock, self._allocator.seal)
 
-    def _give_back_of_dead(self) -> int:
+    def _give_back_of_dead(self, *, only_next: bool = False) -> int:
         """Give back leases that dead processes of this machine left; return how many were still leased.
 
         Blocks for one round trip to Redis each, MOST_AT_ONCE at most; LOCK_LIMIT_S for another thread.
         """
-        return self._leases.dead_processes.give_back(MOST_AT_ONCE, self._leases.conversation.run)
+        leases = self._leases
+        return leases.dead_processes.give_back(MOST_AT_ONCE, leases.conversation.run, only_next=only_next)
 
     # --- give back --------------------------------------------------------------------------------
 
@@ -355,6 +402,8 @@ class LeaseLifecycle:
         held, marks = locked(self._generator._lock, self._detach)
         if held is not None:
             self._leases.release(held, marks, self.stats())
+        else:
+            self._leases.withdraw()
 
     def _detach(self) -> tuple[HeldLease | None, tuple[int, ...] | None]:
         """Detach and seal; return the lease, if there was one, and its marks."""
@@ -374,6 +423,7 @@ class LeaseLifecycle:
         self._leases.suspended = True
         self.give_back()
         self._make_void()
+        self._leases.disown()
 
     def resume(self) -> None:
         """Allow claims again: the next call that needs a lease claims one. Does not talk to Redis.

@@ -16,6 +16,8 @@ from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Seen
 
+# as in release.lua
+MOST_CUTS = 3
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
 FIRST_DIGITS = 12
 
@@ -160,7 +162,7 @@ class MemoryStore:
 
         self._raises += 1
         newest = max(self._server_time_ms(), raised(self._incarnation) + 1, raised(seen.incarnation) + 1)
-        self._incarnation = f"{newest}-{self._raises:x}"
+        self._incarnation = f"{newest}-{0:08x}{self._raises:x}"
         self._floor_ms, self._raised_ms = max(self._floor_ms, floor_ms), self._server_time_ms()
         self._outage_floor_ms = max(self._outage_floor_ms, outage_floor_ms)
 
@@ -245,7 +247,7 @@ class MemoryStore:
                 owner=request.owner,
                 claimed_ms=now,
                 renewed_ms=now,
-                cut_ms=before.cut_ms,
+                cuts_ms=before.cuts_ms,
             )
             record = self._with_outage_lane(record, capped)
             lanes = ",".join(map(str, record.lanes_ms))
@@ -314,7 +316,9 @@ class MemoryStore:
                 record = self._adopted(request, now)
             if reason is not None or record is None:
                 reason = reason or LossReason.FORGOTTEN
-                if record is not None and request.held_lanes_ms[-1] < request.held_outage_ms <= record.cut_ms:
+                held_outage_ms = request.held_outage_ms
+                cuts_ms = record.cuts_ms if record is not None and request.held_lanes_ms[-1] < held_outage_ms else ()
+                if any(from_ms < held_outage_ms <= to_ms for from_ms, to_ms in cuts_ms):
                     reason = LossReason.COPIED
                 lost = LeaseRecord(owner=request.owner, until_ms=request.held_until_ms)
                 reply = replies.LeaseGone(*self._pool(now), reason)
@@ -411,22 +415,27 @@ class MemoryStore:
         """Return *record* with those marks lowered to *marks_ms* that are this holder's own ends (R7)."""
         lanes_ms = list(map(max, record.lanes_ms, marks_ms))
         ordinary = self.config.ordinary_lanes
-        until_ms, outage_ms, cut_ms = 0, 0, record.cut_ms
+        until_ms, outage_ms, cuts_ms = 0, 0, record.cuts_ms
         if record.until_ms != request.held_until_ms:
             until_ms, lanes_ms[:ordinary] = record.until_ms, record.lanes_ms[:ordinary]
         if self.config.outage_reserve_ms:
             if not record.lanes_ms[-1] < record.outage_ms == request.held_outage_ms:
                 outage_ms, lanes_ms[-1] = record.outage_ms, record.lanes_ms[-1]
             elif lanes_ms[-1] < record.outage_ms:
-                cut_ms = max(cut_ms, record.outage_ms)
-        return record._replace(lanes_ms=tuple(lanes_ms), until_ms=until_ms, outage_ms=outage_ms, cut_ms=cut_ms)
+                if len(cuts_ms) == MOST_CUTS:
+                    (from_ms, first_ms), (_, second_ms), *rest = cuts_ms
+                    cuts_ms = ((from_ms, max(first_ms, second_ms)), *rest)
+                cuts_ms = (*cuts_ms, (record.lanes_ms[-1], record.outage_ms))
+        return record._replace(lanes_ms=tuple(lanes_ms), until_ms=until_ms, outage_ms=outage_ms, cuts_ms=cuts_ms)
 
     def create(self, caller_ms: int) -> replies.CreateReply:
         with self._lock:
             now = self._server_time_ms()
             if self._incarnation:
                 return replies.AlreadyExists(*self._pool(now))
-            self._raise_floors(0, 0, Seen())
+            # as in create.lua; what this object is new for was never lost
+            is_certain = self.config.durability == "assured"
+            self._raise_floors(0, 0 if is_certain else self._outage_horizon_ms(now), Seen())
             self._note_floor(now)
             return replies.Created(*self._pool(now))
 

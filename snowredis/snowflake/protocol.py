@@ -58,8 +58,8 @@ FORMAT = 3
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 
-# five heartbeats may fail before a lease ends
-HEARTBEATS_PER_TTL = 6
+# two heartbeats may fail before a lease ends; and each is repeated twice a second meanwhile
+HEARTBEATS_PER_TTL = 3
 # a longer ttl is a mistake: ms instead of s
 MAX_TTL_MS = 24 * 3600 * 1000
 DEFAULT_OUTAGE_RESERVE_MS = 24 * 3600 * 1000
@@ -182,8 +182,10 @@ class PoolConfig:
 
     @property
     def heartbeat_ms(self) -> int:
-        """Return the time between two renewals."""
-        return max(1, self.ttl_ms // HEARTBEATS_PER_TTL)
+        """Return the time between two renewals: half of the usual one where a failover would take the rest of a ttl."""
+        usual_ms = self.ttl_ms // HEARTBEATS_PER_TTL
+        others_ms = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
+        return max(1, usual_ms if self.ttl_ms > others_ms + usual_ms else usual_ms // 2)
 
     @property
     def floor_ms(self) -> int:
@@ -247,6 +249,7 @@ class ClaimRequest(NamedTuple):
         fit_ms: a lane whose mark is at or below it can be used at once.
         wait_ms: how much later than *fit_ms* the best lane may begin.
         owner: result of owner_text() in process/owner.py.
+        kept_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
     """
 
     token: str
@@ -254,6 +257,7 @@ class ClaimRequest(NamedTuple):
     fit_ms: int
     wait_ms: int
     owner: str
+    kept_ms: int = 0
 
 
 class RenewRequest(NamedTuple):
@@ -345,7 +349,10 @@ class Store(Protocol):
         """Make a worker id available again."""
 
     def create(self, caller_ms: int) -> CreateReply:
-        """Create the pool without a floor, so that its first worker does not wait. *caller_ms*: the wall clock."""
+        """Create the pool so that its first worker does not wait. *caller_ms*: the wall clock.
+
+        Its outage lanes are reserved as after a loss, unless it is certain that Redis has lost none.
+        """
 
     def note_number(self, highest: int, caller_ms: int) -> NoteReply:
         """Note that the registry has confirmed the pool's shard number; *highest*: the highest that it has given."""

@@ -15,7 +15,7 @@ from snowredis.snowflake.protocol import NO_STATS, WorkerStats
 _TIME = r"(\d{1,14})"
 # the owner is JSON, the only field that may contain "|". It does not begin with what looks like another field
 _TEXT = re.compile(
-    rf"([\da-fA-F]*)\|([\da-fA-F-]*)\|([\da-fA-F]*)\|{_TIME}\|{_TIME}\|(\d{{1,14}}(?:,\d{{1,14}})*)\|{_TIME},{_TIME}\|"
+    rf"([\da-fA-F]*)\|([\da-fA-F-]*)\|([\da-fA-F]*)\|{_TIME}\|{_TIME}\|(\d{{1,14}}(?:,\d{{1,14}})*)\|{_TIME}((?:,\d{{1,14}}-\d{{1,14}})*)\|"
     rf"{_TIME}\|{_TIME}\|([\d,-]*)\|(?![\w,-]*\|)(.*)",
     re.DOTALL | re.ASCII,
 )
@@ -35,7 +35,7 @@ class LeaseRecord(NamedTuple):
         lease_end_ms: end of the lease, on the Redis clock.
         lanes_ms: where the reservation of each lane begins.
         outage_ms: end of the reservation of the outage lane; the holder has that lane if this is after its beginning.
-        cut_ms: the highest outage_ms that a release has lowered.
+        cuts_ms: beginning and end of outage lanes that releases have lowered.
         claimed_ms, renewed_ms: when the lease was claimed, and renewed last, on the Redis clock.
         owner: JSON that names the process: process/owner.py.
     """
@@ -47,7 +47,7 @@ class LeaseRecord(NamedTuple):
     lease_end_ms: int = 0
     lanes_ms: tuple[int, ...] = (0,)
     outage_ms: int = 0
-    cut_ms: int = 0
+    cuts_ms: tuple[tuple[int, int], ...] = ()
     claimed_ms: int = 0
     renewed_ms: int = 0
     stats: WorkerStats = NO_STATS
@@ -59,16 +59,18 @@ class LeaseRecord(NamedTuple):
         match = _TEXT.fullmatch(text)
         if match is None:
             return None
-        token_hash, incarnation, renewal_id, until, lease_end, lanes, *times, stats, owner = match.groups()
-        ends, lanes_ms = (int(until), int(lease_end)), tuple(map(int, lanes.split(",")))
-        outage, cut, claimed, renewed = map(int, times)
-        numbers = outage, cut, claimed, renewed
-        return cls(token_hash, incarnation, renewal_id, *ends, lanes_ms, *numbers, WorkerStats.from_text(stats), owner)
+        token_hash, incarnation, renewal_id, until, lease_end, lanes, outage, cuts, *rest = match.groups()
+        lanes_ms = tuple(map(int, lanes.split(",")))
+        cuts_ms = tuple((int(first), int(end)) for first, end in re.findall(r"(\d+)-(\d+)", cuts))
+        claimed, renewed, stats, owner = rest
+        reserved = (int(until), int(lease_end), lanes_ms, int(outage), cuts_ms, int(claimed), int(renewed))
+        return cls(token_hash, incarnation, renewal_id, *reserved, WorkerStats.from_text(stats), owner)
 
     def pack(self) -> str:
         """Return the text that the scripts store."""
-        lanes, outage = ",".join(map(str, self.lanes_ms)), f"{self.outage_ms},{self.cut_ms}"
-        return "|".join(map(str, (*self[:5], lanes, outage, *self[8:10], self.stats.to_text(), self.owner)))
+        lanes, cuts = ",".join(map(str, self.lanes_ms)), "".join(f",{first}-{end}" for first, end in self.cuts_ms)
+        fields = (*self[:5], lanes, f"{self.outage_ms}{cuts}", *self[8:10], self.stats.to_text(), self.owner)
+        return "|".join(map(str, fields))
 
     @property
     def outage_until_ms(self) -> int:

@@ -96,6 +96,27 @@ def pool_name(store: Store) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def server_place(where: str) -> list[str]:
+    """Return where the address *where* is valid: the namespace of networks, or the directories of a socket that exist.
+
+    Another program may reach another server by the same address.
+    """
+    places: list[str] = []
+    scheme, _, path = where.partition("://")
+    with contextlib.suppress(OSError):
+        if scheme != "unix":
+            return [os.readlink("/proc/self/ns/net")]
+        path = os.path.abspath(path)
+        # as far as they exist: that of the socket may be made by each start of the server
+        places.extend(_inode(path[: at + 1]) for at in range(len(path)) if path[at] == "/")
+    return places
+
+
+def _inode(path: str) -> str:
+    status = os.stat(path)
+    return f"{status.st_dev:x}:{status.st_ino:x}"
+
+
 class RecordFiles:
     """Makes the crash records of this process."""
 
@@ -104,7 +125,7 @@ class RecordFiles:
         self._resting: deque[tuple[float, int]] = deque()
         # files of closed generators of this process that still record a lease
         self._kept: deque[_RecordFile] = deque()
-        self._pid = 0
+        self._pid, self._warned = 0, False
 
     def new_record(self, store: Store) -> CrashRecord | None:
         """Return a crash record for one generator of *store*, in a file of its own; None where that is not possible."""
@@ -118,13 +139,17 @@ class RecordFiles:
         path = directory.path_of(str(FileName(pool_name(store), own, os.urandom(6).hex())))
         try:
             address = _create(path, self._rested())
+            inode = _inode(path)
             page = _view(address)
         except (OSError, AttributeError) as error:
-            log.debug("no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
+            # once: each generator would say the same
+            level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
+            log.log(level, "no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
             return None
         file = _RecordFile(self, path, address, own.pid, page[_END].cast("q"))
         ENDS.add(file)
-        return CrashRecord(file, page, {"lanes": store.config.layout.namespaces})
+        common = {"lanes": store.config.layout.namespaces, "inode": inode, "server": server_place(store.where)}
+        return CrashRecord(file, page, common)
 
     def rest(self, address: int) -> None:
         """Keep memory whose file was removed."""
@@ -223,6 +248,10 @@ class Directory:
         with open(self.path_of(name), "rb") as file:
             return file.read()
 
+    def inode(self, name: str) -> str:
+        """Return what tells a file from a copy of it."""
+        return _inode(self.path_of(name))
+
     def age_s(self, name: str) -> float:
         """Return how long ago a file was made, or its process renewed the lease."""
         return time.time() - os.stat(self.path_of(name)).st_mtime
@@ -271,8 +300,8 @@ def _create(path: str, address: int) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         if hasattr(os, "fchmod"):
-            # whatever the umask: another process is to read it
-            os.fchmod(descriptor, 0o600)
+            # whatever the umask: another process is to read it. If one truncated it, this one would end by SIGBUS
+            os.fchmod(descriptor, 0o400)
         # else the first write to a full file system would end this process by SIGBUS
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, RECORD_BYTES)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolBroken, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolBroken
 from snowredis.servers.cluster import on_one_connection
 from snowredis.servers.runner import Acknowledged, RedisScripts, save_snapshot, translated
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
@@ -26,11 +26,14 @@ log = logging.getLogger("snowredis")
 
 _Done = TypeVar("_Done", bound=Reply)
 _Refused = TypeVar("_Refused", bound=Reply)
+_Kept = TypeVar("_Kept", bound=Reply)
 
-# how often replicas are asked whether they have a plan; WAIT_MS each
+# how often replicas are asked whether they have what a person did; WAIT_MS each
 ATTEMPTS = 6
 # how long a claim that was refused for its settings is not sent again
 REFUSED_FOR_MS = 1_000
+# pool.lua: what it returns in place of the signature that refused the caller before
+LOST = "lost=1"
 # the first four are run by generators, the others when a person asks for it
 SCRIPTS = ("claim", "renew", "release", "note_number", "create", "change_layout", "delete")
 
@@ -94,8 +97,8 @@ class ScriptStore(Scripted):
         self._max_events = max_events
         # time of the last reply, on the caller's clock; there is no connection before the first one
         self._replied_ms = sys.maxsize
-        # the last refusal of a claim for its settings, and when it came
-        self._refusal: tuple[tuple[str, ...], int] | None = None
+        # the last refusal of a claim for its settings, and when it came; until a claim is not refused
+        self._refusal: tuple[tuple[str, str, str], int] | None = None
 
     def mismatch(self, stored: str) -> LayoutMismatch:
         return LayoutMismatch(self.config.name, stored, self.signature)
@@ -127,17 +130,23 @@ class ScriptStore(Scripted):
         return reply
 
     def claim(self, request: protocol.ClaimRequest, seen: Seen) -> replies.ClaimReply:
-        args = (*script_arguments(request), self.config.capacity, self.config.layout.namespaces)
-        expected = (replies.Granted, replies.ClaimRefused)
-        if self._refusal is not None and 0 <= request.caller_ms - self._refusal[1] < REFUSED_FOR_MS:
+        before, refused_ms = self._refusal or (None, 0)
+        if before is not None and 0 <= request.caller_ms - refused_ms < REFUSED_FOR_MS:
             # a process that goes on calling next_id() would ask at each call
-            raise LayoutMismatch(*self._refusal[0])
-        self._refusal = None
+            raise LayoutMismatch(*before)
+        # R9 (signature): a process that was refused says so, and creates no pool that Redis has lost
+        sizes = (self.config.capacity, self.config.layout.namespaces, int(before is not None))
+        expected = (replies.Granted, replies.ClaimRefused)
         try:
-            return self._call("claim", expected, seen, request.caller_ms, *args)
+            reply = self._call("claim", expected, seen, request.caller_ms, *script_arguments(request), *sizes)
         except LayoutMismatch as error:
-            self._refusal = (error.args, request.caller_ms)
-            raise
+            stored = error.stored
+            if before is not None and stored == LOST:
+                stored = f"{before[1].removesuffix(LOST).rstrip()} {LOST}"
+            self._refusal = ((self.config.name, stored, self.signature), request.caller_ms)
+            raise LayoutMismatch(*self._refusal[0]) from None
+        self._refusal = None
+        return reply
 
     def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:
         expected = (replies.Renewed, replies.LeaseGone)
@@ -148,7 +157,8 @@ class ScriptStore(Scripted):
         return self._call("release", expected, seen, request.caller_ms, *script_arguments(request))
 
     def create(self, caller_ms: int) -> replies.CreateReply:
-        return self._call("create", (replies.Created, replies.AlreadyExists), Seen(), caller_ms)
+        expected = (replies.Created, replies.AlreadyExists)
+        return self._kept(lambda: self._call("create", expected, Seen(), caller_ms))
 
     def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
         expected = (replies.NumberNoted, replies.NoPool)
@@ -159,13 +169,26 @@ class ScriptStore(Scripted):
 
         With *force* also if outage lanes are reserved beyond that.
         """
-        expected = (replies.LayoutChanging, replies.LayoutKept)
-        signature = self.config.with_layout(layout).signature
-        return self._call("change_layout", expected, Seen(), caller_ms, signature, at_ms, int(force))
+
+        def plan(layout: Layout) -> replies.ChangeReply:
+            args = (self.config.with_layout(layout).signature, at_ms, int(force))
+            expected = (replies.LayoutChanging, replies.LayoutKept)
+            return self._call("change_layout", expected, Seen(), caller_ms, *args)
+
+        undo = None if layout == self.config.layout else lambda: plan(self.config.layout)
+        return self._kept(lambda: plan(layout), undo)
 
     def delete(self, caller_ms: int) -> replies.DeleteReply:
         """Delete the pool, whatever its settings."""
-        return self._call("delete", (replies.Deleted, replies.NoPool), Seen(), caller_ms)
+        expected = (replies.Deleted, replies.NoPool)
+        return self._kept(lambda: self._call("delete", expected, Seen(), caller_ms))
+
+    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
+        """Make a *change* that a person asked for; subclasses put it on every copy of the pool that can come back.
+
+        With *undo*, they call that if a copy does not have it.
+        """
+        return change()
 
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""
@@ -198,42 +221,41 @@ class RedisStore(RedisScripts, ScriptStore):
         ScriptStore.__init__(self, config, max_events=max_events)
         RedisScripts.__init__(self, server, min_replicas)
 
-    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False) -> replies.ChangeReply:
-        """Plan it as ScriptStore does, and put the plan on every copy of the pool that can come back.
+    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
+        """Make a *change* that a person asked for, and put it on every copy of the pool that can come back.
 
-        A replica or a snapshot without the plan would refuse the new layout after a failover or a crash. Blocks until
-        the replicas have the plan and a snapshot is written, SAVE_LIMIT_S and a few seconds. Raises StoreUnavailable if
-        a replica does not have it: the plan is undone then.
+        Else a failover or a crash would undo it. Blocks until the replicas have it and a snapshot is written,
+        SAVE_LIMIT_S and a few seconds. A warning says what does not have it.
+
+        Raises:
+            StoreUnavailable: a replica does not have it, so it was undone.
         """
-        reply = super().change_layout(layout, at_ms, caller_ms, force=force)
-        if not isinstance(reply, replies.LayoutChanging):
-            return reply
-        key = self._keys[0]
+        key, before = self._keys[0], self._acknowledged
+        if self._fresh:
+            # an embedded Redis, which creates its pools as new whenever it starts
+            return change()
         with translated(self.where):
             (info,) = on_one_connection(self._client, key, [("INFO", "replication")])
-        replicas = int(info["connected_slaves"]) if isinstance(info, dict) else 0
-        before, self._acknowledged = self._acknowledged, Acknowledged(replicas, self.where)
+        replicas = int(info.get("connected_slaves", 0)) if isinstance(info, dict) else 0
+        acknowledged = Acknowledged(replicas, self.where, strict=False)
         try:
-            for left in reversed(range(ATTEMPTS if replicas else 0)):
-                try:
-                    reply = super().change_layout(layout, at_ms, caller_ms, force=force)
-                    break
-                except StoreUnavailable:
-                    if not left:
-                        self._acknowledged = None
-                        super().change_layout(self.config.layout, at_ms, caller_ms)
-                        raise
+            self._acknowledged = acknowledged if replicas else before
+            reply = change()
+            for _ in range(ATTEMPTS - 1 if undo and acknowledged.error else 0):
+                if acknowledged.error:
+                    change()
+            if undo and acknowledged.error:
+                self._acknowledged = None
+                undo()
+                raise acknowledged.error
         finally:
             self._acknowledged = before
         with translated(self.where):
-            written = save_snapshot(self._client, key)
-        if not written:
-            log.warning(
-                "pool %s: this user cannot make a snapshot of Redis at %s. If Redis goes back to an earlier one, plan "
-                "the change again",
-                self.config.name,
-                self.where,
-            )
+            is_saved = save_snapshot(self._client, key)
+        if acknowledged.error or not is_saved:
+            missing = "a replica does not have this" if acknowledged.error else "this user cannot make a snapshot"
+            text = "pool %s: %s at %s. If Redis goes back to a time before, repeat this command"
+            log.warning(text, self.config.name, missing, self.where)
         return reply
 
     def stored(self, field: protocol.StoredField) -> str:

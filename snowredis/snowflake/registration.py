@@ -40,11 +40,11 @@ from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.registry import (
     CLOSED_TEXTS,
     NO_NUMBER,
-    Place,
     RedisRegistry,
     Registry,
+    RegistryPlace,
     RegistryReply,
-    Status,
+    RegistryStatus,
     parse_registration,
 )
 from snowredis.snowflake.replies import CreateReply
@@ -156,7 +156,7 @@ class RegisteredPool:
             if not self.learn_number():
                 registration = random_bytes(8).hex()
                 taken = self.registry.take(self.config.name, registration, wanted=self._wanted, owner=self._owner)
-                if taken.status is not Status.TAKEN:
+                if taken.status is not RegistryStatus.TAKEN:
                     raise self._refusal(taken)
                 self.config = replace(self.config, datacenter=int(taken.fields[0]), registration=registration)
                 try:
@@ -210,7 +210,7 @@ class RegisteredPool:
             first=noted == NO_NUMBER,
             owner=self._owner,
         )
-        if reply.status is not Status.CONFIRMED:
+        if reply.status is not RegistryStatus.CONFIRMED:
             raise self._refusal(reply, used=noted != NO_NUMBER)
         return reply
 
@@ -248,39 +248,39 @@ class RegisteredPool:
         pool, name, own = self.config.name, self.registry.name, self.config.datacenter
         create = f"snowredis pool create {pool} --datacenter"
         match reply.status, *reply.fields:
-            case Status.MISSING, *_:
+            case RegistryStatus.MISSING, *_:
                 reason = (
                     f"there is no such registry at {self.registry.where}. If it never existed, create it once: "
                     f"snowredis registry create {name} --layout LAYOUT. If Redis lost it, name the servers of its "
                     f"pools: snowredis registry open {name} --from URL..."
                 )
-            case Status.CLOSED, *_:
+            case RegistryStatus.CLOSED, *_:
                 reason = (
                     "it gives no new numbers, since Redis may have forgotten some: "
                     f"{CLOSED_TEXTS.get(reply.closed, reply.closed)}. See that every pool is in "
                     f"`snowredis registry show {name}`, then run: snowredis registry open {name}"
                 )
-            case Status.FULL, *_:
+            case RegistryStatus.FULL, *_:
                 reason = (
                     "all numbers were given. Use a layout with more datacenter bits and a new registry; or free the "
                     "number of a pool that will never be used again: snowredis registry free NUMBER --registry "
-                    f"{name}, then {create} NUMBER"
+                    f"{name}, then {create} NUMBER --registry {name}"
                 )
-            case Status.NAMED, number, owner:
+            case RegistryStatus.NAMED, number, owner:
                 reason = (
                     f"another pool of this name has the number {number}: {owner}. In a registry, each pool needs a "
                     "name of its own. If it is this pool, which was deleted, or which Redis lost, and none of its "
                     f"processes runs: {_again(pool, number, name)}"
                 )
-            case Status.USED, other:
+            case RegistryStatus.USED, other:
                 reason = f"the number {self._wanted} belongs to pool {other!r}. Use another one, or auto"
-            case Status.CONFLICT, number, other if used:
+            case RegistryStatus.CONFLICT, number, other if used:
                 reason = (
                     f"its number is {own} here, but the registry has given {number} to pool {other!r}, with another "
                     "registration. One of the two is a copy, or was created while the registry had forgotten the "
                     f"other. See: snowredis registry show {name}"
                 )
-            case Status.CONFLICT, number, other:
+            case RegistryStatus.CONFLICT, number, other:
                 instead = f"has given {number} to pool {other!r}, with another registration"
                 reason = (
                     f"its number {own} was never confirmed, and the registry {instead if other else 'has forgotten it'}"
@@ -308,7 +308,7 @@ def open_registered(url: Servers, settings: Mapping[str, Any]) -> RegisteredPool
     """
     settings = {name: check(name, value) for name, value in settings.items()}
     config = pool_config(settings, url)
-    place = Place.of(config.layout)
+    place = RegistryPlace.of(config.layout)
     default_slack = settings.get("failover_slack") is None
     servers = PoolServers(url, config, min_replicas=settings.get("min_replicas", 0), default_slack=default_slack)
     server = settings.get("registry_url")
@@ -317,7 +317,7 @@ def open_registered(url: Servers, settings: Mapping[str, Any]) -> RegisteredPool
     return RegisteredPool(config, servers, registry, wanted=None if wanted == "auto" else wanted)
 
 
-def open_registry(server: Any, name: str, place: Place | None = None) -> Registry:
+def open_registry(server: Any, name: str, place: RegistryPlace | None = None) -> Registry:
     """Return the registry of that name at *server*: a URL, or a redis-py client.
 
     Args:
@@ -327,7 +327,7 @@ def open_registry(server: Any, name: str, place: Place | None = None) -> Registr
 
 
 def confirm_pools(
-    server: Any, registry: Registry, open_for: Callable[[Place], contextlib.closing[Registry]]
+    server: Any, registry: Registry, open_for: Callable[[RegistryPlace], contextlib.closing[Registry]]
 ) -> Iterator[str]:
     """Confirm the numbers of all pools at *server* that have one of *registry*; yield a line about each.
 
@@ -352,7 +352,7 @@ def confirm_pools(
                 continue
             number = int(stored["datacenter"])
             try:
-                with open_for(Place.of(resolve_layout(stored["layout"]))) as placed:
+                with open_for(RegistryPlace.of(resolve_layout(stored["layout"]))) as placed:
                     reply = placed.confirm(
                         name,
                         registration,
@@ -364,11 +364,11 @@ def confirm_pools(
             except SnowredisError as error:
                 yield f"{name}: {error}"
                 continue
-            if reply.status is Status.CONFLICT and not reply.fields[1]:
+            if reply.status is RegistryStatus.CONFLICT and not reply.fields[1]:
                 yield f"{name}: number {number} was never confirmed: delete the pool and create it again"
-            elif reply.status is Status.CONFLICT:
+            elif reply.status is RegistryStatus.CONFLICT:
                 yield f"{name}: CONFLICT: its number {number} belongs to pool {reply.fields[1]}; it is refused"
-            elif reply.status is Status.CLOSED:
+            elif reply.status is RegistryStatus.CLOSED:
                 yield f"{name}: number {number} was never confirmed; repeat its creation when the registry is open"
             else:
                 yield f"{name}: number {number} confirmed"

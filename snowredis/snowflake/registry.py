@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError, PoolBroken, ShardNumberRefused, StoreUnavailable
+from snowredis.errors import ConfigError, PoolBroken, ServerUnidentified, ShardNumberRefused, StoreUnavailable
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Scripted, load_script, text_of, with_format
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
@@ -32,19 +32,19 @@ CLOSED_TEXTS = {
 # a registry in which no number was seen has this one as its highest
 NO_NUMBER = -1
 # of what a registry stores; see FORMATS in snowredis.signatures
-FORMAT = 3
+FORMAT = 4
 REGISTRY_SCRIPTS = ("registry_number", "registry_edit")
 _RECORD = re.compile(r"([0-9a-f]+)\|(\d+)\|(\d+)\|([\w.-]+)\|(.*)", re.ASCII)
 
 
-class Place(NamedTuple):
+class RegistryPlace(NamedTuple):
     """Position of the number in an id. Ids with different numbers in the same place are never equal."""
 
     bits: int
     shift: int
 
     @classmethod
-    def of(cls, layout: Layout) -> Place:
+    def of(cls, layout: Layout) -> RegistryPlace:
         """Return the place of the datacenter bits. Raises ConfigError if the layout has none."""
         if not layout.datacenter_bits:
             raise ConfigError(
@@ -54,7 +54,7 @@ class Place(NamedTuple):
         return cls(layout.datacenter_bits, layout.datacenter_shift)
 
     @classmethod
-    def in_signature(cls, signature: str) -> Place:
+    def in_signature(cls, signature: str) -> RegistryPlace:
         """Return the place in the signature of a registry. Raises ValueError."""
         bits, _, shift = signature.partition(" place=")[2].partition("/")
         return cls(int(bits), int(shift))
@@ -69,10 +69,10 @@ class Place(NamedTuple):
 
 
 # in the signature of people who look at a registry
-ANY_PLACE = Place(0, 0)
+ANY_PLACE = RegistryPlace(0, 0)
 
 
-class Status(StrEnum):
+class RegistryStatus(StrEnum):
     """First field of a reply; the headers of the scripts say which one sends which."""
 
     MISSING = "missing"
@@ -101,7 +101,7 @@ class RegistryReply:
         fields: of this status, as the header of the script lists them.
     """
 
-    status: Status
+    status: RegistryStatus
     redis_ms: int = 0
     closed: str = ""
     highest: int = NO_NUMBER
@@ -148,8 +148,7 @@ class RegistryState:
 
     name: str
     now_ms: HiddenMs
-    place: Place
-    durability: str
+    place: RegistryPlace
     incarnation: Hidden
     closed: Annotated[str, Shown(null="")]
     closed_ms: TimeMs
@@ -172,8 +171,7 @@ class RegistryState:
         return cls(
             name=name,
             now_ms=now_ms,
-            place=Place.in_signature(fields["signature"]),
-            durability=fields.get("durability", ""),
+            place=RegistryPlace.in_signature(fields["signature"]),
             incarnation=fields.get("incarnation", ""),
             closed=fields.get("closed", ""),
             closed_ms=int(fields.get("closed_at", "0")),
@@ -195,6 +193,17 @@ def registry_key(name: str) -> str:
     return f"snowredis:registry:{{{name}}}"
 
 
+class RegistryUnidentified(ServerUnidentified):
+    """This Redis does not show its identity, so that a registry there could give a number twice."""
+
+    def __str__(self) -> str:
+        return (
+            f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses numbers"
+            " would go unnoticed, so none was given. If INFO is refused, allow it for the user in the URL. Otherwise"
+            " put the registry in another Redis: registry_url."
+        )
+
+
 class Registry(Scripted):
     """A registry of shard numbers. Each call but find() and read() is one atomic step, and can be repeated.
 
@@ -207,26 +216,31 @@ class Registry(Scripted):
         random_bytes: source of the nonces.
     """
 
-    def __init__(self, name: str, place: Place | None, *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(
+        self, name: str, place: RegistryPlace | None, *, random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> None:
         self.name, self.place = name, place
         signature = with_format(FORMAT, f"place={place or ANY_PLACE}")
         scripts = {script: load_script(script, __file__, ("registry",)) for script in REGISTRY_SCRIPTS}
         super().__init__(signature, (registry_key(name),), scripts, random_bytes=random_bytes)
 
-    def create(self, *, durability: str, first: int) -> RegistryReply:
+    def create(self, *, first: int) -> RegistryReply:
         """Create the registry, which is new, as a person confirms; it gives *first* and numbers above it."""
-        return self._call("registry_edit", "create", first, durability, "")
+        return self._call("registry_edit", "create", first, "")
 
     def open(self, above: int = NO_NUMBER, *, read: str = "") -> RegistryReply:
         """Give new numbers again, above *above* and all that are known, as a person confirms.
 
         *read*: incarnation of the state that the person looked at; nothing changes if it is not the present one.
         """
-        return self._call("registry_edit", "open", above, "", read)
+        return self._call("registry_edit", "open", above, read)
 
-    def free(self, number: int) -> RegistryReply:
-        """Free a number, as a person says: another pool may be created with it."""
-        return self._call("registry_edit", "free", number, "", "")
+    def free(self, number: int, *, confirmed_ms: int) -> RegistryReply:
+        """Free a number, as a person says: another pool may be created with it.
+
+        *confirmed_ms*: when it was confirmed as far as the person saw; nothing changes if it was confirmed since.
+        """
+        return self._call("registry_edit", "free", number, str(confirmed_ms))
 
     def take(self, pool: str, registration: str, *, wanted: int | None, owner: str) -> RegistryReply:
         """Give a number to a pool, by default the next one; the pool confirms it before it is used."""
@@ -279,10 +293,10 @@ class Registry(Scripted):
         request = self.request(name, *args)
         texts = self.texts_of(request, self.run(*request))
         if texts == ["missing"]:
-            return RegistryReply(Status.MISSING)
+            return RegistryReply(RegistryStatus.MISSING)
         try:
             status, redis_ms, closed, highest, *fields = texts
-            return RegistryReply(Status(status), int(redis_ms), closed, int(highest), tuple(fields))
+            return RegistryReply(RegistryStatus(status), int(redis_ms), closed, int(highest), tuple(fields))
         except ValueError:
             raise self.unknown(texts) from None
 
@@ -290,7 +304,7 @@ class Registry(Scripted):
         other = wrong_format(self.signature, stored)
         if other:
             return ShardNumberRefused("", self.name, other)
-        place, here = Place.in_signature(stored), self.place or ANY_PLACE
+        place, here = RegistryPlace.in_signature(stored), self.place or ANY_PLACE
         return ShardNumberRefused(
             "",
             self.name,
@@ -302,6 +316,9 @@ class Registry(Scripted):
     def broken(self, field: str, value: str) -> PoolBroken:
         return PoolBroken(self.where, f"registry {self.name}", field, value)
 
+    def unidentified(self, code: str) -> ServerUnidentified:
+        return RegistryUnidentified(self.where, code)
+
 
 class RedisRegistry(RedisScripts, Registry):
     """A registry in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
@@ -312,7 +329,7 @@ class RedisRegistry(RedisScripts, Registry):
         place: where the caller's layout has the number; None: any.
     """
 
-    def __init__(self, server: Any, name: str, place: Place | None = None) -> None:
+    def __init__(self, server: Any, name: str, place: RegistryPlace | None = None) -> None:
         Registry.__init__(self, name, place)
         RedisScripts.__init__(self, server, 0)
 

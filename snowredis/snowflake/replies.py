@@ -20,6 +20,11 @@ class Seen(NamedTuple):
     version: int = 0
 
 
+def pool_id(incarnation: str) -> str:
+    """Return the part of an *incarnation* that all of one pool have, and no other pool."""
+    return incarnation.partition("-")[2][:8]
+
+
 class Alarm(NamedTuple):
     """Alarm of a pool about the ids with times in [from_ms, until_ms]."""
 

@@ -44,7 +44,8 @@ class WaitNotice:
             self._logged_until_s = now_s + left_ms / 1000 + 1
             log.warning(
                 "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
-                "restarted. A pool that is really new is created without this wait by: snowredis pool create %s",
+                "restarted. A pool that no process has used before is created without this wait by: snowredis pool "
+                "create %s",
                 self._pool,
                 left_ms / 1000,
                 self._pool,
@@ -161,6 +162,10 @@ class ClaimWait:
                 raise errors.LeaseLost(config.name, leases.lost_worker, str(error)) from errors.as_cause(error)
             raise
         except errors.ClockMovedBack as error:
+            stalled_ms = (self._clock.monotonic() - self._began_s - waited_s) * 1000
+            if error.behind_ms - stalled_ms <= self._context.longest_wait_ms:
+                # not the clock is late, but the request was
+                return False
             raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
         self._timeout.end()
         if not settling_ms:
@@ -348,6 +353,17 @@ class SlowPath:
             return
         config = self._context.config
         if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
-            raise errors.ClockSkewed(self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms)
+            if self._lifecycle.has_opened and self._lifecycle.open_outage_lane():
+                return
+            offset_ms = self._leases.view.offset_ms
+            if offset_ms > config.max_clock_lead_ms:
+                raise errors.ClockSkewed(offset_ms, config.ttl_ms + config.max_clock_lead_ms)
+            # the reply was longer under way than its reservation lasts
+            self._lifecycle.renew_in_need()
+            held = self._leases.held
+            if held is not None and config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
+                reason = "replies of Redis come after the end of what they reserve. Look at its load and the network"
+                raise errors.LeaseExpired(config.name, held.lease.worker, reason)
+            return
         # the tick is borrowed ahead of the clock: each renewal allows a little more
         self._wait(Wait(min(config.heartbeat_ms / 10, config.layout.tick_ms), clock_back=False))

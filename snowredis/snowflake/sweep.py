@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import End
 from snowredis.process.interruption import is_interruption
-from snowredis.process.liveness import ProcessName, Status, has_ended, own_name
+from snowredis.process.liveness import ProcessName, ProcessStatus, has_ended, own_name
 from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release
 from snowredis.snowflake.protocol import Store
-from snowredis.snowflake.record_files import FileName, open_directory, pool_name
+from snowredis.snowflake.record_files import FileName, open_directory, pool_name, server_place
 
 log = logging.getLogger("snowredis")
 
@@ -33,12 +33,12 @@ RANDOM = random.SystemRandom()
 UNUSED_S = 3600.0
 # of a process of which nobody here can tell, one in another container: its heartbeats set the time of its file
 UNKNOWN_S = 24 * 3600.0
+# of a process that ended while its claim had no reply, in an outage
+UNANSWERED_S = 60.0
 # one look of so many looks for that, too
 CLEAN_ONE_IN = 500
 # processes that one sweep looks at, if there are more: each takes some 10 us
 MOST_LOOKED_AT = 100
-# how often the processes of a machine sweep at a heartbeat, all together: one of many sweeps now and then
-SWEEPS_A_BEAT = 4
 # the time of a directory is that of the kernel's last tick
 GRANULARITY_NS = 100_000_000
 
@@ -53,6 +53,7 @@ class Files(Protocol):
     def changed_ns(self) -> int: ...
     def rename(self, old: str, new: str) -> None: ...
     def read(self, name: str) -> bytes: ...
+    def inode(self, name: str) -> str: ...
     def age_s(self, name: str) -> float: ...
     def remove(self, name: str) -> None: ...
 
@@ -63,11 +64,13 @@ class Place(NamedTuple):
     Attributes:
         own: the process that looks.
         look: as in has_ended().
+        server: returns where an address is valid, see record_files.server_place().
     """
 
     files: Files
     own: ProcessName
-    look: Callable[[int], Status | None] | None = None
+    look: Callable[[int], ProcessStatus | None] | None = None
+    server: Callable[[str], list[str]] = server_place
 
 
 def this_place() -> Place | None:
@@ -90,29 +93,24 @@ class DeadProcesses:
         self._pool = ""
         # the time of the directory, and the files of the pool: replaced as a whole, since threads may look at once
         self._seen: tuple[int, list[str]] = (0, [])
+        # which one is looked at next: another one in each process
+        self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
-    def is_turn(self, chance: float) -> bool:
-        """Return whether this process looks at this heartbeat: one of few does each time, one of many now and then.
-
-        Args:
-            chance: a random number, 0 to 1.
-        """
-        neighbors = len(self._seen[1])
-        return neighbors <= SWEEPS_A_BEAT or chance * neighbors < SWEEPS_A_BEAT
-
-    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int]) -> int:
+    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
         """Give leases back that dead processes of this machine left, *most* at most.
 
         Never raises, except for what interrupts this thread.
 
         Args:
             talk: calls a function that talks to the store.
+            only_next: look at one neighbor, each time at another one, and at the others only if that one is dead. So a
+                heartbeat costs the same however many neighbors there are.
 
         Returns:
             how many worker ids are available again.
         """
         try:
-            is_due = self._store.shared and self.sees_death()
+            is_due = self._store.shared and self.sees_death(only_next=only_next)
             return talk(functools.partial(sweep, self._store, most)) if is_due else 0
         except SnowredisError:
             return 0
@@ -122,7 +120,7 @@ class DeadProcesses:
             log.exception("pool %s: could not look for leases of dead processes", self._store.config.name)
             return 0
 
-    def sees_death(self) -> bool:
+    def sees_death(self, *, only_next: bool = False) -> bool:
         """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
         now_ns = time.time_ns()
         is_to_clean = now_ns // 1000 % CLEAN_ONE_IN == 0
@@ -134,17 +132,22 @@ class DeadProcesses:
             return False
         if is_to_clean:
             remove_unused(place)
-        return any(_dead(place, self._texts(place, now_ns)))
+        texts = self._texts(place, now_ns)
+        if only_next and texts:
+            self._next += 1
+            texts = [texts[self._next % len(texts)]]
+        return any(_dead(place, texts))
 
     def _texts(self, place: Place, now_ns: int) -> list[str]:
-        """Return the names of the files of the pool; list the directory only if files changed since the last look."""
+        """Return the names of the files of the pool's other processes; list them only if some changed since then."""
         before_ns, texts = self._seen
         try:
             changed_ns = place.files.changed_ns()
         except OSError:
             return []
         if changed_ns != before_ns:
-            texts = _texts(place, self._pool)
+            names = ((text, FileName.parse(text)) for text in _texts(place, self._pool))
+            texts = [text for text, name in names if name and name.process != place.own]
             # else a file that is made in the same tick of the kernel would not be seen
             self._seen = (changed_ns if abs(now_ns - changed_ns) > GRANULARITY_NS else 0, texts)
         return texts
@@ -152,6 +155,11 @@ class DeadProcesses:
     def take_over(self, accept: Callable[[dict[str, Any]], T | None], record: Callable[[T], T]) -> T | None:
         """Take over the lease of a dead process. See take_over()."""
         return take_over(self._store, accept, record) if self._store.shared else None
+
+    def disown(self) -> None:
+        """Let no process take their leases over. See disown()."""
+        if self._store.shared:
+            disown()
 
 
 def sweep(store: Store, most: int, place: Place | None = None) -> int:
@@ -193,11 +201,25 @@ def remove_unused(place: Place) -> None:
 
 def _lasts(place: Place, text: str) -> bool:
     """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
+    lease = _read(place.files, text)
+    return int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
+
+
+def _read(files: Files, text: str) -> dict[str, Any]:
+    """Return the credentials in a file; {} if there are none, or it is damaged or a copy. Raises OSError."""
+    page = files.read(text)
     try:
-        lease = read_page(place.files.read(text)) or {}
-        return int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
-    except (ValueError, LookupError, TypeError):
-        return False
+        found = (len(page) == RECORD_BYTES and read_page(page)) or {}
+        return found if found.get("inode") == files.inode(text) else {}
+    except (ValueError, LookupError, TypeError) as error:
+        log.warning("a crash record is damaged, so its lease ends by its ttl: %s", error)
+        return {}
+
+
+def _is_elsewhere(store: Store, place: Place, credentials: dict[str, Any]) -> bool:
+    """Return whether the process that left *credentials* meant another server by the address of *store*."""
+    pairs = zip(credentials.get("server", ()), place.server(store.where), strict=False)
+    return any(then != now for then, now in pairs)
 
 
 def _texts(place: Place, pool: str) -> list[str]:
@@ -207,9 +229,9 @@ def _texts(place: Place, pool: str) -> list[str]:
     return []
 
 
-def _dead(place: Place, texts: list[str]) -> Iterator[FileName]:
+def _dead(place: Place, texts: list[str], most: int = MOST_LOOKED_AT) -> Iterator[FileName]:
     """Iterate over files of processes that have ended, unless a process that runs is giving them back."""
-    for text in texts if len(texts) <= MOST_LOOKED_AT else RANDOM.sample(texts, MOST_LOOKED_AT):
+    for text in texts if len(texts) <= most else RANDOM.sample(texts, most):
         name = FileName.parse(text)
         if name is None or name.process.namespace != place.own.namespace:
             continue
@@ -223,14 +245,15 @@ def _give_back(store: Store, place: Place, name: FileName) -> bool:
     """Give one lease back; return whether it was still leased."""
     files, taken = place.files, str(name._replace(taker=place.own, sent=False))
     try:
+        if _is_elsewhere(store, place, _read(files, str(name))):
+            return False
         # whoever renames it, has it
         files.rename(str(name), taken)
-        page = files.read(taken)
+        credentials = _read(files, taken)
     except OSError:
         return False
     worker = None
     try:
-        credentials = read_page(page) if len(page) == RECORD_BYTES else None
         if credentials and name.process._replace(image=place.own.image) == place.own:
             # an exec: this process goes on as another program
             credentials["end"] = End.EXIT
@@ -269,7 +292,7 @@ def take_over(
     if place is None:
         return None
     for name in _dead(place, _texts(place, pool_name(store))):
-        if name.taker is not None or name.sent or (taken := _take(place, name, accept)) is None:
+        if name.taker is not None or name.sent or (taken := _take(store, place, name, accept)) is None:
             continue
         # first: a process that is killed here leaves no file. With two, the lease would be given back by the older one
         # while a process that took it over from the newer one makes ids
@@ -283,25 +306,40 @@ def take_over(
     return None
 
 
-def _take(place: Place, name: FileName, accept: Callable[[dict[str, Any]], T | None]) -> T | None:
+def disown(place: Place | None = None) -> None:
+    """Let no process take over a lease of a process that has ended, of any pool: this machine is about to be copied."""
+    place = place or this_place()
+    if place is None:
+        return
+    texts = _texts(place, "")
+    for name in _dead(place, texts, len(texts)):
+        with contextlib.suppress(OSError):
+            place.files.rename(str(name), str(name._replace(taker=None, sent=True)))
+
+
+def _take(store: Store, place: Place, name: FileName, accept: Callable[[dict[str, Any]], T | None]) -> T | None:
     """Return what *accept* makes of the record *name*, which this process has then; None if it has it not.
 
     There is no way back after the rename: this may run in a child that was forked in the middle of it, too.
     """
-    taken = str(name._replace(taker=place.own))
+    files, taken = place.files, str(name._replace(taker=place.own))
     try:
-        if not _usable(place.files.read(str(name)), accept):
+        credentials = _read(files, str(name))
+        if _is_elsewhere(store, place, credentials):
             return None
-        place.files.rename(str(name), taken)
-        return _usable(place.files.read(taken), accept)
+        if "lanes_ms" not in credentials and files.age_s(str(name)) > UNANSWERED_S:
+            # a claim while Redis hung: there may be many, and nothing to give back any more
+            files.remove(str(name))
+        if not _usable(credentials, accept):
+            return None
+        files.rename(str(name), taken)
+        return _usable(_read(files, taken), accept)
     except OSError:
         return None
 
 
-def _usable(page: bytes, accept: Callable[[dict[str, Any]], T | None]) -> T | None:
+def _usable(credentials: dict[str, Any], accept: Callable[[dict[str, Any]], T | None]) -> T | None:
     try:
-        credentials = read_page(page) if len(page) == RECORD_BYTES else None
-        is_lease = credentials and "lanes_ms" in credentials and not credentials.get("released")
-        return accept(credentials) if credentials and is_lease else None
+        return accept(credentials) if "lanes_ms" in credentials and not credentials.get("released") else None
     except (ValueError, LookupError, TypeError):
         return None

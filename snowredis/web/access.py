@@ -185,7 +185,7 @@ class RequestGuard:
     Attributes:
         auth: None without a token.
         local_only: whether only requests over loopback or a unix socket are allowed.
-        lookups, metrics: their rates. Metrics do not count as lookups: who measures must see an overload.
+        ids, lookups, metrics: their rates. Metrics do not count as lookups: who measures must see an overload.
     """
 
     def __init__(self, token: str | None, hosts: Sequence[str], insecure: bool, limits: Limits) -> None:
@@ -193,7 +193,7 @@ class RequestGuard:
         self.local_only = self.auth is None and not insecure
         self._limits = limits
         self._hosts = HostCheck(hosts)
-        self._ids = RateLimit(limits.id_requests_per_s, "requests for ids")
+        self.ids = RateLimit(limits.id_requests_per_s, "requests for ids")
         self.lookups = RateLimit(limits.lookups_per_s, "this kind of request")
         self.metrics = RateLimit(limits.lookups_per_s, "/metrics")
         self._wrong_tokens = RateLimit(limits.wrong_tokens_per_s, "wrong tokens")
@@ -232,7 +232,7 @@ class RequestGuard:
             return None
         session = self.check_caller(scope, authorization, cookie)
         if path in ID_PATHS:
-            self._ids.check()
+            self.ids.check()
         return session
 
     def _check_body(self, path: str, name: bytes, value: bytes) -> None:

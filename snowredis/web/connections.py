@@ -5,6 +5,9 @@ head of a request. GuardedProtocol adds them. It stands between the socket and u
 requests on, one at a time, and learns from the application when a response is complete. Only the documented interfaces
 of asyncio and ASGI are used, so any protocol of uvicorn will do.
 
+A request for an id that has exactly the bytes of the one before, which clients send that keep a connection, is answered
+without uvicorn: see GuardedProtocol.repeat().
+
 A connection that waits for a request may be closed, so waiting connections never keep others out: a new connection
 replaces the one that has waited longest, first among those that owe a request that they began.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import socket
 import struct
@@ -122,6 +126,12 @@ class Connections:
             connection.since_s = now_s
             self.idle[connection] = None
 
+    def answered(self, connection: Connection, now_s: float) -> None:
+        """Note that a connection that waited for a request got its response at once."""
+        if self.idle.pop(connection, connection) is None:
+            connection.since_s = now_s
+            self.idle[connection] = None
+
     def overdue(self, now_s: float) -> list[Any]:
         """Return the connections that have waited for longer than the time limits."""
         limits = self._limits
@@ -222,6 +232,11 @@ class GuardedProtocol(asyncio.Protocol):
     _inner: Any = None
     # what was received and not passed on
     _received = b""
+    # the last request that was passed on
+    _passed = b""
+    # a request that repeat() was called for, and what responds to the same request again
+    _repeated = b""
+    _respond_again: Callable[[], bytes]
 
     def __init__(
         self, guard: ConnectionGuard, inner: Callable[..., Any], *, app_state: dict[str, Any], **options: Any
@@ -248,7 +263,8 @@ class GuardedProtocol(asyncio.Protocol):
         self._connections.remove(self)
         inner, self._inner = self._inner, None
         if inner is not None:
-            inner.connection_lost(exc)
+            # uvicorn cancels its timer only if there was no error
+            inner.connection_lost(None)
 
     def pause_writing(self) -> None:
         if self._inner is not None:
@@ -279,6 +295,8 @@ class GuardedProtocol(asyncio.Protocol):
 
     def _close(self) -> None:
         """Close it as uvicorn says: between two requests only if none is on its way."""
+        if self.transport.is_closing():
+            return
         if self._serving:
             self.transport.close()
         else:
@@ -292,6 +310,8 @@ class GuardedProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
+            return
+        if data == self._repeated and self._is_answered_again():
             return
         self._received += data
         if not self._serving:
@@ -317,8 +337,29 @@ class GuardedProtocol(asyncio.Protocol):
         length = _length(received, self._guard.limits.max_body_bytes)
         if length <= len(received):
             self._serving = True
-            self._received = received[length:]
-            self._inner.data_received(received[:length])
+            self._passed, self._received = received[:length], received[length:]
+            self._inner.data_received(self._passed)
+
+    def repeat(self, respond: Callable[[], bytes]) -> None:
+        """Let *respond* respond if the request in progress comes again, byte for byte, on this connection.
+
+        The application calls it once it has allowed the request, so its checks need not be repeated. *respond* returns
+        a whole response, or b"" if the application has to look at the request again. It must not raise or block.
+        """
+        # each request is in the access log, which is uvicorn's
+        if not logging.getLogger("uvicorn.access").hasHandlers():
+            self._repeated, self._respond_again = self._passed, respond
+
+    def _is_answered_again(self) -> bool:
+        """Respond to a repeated request if nothing else is in progress. Return false if it has to be passed on."""
+        transport = self.transport
+        if self._serving or self._received or transport.get_write_buffer_size():
+            return False
+        response = self._respond_again()
+        if response:
+            transport.write(response)
+            self._connections.answered(self, self._loop.time())
+        return bool(response)
 
     async def serve(self, app: Any, scope: Scope, receive: Receive, send: Send) -> None:
         """Call *app* for a request of this connection."""
@@ -334,7 +375,7 @@ class GuardedProtocol(asyncio.Protocol):
             self._response_complete()
 
     def _response_complete(self) -> None:
-        self._serving = False
+        self._serving, self._passed = False, b""
         if not self.transport.is_closing():
             self._connections.response_complete(self, self._loop.time())
             self._pass_request()

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError
-from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
+from snowredis.monitor.polling import PoolPoller, Reading, UsageHistory
 from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
 from snowredis.monitor.status import Status, unknown_status
 from snowredis.monitor.worker_pool import WorkerPool
@@ -173,7 +173,7 @@ class LiveFeed:
         self.viewers = 0
         self.history = UsageHistory()
         self._open_monitor = open_monitor
-        self._watch: PoolWatch | None = None
+        self._watch: PoolPoller | None = None
         # the verdict of the last reading
         self.status = unknown_status(time.time_ns() // 1_000_000)
         # number of reads so far; identifies the state that a viewer has
@@ -228,7 +228,7 @@ class LiveFeed:
         """Return a reading, the state after it, and the change. Blocks for a few round trips to Redis, in a thread."""
         monitor = self._open_monitor()
         if self._watch is None:
-            self._watch = PoolWatch(monitor)
+            self._watch = PoolPoller(monitor)
         reading = self._watch.read()
         events: list[Row] = []
         if reading.error is None and reading.snapshot is not None:
@@ -256,7 +256,7 @@ class LiveFeed:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def look_now(self) -> None:
+    def poll_now(self) -> None:
         """Read the pool at once: something has changed."""
         self._hurry.set()
 
@@ -267,7 +267,7 @@ class LiveFeed:
         sent = -1
         try:
             # the state may be IDLE_EVERY_S old
-            self.look_now()
+            self.poll_now()
             while not self._stopped and time.monotonic() < until_s:
                 changed, number = self._changed, self._number
                 if number and number != sent:

@@ -73,7 +73,8 @@ class Problem(Exception):
 
 # the first match counts, so subclasses come before their base
 _STATUS: tuple[tuple[tuple[type[errors.SnowredisError], ...], int], ...] = (
-    ((errors.PoolNotFound,), 404),
+    # of a pool that is served: Redis has lost it, or it is not created yet
+    ((errors.PoolNotFound,), 503),
     ((errors.InvalidId, errors.ConfigError, errors.LayoutError), 400),
     ((errors.StoreUnavailable, errors.PoolExhausted, errors.LeaseExpired), 503),
     ((errors.ClockMovedBack, errors.ClockSkewed, errors.GeneratorClosed, errors.GeneratorSuspended), 503),
@@ -107,7 +108,7 @@ def _wait_ms(error: BaseException) -> int:
         return _CLOCK_WAIT_MS
     if isinstance(error, errors.LeaseExpired) and isinstance(error.__cause__, errors.PoolExhausted):
         return error.__cause__.next_expiry_ms
-    if isinstance(error, errors.StoreUnavailable | errors.LeaseExpired):
+    if isinstance(error, errors.StoreUnavailable | errors.LeaseExpired | errors.PoolNotFound):
         return _REDIS_WAIT_MS
     return int(getattr(error, "wait_ms", 0))
 
@@ -128,6 +129,8 @@ def encode_ids(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes:
         if isinstance(ids[0], int):
             return struct.pack(f">{len(ids)}q", *ids)
         return b"".join(an_id.bytes if isinstance(an_id, UUID) else an_id for an_id in ids)
+    if one and media_type == JSON and isinstance(ids[0], int):
+        return b'{"id":"%d"}' % ids[0]
     texts = [an_id.hex() if isinstance(an_id, bytes) else str(an_id) for an_id in ids]
     if media_type == TEXT:
         return ("\n".join(texts) + "\n").encode()
@@ -258,6 +261,11 @@ _HEADERS: dict[str, Headers] = {
     ]
     for media_type, content_type in _CONTENT_TYPES.items()
 }
+
+
+def head_of(media_type: str) -> bytes:
+    """Return status line and headers of a response, but for its length, as they are sent in HTTP/1.1."""
+    return b"HTTP/1.1 200 OK\r\n" + b"".join(b"%b: %b\r\n" % header for header in _HEADERS[media_type])
 
 
 async def send_body(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from snowredis.monitor.metric_values import Family
 from snowredis.monitor.metrics import SERVICE
 from snowredis.web.messages import Problem
+from snowredis.web.served_pools import ServedPools
 
 
 class RequestCounts:
@@ -44,7 +45,7 @@ class MetricsEndpoint:
     Under PROMETHEUS_MULTIPROC_DIR it sums up all processes and leaves out RequestCounts, which is of one process.
     """
 
-    def __init__(self, counts: RequestCounts, url: Any, pools: Sequence[str]) -> None:
+    def __init__(self, counts: RequestCounts, pools: ServedPools) -> None:
         self._sources: list[Callable[[], Iterable[Any]]] = []
         try:
             from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
@@ -57,7 +58,7 @@ class MetricsEndpoint:
             return map(prometheus.as_prometheus, source.families())
 
         prometheus.register()
-        of_pools = prometheus.PoolCollector(url, *pools).collect
+        of_pools = prometheus.PoolCollector(None, *pools.names, open_pool=pools.monitor).collect
 
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             all_processes = CollectorRegistry()

@@ -55,16 +55,16 @@ class EndedSessions:
         until_s = int(time.time()) + COOKIE_LIFE_S
         self._ended[session] = self._unstored[session] = until_s
         self._looked_at_s = float("-inf")
-        await self._look()
+        await self._refresh()
 
     async def check(self, session: str) -> None:
         """Raise Problem if *session* has ended."""
         if time.monotonic() - self._looked_at_s >= _LOOK_EVERY_S:
-            await self._look()
+            await self._refresh()
         if session in self._ended:
             raise no_token()
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         # first, so that requests meanwhile do not look too
         self._looked_at_s = time.monotonic()
         try:

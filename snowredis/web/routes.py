@@ -80,9 +80,7 @@ class Routes:
 
     async def start(self) -> None:
         """Import what /metrics needs, in a thread."""
-        self._metrics_endpoint = await in_thread(
-            lambda: MetricsEndpoint(self._counts, self._pools.url, self._pools.names)
-        )
+        self._metrics_endpoint = await in_thread(lambda: MetricsEndpoint(self._counts, self._pools))
 
     # --- lookups -----------------------------------------------------------------------------------
 
@@ -137,7 +135,7 @@ class Routes:
         pool = await self._pool_for_lookup(request)
         until_ms = messages.parse_until(_query(request))
         seen = await pool.ask(lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms, by="the dashboard"))
-        pool.feed.look_now()
+        pool.feed.poll_now()
         return messages.json_response(seen)
 
     async def _history(self, request: Request) -> Response:

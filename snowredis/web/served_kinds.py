@@ -40,6 +40,10 @@ class ServedKind:
         """Name in metrics, which no pool can have."""
         return f"{self.kind}:{self.tag}"
 
+    def id_now(self) -> int:
+        """Return 0: the application makes these ids."""
+        return 0
+
     async def make_ids(self, count: int) -> list[Any]:
         """Make *count* ids. Raises Problem, SnowredisError."""
         try:

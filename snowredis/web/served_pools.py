@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from snowredis import errors
 from snowredis.connection import connect
 from snowredis.core.layout import Layout
-from snowredis.monitor.snapshot import PoolInfo
+from snowredis.monitor.snapshot import PoolInfo, Refusal
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.generator import SnowflakeGenerator
@@ -34,6 +34,8 @@ START_LIMIT_S = 1.0
 CLAIM_AGAIN_S = 1.0
 # how long a request that gets no id waits for the reason
 _REASON_LIMIT_S = 0.5
+# errors of claims that Redis refused
+_REFUSALS = ("StoreUnavailable", "StoreRefused")
 # lookups that wait for another one
 _MAX_WAITING = 10
 
@@ -68,7 +70,9 @@ class ServedPool:
         self._create = create or is_embedded(url) or is_in_memory(url)
         self._monitor: SharedPool | None = None
         self._ids: SnowflakeGenerator | None = None
+        # why there is no lease, and since when
         self._problem: Problem | None = None
+        self._refused_ms = 0
         self._task: asyncio.Task[None] | None = None
         self._batch_lock = asyncio.Lock()
         self._started = False
@@ -121,6 +125,7 @@ class ServedPool:
     def _report(self, problem: Problem) -> None:
         """Remember why there are no ids, and log it if it is new."""
         if self._problem is None or self._problem.error != problem.error:
+            self._refused_ms = time.time_ns() // 1_000_000
             log.warning("pool %s: no worker id yet, trying again: %s", self.name, problem.detail)
         self._problem = problem
 
@@ -128,7 +133,7 @@ class ServedPool:
         stored: dict[str, Any] = {}
         try:
             # not a remembered one: a person may have created it just now
-            stored = WorkerPool.info(self._open_monitor()).options
+            stored = WorkerPool.info(self.monitor()).options
         except errors.PoolNotFound:
             # a new pool is created with the options alone
             if not self._create:
@@ -138,7 +143,7 @@ class ServedPool:
         return connect(self._url, pool=self.name, **defaults | stored | self._options)
 
     def _not_found(self) -> ServedPoolNotFound:
-        monitor = self._open_monitor()
+        monitor = self.monitor()
         others = None
         # a user who may not list the keys gets the message without them
         with contextlib.suppress(errors.SnowredisError):
@@ -160,11 +165,9 @@ class ServedPool:
 
     @property
     def ready(self) -> bool:
-        """True while there is a lease whose reservation has not ended, and the layout has not ended."""
-        ids, lease = self._ids, self._lease
-        if ids is None or lease is None:
-            return False
-        return ids.clock_reading.now_ms < min(lease.until_ms, ids.layout.end_ms)
+        """True if the generator can make ids now, whether Redis replies or not."""
+        ids = self._ids
+        return ids is not None and ids.clock_reading.now_ms < ids.lasts_until_ms
 
     @property
     def worker(self) -> int | None:
@@ -180,8 +183,14 @@ class ServedPool:
         """None until Redis was reached."""
         return self._ids.layout if self._ids is not None else None
 
+    def id_now(self) -> int:
+        """Return an id if one can be made at once, else 0."""
+        return self._ids._id_now() if self._ids is not None else 0
+
     async def make_ids(self, count: int) -> list[int]:
         """Make *count* ids. Raises Problem, SnowredisError."""
+        if count == 1 and (an_id := self.id_now()):
+            return [an_id]
         return await self._in_time(self._make(self._generator(), count))
 
     async def _make(self, ids: SnowflakeGenerator, count: int) -> list[int]:
@@ -227,7 +236,7 @@ class ServedPool:
             self._looking = asyncio.ensure_future(self.ask(lambda monitor: monitor.info()))
         done, _ = await asyncio.wait([self._looking], timeout=_REASON_LIMIT_S)
         if not done:
-            return problem_of(errors.StoreUnavailable(self._open_monitor().where, "it does not respond"))
+            return problem_of(errors.StoreUnavailable(self.monitor().where, "it does not respond"))
         error = self._looking.exception()
         if isinstance(error, errors.SnowredisError):
             return problem_of(error)
@@ -236,6 +245,9 @@ class ServedPool:
         if wait_ms > 0 and not self.ready:
             self._floor_at_s = time.monotonic() + wait_ms / 1000
             return self._floor_wait(wait_ms)
+        if not self.ready:
+            why = "it has no lease, or its clock is past what Redis reserved"
+            return Problem(503, "NotReady", f"pool {self.name!r}: this process can make no ids now: {why}", 1)
         return Problem(503, "NotReady", f"pool {self.name!r}: no id within {self._wait_s:g} s. Try again.", 1)
 
     def _floor_wait(self, wait_ms: float) -> Problem:
@@ -249,11 +261,11 @@ class ServedPool:
 
     async def ask(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* with the pool's monitor, in a thread. Raises SnowredisError."""
-        return await in_thread(lambda: question(self._open_monitor()))
+        return await in_thread(lambda: question(self.monitor()))
 
     async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> bytes:
         """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
-        return await self.answers.get(name, lambda: json_bytes(question(self._open_monitor())))
+        return await self.answers.get(name, lambda: json_bytes(question(self.monitor())))
 
     async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises Problem."""
@@ -268,15 +280,23 @@ class ServedPool:
 
     def _monitor_anew(self) -> SharedPool:
         """Return the pool's monitor, to read the pool anew. The feed says when; lookups use what it read."""
-        monitor = self._open_monitor()
+        monitor = self.monitor()
         monitor.forget_snapshot()
         return monitor
 
-    def _open_monitor(self) -> SharedPool:
+    def monitor(self) -> SharedPool:
+        """Return the pool's monitor, the same each time."""
         if self._monitor is None:
             # two threads may do this at once: one of the objects is never used, and has no connection
-            self._monitor = SharedPool(self._url, self.name)
+            self._monitor = SharedPool(self._url, self.name, self._refusal)
         return self._monitor
+
+    def _refusal(self) -> Refusal | None:
+        """Return why Redis takes no claim or no renewal from here, though it may reply to readers."""
+        failure = self._ids.renewal_failure if self._ids is not None else None
+        if failure is None and self._problem is not None and self._problem.error in _REFUSALS:
+            failure = self._problem.detail, self._refused_ms
+        return failure and Refusal(*failure)
 
 
 class ServedPoolNotFound(errors.PoolNotFound):
@@ -332,6 +352,10 @@ class ServedPools:
         if "pool" in query:
             return [self.find(query)]
         return list(self._pools.values()) or [self.find(query)]
+
+    def monitor(self, name: str) -> SharedPool:
+        """Return the monitor of the pool *name*, which knows what its generator knows."""
+        return self._pools[name].monitor()
 
     @property
     def viewers(self) -> int:

@@ -28,6 +28,8 @@ log = logging.getLogger("snowredis")
 
 # after the drain, for responses in progress
 GRACE_S = 4
+# a year
+_NEVER_S = 31_536_000
 # waiting for accept(); the system lowers it to its own limit
 _BACKLOG = 2048
 # Redis, logs, the event loop
@@ -95,7 +97,8 @@ def options(app: Service) -> dict[str, Any]:
         "date_header": False,
         # the application reads X-Forwarded-* headers itself, of proxies that it was told of
         "proxy_headers": False,
-        "timeout_keep_alive": limits.keep_alive_s,
+        # connections.py closes idle connections; uvicorn does not know of all requests
+        "timeout_keep_alive": _NEVER_S,
     }
 
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -28,8 +30,8 @@ from snowredis.web.drain import Drain
 from snowredis.web.metrics_endpoint import RequestCounts
 from snowredis.web.pages import EndedSessions, page_routes
 from snowredis.web.routes import Routes
-from snowredis.web.served_kinds import ServedKinds
-from snowredis.web.served_pools import ServedPools
+from snowredis.web.served_kinds import ServedKind, ServedKinds
+from snowredis.web.served_pools import ServedPool, ServedPools
 from snowredis.web.settings import Limits, check_token, settings_from_environment
 
 log = logging.getLogger("snowredis")
@@ -186,7 +188,22 @@ class Service:
         ids = await source.make_ids(1 if one else messages.parse_count(query, self.limits.max_count))
         self.counts.count_ids(source.name, len(ids))
         body = messages.encode_ids(ids, media_type, one=one)
+        connection = scope.get("state", {}).get(messages.CONNECTION)
+        # a session may end
+        if one and connection is not None and "snowredis.session" not in scope:
+            connection.repeat(partial(self._id_again, source, media_type, messages.head_of(media_type)))
         await messages.send_body(send, body, media_type=media_type)
+
+    def _id_again(self, source: ServedKind | ServedPool, media_type: str, head: bytes) -> bytes:
+        """Return the response to a request for an id that was served before; b"" if that takes more than an id."""
+        if self.drain.draining or not self.guard.ids.take(time.monotonic()):
+            return b""
+        an_id = source.id_now()
+        if not an_id:
+            return b""
+        self.counts.count_ids(source.name, 1)
+        body = messages.encode_ids([an_id], media_type, one=True)
+        return head + b"content-length: %d\r\n\r\n%b" % (len(body), body)
 
     # --- start and stop ----------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import StoreUnavailable
-from snowredis.monitor.snapshot import PoolInfo, Snapshot
+from snowredis.monitor.snapshot import PoolInfo, Refusal, Snapshot
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 
@@ -23,10 +24,15 @@ FRESH_S = 1.1
 
 
 class SharedPool(WorkerPool):
-    """A WorkerPool that remembers its snapshot for FRESH_S; also that Redis is unavailable."""
+    """A WorkerPool that remembers its snapshot for FRESH_S; also that Redis is unavailable.
 
-    def __init__(self, url: Any, name: str) -> None:
+    Args:
+        refusal: returns why Redis takes no renewal of the generator of this process; None if it does.
+    """
+
+    def __init__(self, url: Any, name: str, refusal: Callable[[], Refusal | None]) -> None:
         super().__init__(url, name)
+        self._refusal = refusal
         self._lock = threading.Lock()
         # by *idle*: when it was read, and the result
         self._remembered: dict[bool, tuple[float, Snapshot | StoreUnavailable]] = {}
@@ -37,7 +43,7 @@ class SharedPool(WorkerPool):
             read_at_s, found = self._remembered.get(idle, (0.0, None))
             if found is None or time.monotonic() - read_at_s >= FRESH_S:
                 try:
-                    found = super().snapshot(idle=idle)
+                    found = replace(super().snapshot(idle=idle), refusal=self._refusal())
                 except StoreUnavailable as error:
                     found = error
                 self._remembered[idle] = time.monotonic(), found

@@ -17,10 +17,10 @@ import pytest
 
 import snowredis
 from snowredis.cli.commands.demo import (
+    Checked,
     Demo,
     Process,
     Recorded,
-    Verdict,
     check,
     frame,
     status,
@@ -128,7 +128,7 @@ def test_a_frame_fills_the_screen_and_no_more(width: int, height: int, size: int
 
 def test_the_verdict_shows_what_is_wrong(tmp_path: Path) -> None:
     demo = a_demo(WorkerPool(memory_pool(), "demo"), tmp_path, 0)
-    bad = Verdict(ids=10, duplicates=1, wrong_workers=2, examples=["7 was made by pid 1 and by pid 2"])
+    bad = Checked(ids=10, duplicates=1, wrong_workers=2, examples=["7 was made by pid 1 and by pid 2"])
     shown = "\n".join(plain(line) for line in verdict_lines(demo, bad))
     assert "duplicates    1" in shown
     assert "wrong worker  2" in shown

@@ -19,6 +19,7 @@ import snowredis
 from snowredis.cli import output
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import StoreUnavailable
+from tests.support.pools import open_outage_lanes
 from tests.support.records import change_record
 
 Cli = Callable[..., Any]
@@ -41,6 +42,7 @@ HOSTILE = [
 def fleet(cli: Cli, pool_name: str, server_url: str) -> Iterator[list[snowredis.SnowflakeGenerator]]:
     """Three living workers."""
     cli("pool", "create", pool_name)
+    open_outage_lanes(snowredis.WorkerPool(server_url, pool_name))
     made = [snowredis.connect(server_url, pool=pool_name, label=f"web {number}") for number in range(3)]
     for ids in made:
         ids.claim()
@@ -382,3 +384,11 @@ def test_delete_asks_at_a_terminal(
     assert f"delete pool {pool_name}" in result.out
     assert result.code == (0 if deleted else 1)
     assert cli("pool", "show", pool_name).code == (5 if deleted else 0)
+
+
+def test_a_change_of_layout_asks(cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name)
+    asked = cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5")
+    assert (asked.code, "nothing was changed" in asked.err) == (2, True)
+    assert "changes" not in cli("pool", "show", pool_name).out
+    assert cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5", "--yes", "--force").code == 0

@@ -13,18 +13,18 @@ from fastapi import FastAPI
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 import snowredis
-from snowredis.integrations.pydantic import PATTERN, SnowflakeId
+from snowredis.integrations.pydantic import PATTERN, JsonSnowflakeId
 from snowredis.testing import memory_pool
 
 ID = 249734652741287937
-adapter: TypeAdapter[int] = TypeAdapter(SnowflakeId)
+adapter: TypeAdapter[int] = TypeAdapter(JsonSnowflakeId)
 
 
 class Order(BaseModel):
-    id: SnowflakeId
-    parent: SnowflakeId | None = None
-    items: list[SnowflakeId] = []
-    counts: dict[SnowflakeId, int] = {}
+    id: JsonSnowflakeId
+    parent: JsonSnowflakeId | None = None
+    items: list[JsonSnowflakeId] = []
+    counts: dict[JsonSnowflakeId, int] = {}
 
 
 @pytest.mark.parametrize("value", [1, ID, 2**63 - 1])
@@ -80,8 +80,8 @@ def test_a_new_id_as_default_and_further_limits_are_possible() -> None:
     ids = snowredis.connect(memory_pool())
 
     class Event(BaseModel):
-        id: SnowflakeId = Field(default_factory=ids.next_id)
-        late: Annotated[SnowflakeId, Field(gt=100)] = 101
+        id: JsonSnowflakeId = Field(default_factory=ids.next_id)
+        late: Annotated[JsonSnowflakeId, Field(gt=100)] = 101
 
     assert Event().id < Event().id
     with pytest.raises(ValidationError, match="greater than 100"):
@@ -100,7 +100,7 @@ app = FastAPI()
 
 
 @app.get("/orders/{order_id}")
-def read(order_id: SnowflakeId, after: SnowflakeId | None = None) -> Order:
+def read(order_id: JsonSnowflakeId, after: JsonSnowflakeId | None = None) -> Order:
     return Order(id=order_id, parent=after)
 
 

@@ -73,7 +73,7 @@ def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_k
     before = wall_ms()
     WorkerPool(server.url, name).delete(force=True)
     left: Any = client.hgetall(pool_keys(name)[0])
-    assert left.keys() == {"floor", "floor_at", "top", "incarnation", "version", "ends"}
+    assert left.keys() == {"floor", "floor_at", "top", "incarnation", "version", "run_id", "ends"}
     assert (left["floor"], left["incarnation"]) == (str(old.until_ms), old.seen.incarnation)
     assert left["version"] == str(version)
     assert client.exists(*pool_keys(name)[1:]) == 0

@@ -16,7 +16,7 @@ LUA = "\n".join(map(lua_of, ("pool", *SCRIPTS)))
 @pytest.mark.parametrize(
     ("codes", "written"),
     [
-        (EventKind, r"\bevent(?:_at)?\((?:r\.lease_end, )?'([^']*)'"),
+        (EventKind, r"\bevent(?:_at|_first)?\((?:r\.lease_end, )?'([^']*)'"),
         (FloorReason, r"^ +reason = '([^']*)'(?=(?:(?!\n\n)[\s\S])*\bbegin_incarnation\(pool, reason)"),
         (AlarmReason, r"pool\.alarm, [\w., ]+ = '([^']*)'"),
     ],

@@ -45,7 +45,10 @@ from tests.support.servers import RedisServer
 def test_what_is_not_given_follows_from_the_ttl() -> None:
     config = PoolConfig(name="orders")
     assert (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms) == (30_000, 2_500, 2_500)
-    assert (config.heartbeat_ms, config.failover_slack_ms, config.floor_ms) == (5_000, 0, 35_000)
+    assert (config.heartbeat_ms, config.failover_slack_ms, config.floor_ms) == (10_000, 0, 35_000)
+    # where a failover takes the rest of the ttl, renewals come twice as often
+    assert PoolConfig(name="orders", failover_slack_ms=14_999).heartbeat_ms == 10_000
+    assert PoolConfig(name="orders", failover_slack_ms=15_000).heartbeat_ms == 5_000
     assert config.layout == Layout()
     assert PoolConfig(name="orders", max_clock_lead_ms=0).max_clock_lead_ms == 0
 
@@ -397,7 +400,26 @@ def test_only_a_client_that_was_made_here_is_closed() -> None:
         (OSError(101, "Network is unreachable"), StoreUnavailable, "Network is unreachable"),
         (exceptions.ResponseError("NOREPLICAS Not enough"), StoreReadOnly, "NOREPLICAS"),
         (exceptions.ResponseError("BUSY Redis is busy running a script"), StoreUnavailable, "BUSY"),
-        (exceptions.ResponseError("WRONGTYPE Operation"), StoreUnavailable, "another program uses"),
+        (
+            exceptions.ResponseError("WRONGTYPE Operation"),
+            StoreUnavailable,
+            "Use another name or another database",
+        ),
+        (
+            exceptions.ResponseError("OOM command not allowed when used memory > 'maxmemory'."),
+            StoreUnavailable,
+            "Raise its maxmemory",
+        ),
+        (
+            exceptions.ResponseError("BUSY Redis is busy running a script."),
+            StoreUnavailable,
+            "end it with SCRIPT KILL",
+        ),
+        (
+            exceptions.ResponseError("NOREPLICAS Not enough"),
+            StoreReadOnly,
+            "min-replicas-to-write: connect",
+        ),
         (exceptions.AuthenticationError("invalid password"), StoreRefused, "invalid password"),
         (exceptions.NoPermissionError("no permissions"), StoreRefused, "no permissions"),
         (exceptions.ResponseError("WRONGPASS invalid"), StoreRefused, "password (WRONGPASS)"),
@@ -458,7 +480,7 @@ def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
 
     store = Proxy("redis://host", PoolConfig(name="orders"))
     with pytest.raises(StoreUnavailable, match="unknown reply"):
-        store.create(0)
+        store.note_number(0, 0)
 
 
 def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(
@@ -542,7 +564,7 @@ def test_errors_of_one_kind_can_be_caught_together() -> None:
     assert issubclass(errors.ConfigError, ValueError)
     assert issubclass(errors.LayoutError, ValueError)
     assert issubclass(errors.InvalidId, ValueError)
-    assert issubclass(errors.PoolNotFound, errors.ConfigError)
+    assert not issubclass(errors.PoolNotFound, ValueError)
     assert issubclass(errors.LeaseLost, errors.LeaseExpired)
     assert issubclass(errors.StoreReadOnly, errors.StoreUnavailable)
     assert issubclass(errors.StoreRefused, errors.StoreUnavailable)

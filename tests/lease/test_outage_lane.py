@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError
+from snowredis.errors import ConfigError, LayoutMismatch
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
@@ -23,8 +24,9 @@ from snowredis.snowflake.replies import (
     Renewed,
     Settling,
 )
-from tests.lease.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
+from tests.lease.conftest import CONFIG, TTL_MS, Place, open_place, really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
+from tests.support.pools import open_outage_lanes
 from tests.support.records import change_record
 from tests.support.servers import RedisServer
 
@@ -294,6 +296,7 @@ WIDER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=3, sequence_bits=9)
 def store(server: RedisServer) -> Iterator[RedisStore]:
     store = RedisStore(server.url, replace(LONG, name=f"lanes{fresh_hex()[-6:]}"))
     assert isinstance(store.create(wall_ms()), Created)
+    open_outage_lanes(store)
     yield store
     store.close()
 
@@ -359,13 +362,24 @@ def test_no_outage_lane_is_reserved_beyond_a_planned_change(server: RedisServer,
     assert isinstance(holder.ask_renew(ahead_ms=2_000), Renewed)
     newcomer = Holder(store, wall_ms).claim(ahead_ms=2_000)
     assert max(holder.outage_ms, newcomer.outage_ms) <= planned.new_floor_ms
-    server.client().hset(pool_keys(store.config.name)[0], "changes_floor", wall_ms() + 3_600_000)
-    assert Holder(store, wall_ms).claim().outage_ms <= wall_ms() + 3_600_000
-    # a restart after the plan does not hold the change up: what was reserved since ends with it
+
+
+def test_a_loss_moves_a_planned_change_behind_the_outage_lanes_that_may_be_forgotten(
+    server: RedisServer, store: RedisStore
+) -> None:
+    planned = store.change_layout(WIDER, wall_ms() + 1_000, wall_ms())
+    assert isinstance(planned, LayoutChanging)
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "another")
+    before = wall_ms()
     Holder(store, wall_ms).ask_claim()
-    floor_ms = int(str(server.client().hget(pool_keys(store.config.name)[0], "outage_floor")))
-    assert wall_ms() < floor_ms <= wall_ms() + 3_600_000
+    really_wait(1_100)
+    # still the layout of the pool
+    Holder(store, wall_ms).ask_claim()
+    with pytest.raises(LayoutMismatch) as refused:
+        Holder(RedisStore(server.url, store.config.with_layout(WIDER)), wall_ms).ask_claim()
+    changes_ms = int(refused.value.stored.rpartition("changes_at=")[2])
+    assert changes_ms >= before + DAY_MS - LONG.ttl_ms
+    assert WorkerPool(server.url, store.config.name).info().changes_ms == changes_ms
 
 
 def test_a_change_of_the_layout_is_forced(store: RedisStore) -> None:
@@ -385,7 +399,7 @@ def test_a_token_in_two_records_keeps_the_newer_one_findable(server: RedisServer
     assert again.worker != first.worker
     ended_ms = wall_ms() - 10
     change_record(
-        client, store.config.name, first.worker, until_ms=ended_ms, lease_end_ms=ended_ms, outage_ms=0, cut_ms=0
+        client, store.config.name, first.worker, until_ms=ended_ms, lease_end_ms=ended_ms, outage_ms=0, cuts_ms=()
     )
     assert Holder(store, wall_ms).claim().worker == first.worker
     once_more = Holder(store, wall_ms, token=first.token).claim()

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
-from snowredis.monitor.ownership import History
-from snowredis.monitor.pool_reader import RedisLook
+from snowredis.monitor.ownership import OwnershipHistory
+from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.monitor.whois import find_maker, read_history
 from snowredis.monitor.worker_pool import WorkerPool
 from tests.chaos.driver import POOL, Fleet
@@ -56,14 +56,14 @@ class WatchedFleet(Fleet):
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
-        self.looks: list[tuple[float, History]] = []
+        self.looks: list[tuple[float, OwnershipHistory]] = []
 
     def look(self) -> None:
         try:
             pool = WorkerPool(self.server.url, POOL)
             began_ms = self._elapsed_s() * 1000
             workers = {record.worker for record in pool.workers(alive_only=False)}
-            self.looks.append((began_ms, read_history(RedisLook(pool._clients[0], POOL), workers)))
+            self.looks.append((began_ms, read_history(RedisPoolReader(pool._clients[0], POOL), workers)))
             pool.close()
         except SnowredisError:
             return
@@ -108,7 +108,7 @@ def run(
     return score
 
 
-def ask(history: History, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
+def ask(history: OwnershipHistory, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
     """Look up one id and compare the result with *pid*, which really made it; *truth* describes that process."""
     whois = find_maker(history, an_id, layout)  # type: ignore[arg-type]
     score.answers[whois.certainty] += 1

@@ -20,7 +20,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.deaths import RecentEvents
 from snowredis.monitor.events import Event
-from snowredis.monitor.polling import PoolWatch
+from snowredis.monitor.polling import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
@@ -30,6 +30,7 @@ from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.holder import Holder
+from tests.support.pools import open_outage_lanes
 from tests.support.programs import FORKS_WITH_THREADS, ROOT
 from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer
@@ -193,7 +194,7 @@ def test_a_forked_child_does_not_take_the_death_of_its_parent_back(memory: Memor
 def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_time_to_return(
     clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = PoolWatch(seen, clock.server_time_ms)
+    watch = PoolPoller(seen, clock.server_time_ms)
     fleet = [memory.connect(outage_reserve=0) for _ in range(4)]
     for ids in fleet:
         begin(ids, clock)
@@ -213,6 +214,9 @@ def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_ti
         ids.next_id()
     # the fourth does not return within two heartbeats
     clock.advance(TTL_MS // 3)
+    for ids in fleet[:3]:
+        ids._beat()
+    clock.advance(TTL_MS // 3)
     reading = watch.read()
     assert reading.snapshot is not None
     assert (len(reading.snapshot.deaths), reading.snapshot.silent) == (1, ())
@@ -227,6 +231,7 @@ def test_everybody_sees_that_a_death_was_acknowledged_until_redis_forgets_both(s
         RedisStore(server.url, config),
     )
     first.create(config)
+    open_outage_lanes(first)
     holder = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
     assert isinstance(holder.ask_renew(), Renewed)
     end_lease(server, config.name, 0)
@@ -284,6 +289,7 @@ def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: Redis
     config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
     seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
     seen.create(config)
+    open_outage_lanes(seen)
     first, second = (Holder(store, lambda: time.time_ns() // 1_000_000).claim() for _ in range(2))
     # as after a restart from an old snapshot, in which the second lease had ended
     change_record(server.client(), config.name, 1, lease_end_ms=seen.info().now_ms)
@@ -312,6 +318,7 @@ def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, 
     config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
     seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
     seen.create(config)
+    open_outage_lanes(seen)
     count, living = 250, Holder(store, lambda: time.time_ns() // 1_000_000).claim()
     assert isinstance(living.ask_renew(), Renewed)
     client, (key, leases, _) = server.client(), pool_keys(config.name)
@@ -342,6 +349,7 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
     ttl_s, count = 2.0, 13
     seen, url = WorkerPool(own_server.url, "killed"), own_server.url
     seen.create(PoolConfig(name="killed", ttl_ms=int(ttl_s * 1000)))
+    open_outage_lanes(seen)
     fleet = subprocess.Popen(
         [sys.executable, "-W", FORKS_WITH_THREADS, "-m", "tests.monitor.dying_fleet"]
         + [url, "killed", str(ttl_s), str(count)],
@@ -353,7 +361,7 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
     try:
         assert fleet.stdout is not None
         pids = [int(fleet.stdout.readline()) for _ in range(count)]
-        watch = PoolWatch(seen)
+        watch = PoolPoller(seen)
         # on a busy machine, a heartbeat may be late
         eventually(lambda: watch.read().status.level == "ok", "a fleet that is well")
         # each confirms its claim soon
@@ -406,7 +414,7 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
 ) -> None:
     memory = memory_pool(clock=clock)
     seen = WorkerPool(memory, "test")
-    watch = PoolWatch(seen, clock.server_time_ms)
+    watch = PoolPoller(seen, clock.server_time_ms)
     assert (watch.read().status.level, watch.read().snapshot) == ("unknown", None)
     ids = memory.connect(outage_reserve=reserve_s)
     ids.next_id()
@@ -451,6 +459,7 @@ def test_a_rollout_and_short_jobs_are_no_deaths(own_server: RedisServer) -> None
     """Workers that handle SIGTERM, and jobs that end by os._exit() as those of rq do, are ends and no deaths."""
     seen = WorkerPool(own_server.url, "rollout")
     seen.create(PoolConfig(name="rollout", ttl_ms=2_000))
+    open_outage_lanes(seen)
 
     def start(kind: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", _PROGRAM, own_server.url, kind]

@@ -16,7 +16,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
 from snowredis.monitor.layout_change import LayoutChange, change_layout, check_change, undo_change
 from snowredis.monitor.snapshot import LayoutPeriod
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -33,6 +33,8 @@ def pool(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[snowre
     name = f"change-{abs(hash(request.node.name))}"
     with closing(snowredis.WorkerPool(server.url, name)) as pool:
         pool.create(PoolConfig(name=name, layout=OLD, ttl_ms=round(TTL_S * 1000)))
+        # as in a pool that is older than outage_reserve
+        server.client().hset(pool_keys(name)[0], "outage_floor", 0)
         yield pool
 
 

@@ -22,7 +22,7 @@ from snowredis.numbers import create_tag
 from snowredis.snowflake.counts import BOUNDS_S, Durations
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
-from tests.support.pools import new_pool
+from tests.support.pools import new_pool, open_outage_lanes
 from tests.support.prometheus import check_text
 from tests.support.servers import RedisServer
 
@@ -33,7 +33,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def pool(server: RedisServer) -> str:
     name = f"x-{uuid.uuid4().hex[:10]}"
-    WorkerPool(server.url, name).create(PoolConfig(name=name))
+    pool = WorkerPool(server.url, name)
+    pool.create(PoolConfig(name=name))
+    open_outage_lanes(pool)
     return name
 
 

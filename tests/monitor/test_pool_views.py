@@ -126,10 +126,10 @@ def test_a_pool_that_does_not_exist_has_no_history(server: RedisServer) -> None:
     ("age_ms", "left_ms", "state"),
     [
         (0, 30_000, "healthy"),
-        (9_999, 20_001, "healthy"),
-        (10_000, 20_000, "late"),
-        (14_999, 15_001, "late"),
-        (15_000, 15_000, "silent"),
+        (14_999, 15_001, "healthy"),
+        (15_000, 15_000, "late"),
+        (19_999, 10_001, "late"),
+        (20_000, 10_000, "silent"),
         (29_999, 1, "silent"),
         (30_000, 0, "expired"),
     ],
@@ -147,9 +147,9 @@ def test_a_pool_in_memory_can_be_looked_at() -> None:
     pool = WorkerPool(memory, "orders")
     (worker,) = pool.workers()
     assert (worker.label, worker.state, worker.alive) == ("web", "healthy", True)
-    clock.advance(16_000)
+    clock.advance(21_000)
     assert pool.workers()[0].state == "silent"
-    clock.advance(16_000)
+    clock.advance(11_000)
     assert pool.workers() == []
     assert [one.state for one in pool.workers(alive_only=False)] == ["expired"]
     assert (pool.info().used, pool.info().claims) == (0, 1)

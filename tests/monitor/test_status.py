@@ -137,7 +137,8 @@ def test_each_bad_moment_is_named_with_its_time_and_what_to_do(
 
 def test_while_no_lease_is_valid_before_the_floor_the_verdict_is_critical() -> None:
     """This is the state after an outage of Redis that was longer than the reservations."""
-    down = info(floor_ms=NOW_MS + 30_000, floor_reason="other-server", used=0, free=100)
+    raised = f"{NOW_MS - 10_000}-ab"
+    down = info(floor_ms=NOW_MS + 30_000, floor_reason="other-server", incarnation=raised, used=0, free=100)
     for unknown in ((), (worker(7, alive=False, state="unknown"),)):
         snapshot = Snapshot(down, (), unknown)
         (first,) = status_of(snapshot).conditions
@@ -146,7 +147,7 @@ def test_while_no_lease_is_valid_before_the_floor_the_verdict_is_critical() -> N
         assert "without a pause" not in f"{first.text}{first.advice}"
         assert not snapshot.makes_ids
     # within one heartbeat, those that Redis has forgotten may be adopted
-    just_raised = replace(down, incarnation=f"{NOW_MS - 4_999}-ab")
+    just_raised = replace(down, incarnation=f"{NOW_MS - 9_999}-ab")
     assert status_of(Snapshot(just_raised, ())).level == "warning"
     assert status_of(Snapshot(down, FLEET[:1])).level == "warning"
     assert Snapshot(down, FLEET[:1]).makes_ids

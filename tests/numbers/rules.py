@@ -47,7 +47,7 @@ def _nothing(*_: object, **__: object) -> None:
 RULES: Mapping[str, Rule] = {
     "other-server": Rule(
         "a tag on a Redis that may have lost its last writes is closed",
-        ("elseif not assured and v[3] ~= tag.identity then", "elseif false then"),
+        ("if not assured and v[3] ~= tag.identity then", "if false then"),
         None,
         ("failover", "snapshot"),
         0,
@@ -57,14 +57,14 @@ RULES: Mapping[str, Rule] = {
         ("    close(tag, 'no-tag')\n", "    close(tag, 'no-tag')\n    open(tag, 0, 'new')\n"),
         None,
         ("wipe",),
-        0,
+        1,
     ),
     "lost-segments": Rule(
         "a segment that Redis forgot closes the tag, and raises an alarm if others may have it",
         ("local lost = received > 0 and", "local lost = false and"),
         None,
         ("rollback",),
-        16,
+        78,
     ),
     "serial-requests": Rule(
         "a request that is late, or of a copy of the process, is not answered with another segment",
@@ -75,10 +75,17 @@ RULES: Mapping[str, Rule] = {
     ),
     "deposed-master": Rule(
         "a tag is opened only when no deposed master answers any more",
-        ("local wait = settle + (how == 'create' and 0 or slack)", "local wait = settle"),
+        ("local wait = how == 'create' and 0 or slack", "local wait = 0"),
         None,
         ("split",),
-        0,
+        1,
+    ),
+    "deposed-again": Rule(
+        "the slack of a deposed master counts from the newest failover, also if the tag was closed before",
+        ("    tag.closed_at = now\n", ""),
+        None,
+        ("split",),
+        3,
     ),
     "clock-ahead": Rule(
         "a tag that was closed while Redis' clock was ahead can be opened when the clock is right",
@@ -109,7 +116,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position == 0)),
         ("rollback",),
-        16,
+        78,
         "which had dropped it",
     ),
     "copy-drops": Rule(
@@ -124,7 +131,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(Fetcher, "report", lambda _: REPORT_S),
         ("rollback", "down"),
-        16,
+        75,
     ),
     "fork-drops": Rule(
         "a forked child has no segment of its parent",
@@ -138,7 +145,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(Fetcher, "begin", _only_first(Fetcher.begin)),
         ("fork", "loss"),
-        4,
+        5,
     ),
     "suspend-drops": Rule(
         "a clone of a suspended process has no segment",

@@ -86,7 +86,11 @@ def redis_clock(sim: SegmentSimulation) -> None:
 
 def ahead(sim: SegmentSimulation) -> None:
     """Let Redis' clock be ahead for some seconds, as before it is set at a boot; often a loss falls into them."""
-    server, random = _network(sim).master, sim.random
+    network, random = _network(sim), sim.random
+    server = network.master
+    if network.strayed:
+        # the slack of a deposed master is measured with this clock
+        return
     sim.fired["ahead"] += 1
     if random.random() < 0.7:
         server.restart(random.choice(({}, server.data_at(sim.world.now_us - _lost_us(sim, 20_000_000)))))
@@ -178,6 +182,19 @@ def again(sim: SegmentSimulation) -> None:
     server.promote()
 
 
+def failback(sim: SegmentSimulation) -> None:
+    """Let a former master be the master again, with the data that it had."""
+    network = _network(sim)
+    former = [server for server in network.servers if server is not network.master]
+    if former and not network.strayed:
+        sim.fired["failback"] += 1
+        network.master.up = False
+        network.master = former[-1]
+        network.master.up = True
+        network.master.promote()
+        sim.say("%s is the master again", network.master.name)
+
+
 def _offspring(name: str, make: Callable[[SegmentProcess], SegmentProcess]) -> Fault:
     def bear(sim: SegmentSimulation) -> None:
         process = sim.someone()
@@ -253,6 +270,7 @@ FAULTS: dict[str, Fault] = {
     "split": split,
     "moved": moved,
     "again": again,
+    "failback": failback,
     "rollback": rollback,
     "pause": pause,
     "crash": crash,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # a number that was taken before a drop is made within this time
 TAKEN_US = 100_000
 # indexes of arguments of take.lua
-CLIENT, REQUEST_ID = 6, 8
+CLIENT, REQUEST_ID = 7, 9
 
 
 class SimTagStore(ScriptTagStore):
@@ -44,6 +44,9 @@ class SimTagStore(ScriptTagStore):
             if process.copies is not None:
                 process.copies.heard(process, self._index, str(args[REQUEST_ID]), reply)
         return reply
+
+    def stored_signature(self) -> str | None:
+        raise AssertionError("each process knows the shares")
 
     def close(self) -> None:
         """Nothing to close."""
@@ -147,7 +150,6 @@ class SegmentProcess(SimulatedProcess):
         self.generator = SegmentGenerator(
             stores,
             Steps(sim.step, sim.max_step, 2.0),
-            bound=sim.bound,
             wait_s=5.0,
             clock=SegmentClock(self),  # type: ignore[arg-type]
             guard=self.guard,

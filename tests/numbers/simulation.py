@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from snowredis.errors import SnowredisError
-from snowredis.numbers.fetcher import Bound
 from snowredis.numbers.protocol import NotNew, OpenRequest, TagConfig
 from tests.numbers.simulated_faults import FAULTS, FAULTY_US
 from tests.numbers.simulated_process import TAKEN_US, Operator, SegmentProcess, SimTagStore
@@ -31,10 +31,10 @@ REPORTED_MS = 12_000
 IN_PLACE = "rollback"
 LATE, CHANGES = (
     ("delay", "duplicate", "reorder"),
-    ("failover", "split", "moved", "again", "snapshot", "ahead"),
+    ("failover", "split", "moved", "again", "failback", "snapshot", "ahead"),
 )
 NOISE = ("loss", "delay", "duplicate", "reorder")
-LOSSES = ("wipe", "evict", "snapshot", "failover", "split", "moved", "again", "ahead", IN_PLACE)
+LOSSES = ("wipe", "evict", "snapshot", "failover", "split", "moved", "again", "failback", "ahead", IN_PLACE)
 OTHERS = ("pause", "crash", "down", "close", "fork", "bypass", "suspended", "signal", "redis_clock", "rights")
 CLASSES = (*NOISE, *LOSSES, *OTHERS)
 
@@ -57,14 +57,12 @@ class Checker:
         self.alarms: list[tuple[int, int, int]] = []
         # numbers that a process made though it had dropped them
         self.kept: list[tuple[int, SegmentProcess]] = []
-        self.highest = 0
         # number -> names of the clients that were handed it
         self._clients: dict[int, set[str]] = defaultdict(set)
 
     def emit(self, process: SegmentProcess, number: int) -> None:
         self.count += 1
         first = self.emitted.setdefault(number, process)
-        self.highest = max(self.highest, number)
         if self._sim.world.now_us > process.dropped.get(number, self._sim.world.now_us) + TAKEN_US:
             self.kept.append((number, process))
         if self._sim.last_made is not None:
@@ -163,11 +161,6 @@ class SegmentSimulation(Schedule[SegmentProcess]):
                 index, name, reply
             )
             self.networks.append(network)
-        # the table's highest number; more are out than that, in processes that do not report
-        margin = 5_000
-        self.bound = None if quiet or random.random() < 0.6 else Bound(lambda: self.checker.highest, margin)
-        if reported:
-            self.bound = None
         self.operator = Operator(self)
 
     def emit(self, process: SegmentProcess, made: int) -> None:
@@ -182,7 +175,7 @@ class SegmentSimulation(Schedule[SegmentProcess]):
 
     # --- the person --------------------------------------------------------------------------------
 
-    def open(self, index: int, how: str = "word", position: int | None = None) -> None:
+    def open(self, index: int, how: Literal["create", "word"] = "word", position: int | None = None) -> None:
         """Say from where on nothing was handed out; the truth, unless another *position* is given."""
         store = SimTagStore(self.operator, index, self.configs[index])  # type: ignore[arg-type]
         truth = self.checker.tops[index] if position is None else position
@@ -204,8 +197,7 @@ class SegmentSimulation(Schedule[SegmentProcess]):
                     closed_ms = int(tag.get("closed_at", self.world.now_us // 1000))
                     if tag.get("reason") and self.world.now_us // 1000 > closed_ms + REPORTED_MS:
                         self.open(index, "word", 0)
-                # with a bound, a program does it
-                elif tag.get("reason", "no-tag") and (self.bound is None or self.random.random() < 0.05):
+                elif tag.get("reason", "no-tag"):
                     self.open(index)
 
     # --- the schedule ------------------------------------------------------------------------------
@@ -223,7 +215,7 @@ class SegmentSimulation(Schedule[SegmentProcess]):
                 self.world.at(time_us, lambda fault=fault: None if self.healed else fault(self))  # type: ignore[misc]
             self.world.run(START_US + FAULTY_US)
             self.heal()
-            self.world.run(START_US + HEALED_US + (45_000_000 if self.bound or self.reported else 0))
+            self.world.run(START_US + HEALED_US + (45_000_000 if self.reported else 0))
             self._check_progress()
             self.checker.check()
         finally:

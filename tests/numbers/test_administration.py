@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor.checks import Finding
 from snowredis.monitor.number_checks import check_tags
-from snowredis.numbers import NumbersDiffer
-from snowredis.numbers.administration import change_tag, create_tag, delete_tag, open_tag, show_tag
-from snowredis.numbers.fetcher import TagClient
+from snowredis.numbers import (
+    DatedGenerator,
+    NumbersClosed,
+    NumbersDiffer,
+    NumbersExhausted,
+    change_tag,
+    create_tag,
+    delete_tag,
+    open_tag,
+    show_tag,
+)
 from snowredis.numbers.opening import open_generator
-from snowredis.numbers.protocol import Closed, ClosedReason, NotNew, Opened, OpenRequest, TagConfig
-from snowredis.numbers.stores import RedisTagStore
+from snowredis.numbers.protocol import TagConfig
+from snowredis.numbers.stores import tag_keys
 from tests.support.servers import RedisServer, redis_server
+
+_tags = (f"tag-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def tag() -> str:
+    return next(_tags)
 
 
 @pytest.fixture(scope="module")
@@ -29,33 +47,37 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServ
         yield [one, two, three]
 
 
-def numbers(url: str | list[str], tag: str, count: int) -> list[int]:
-    with open_generator(url, tag=tag, step=3, max_step=3) as ids:
+def numbers(url: str | list[str], tag: str, count: int, **settings: Any) -> list[int]:
+    with open_generator(url, tag=tag, step=3, max_step=3, **settings) as ids:
         return [ids.next_id() for _ in range(count)]
 
 
-def test_a_tag_is_created_once_shown_and_deleted(servers: list[RedisServer]) -> None:
+def stored(server: RedisServer, tag: str) -> Any:
+    return server.client().hgetall(tag_keys(tag)[0])
+
+
+def test_a_tag_is_created_once_shown_and_deleted(servers: list[RedisServer], tag: str) -> None:
     url = servers[0].url
-    assert not show_tag(url, "a")[0].exists
-    create_tag(url, "a", start=1)
-    with pytest.raises(ConfigError, match="the tag 'a' is not new"):
-        create_tag(url, "a")
+    assert not show_tag(url, tag).exists
+    create_tag(url, tag, start=1)
+    with pytest.raises(ConfigError, match=f"the tag '{tag}' is not new"):
+        create_tag(url, tag)
     with pytest.raises(NumbersDiffer, match="maximum is 9223372036854775807 in the tag, 99 here"):
-        create_tag(url, "a", maximum=99)
-    assert numbers(url, "a", 5) == [1, 2, 3, 4, 5]
-    info = show_tag(url, "a")[0]
+        create_tag(url, tag, maximum=99)
+    assert numbers(url, tag, 5) == [1, 2, 3, 4, 5]
+    info = show_tag(url, tag)
     assert (info.exists, info.reason, info.alarm, info.clients) == (True, None, None, 1)
     assert info.next_number == 1 + info.handed_out
-    assert open_tag(url, "a", 1000) == 1000
-    assert numbers(url, "a", 1) == [1000]
+    assert open_tag(url, tag, 1000) == 1000
+    assert numbers(url, tag, 1) == [1000]
     with pytest.raises(ConfigError, match="from 0 to"):
-        open_tag(url, "a", -5)
-    assert delete_tag(url, "a")
-    assert not delete_tag(url, "a")
+        open_tag(url, tag, -5)
+    assert delete_tag(url, tag)
+    assert not delete_tag(url, tag)
 
 
-def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(servers: list[RedisServer]) -> None:
-    url, client = servers[2].url, servers[2].client()
+def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(own_server: RedisServer) -> None:
+    url, client = own_server.url, own_server.client()
 
     def check() -> Finding:
         return next(check_tags(client, None))
@@ -64,90 +86,254 @@ def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(servers: 
     create_tag(url, "d", maximum=1000)
     found = check()
     assert (found.severity, "no append-only file" in found.text) == ("warning", True)
+    # a setting that exists
+    assert "durability=assured" in found.advice
     client.config_set("appendonly", "yes")
     assert check().severity == "ok"
     client.config_set("appendonly", "no")
-    client.hset("snowredis:segment:{d}", "alarm", "1 2 3")
-    assert "handed out twice: d" in check().text
-    client.hset("snowredis:segment:{d}", "reason", "other-server")
+    client.hset("snowredis:segment:{d}", "alarm", "1 2 1700000000000")
+    assert "handed out twice: d 2 to 2" in check().text
+    client.hset("snowredis:segment:{d}", mapping={"reason": "other-server", "closed_at": "1"})
+    # that a tag is closed does not hide its alarm
     assert "d (other-server)" in check().text
-    client.hset("snowredis:segment:{d}", "closed_at", "1")
+    assert "handed out twice: d 2 to 2" in check().text
     assert open_tag(url, "d", 50) == 50
+    # nor does a change
+    change_tag(url, "d", maximum=2000)
+    assert "handed out twice: d 2 to 2" in check().text
     delete_tag(url, "d")
 
 
-def test_a_server_is_added_and_no_number_comes_twice(servers: list[RedisServer]) -> None:
-    urls = [server.url for server in servers]
-    create_tag(urls[:2], "grow")
-    with open_generator(urls[:2], tag="grow", step=5, max_step=5) as living:
-        used = living.next_ids(20) + numbers(urls[:2], "grow", 20)
-        first = change_tag(urls[:2], urls, "grow")
-        assert first > max(used)
-        # what it has stays its own; for more it needs the new list
-        with pytest.raises(NumbersDiffer):
-            used += living.next_ids(20)
-        new = numbers(urls, "grow", 60)
-    assert {number % 3 for number in new} == {0, 1, 2}
-    assert min(new) >= first
-    assert len(set(used + new)) == len(used + new)
-    # again, and with a server that is not in the list: its numbers are not known
-    assert change_tag(urls, urls, "grow") > max(new)
-    with pytest.raises(NumbersDiffer, match=r"place in the list of servers is . of 3 in the tag, . of 2 here"):
-        numbers(urls[:2], "grow", 1)
+# --- change -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("closed_before", [False, True], ids=["open", "closed"])
-def test_no_program_opens_a_tag_that_was_moved_to_another_server(
-    servers: list[RedisServer], closed_before: bool
-) -> None:
-    tag = f"move-{closed_before}"
-    create_tag(servers[0].url, tag)
-    used = numbers(servers[0].url, tag, 7)
-    old = RedisTagStore(servers[0].url, TagConfig(tag=tag))
-    client = TagClient(old, lambda: "ab", lambda: '{"host":"h"}', 50)
-    if closed_before:
-        reply = client.ask(1)
-        assert isinstance(reply, Closed)
-        assert reply.reason is ClosedReason.ROLLED_BACK
-        with pytest.raises(ConfigError, match="may have forgotten numbers of the tag"):
-            change_tag(servers[0].url, servers[1].url, tag)
-    word = 60 if closed_before else None
-    assert change_tag(servers[0].url, servers[1].url, tag, first=word) > max(used)
-    by_program = OpenRequest("bound", 100, 0)
-    assert isinstance(old.open(by_program), NotNew)
-    assert isinstance(client.ask(1), Closed)
-    # a person moves it back
-    assert change_tag(servers[1].url, servers[0].url, tag) > max(used)
-    assert isinstance(old.open(by_program), Opened)
-    old.close()
-
-
-def test_a_range_that_is_used_up_is_made_longer_and_no_number_comes_twice(
-    servers: list[RedisServer],
+def test_a_change_goes_on_with_the_numbers_and_keeps_what_it_does_not_name(
+    servers: list[RedisServer], tag: str
 ) -> None:
     url = servers[0].url
-    create_tag(url, "short", maximum=6)
-    with open_generator(url, tag="short", maximum=6, step=6, max_step=6) as ids:
-        assert ids.next_ids(6) == [1, 2, 3, 4, 5, 6]
-        assert ids.status.next_number == 7
-    assert show_tag(url, "short")[0].next_number == 7
-    assert change_tag(url, url, "short", maximum=20) >= 7
-    with open_generator(url, tag="short", maximum=20, step=2) as ids:
-        assert ids.next_id() >= 7
-    delete_tag(url, "short")
+    create_tag(url, tag, start=100, maximum=200, durability="assured", failover_slack=1.5, share="2/3")
+    before = TagConfig(tag=tag, start=100, maximum=200, durability="assured", failover_slack_ms=1500, share=(1, 3))
+    assert show_tag(url, tag).config == before
+    assert change_tag(url, tag, maximum=900) == 101
+    assert change_tag(url, tag, durability="detect", failover_slack=0) == 101
+    changed = TagConfig(tag=tag, start=100, maximum=900, share=(1, 3))
+    assert show_tag(url, tag).config == changed
+    # it is not closed for an identity that was not stored
+    assert show_tag(url, tag).reason is None
 
 
-def test_a_change_needs_a_word_if_a_server_does_not_know_what_it_handed_out(
-    servers: list[RedisServer], tmp_path: Path
+def test_processes_use_up_what_they_have_and_no_number_comes_twice_over_a_change(
+    servers: list[RedisServer], tag: str
 ) -> None:
-    urls = [server.url for server in servers]
-    create_tag(urls[:2], "lost")
-    used = numbers(urls[:2], "lost", 30)
-    delete_tag(urls[1], "lost")
-    with pytest.raises(ConfigError, match="does not know the tag 'lost'"):
-        change_tag(urls[:2], urls[:1], "lost")
+    url = servers[0].url
+    create_tag(url, tag, maximum=6)
+    with open_generator(url, tag=tag, maximum=6, step=6, max_step=6, prefetch=False) as living:
+        used = living.next_ids(2)
+        assert change_tag(url, tag, maximum=20) == 7
+        used += living.next_ids(4)
+        with pytest.raises(NumbersDiffer, match="maximum is 20 in the tag, 6 here"):
+            living.next_id()
+    used += numbers(url, tag, 14, maximum=20)
+    assert used == list(range(1, 21))
+    with open_generator(url, tag=tag, maximum=20) as ids, pytest.raises(NumbersExhausted):
+        ids.next_id()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"maximum": 3},
+        {"maximum": 2**63},
+        {"maximum": -1},
+        {"maximum": "many"},
+        {"durability": "none"},
+        {"failover_slack": -1.0},
+        {"failover_slack": 1e9},
+        {"start": 1},
+        {"share": "1/2"},
+        {"step": 5},
+    ],
+    ids=str,
+)
+def test_a_change_that_is_impossible_leaves_the_tag_open(
+    servers: list[RedisServer], tag: str, settings: dict[str, Any]
+) -> None:
+    server = servers[0]
+    create_tag(server.url, tag, maximum=100)
+    used = numbers(server.url, tag, 6, maximum=100)
+    before = stored(server, tag)
+    with pytest.raises(SnowredisError):
+        change_tag(server.url, tag, **settings)
+    after = stored(server, tag)
+    assert {name: after[name] for name in before if name != "last"} == {
+        name: value for name, value in before.items() if name != "last"
+    }
+    assert min(numbers(server.url, tag, 3, maximum=100)) > max(used)
+
+
+def test_a_refused_change_of_a_mistyped_tag_leaves_nothing_behind(servers: list[RedisServer], tag: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no tag '{tag}' at .*Nothing was changed"):
+        change_tag(servers[0].url, tag, maximum=50)
+    assert not servers[0].client().exists(*tag_keys(tag))
+
+
+def test_a_closed_tag_is_not_changed(own_server: RedisServer, tag: str) -> None:
+    create_tag(own_server.url, tag)
+    used = numbers(own_server.url, tag, 5)
+    own_server.save()
+    used += numbers(own_server.url, tag, 300)
+    own_server.restart()
+    for _ in range(2):
+        with pytest.raises(NumbersClosed, match="restarted, failed over or replaced"):
+            change_tag(own_server.url, tag, maximum=10**6)
+    open_tag(own_server.url, tag, max(used) + 1)
+    assert change_tag(own_server.url, tag, maximum=10**6) > max(used)
+
+
+@pytest.mark.parametrize("refused", ["hdel", "del", "hset", "hincrby", "xadd", "zadd", "zrem"])
+def test_a_user_who_lacks_a_right_destroys_nothing(servers: list[RedisServer], tag: str, refused: str) -> None:
+    server = servers[0]
+    create_tag(server.url, tag)
+    used = numbers(server.url, tag, 6)
+    before = stored(server, tag)
+    server.client().acl_setuser(
+        "clerk", enabled=True, passwords=["+pw"], keys=["*"], categories=["+@all"], commands=[f"-{refused}"]
+    )
+    url = f"{server.url}?username=clerk&password=pw"
+    try:
+        change_tag(url, tag, maximum=1000)
+        settings = {"maximum": 1000}
+    except StoreRefused:
+        settings = {}
+    after = stored(server, tag)
+    assert before.keys() <= after.keys()
+    assert after["next"] == before["next"]
+    assert not set(numbers(server.url, tag, 6, **settings)) & set(used)
+
+
+def test_of_two_changes_at_once_each_is_whole(servers: list[RedisServer], tag: str) -> None:
+    url = servers[0].url
+    create_tag(url, tag)
+    failed: list[Exception] = []
+
+    def change(maximum: int) -> None:
+        try:
+            change_tag(url, tag, maximum=maximum)
+        except NumbersDiffer as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=change, args=(10**6 + number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(failed) < 6
+    info = show_tag(url, tag)
+    assert info.config is not None
+    assert info.config.maximum in range(10**6, 10**6 + 6)
+    assert info.reason is None
+
+
+# --- several servers ----------------------------------------------------------------------------------
+
+
+def test_a_command_is_about_one_server(servers: list[RedisServer], tag: str) -> None:
+    urls: Any = [server.url for server in servers]
+    for administer in (
+        create_tag,
+        change_tag,
+        delete_tag,
+        show_tag,
+        lambda url, tag: open_tag(url, tag, 5),
+    ):
+        with pytest.raises(ConfigError, match="one server at a time"):
+            administer(urls, tag)
+    for text in ("3/2", "0/2", "2", "1/2/3", "a/b", "1/0"):
+        with pytest.raises(ConfigError, match="share must be K/N, such as 1/2"):
+            create_tag(urls[0], tag, share=text)
+    assert not show_tag(urls[0], tag).exists
+
+
+def test_a_share_of_its_own_is_fixed_on_each_server(servers: list[RedisServer], tag: str) -> None:
+    urls = [server.url for server in servers[:2]]
+    for share, url in zip(("1/2", "2/2"), urls, strict=True):
+        create_tag(url, tag, share=share)
+    used = numbers(urls, tag, 40)
+    # neither creating it again nor a change makes it another share
+    with pytest.raises(NumbersDiffer, match="share is 2/2 in the tag, 1/2 here"):
+        create_tag(urls[1], tag, share="1/2")
+    with pytest.raises(ConfigError, match="share is fixed when a tag is created"):
+        change_tag(urls[1], tag, share="1/2")
+    for _ in range(2):
+        # one server only, and again: the other one keeps its constants, and no number comes twice
+        change_tag(urls[0], tag, maximum=10**9)
+        with open_generator(urls, tag=tag, maximum=10**9, step=1, max_step=1) as ids, pytest.raises(NumbersDiffer):
+            ids.next_ids(5)
+    change_tag(urls[1], tag, maximum=10**9)
+    used += numbers(urls, tag, 40, maximum=10**9)
+    assert len(set(used)) == len(used)
+
+
+def test_another_number_of_servers_is_another_tag_above_the_first(servers: list[RedisServer], tag: str) -> None:
+    urls, new = [server.url for server in servers], f"{tag}-3"
+    for share, url in zip(("1/2", "2/2"), urls, strict=False):
+        create_tag(url, tag, share=share)
+    used = numbers(urls[:2], tag, 50)
+    most = 1000
+    assert max(show_tag(url, tag).next_number for url in urls[:2]) < most
+    for url in urls[:2]:
+        # refused if the tag has handed out more
+        with pytest.raises(NumbersExhausted):
+            change_tag(url, tag, maximum=10)
+        change_tag(url, tag, maximum=most)
+    for share, url in zip(("1/3", "2/3", "3/3"), urls, strict=True):
+        create_tag(url, new, start=most + 1, share=share)
+    with open_generator(urls[:2], tag=tag, maximum=most) as ids:
+        used += ids.next_ids(900)
+        with pytest.raises(NumbersExhausted):
+            ids.next_ids(100)
+    used += numbers(urls, new, 60, start=most + 1)
+    assert len(set(used)) == len(used)
+
+
+# --- what Redis holds ---------------------------------------------------------------------------------
+
+
+def test_a_copy_in_another_database_hands_out_nothing(own_server: RedisServer, tag: str) -> None:
+    url, client = own_server.url, own_server.client()
+    other = f"{url}?db=1"
+    create_tag(url, tag)
+    numbers(url, tag, 5)
+    with DatedGenerator(tag, url, period="year") as dated:
+        dated.create()
+        dated.next_id()
+    for key in client.keys("*"):
+        client.execute_command("COPY", key, key, "DB", 1)
+    with open_generator(other, tag=tag) as ids, pytest.raises(NumbersClosed, match="copied from another database"):
+        ids.next_id()
+    with DatedGenerator(tag, other, period="year") as dated, pytest.raises(NumbersClosed, match="another database"):
+        dated.next_id()
+    # the original goes on
+    assert numbers(url, tag, 1) == [7]
+
+
+def test_a_tag_of_a_former_format_is_shown_deleted_and_opened_with_the_new_one(
+    servers: list[RedisServer], tag: str
+) -> None:
+    server = servers[0]
+    former = "format=2 start=1 maximum=99 share=0/1 durability=detect max_rate=20 failover_slack_ms=0"
+    server.client().hset(tag_keys(tag)[0], mapping={"signature": former, "next": "41"})
+    info = show_tag(server.url, tag)
+    assert (info.exists, info.config, info.position) == (True, None, 41)
+    with pytest.raises(ConfigError, match="does not write"):
+        open_tag(server.url, tag, 42)
+    assert delete_tag(server.url, tag)
+    assert open_tag(server.url, tag, 42) == 42
+    assert numbers(server.url, tag, 1) == [42]
+
+
+def test_a_server_that_does_not_reply_is_an_error(tmp_path: Path, tag: str) -> None:
     away = f"unix://{tmp_path}/nobody.sock"
-    with pytest.raises(StoreUnavailable):
-        change_tag([urls[0], away], urls[:1], "lost")
-    assert change_tag([urls[0], away], urls[:1], "lost", first=5000) >= 5000
-    assert min(numbers(urls[0], "lost", 3)) > max(used)
+    for administer in (create_tag, delete_tag, show_tag, change_tag):
+        with pytest.raises(StoreUnavailable):
+            administer(away, tag)

@@ -34,7 +34,7 @@ class Place:
         return TagClient(store or self.store, lambda: uuid4().hex, lambda: '{"host":"h"}')
 
     def create(self) -> Place:
-        assert self.store.open(OpenRequest("create", 0)).changed
+        assert self.store.open(OpenRequest("create")).changed
         return self
 
     def word(self, position: int) -> Any:
@@ -59,7 +59,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def positions(reply: Any) -> tuple[int, int]:
-    assert isinstance(reply, replies.Granted), reply
+    assert isinstance(reply, replies.GrantedNumbers), reply
     return reply.from_position, reply.until_position
 
 
@@ -68,7 +68,7 @@ def test_a_tag_that_nobody_created_hands_out_nothing(place: Place) -> None:
     assert isinstance(reply, replies.Closed)
     assert reply.reason is ClosedReason.NO_TAG
     place.create()
-    assert isinstance(place.store.open(OpenRequest("create", 0)), replies.NotNew)
+    assert isinstance(place.store.open(OpenRequest("create")), replies.NotNew)
 
 
 def test_segments_follow_each_other_whoever_asks(place: Place) -> None:
@@ -87,12 +87,12 @@ def test_a_repeated_request_gets_the_same_segment_and_a_late_one_none(place: Pla
     assert positions(place.store.take(first)) == positions(granted) == (0, 10)
     second = first._replace(received=1, request_id="02", segments=((0, 10),), incarnation=granted.incarnation)
     assert positions(place.store.take(second)) == (10, 20)
-    assert isinstance(place.store.take(first._replace(request_id="03")), replies.Copied)
+    assert isinstance(place.store.take(first._replace(request_id="03")), replies.CopiedClient)
     third = second._replace(received=2, request_id="04", segments=((0, 10), (10, 20)))
     assert positions(place.store.take(third)) == (20, 30)
     # late, or of a copy of the process
-    assert isinstance(place.store.take(first), replies.Copied)
-    assert isinstance(place.store.take(second._replace(request_id="05")), replies.Copied)
+    assert isinstance(place.store.take(first), replies.CopiedClient)
+    assert isinstance(place.store.take(second._replace(request_id="05")), replies.CopiedClient)
     assert positions(place.store.take(third)) == (20, 30)
 
 
@@ -104,7 +104,7 @@ def test_a_copied_client_goes_on_under_another_name(place: Place) -> None:
     vars(copy).update({**vars(one), "store": copy.store})
     assert positions(one.ask(10)) == (10, 20)
     copy._request_id = "0a"
-    assert isinstance(copy.ask(10), replies.Copied)
+    assert isinstance(copy.ask(10), replies.CopiedClient)
     assert positions(copy.ask(10)) == (20, 30)
     assert positions(one.ask(10)) == (30, 40)
 
@@ -120,7 +120,7 @@ def test_what_a_process_reports_after_a_loss_is_not_handed_out_again(place: Plac
     reply = client.ask(10)
     assert isinstance(reply, replies.Closed)
     assert (reply.next, reply.alarm) == (1020, None)
-    assert isinstance(place.store.open(OpenRequest("create", 0)), replies.NotNew)
+    assert isinstance(place.store.open(OpenRequest("create")), replies.NotNew)
     # a word that is too low
     assert place.word(50).changed
     assert positions(client.ask(10)) == (1020, 1030)
@@ -155,27 +155,6 @@ def test_a_wrong_word_closes_the_tag_as_soon_as_it_shows_and_names_the_numbers(p
     assert positions(absent.ask(10)) == (100, 110)
 
 
-def test_a_bound_opens_only_after_processes_had_time_to_report(place: Place) -> None:
-    assert isinstance(place.client().ask(1), replies.Closed)
-    reply = place.store.open(OpenRequest("bound", 500, 25_000))
-    assert isinstance(reply, replies.Settling)
-    assert 20_000 < reply.wait_ms <= 25_000
-    assert place.store.open(OpenRequest("bound", 500, 0)).changed
-    assert not place.store.open(OpenRequest("bound", 900, 0)).changed
-    assert positions(place.client().ask(1)) == (500, 501)
-
-
-def test_a_bound_waits_for_reports_of_what_a_deposed_master_handed_out(
-    request: pytest.FixtureRequest,
-) -> None:
-    place = place_of(request, failover_slack_ms=15_000)
-    assert isinstance(place.client().ask(1), replies.Closed)
-    reply = place.store.open(OpenRequest("bound", 500, 25_000))
-    assert isinstance(reply, replies.Settling)
-    assert 35_000 < reply.wait_ms <= 40_000
-    place.store.close()
-
-
 def test_a_range_ends(request: pytest.FixtureRequest) -> None:
     place = place_of(request, start=5, maximum=14).create()
     client = place.client()
@@ -186,7 +165,7 @@ def test_a_range_ends(request: pytest.FixtureRequest) -> None:
 def test_the_store_in_memory_hands_out_segments_once_it_is_open() -> None:
     store = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000)
     place = Place(store, lambda **_: store, lambda: None)
-    assert isinstance(store.open(OpenRequest("create", 0)), replies.NotNew)
+    assert isinstance(store.open(OpenRequest("create")), replies.NotNew)
     one, other = place.client(), place.client()
     assert [positions(one.ask(5)), positions(other.ask(5))] == [(0, 5), (5, 10)]
     assert not place.word(7).changed
@@ -196,13 +175,13 @@ def test_the_store_in_memory_hands_out_segments_once_it_is_open() -> None:
     closed = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000, new=False)
     client = place.client(closed)
     assert isinstance(client.ask(5), replies.Closed)
-    assert closed.open(OpenRequest("create", 0)).changed
+    assert closed.open(OpenRequest("create")).changed
     assert positions(client.ask(5)) == (0, 5)
 
 
 def test_processes_with_other_constants_are_refused(request: pytest.FixtureRequest) -> None:
     place = place_of(request).create()
-    with pytest.raises(NumbersDiffer, match="place in the list of servers is 1 of 1 in the tag, 2 of 2 here"):
+    with pytest.raises(NumbersDiffer, match=r"share is 1/1 in the tag, 2/2 here"):
         place.client(place.make(share=(1, 2))).ask(1)
     assert positions(place.client().ask(1)) == (0, 1)
 

@@ -20,7 +20,7 @@ import pytest
 import snowredis
 from snowredis.numbers import DatedGenerator, NumbersClosed, NumbersDiffer, NumbersExhausted
 from snowredis.numbers.dated import describe
-from snowredis.numbers.protocol import PeriodRequest, Settling
+from snowredis.numbers.protocol import PeriodRequest, SettlingTag
 from tests.numbers.conftest import Stage
 from tests.support.servers import PROGRAM
 
@@ -97,18 +97,8 @@ def test_the_oldest_periods_are_forgotten_and_stay_over(stage: Stage) -> None:
     assert ids.next_id().endswith("-000002")
 
 
-def test_a_process_uses_up_its_block_within_the_period_only(stage: Stage) -> None:
-    ids = stage.generator(block=10)
-    assert ids.next_ids(3)[-1] == "20261122-000003"
-    assert stage.generator().next_id() == "20261122-000011"
-    assert ids.next_id() == "20261122-000004"
-    # its own clock, not that of Redis, says that five seconds have passed
-    ids._wall_ms = lambda: time.time_ns() // 1_000_000 + 6_000
-    assert ids.next_id() == "20261122-000012"
-
-
 def test_the_highest_number_of_a_period_is_the_last(stage: Stage) -> None:
-    ids = stage.generator(format="{date:%Y%m%d}-{number:01}", block=4)
+    ids = stage.generator(format="{date:%Y%m%d}-{number:01}")
     assert ids.next_ids(9)[-1] == "20261122-9"
     with pytest.raises(
         NumbersExhausted,
@@ -194,7 +184,7 @@ def test_a_clock_that_was_ahead_when_the_loss_was_noticed_closes_no_later_day(st
         ids.next_id()
     assert raised.value.wait_ms > 86_400_000
     reply, _ = ids._ask_now(lambda period: PeriodRequest("open", period, 50))
-    assert isinstance(reply, Settling)
+    assert isinstance(reply, SettlingTag)
     assert reply.wait_ms <= 6_000
     stage.set("2026-11-22T12:01")
     assert ids.open(50) == 50
@@ -230,25 +220,17 @@ def test_a_bound_from_the_table_opens_the_period_by_itself(stage: Stage, monkeyp
         ids.next_id()
 
 
-def test_a_bound_is_read_when_no_process_has_numbers_of_before_the_loss(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table: list[str] = []
-    ids = stage.generator(bound=lambda _: int(max(table).rpartition("-")[2]))
-    other = stage.generator(block=10)
-    stage.server.save()
-    table.append(other.next_id())
-    stage.restart()
+def test_numbers_of_a_request_that_began_long_ago_are_not_used(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = stage.generator()
+    passed_s = iter([0.0, 6.0])
 
-    def use_another(_: float) -> None:
-        if len(table) < 5:
-            table.append(other.next_id())
-        else:
-            stage.set("2026-11-22T12:01")
+    def monotonic() -> float:
+        # the process is stopped between the reply and its use
+        return time.monotonic() + next(passed_s, 6.0)
 
-    sleeps(monkeypatch, use_another)
-    assert ids.next_id() == "20261122-000006"
-    assert len(table) == 5
+    clock = SimpleNamespace(sleep=time.sleep, monotonic=monotonic, time_ns=time.time_ns)
+    monkeypatch.setattr("snowredis.numbers.dated.time", clock)
+    assert ids.next_id() == "20261122-000002"
 
 
 def test_a_period_is_opened_when_numbers_of_a_deposed_master_are_not_usable_any_more(stage: Stage) -> None:
@@ -259,7 +241,7 @@ def test_a_period_is_opened_when_numbers_of_a_deposed_master_are_not_usable_any_
         ids.next_id()
     stage.set("2026-11-22T12:00:16")
     reply, _ = ids._ask_now(lambda period: PeriodRequest("open", period, 50))
-    assert isinstance(reply, Settling)
+    assert isinstance(reply, SettlingTag)
     assert 4_000 < reply.wait_ms < 6_000
     stage.set("2026-11-22T12:00:22")
     assert ids.open(50) == 50
@@ -285,7 +267,7 @@ def test_no_text_comes_twice_whatever_is_lost_and_wherever_the_clock_is_set(stag
     chosen = random.Random(seed)
     # clocks are set back by up to an hour, and never more before they were set forward again
     settings: dict[str, Any] = {"period": "hour", "zone": "Europe/Berlin", "redis_skew": 7_200.0}
-    users = [stage.generator(block=chosen.choice([1, 1, 3, 20]), **settings) for _ in range(4)]
+    users = [stage.generator(**settings) for _ in range(4)]
     now = datetime(2026, 10, 24, 22, 40, tzinfo=UTC)
     made: list[str] = []
     closed = 0
@@ -318,10 +300,10 @@ def test_no_text_comes_twice_whatever_is_lost_and_wherever_the_clock_is_set(stag
 def test_threads_processes_and_forked_children_share_the_numbers(stage: Stage) -> None:
     stage.generator(period="year")
     program = ROOT / "tests/numbers/programs/dated_numbers.py"
-    commands = [[sys.executable, program, stage.server.url, "orders", "200", block] for block in ("1", "7")]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    command = [sys.executable, str(program), stage.server.url, "orders", "200"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     made: list[str] = []
-    ids = stage.generator(period="year", block=3)
+    ids = stage.generator(period="year")
     threads = [threading.Thread(target=lambda: made.extend([ids.next_id() for _ in range(200)])) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -333,8 +315,7 @@ def test_threads_processes_and_forked_children_share_the_numbers(stage: Stage) -
         made += output.split()
     made += asyncio.run(ids.anext_ids(100))
     assert len(made) == len(set(made)) == 600 + 2 * 401 + 100
-    # without gaps but for what processes had left
-    assert max(int(text[5:]) for text in made) <= len(made) + 4 * 7 + 10
+    assert max(int(text[5:]) for text in made) == len(made)
 
 
 def test_it_is_closed_and_not_copied(stage: Stage) -> None:
@@ -368,7 +349,6 @@ def test_it_is_a_kind_with_settings_by_url_and_environment(stage: Stage, monkeyp
         ({}, "dated numbers need a tag"),
         ({"tag": "a b"}, "tag must be 1 to 64 letters"),
         ({"tag": "x", "period": "week"}, "period must be one of hour, day, month, year, not 'week'"),
-        ({"tag": "x", "block": 0}, "block must be a whole number from 1 to 1000000, not 0"),
         ({"tag": "x", "durability": "none"}, "durability must be one of detect, assured, not 'none'"),
         ({"tag": "x", "zone": "Mars/Base"}, "zone must be the name of a time zone"),
         ({"tag": "x", "format": "{number}"}, "numbers start again each day"),

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError
 from snowredis.numbers import (
     DatedGenerator,
     NumbersBroken,
     NumbersClosed,
     NumbersDiffer,
     NumbersExhausted,
-    change_tag,
     create_tag,
     delete_tag,
     open_dated,
@@ -28,14 +27,7 @@ from snowredis.numbers import (
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.formats import Calendar
 from snowredis.numbers.opening import open_generator
-from snowredis.numbers.protocol import (
-    ClosedReason,
-    Granted,
-    NotNew,
-    OpenRequest,
-    TagConfig,
-)
-from snowredis.numbers.stores import RedisTagStore, tag_keys
+from snowredis.numbers.stores import tag_keys
 from tests.numbers.conftest import Stage
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -53,74 +45,6 @@ def client_of(store: Any) -> TagClient:
 
 
 _hex = (f"{number:032x}" for number in itertools.count(1))
-
-
-def test_a_change_does_not_open_a_tag_whose_numbers_redis_forgot(own_server: RedisServer, tag: str) -> None:
-    create_tag(own_server.url, tag)
-    with open_generator(own_server.url, tag=tag, step=100, max_step=100) as ids:
-        ids.next_ids(2)
-        own_server.save()
-        used = ids.next_ids(300)
-    own_server.restart()
-    for _ in range(2):
-        # also when it is repeated: the first one does not make the loss a person's doing
-        with pytest.raises(ConfigError, match="may have forgotten numbers of the tag"):
-            change_tag(own_server.url, own_server.url, tag, maximum=10**6)
-    assert change_tag(own_server.url, own_server.url, tag, first=max(used) + 1, maximum=10**6) > max(used)
-
-
-def test_a_change_keeps_the_constants_that_it_does_not_name(own_server: RedisServer, tag: str) -> None:
-    create_tag(own_server.url, tag, start=100_000, maximum=999_999, durability="assured", failover_slack=1.5)
-    assert change_tag(own_server.url, own_server.url, tag, maximum=899_999) == 100_001
-    config = show_tag(own_server.url, tag)[0].config
-    assert config == TagConfig(tag=tag, start=100_000, maximum=899_999, durability="assured", failover_slack_ms=1500)
-
-
-def test_of_two_changes_at_once_the_one_that_closed_the_tag_last_opens_it(own_server: RedisServer, tag: str) -> None:
-    create_tag(own_server.url, tag)
-    one, other = (RedisTagStore(own_server.url, TagConfig(tag=tag)) for _ in range(2))
-    one.stop("aa", force=False)
-    other.stop("bb", force=False)
-    assert isinstance(one.open(OpenRequest("change", 50, 0, "aa")), NotNew)
-    assert other.open(OpenRequest("change", 80, 0, "bb")).next == 80
-    assert isinstance(one.open(OpenRequest("change", 50, 0, "aa")), NotNew)
-    granted = client_of(one).ask(5)
-    assert isinstance(granted, Granted)
-    assert granted.from_position == 80
-    failed: list[Exception] = []
-
-    def change(maximum: int) -> None:
-        try:
-            change_tag(own_server.url, own_server.url, tag, maximum=maximum)
-        except ConfigError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=change, args=(10**6 + number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all("by another person meanwhile" in str(error) for error in failed)
-    assert len(failed) < 4
-    assert show_tag(own_server.url, tag)[0].reason is None
-    one.close()
-    other.close()
-
-
-def test_a_closed_server_is_opened_and_shown_while_another_one_is_away(
-    server: RedisServer, own_server: RedisServer, tag: str
-) -> None:
-    urls = [server.url, own_server.url]
-    create_tag(urls, tag)
-    server.client().hset(tag_keys(tag)[0], mapping={"reason": "rolled-back", "closed_at": "1"})
-    own_server.kill()
-    shown = show_tag(urls, tag)
-    assert (shown[0].reason, shown[0].error) == (ClosedReason.ROLLED_BACK, "")
-    assert "cannot be used" in shown[1].error or shown[1].error
-    assert open_tag(urls, tag, 501) == 501
-    assert show_tag(urls, tag)[0].reason is None
-    with pytest.raises(StoreUnavailable):
-        open_tag([own_server.url], tag, 501)
 
 
 def test_another_replication_id_of_the_same_process_is_named_as_the_reason(own_server: RedisServer, tag: str) -> None:
@@ -175,13 +99,13 @@ def test_a_tag_of_another_format_is_refused_by_name(server: RedisServer, tag: st
     create_tag(server.url, tag)
     key = tag_keys(tag)[0]
     stored = str(server.client().hget(key, "signature"))
-    assert stored.startswith("format=3 ")
-    former = stored.replace("format=3", "format=2").replace(" failover", " max_rate=20 redis_skew_ms=2500 failover")
-    for other in (stored.removeprefix("format=3 "), former, stored.replace("format=3", "format=9")):
+    assert stored.startswith("format=4 ")
+    former = "format=3 start=1 maximum=99 share=0/1 durability=detect failover_slack_ms=0"
+    for other in (stored.removeprefix("format=4 "), former, stored.replace("format=4", "format=9")):
         server.client().hset(key, "signature", other)
         with (
             open_generator(server.url, tag=tag) as ids,
-            pytest.raises(NumbersDiffer, match=r"this version .* reads format 3.*Nothing was changed"),
+            pytest.raises(NumbersDiffer, match=r"this version .* reads format 4.*Nothing was changed"),
         ):
             ids.next_id()
         with pytest.raises(ConfigError, match="does not write"):
@@ -211,7 +135,7 @@ def test_a_batch_that_fails_leaves_its_numbers_and_changes_no_segment(server: Re
         open_tag(server.url, other, None)
         eventually(ids.next_id, ignored=(NumbersClosed,))
         # not as many as the batch that failed asked for
-        assert show_tag(server.url, other)[0].next_number < 600
+        assert show_tag(server.url, other).next_number < 600
 
 
 def test_canceled_coroutines_lose_no_numbers(server: RedisServer, tag: str) -> None:
@@ -261,10 +185,10 @@ def test_tickets_are_not_fetched_ahead(server: RedisServer, tag: str) -> None:
 
 
 def test_a_dated_batch_that_is_too_large_takes_nothing(server: RedisServer, tag: str) -> None:
-    with DatedGenerator(tag, server.url, format="{date:%Y}-{number:04}", period="year", block=7) as ids:
+    with DatedGenerator(tag, server.url, format="{date:%Y}-{number:04}", period="year") as ids:
         ids.create()
         assert ids.next_id().endswith("-0001")
-        with pytest.raises(NumbersExhausted, match="only 9992 numbers left"):
+        with pytest.raises(NumbersExhausted, match="only 9998 numbers left"):
             ids.next_ids(10_000)
         assert ids.next_ids(9_998)[-1].endswith("-9999")
         with pytest.raises(NumbersExhausted, match="no number left"):
@@ -341,37 +265,14 @@ def test_many_coroutines_wait_in_a_few_threads(own_server: RedisServer, tag: str
     ids.close()
 
 
-def test_threads_that_wait_for_dated_numbers_do_not_wait_for_each_other(own_server: RedisServer, tag: str) -> None:
-    ids = DatedGenerator(tag, own_server.url)
-    ids.create()
-    ids.next_id()
-    waited: list[float] = []
-
-    def wait() -> None:
-        began_s = time.monotonic()
-        with pytest.raises(StoreUnavailable):
-            ids.next_id()
-        waited.append(time.monotonic() - began_s)
-
-    with Hung(own_server):
-        threads = [threading.Thread(target=wait) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    # the request that is under way, and the next one
-    assert len(waited) == 8
-    assert max(waited) < 5
-    ids.close()
-
-
 def test_a_server_that_hangs_delays_callers_of_the_others_once(
     server: RedisServer, own_server: RedisServer, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("snowredis.numbers.fetcher.REPORT_S", 0.1)
     monkeypatch.setattr("snowredis.numbers.waiting.REPORT_S", 0.1)
     urls = [server.url, own_server.url]
-    create_tag(urls, tag)
+    for share, url in zip(("1/2", "2/2"), urls, strict=True):
+        create_tag(url, tag, share=share)
     with open_generator(urls, tag=tag, step=1, max_step=1) as ids, Hung(own_server):
         deadline_s, slow = time.monotonic() + 4, 0
         while time.monotonic() < deadline_s:

@@ -15,7 +15,16 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, GeneratorClosed, GeneratorSuspended, StoreUnavailable
-from snowredis.numbers import NumbersClosed, NumbersExhausted, SegmentGenerator, fetcher
+from snowredis.numbers import (
+    NumbersClosed,
+    NumbersDiffer,
+    NumbersExhausted,
+    SegmentGenerator,
+    create_tag,
+    delete_tag,
+    open_tag,
+    show_tag,
+)
 from snowredis.numbers.counts import Steps
 from snowredis.numbers.opening import open_generator
 from snowredis.testing import memory_pool
@@ -27,8 +36,6 @@ _tags = (f"generator-{number}" for number in itertools.count())
 
 
 def created(url: Any, **settings: Any) -> SegmentGenerator:
-    from snowredis.numbers.administration import create_tag
-
     tag = next(_tags)
     create_tag(url, tag)
     return open_generator(url, tag=tag, **settings)
@@ -153,25 +160,6 @@ def test_a_range_that_is_used_up_is_an_error() -> None:
         assert ids.status.remaining == 0
 
 
-def test_a_tag_that_redis_forgot_is_opened_by_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = memory_pool(new=False)
-    highest: list[int | None] = [None]
-    with open_generator(pool, tag="t", step=5, bound=lambda: highest[0], bound_margin=100) as ids:
-        with pytest.raises(NumbersClosed, match="snowredis numbers open t --from N"):
-            ids.next_id()
-        monkeypatch.setattr(fetcher, "SETTLE_MS", 0)
-        assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 101
-    highest[0] = 4321
-    lost = memory_pool(new=False)
-    with open_generator(lost, tag="t", bound=lambda: highest[0], bound_margin=100) as ids:
-        assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 4422
-    lost = memory_pool(new=False)
-    with open_generator(lost, tag="t", bound=lambda: 1 / 0) as ids, pytest.raises(ZeroDivisionError):
-        ids.next_id()
-    with pytest.raises(ConfigError, match="bound must be a function"):
-        open_generator(pool, tag="t", bound=7)
-
-
 def test_numbers_that_others_may_have_are_not_made(own_server: RedisServer, caplog: Any) -> None:
     redis = own_server.client()
     ids = created(own_server.url, step=100, max_step=100)
@@ -207,8 +195,6 @@ def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server
     own_server.start()
     with pytest.raises(NumbersClosed, match="restarted, failed over or replaced"):
         eventually(ids.next_id, ignored=(StoreUnavailable,))
-    from snowredis.numbers.administration import open_tag
-
     open_tag(own_server.url, ids.tag, None)
     assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 201
     ids.close()
@@ -223,13 +209,22 @@ def test_forks_and_signal_handlers_get_numbers_of_their_own(server: RedisServer,
     assert len(made) == len(set(made))
 
 
-def test_independent_servers_have_numbers_of_their_own_and_any_may_be_away(
+def shared(tag: str, *servers: RedisServer) -> list[str]:
+    """Create *tag* with a share on each of *servers*; return their URLs."""
+    for number, server in enumerate(servers, 1):
+        create_tag(server.url, tag, share=f"{number}/{len(servers)}")
+    return [server.url for server in servers]
+
+
+def test_each_of_several_servers_hands_out_its_share_and_any_may_be_away(
     server: RedisServer, own_server: RedisServer
 ) -> None:
-    urls = [server.url, own_server.url]
+    tag = next(_tags)
+    urls = shared(tag, server, own_server)
+    # in any order: each server knows its share
     with (
-        created(urls, step=5, max_step=5) as ids,
-        open_generator(urls, tag=ids.tag, step=4, max_step=4) as other,
+        open_generator(urls, tag=tag, step=5, max_step=5) as ids,
+        open_generator(urls[::-1], tag=tag, step=4, max_step=4) as other,
     ):
         numbers = [each.next_id() for _ in range(100) for each in (ids, other)]
         assert {number % 2 for number in numbers} == {0, 1}
@@ -237,19 +232,73 @@ def test_independent_servers_have_numbers_of_their_own_and_any_may_be_away(
         numbers += [each.next_id() for _ in range(100) for each in (ids, other)]
         assert len(set(numbers)) == 400
         assert [number % 2 for number in numbers[-100:]] == [1] * 100
+
+
+def test_a_process_that_starts_while_a_server_is_away_takes_from_the_others(
+    server: RedisServer, own_server: RedisServer
+) -> None:
+    tag = next(_tags)
+    urls = shared(tag, server, own_server)
+    own_server.kill()
+    with open_generator(urls, tag=tag, step=5, max_step=5) as ids:
+        assert ids.next_ids(3) == [1, 3, 5]
+
+
+def test_servers_with_the_same_share_hand_out_nothing(server: RedisServer, own_server: RedisServer) -> None:
+    tag = next(_tags)
+    for each in (server, own_server):
+        create_tag(each.url, tag, share="1/2")
+    with open_generator([server.url, own_server.url], tag=tag) as ids:
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"both have share 1/2 of the tag .*No number was made"):
+                ids.next_id()
+    assert show_tag(server.url, tag).handed_out == 0
+
+
+def test_all_servers_of_a_tag_are_named(server: RedisServer, own_server: RedisServer) -> None:
+    tag = next(_tags)
+    urls = shared(tag, server, own_server)
     with (
-        open_generator(urls[::-1], tag=ids.tag) as wrong,
-        pytest.raises(
-            snowredis.SnowredisError,
-            match=r"is 1 of 2 in the tag, 2 of 2 here|cannot be used",
-        ),
+        open_generator(urls[1], tag=tag) as ids,
+        pytest.raises(NumbersDiffer, match="share is 2/2 in the tag, 1/1 here"),
     ):
-        wrong.next_id()
+        ids.next_id()
+    three = next(_tags)
+    for share, url in zip(("1/3", "3/3"), urls, strict=True):
+        create_tag(url, three, share=share)
+    with (
+        open_generator(urls, tag=three) as ids,
+        pytest.raises(ConfigError, match=r"is share ./3, and url names 2 servers"),
+    ):
+        ids.next_id()
+
+
+def test_a_server_that_lost_its_share_hands_out_nothing_until_it_is_opened(
+    server: RedisServer, own_server: RedisServer
+) -> None:
+    tag = next(_tags)
+    urls = shared(tag, server, own_server)
+    used = numbers_of(urls, tag, 40)
+    delete_tag(urls[1], tag)
+    used += numbers_of(urls, tag, 40)
+    assert {number % 2 for number in used[-40:]} == {1}
+    with open_generator(urls[1:] + urls[:1], tag=tag) as ids:
+        ids.next_id()
+        delete_tag(urls[0], tag)
+        # of two that know nothing, none hands out
+        with open_generator(urls, tag=tag) as new, pytest.raises(NumbersClosed, match=r"numbers create .* --share K/2"):
+            new.next_id()
+    assert open_tag(urls[1], tag, 1001, share="2/2") == 1002
+    used += numbers_of(urls, tag, 40)
+    assert len(set(used)) == len(used)
+
+
+def numbers_of(url: Any, tag: str, count: int) -> list[int]:
+    with open_generator(url, tag=tag, step=3, max_step=3) as ids:
+        return [ids.next_id() for _ in range(count)]
 
 
 def test_the_kind_is_one_of_generator(server: RedisServer) -> None:
-    from snowredis.numbers.administration import create_tag
-
     tag = next(_tags)
     create_tag(server.url, tag, start=100)
     ids = snowredis.generator(f"segment+{server.url}?tag={tag}&start=100&step=10")

@@ -15,6 +15,7 @@ import pytest
 
 import snowredis
 from snowredis import errors
+from snowredis.kinds.opening import GROUP
 from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of
 
 pytest.importorskip("markdown_it")
@@ -62,6 +63,10 @@ def test_the_api_page_names_every_public_name() -> None:
     for path in integrations.iterdir():
         if path.stem not in ("__init__", "__pycache__", "id_source"):
             assert f":: snowredis.integrations.{path.stem}" in page, path.stem
+
+
+def test_the_api_page_names_the_entry_points_of_kinds() -> None:
+    assert f"the group `{GROUP}`" in (REFERENCE / "api.md").read_text("utf-8")
 
 
 def error_tree(kind: type[BaseException] = snowredis.SnowredisError) -> Iterator[type[BaseException]]:

@@ -19,7 +19,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # what comes with snowredis, and with a package that an example needs
 INCLUDED = {"snowredis", "redis", "pydantic", "werkzeug"}
 # with a test of what it makes
-RUN_ELSEWHERE = {"game_shards.py", "maelstrom_node.py"}
+RUN_ELSEWHERE = {"game_shards.py", "home_made_registry.py", "maelstrom_node.py"}
 # programs that another program starts, which the first line names
 STARTED_BY = {"maelstrom_node.py": "maelstrom test -w unique-ids --bin"}
 OF_EXTRAS = {"'snowredis[merge]'": ("duckdb", "sqlalchemy")}
@@ -104,3 +104,17 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_a_registry_of_set_nx_ex_repeats_ids_and_a_lease_none(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/home_made_registry.py", "4"],
+        cwd=ROOT,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    found = dict(re.findall(r"(SET NX EX|snowredis): [\d,]+ ids, ([\d,]+) of them", done.stdout))
+    assert found["snowredis"] == "0", done.stderr
+    assert found["SET NX EX"] != "0"

@@ -31,7 +31,7 @@ GLOBALS = {
 WITHOUT_A_KEY = {"TIME", "INFO"}
 CHECKED_BY = {"int": "int", "0": "int", "string": "str", "hex": "str", "ints": "str"}
 ARGUMENT = re.compile(r"^-- ARGV\[(\d+)\] (\w+) +(\w+)", re.MULTILINE)
-STATUS = re.compile(r"(?:return \{|nil, \{|or \{|reply_with\(\w+,|done\(|keep\() ?'([a-z]+)'")
+STATUS = re.compile(r"(?:return \{|nil, \{|or \{|reply_with\(\w+,|done\(|keep\(|finish\() ?'([a-z]+)'")
 
 
 def base_of(name: str) -> str:
@@ -149,7 +149,7 @@ REQUESTS: dict[str, Any] = {
 def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str) -> None:
     arguments = [argument for _, argument, _ in ARGUMENT.findall(split(FILES[name].read_text())[0])]
     fields = [field for field in REQUESTS[name]._fields if field != "caller_ms"]
-    assert arguments == fields + (["capacity", "lane_count"] if name == "claim" else [])
+    assert arguments == fields + (["capacity", "lane_count", "refused"] if name == "claim" else [])
 
 
 @pytest.mark.parametrize(
@@ -158,16 +158,16 @@ def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str) -> N
         ("claim", "-- claim:", "-- take:", "header of another script"),
         ("claim", "ARGV[15] fit_ms      int", "ARGV[15] fit          int", "int fit_ms on one side"),
         ("claim", "ARGV[15] fit_ms      int", "ARGV[15] fit_ms      hex", "str fit_ms on one side"),
-        ("claim", "-- ARGV[19] lane_count ", "-- ARGV[20] lane_count ", "not numbered one after the other"),
+        ("claim", "-- ARGV[20] lane_count ", "-- ARGV[25] lane_count ", "not numbered one after the other"),
         ("claim", "ARGV[1..13] as in pool", "as in pool", "does not say that ARGV[1..13]"),
         ("claim", "       | settling, common", "       | common", "documented are"),
         ("claim", "-- Cost    O(log pool)", "--", "the cost is not documented"),
         ("claim", "ARGV[16], 0", "ARGV[15], 0", "ARGV[15] is int wait_ms on one side"),
         ("claim", "{ 'settling', '1' }", "{ 'busy', '1' }", "'busy'"),
         ("claim", "'ZADD', KEYS[2]", "'ZADD', 'leases'", "'ZADD' is not given a key"),
-        ("claim", "local token_hash = sha(token)", "local n = #ARGV", "ARGV is read 7 times for 6"),
+        ("claim", "local token_hash = sha(token)", "local n = #ARGV", "ARGV is read 9 times for 8"),
         ("release", "KEYS[2]", "KEYS[4]", "KEYS[4] is not documented"),
-        ("take", "-- ARGV[13] wanted ", "-- ARGV[13] many   ", "int wanted on one side"),
+        ("take", "-- ARGV[14] wanted ", "-- ARGV[14] many   ", "int wanted on one side"),
         ("open", "return done('settling'", "return done('waiting'", "'waiting'"),
         ("dated", "redis.call('HKEYS', KEYS[1])", "redis.call('HKEYS', 'tag')", "'HKEYS' is not given a key"),
         ("pool", "-- KEYS[3] events", "-- events", "KEYS[3] is not documented"),

@@ -142,7 +142,7 @@ def test_a_generator_has_these_properties_and_is_iterated() -> None:
         ("ConfigError", "ValueError"),
         ("LayoutError", "ValueError"),
         ("InvalidId", "ValueError"),
-        ("PoolNotFound", "ConfigError"),
+        ("PoolNotFound", "SnowredisError"),
         ("LeaseLost", "LeaseExpired"),
         ("StoreReadOnly", "StoreUnavailable"),
         ("StoreRefused", "StoreUnavailable"),

@@ -23,7 +23,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.process.liveness import own_name
 from snowredis.snowflake import record_files, sweep
-from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord, read_page
+from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord, read_page
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
@@ -270,7 +270,7 @@ def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
             ids.claim()
             (file,) = records.iterdir()
             assert records.stat().st_mode & 0o777 == 0o700
-            assert file.stat().st_mode & 0o777 == 0o600
+            assert file.stat().st_mode & 0o777 == 0o400
     finally:
         os.umask(before)
 
@@ -306,14 +306,15 @@ def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
     (records / str(name._replace(number="77"))).write_bytes(b"")
     (records / str(name._replace(number="78"))).write_bytes(b"\xff" * len(page))
     (records / str(name._replace(number="79"))).write_bytes(bytes(len(page)))
-    page[16:48] = page[1548:1580] = b"\xff\xfe{[" * 8
+    for start in (HEADER_BYTES, HEADER_BYTES + TEXT_BYTES):
+        page[start : start + 32] = b"\xff\xfe{[" * 8
     (records / str(name._replace(number="80"))).write_bytes(page)
     (records / "something.else").write_bytes(b"")
     with connect(server.url, pool) as heir:
         assert heir.next_id()
         assert max(left.name for left in records.iterdir()) == "something.else"
         assert len(list(records.iterdir())) == 2
-    assert "could not give the lease of a dead process back" in caplog.text
+    assert "a crash record is damaged" in caplog.text
 
 
 def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
@@ -335,21 +336,28 @@ def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
         assert heir.next_id()
 
 
-def test_processes_of_one_machine_share_the_sweeps_of_a_heartbeat(
-    server: RedisServer, pool: str, records: Path
+def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
+    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connect(server.url, pool) as ids:
         ids.next_id()
-        leases = ids._lease_manager
-        assert all(leases.dead_processes.is_turn(chance / 100) for chance in range(100))
-        own = own_name()
+        leases, own = ids._lease_manager, own_name()
         assert own is not None
         name = FileName(record_files.pool_name(leases.store), own, "0")
-        for number in range(39):
-            (records / str(name._replace(number=str(number)))).touch(0o600)
-        leases.dead_processes.give_back(1, leases.conversation.run)
-        # 4 of 40 processes
-        assert sum(leases.dead_processes.is_turn(chance / 1000) for chance in range(1000)) == 100
+        neighbors = {2**21 + number for number in range(40)}
+        for pid in neighbors:
+            (records / str(name._replace(process=own._replace(pid=pid)))).touch(0o600)
+        looked_at: list[int] = []
+
+        def look(process: Any, *_: object) -> bool:
+            looked_at.append(process.pid)
+            return False
+
+        monkeypatch.setattr(sweep, "has_ended", look)
+        for count in range(1, 41):
+            ids._beat()
+            assert len(looked_at) == count
+        assert set(looked_at) == neighbors
 
 
 def test_a_redis_that_does_not_reply_costs_no_record(
@@ -382,9 +390,11 @@ def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
     lane_ms = now_ms + int(left_s * 1000)
     reply = Granted(0, "1-a", 0, 0, None, 7, now_ms - 3_600_000, (0, 0, 0, 0), "ab", lane_ms)
     held = HeldLease.granted(reply, PoolConfig(name="orders"), "ab", 1, 0)
-    CrashRecord(Owned(), page, {"lanes": 4}).write_lease(held, NO_STATS, fresh=True)
-    name = FileName("0" * 16, own._replace(started="1", image="1"), "1")
-    (records / str(name)).write_bytes(page)
+    path = records / str(FileName("0" * 16, own._replace(started="1", image="1"), "1"))
+    path.touch()
+    inode = record_files.Directory(str(records)).inode(path.name)
+    CrashRecord(Owned(), page, {"lanes": 4, "inode": inode}).write_lease(held, NO_STATS, fresh=True)
+    path.write_bytes(page)
     monkeypatch.setattr(sweep, "UNUSED_S", -1.0)
     sweep.remove_unused(sweep.Place(record_files.Directory(str(records)), own))
     assert bool(list(records.iterdir())) == remains

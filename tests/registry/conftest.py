@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.registry import Place, RedisRegistry, Registry, RegistryReply
+from snowredis.snowflake.registry import RedisRegistry, Registry, RegistryPlace, RegistryReply
 from tests.support.servers import RedisServer
 
 LAYOUT = Layout(timestamp_bits=41, datacenter_bits=3, backup_bits=1, worker_bits=8, sequence_bits=10)
-PLACE = Place.of(LAYOUT)
+PLACE = RegistryPlace.of(LAYOUT)
 _names = itertools.count(1)
 
 
@@ -25,7 +25,7 @@ class RegistryUnderTest:
     registry: Registry
     wipe: Callable[[], object]
     # another client of the same registry, which has seen nothing
-    another: Callable[[Place | None], Registry]
+    another: Callable[[RegistryPlace | None], Registry]
 
     def take(self, pool: str, registration: str = "", wanted: int | None = None) -> RegistryReply:
         return self.registry.take(pool, registration or f"{abs(hash(pool)):x}", wanted=wanted, owner="here")

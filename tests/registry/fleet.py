@@ -19,7 +19,7 @@ import snowredis
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys, settings_of
 from snowredis.snowflake.registration import confirm_pools, open_registry
-from snowredis.snowflake.registry import Place, Registry
+from snowredis.snowflake.registry import Registry, RegistryPlace
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ class Fleet:
         """Register all shards; kill a process *kills* times, and let the registry's Redis forget as *losses* says."""
         deadline_s = time.monotonic() + limit_s
         opened = self._registry()
-        opened.create(durability="detect", first=1)
+        opened.create(first=1)
         logs = [self.directory / f"{n}.log" for n in range(self.processes)]
         running = [self._start(n, logs[n]) for n in range(self.processes)]
         # at these counts of registered shards
@@ -84,8 +84,8 @@ class Fleet:
         assert all(log.read_text().endswith("done\n") for log in logs), "a process failed"
         self._read(logs)
 
-    def _registry(self, place: Place | None = None) -> Registry:
-        return open_registry(self.registry.url, "world", place or Place.of(LAYOUT))
+    def _registry(self, place: RegistryPlace | None = None) -> Registry:
+        return open_registry(self.registry.url, "world", place or RegistryPlace.of(LAYOUT))
 
     def _start(self, number: int, log: Path) -> subprocess.Popen[bytes]:
         arguments = (number, self.processes, self.shards, *(pool.url for pool in self.pools))

@@ -5,32 +5,32 @@ from __future__ import annotations
 import pytest
 
 from snowredis.errors import ShardNumberRefused
-from snowredis.snowflake.registry import Place, Status
+from snowredis.snowflake.registry import RegistryPlace, RegistryStatus
 from tests.registry.conftest import RegistryUnderTest
 
 
 @pytest.fixture
 def made(place: RegistryUnderTest) -> RegistryUnderTest:
-    assert place.registry.create(durability="detect", first=1).status is Status.CREATED
+    assert place.registry.create(first=1).status is RegistryStatus.CREATED
     return place
 
 
 def test_numbers_are_given_in_order_and_the_same_pool_gets_the_same(made: RegistryUnderTest) -> None:
     replies = [made.take(f"shard-{i}") for i in (1, 2, 1, 3)]
     assert [(reply.status, reply.fields) for reply in replies] == [
-        (Status.TAKEN, ("1",)),
-        (Status.TAKEN, ("2",)),
-        (Status.TAKEN, ("1",)),
-        (Status.TAKEN, ("3",)),
+        (RegistryStatus.TAKEN, ("1",)),
+        (RegistryStatus.TAKEN, ("2",)),
+        (RegistryStatus.TAKEN, ("1",)),
+        (RegistryStatus.TAKEN, ("3",)),
     ]
-    assert made.registry.create(durability="detect", first=1).status is Status.EXISTS
+    assert made.registry.create(first=1).status is RegistryStatus.EXISTS
     assert made.take("shard-4").fields == ("4",)
 
 
 def test_nothing_is_given_where_no_registry_exists(place: RegistryUnderTest) -> None:
-    assert place.take("a").status is Status.MISSING
-    assert place.registry.open().status is Status.MISSING
-    assert place.registry.free(1).status is Status.MISSING
+    assert place.take("a").status is RegistryStatus.MISSING
+    assert place.registry.open().status is RegistryStatus.MISSING
+    assert place.registry.free(1, confirmed_ms=0).status is RegistryStatus.MISSING
     assert place.registry.find("a") is None
     assert place.registry.read() is None
 
@@ -38,10 +38,10 @@ def test_nothing_is_given_where_no_registry_exists(place: RegistryUnderTest) -> 
 def test_a_full_registry_says_so_and_a_freed_number_is_given_only_by_name(made: RegistryUnderTest) -> None:
     for number in range(1, 8):
         assert made.take(f"shard-{number}").fields == (str(number),)
-    assert made.take("one-more").status is Status.FULL
-    assert made.registry.free(5).fields == ("shard-5",)
-    assert made.registry.free(5).status is Status.UNKNOWN
-    assert made.take("one-more").status is Status.FULL
+    assert made.take("one-more").status is RegistryStatus.FULL
+    assert made.registry.free(5, confirmed_ms=0).fields == ("shard-5",)
+    assert made.registry.free(5, confirmed_ms=0).status is RegistryStatus.UNKNOWN
+    assert made.take("one-more").status is RegistryStatus.FULL
     assert made.take("one-more", wanted=5).fields == ("5",)
     assert made.take("another", wanted=5).fields == ("one-more",)
 
@@ -51,13 +51,13 @@ def test_an_unconfirmed_number_follows_the_name_and_a_confirmed_one_its_registra
 ) -> None:
     assert made.take("a", "aa").fields == ("1",)
     assert made.take("a", "bb").fields == ("1",)
-    assert made.confirm("a", 1, "bb").status is Status.CONFIRMED
+    assert made.confirm("a", 1, "bb").status is RegistryStatus.CONFIRMED
     # a pool of the same name in another Redis
     for reply in (made.take("a", "aa"), made.take("a", "aa", wanted=1), made.take("a", "bb", wanted=2)):
-        assert (reply.status, reply.fields) == (Status.NAMED, ("1", "here"))
+        assert (reply.status, reply.fields) == (RegistryStatus.NAMED, ("1", "here"))
     conflict = made.confirm("a", 1, "aa", first=False)
-    assert (conflict.status, conflict.fields) == (Status.CONFLICT, ("1", "a"))
-    assert made.take("a", "bb").status is Status.TAKEN
+    assert (conflict.status, conflict.fields) == (RegistryStatus.CONFLICT, ("1", "a"))
+    assert made.take("a", "bb").status is RegistryStatus.TAKEN
 
 
 def test_a_confirmed_number_stays_with_its_pool_until_a_person_frees_it(made: RegistryUnderTest) -> None:
@@ -65,11 +65,15 @@ def test_a_confirmed_number_stays_with_its_pool_until_a_person_frees_it(made: Re
     made.confirm("a", 1, "aa")
     assert made.take("b").fields == ("2",)
     for wanted in (None, 1):
-        assert made.take("a", "cc", wanted=wanted).status is Status.NAMED
-    assert made.take("b2", wanted=1).status is Status.USED
-    assert made.registry.free(1).fields == ("a",)
+        assert made.take("a", "cc", wanted=wanted).status is RegistryStatus.NAMED
+    assert made.take("b2", wanted=1).status is RegistryStatus.USED
+    # a person who looked before it was confirmed does not free it
+    assert made.registry.free(1, confirmed_ms=0).status is RegistryStatus.CONFIRMED
+    record = made.registry.find("a")
+    assert record is not None
+    assert made.registry.free(1, confirmed_ms=record[1].confirmed_ms).fields == ("a",)
     assert made.take("a", "cc", wanted=1).fields == ("1",)
-    assert made.confirm("a", 1, "cc").status is Status.CONFIRMED
+    assert made.confirm("a", 1, "cc").status is RegistryStatus.CONFIRMED
 
 
 def test_after_a_wipe_holders_take_up_their_numbers_and_nobody_gets_a_new_one(
@@ -79,16 +83,16 @@ def test_after_a_wipe_holders_take_up_their_numbers_and_nobody_gets_a_new_one(
         number = int(made.take(pool).fields[0])
         made.confirm(pool, number)
     made.wipe()
-    assert made.take("d").status is Status.MISSING
+    assert made.take("d").status is RegistryStatus.MISSING
     taken_up = made.confirm("b", 2, highest=3, first=False)
-    assert (taken_up.status, taken_up.closed, taken_up.highest) == (Status.CONFIRMED, "no-registry", 3)
-    assert made.take("d").status is Status.CLOSED
+    assert (taken_up.status, taken_up.closed, taken_up.highest) == (RegistryStatus.CONFIRMED, "no-registry", 3)
+    assert made.take("d").status is RegistryStatus.CLOSED
     assert made.take("x", wanted=2).fields == ("b",)
     assert made.registry.open().closed == ""
     # a person names the number that it had
     assert made.take("a", wanted=1).fields == ("1",)
     assert made.take("d").fields == ("4",)
-    assert made.registry.open(5).status is Status.OPENED
+    assert made.registry.open(5).status is RegistryStatus.OPENED
     assert made.take("e").fields == ("6",)
 
 
@@ -99,14 +103,14 @@ def test_a_closed_registry_only_takes_up_what_was_used(
     # it forgot that the number was confirmed, perhaps
     assert made.confirm("old", 5, first=False).closed == "rolled-back"
     for pool, wanted in (("a", None), ("a", 1), ("b", None), ("b", 7)):
-        assert made.take(pool, "bb", wanted=wanted).status is Status.CLOSED
+        assert made.take(pool, "bb", wanted=wanted).status is RegistryStatus.CLOSED
     # nor does it confirm for the first time
-    assert made.confirm("a", 1, "aa").status is Status.CLOSED
-    assert made.confirm("a", 1, "aa", first=False).status is Status.CONFIRMED
+    assert made.confirm("a", 1, "aa").status is RegistryStatus.CLOSED
+    assert made.confirm("a", 1, "aa", first=False).status is RegistryStatus.CONFIRMED
     # the reply to the first confirmation was lost, perhaps
-    assert made.confirm("a", 1, "aa").status is Status.CONFIRMED
+    assert made.confirm("a", 1, "aa").status is RegistryStatus.CONFIRMED
     made.registry.open()
-    assert made.take("a", "bb").status is Status.NAMED
+    assert made.take("a", "bb").status is RegistryStatus.NAMED
 
 
 def test_a_registry_that_forgot_more_since_a_person_looked_stays_closed(made: RegistryUnderTest) -> None:
@@ -118,28 +122,28 @@ def test_a_registry_that_forgot_more_since_a_person_looked_stays_closed(made: Re
     made.wipe()
     made.confirm("a", 1, first=False)
     assert made.registry.open(read=state.incarnation).closed == "no-registry"
-    assert made.take("c").status is Status.CLOSED
+    assert made.take("c").status is RegistryStatus.CLOSED
     state = made.registry.read()
     assert state is not None
-    assert made.registry.open(2, read=state.incarnation).status is Status.OPENED
+    assert made.registry.open(2, read=state.incarnation).status is RegistryStatus.OPENED
     assert made.take("c").fields == ("3",)
 
 
 def test_a_number_that_was_given_twice_belongs_to_whoever_confirmed_it(made: RegistryUnderTest) -> None:
     made.take("slow", "aa")
     made.wipe()
-    made.registry.create(durability="detect", first=1)
+    made.registry.create(first=1)
     # forgotten before it was confirmed: perhaps another pool of this name has it by now
     assert made.confirm("slow", 1, "aa", first=True).fields == ("1", "")
     assert made.registry.open().closed == ""
     assert made.take("new", "bb", wanted=1).fields == ("1",)
     # neither was confirmed, so neither was used: the first who confirms has it; the other one is refused
-    assert made.confirm("slow", 1, "aa", first=True).status is Status.CONFLICT
-    assert made.confirm("new", 1, "bb", first=True).status is Status.CONFIRMED
+    assert made.confirm("slow", 1, "aa", first=True).status is RegistryStatus.CONFLICT
+    assert made.confirm("new", 1, "bb", first=True).status is RegistryStatus.CONFIRMED
     # one that was used stays with its holder, since the other never was
     assert made.take("newer", "cc").fields == ("2",)
-    assert made.confirm("old", 2, "dd", first=False).status is Status.CONFIRMED
-    assert made.confirm("newer", 2, "cc", first=True).status is Status.CONFLICT
+    assert made.confirm("old", 2, "dd", first=False).status is RegistryStatus.CONFIRMED
+    assert made.confirm("newer", 2, "cc", first=True).status is RegistryStatus.CONFLICT
     state = made.registry.read()
     assert state is not None
     assert {number: record.pool for number, record in state.records.items()} == {1: "new", 2: "old"}
@@ -156,8 +160,8 @@ def test_a_registry_that_never_gave_a_number_that_a_pool_knows_is_closed(
     assert made.confirm("old", 0, first=False, highest=1).closed == ""
     pool = "a" if number == 1 else "b"
     confirmed = made.confirm(pool, number, first=False, highest=highest)
-    assert (confirmed.status, confirmed.closed, confirmed.highest) == (Status.CONFIRMED, "rolled-back", 4)
-    assert made.take("c").status is Status.CLOSED
+    assert (confirmed.status, confirmed.closed, confirmed.highest) == (RegistryStatus.CONFIRMED, "rolled-back", 4)
+    assert made.take("c").status is RegistryStatus.CLOSED
     assert made.registry.open().closed == ""
     assert made.take("c").fields == ("5",)
 
@@ -166,16 +170,16 @@ def test_a_pool_cannot_confirm_two_numbers(made: RegistryUnderTest) -> None:
     made.take("a", "aa")
     made.confirm("a", 1, "aa")
     reply = made.confirm("a", 2, "bb")
-    assert (reply.status, reply.fields, reply.closed) == (Status.CONFLICT, ("1", "a"), "rolled-back")
-    assert made.registry.open().status is Status.OPENED
+    assert (reply.status, reply.fields, reply.closed) == (RegistryStatus.CONFLICT, ("1", "a"), "rolled-back")
+    assert made.registry.open().status is RegistryStatus.OPENED
     assert made.take("b").fields == ("3",)
 
 
 def test_ids_have_their_number_in_one_place(made: RegistryUnderTest) -> None:
-    for other in (Place(3, 20), Place(4, 19)):
+    for other in (RegistryPlace(3, 20), RegistryPlace(4, 19)):
         with pytest.raises(ShardNumberRefused, match=r"numbers are"):
             made.another(other).take("a", "aa", wanted=None, owner="")
-    assert made.another(None).open().status is Status.OPENED
+    assert made.another(None).open().status is RegistryStatus.OPENED
 
 
 def test_what_was_given_can_be_read(made: RegistryUnderTest) -> None:
@@ -188,6 +192,6 @@ def test_what_was_given_can_be_read(made: RegistryUnderTest) -> None:
     assert made.registry.find("b") is None
     state = made.registry.read()
     assert state is not None
-    assert (state.place, state.next_number, state.closed, state.durability) == (Place(3, 19), 2, "", "detect")
+    assert (state.place, state.next_number, state.closed) == (RegistryPlace(3, 19), 2, "")
     assert state.records == {1: record}
     assert 0 < record.taken_ms <= record.confirmed_ms <= state.now_ms

@@ -14,6 +14,7 @@ from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.interrupts.points import stop_watching
+from tests.support.pools import open_outage_lanes
 from tests.support.servers import RedisServer
 
 _numbers = itertools.count(1)
@@ -46,7 +47,9 @@ def make_pool(
     """Create a pool and return its name."""
     name = f"pool{next(_numbers)}"
     config = PoolConfig(name=name, layout=resolve_layout(layout), ttl_ms=ttl_ms, outage_reserve_ms=outage_reserve_ms)
-    assert WorkerPool(server.url, name).create(config)
+    pool = WorkerPool(server.url, name)
+    assert pool.create(config)
+    open_outage_lanes(pool)
     return name
 
 

@@ -16,7 +16,7 @@ from tests.support.servers import RedisServer
 PROGRAM = Path(__file__).with_name("first_id.py")
 WARNING = (
     "pool {0}: new workers wait 1.2 s, so that no id is repeated: Redis did not know the pool, or was restarted. "
-    "A pool that is really new is created without this wait by: snowredis pool create {0}"
+    "A pool that no process has used before is created without this wait by: snowredis pool create {0}"
 )
 
 

@@ -130,7 +130,7 @@ def test_a_batch_of_0_is_empty_and_needs_no_lease(pool: MemoryPool) -> None:
 
 @pytest.mark.parametrize("count", [-1, 1_000_001, 2.0, True, "7", None])
 def test_a_batch_of_no_possible_size_is_refused(pool: MemoryPool, count: Any) -> None:
-    with pytest.raises(snowredis.ConfigError, match="1000000"):
+    with pytest.raises(snowredis.ConfigError if type(count) is int else TypeError, match="1000000"):
         pool.connect().next_ids(count)
 
 

@@ -34,6 +34,7 @@ class Claim:
     # of each lane
     until: tuple[int, ...]
     ends: tuple[int, ...] | None = None
+    layout: Layout | None = None
     # the newest renewal that a holder was told of; empty until then
     renewal_id: str = ""
     # the ticks of each lane below which a clone may repeat ids; empty: there is none
@@ -101,7 +102,8 @@ class Checker:
     def emit(self, process: Process, an_id: int) -> None:
         """Check an id that is about to be returned."""
         self.made[process.name] = self.made.get(process.name, 0) + 1
-        layout = self._layout
+        # a pool may have had another one
+        layout = process.config.layout
         tick = an_id >> layout.timestamp_shift
         worker = an_id >> layout.worker_shift & (layout.workers - 1)
         lane = an_id >> layout.backup_shift & (layout.namespaces - 1)
@@ -119,10 +121,21 @@ class Checker:
         if process.config not in process.sim.configs:
             self.fail(f"{process.name} made an id with settings that are not the pool's")
             return
+        self._compare_layouts(process, tick)
         if claim is not None:
             return
         if not self._lifted(worker, lane, tick) or self._is_void(process, worker, lane, tick):
             self.fail(f"{process.name} made an id of worker {worker} lane {lane} at tick {tick}, not reserved by it")
+
+    def _compare_layouts(self, process: Process, tick: int) -> None:
+        """Check that no tick is used in two layouts, whose ids could be equal."""
+        for other in self.claims.values():
+            ranges = [other.range(lane) for lane in range(len(other.opens))]
+            if other.layout != process.config.layout and any(first <= tick < end for first, end in ranges):
+                self.duplicates += 1
+                self.fail(
+                    f"{process.name} made an id at tick {tick}, which is reserved in another layout by {other.who}"
+                )
 
     def _remember(self, an_id: int, made: Emission) -> Emission | None:
         """Record an id; return its earlier emission, if there is one."""
@@ -194,21 +207,24 @@ class Checker:
             if claim.opens[-1] >= claim.until[-1]:
                 # an outage lane that was not reserved yet may begin later after a loss
                 claim.opens = lease.opens
-            if not any(end > before for end, before in zip(until, claim.until, strict=True)):
+            # taken over: what the process that ended tried to release, it did not
+            taken = bool(held.taken_ms) and claim.ends is not None
+            if not taken and not any(end > before for end, before in zip(until, claim.until, strict=True)):
                 return
+            claim.ends = None if taken else claim.ends
             if lease.until > claim.until[0]:
                 # renewed after all: what a clone of the holder tried to release, it did not
                 claim.ends = None
             claim.until = tuple(map(max, claim.until, until))
         else:
             claim = Claim(held.token, lease.worker, process.name, lease.opens, until)
-            claim.renewal_id = held.renewal_id
+            claim.renewal_id, claim.layout = held.renewal_id, process.config.layout
             claim.outage_lane = len(until) - 1 if process.config.outage_reserve_ms else -1
             self.claims[held.token, lease.worker] = claim
             self._by_worker.setdefault(lease.worker, []).append(claim)
             process.claims.append(claim)
         for other in self._by_worker[lease.worker]:
-            if other is not claim:
+            if other is not claim and other.layout == claim.layout:
                 self._compare(claim, other)
 
     def _ends_of(self, process: Process, held: HeldLease) -> tuple[int, ...]:

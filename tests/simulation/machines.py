@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
-from snowredis.process.liveness import GONE, ProcessName, Status
+from snowredis.process.liveness import GONE, ProcessName, ProcessStatus
 from snowredis.servers.scripts import Script
 from snowredis.snowflake import sweep
 from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord
@@ -20,6 +20,7 @@ from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, Store
 from snowredis.snowflake.record_files import FileName, pool_name
 from snowredis.snowflake.replies import ClaimReply, Granted, ReleaseReply, Seen
+from snowredis.snowflake.sweep import Place
 from tests.simulation.stand_ins import Host, SimStore
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ class Parent:
     """Parent of a process that died: it has no lease, and gives back what it finds, unless it dies before."""
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
-        self.sim, self.world, self.host, self.config = sim, sim.world, Host(host.name, host.offset_us), config
+        self.sim, self.world, self.host, self.config = (
+            sim,
+            sim.world,
+            Host(host.name, host.offset_us, network=host.network),
+            config,
+        )
         self.name, self.alive, self.paused_until_us = f"parent on {host.name}", True, 0
 
     def random_bytes(self, count: int) -> bytes:
@@ -67,12 +73,18 @@ class Parent:
         self.alive = False
 
 
+class Page(bytearray):
+    """A file; a copy of it has another inode."""
+
+    inode = ""
+
+
 class Machines:
     """The directory of the records, and the processes of every machine."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim, self._numbers = sim, itertools.count(1)
-        self._pages: dict[str, bytearray] = {}
+        self._pages: dict[str, Page] = {}
         # else a record would be given up when the garbage collector finds its process, which is dead
         self._records: list[CrashRecord] = []
         # of each machine: pid -> when it started, who
@@ -125,7 +137,7 @@ class Machines:
 
     def _tear(self, page: bytearray) -> None:
         """Write noise where the next write would have begun."""
-        turn, size = divmod(int.from_bytes(page[:8], "little"), 1 << 32)
+        turn, size = divmod(int.from_bytes(page[:4], "little"), 1 << 16)
         at = HEADER_BYTES + (turn ^ 1 if size else 0) * TEXT_BYTES
         page[at : at + 200] = self._sim.random.randbytes(200)
 
@@ -133,16 +145,26 @@ class Machines:
 
     def new_record(self, process: Process, store: Store) -> CrashRecord:
         name = FileName(pool_name(store), self.name_of(process), str(next(self._numbers)))
-        page = self._pages[str(name)] = bytearray(RECORD_BYTES)
+        page = self._pages[str(name)] = Page(RECORD_BYTES)
+        page.inode = name.number
         owner = _PageOwner(self._pages, str(name))
-        record = process.record_class(owner, memoryview(page), {"lanes": store.config.layout.namespaces})
+        common = {"lanes": store.config.layout.namespaces, "inode": page.inode, "server": [process.host.network]}
+        record = process.record_class(owner, memoryview(page), common)
         self._records.append(record)
         return record
 
+    def copy_records(self, process: Process, *, same: bool) -> None:
+        """Copy what a process recorded; *same*: with its machine, so that the inodes are the same."""
+        for text, page in list(self._pages.items()):
+            name = FileName.parse(text)
+            if name is not None and name.process == self.name_of(process):
+                copied = name._replace(number=str(next(self._numbers)))
+                self._pages[str(copied)] = copy = Page(page)
+                copy.inode = page.inode if same else copied.number
+
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""
-        place = sweep.Place(self, self.name_of(process), lambda pid: self._look(process.host.name, pid))
-        given_back = sweep.sweep(CheckedStore(process, process.config), most, place)
+        given_back = sweep.sweep(CheckedStore(process, process.config), most, self.place_of(process))
         self._sim.fired["reclaim"] += given_back
         return given_back
 
@@ -153,20 +175,27 @@ class Machines:
         record: Callable[[HeldLease], HeldLease],
     ) -> HeldLease | None:
         """Do what sweep.py does for a process that starts while Redis is away."""
-        place = sweep.Place(self, self.name_of(process), lambda pid: self._look(process.host.name, pid))
-        taken = sweep.take_over(CheckedStore(process, process.config), accept, record, place)
+        taken = sweep.take_over(CheckedStore(process, process.config), accept, record, self.place_of(process))
         self._sim.fired["taken over"] += taken is not None
         if taken is not None and self._sim.tracer is not None:
             self._sim.tracer.taken_over(process.name, taken.token)
         return taken
 
-    def _look(self, host: str, pid: int) -> Status:
+    def disown(self, process: Process) -> None:
+        """Do what sweep.py does when a machine is about to be copied."""
+        sweep.disown(self.place_of(process))
+
+    def place_of(self, process: Process | Parent) -> Place:
+        host = process.host
+        return Place(self, self.name_of(process), lambda pid: self._look(host.name, pid), lambda _: [host.network])
+
+    def _look(self, host: str, pid: int) -> ProcessStatus:
         found = self._tables[host].get(pid)
         if found is None:
             return GONE
         started, who = found
         # a zombie, unless somebody has reaped it
-        return Status(self._name(host, pid, started).started, not who.alive)
+        return ProcessStatus(self._name(host, pid, started).started, not who.alive)
 
     # --- what sweep.py does with a directory ---------------------------------------------------------
 
@@ -192,6 +221,12 @@ class Machines:
         self._starve()
         return copied
 
+    def inode(self, name: str) -> str:
+        page = self._pages.get(name)
+        if page is None:
+            raise FileNotFoundError(name)
+        return page.inode
+
     def age_s(self, name: str) -> float:
         return 0.0
 
@@ -213,7 +248,7 @@ class _PageOwner:
 
     is_writer = True
 
-    def __init__(self, pages: dict[str, bytearray], name: str) -> None:
+    def __init__(self, pages: dict[str, Page], name: str) -> None:
         self._pages, self._name = pages, name
 
     def touch(self) -> None:

@@ -151,7 +151,8 @@ class Network:
                     self.tracer.ran(server, keys[0], number, reply)
                 self.answered(server, name, reply)
         else:
-            error = StoreUnavailable("simulated", "connection refused")
+            error = refusal = StoreUnavailable("simulated", "connection refused")
+            refusal.is_unsent = server.unreachable
         if self._world.trace is not None:
             self._world.note("%s -> %s: %s", server.name, process.name, reply or error)
         if self._deaf[process.host.name] <= 0:

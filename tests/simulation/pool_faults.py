@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from snowredis.errors import LayoutMismatch
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.redis_store import ScriptStore
-from snowredis.snowflake.replies import Seen
+from snowredis.snowflake.replies import LayoutKept, Reply, Seen
 from tests.simulation.process import Process
 
 if TYPE_CHECKING:
     from tests.simulation.redis_model import RedisModel
     from tests.simulation.schedule import Simulation
 
+_Kept = TypeVar("_Kept", bound=Reply)
 CHANGES = ("mixed", "deleted", "volatile", "changed")
 OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
 
 class AtTheServer(ScriptStore):
-    """Store of a person with a shell on the server's machine, without a network between."""
+    """Store of a person with a shell on the server's machine, without a network between.
+
+    Args:
+        unkept: scripts whose effect is not put on disk; "undo": of change_layout only that.
+    """
 
     where = "simulated"
 
-    def __init__(self, sim: Simulation, server: RedisModel, config: PoolConfig) -> None:
+    def __init__(self, sim: Simulation, server: RedisModel, config: PoolConfig, unkept: Sequence[str] = ()) -> None:
         super().__init__(config, random_bytes=sim.random.randbytes)
-        self._server = server
+        self._sim, self._server, self._unkept, self._script = sim, server, unkept, ""
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        return self._server.eval(script.source, keys, args)
+        self._script = script.name
+        return self._server.eval(self._sim.network.edit(script.name, script.source), keys, args)
+
+    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
+        reply = change()
+        if ("undo" if type(reply) is LayoutKept else self._script) not in self._unkept:
+            self._server.save()
+        return reply
 
     def close(self) -> None:
         """Nothing to close."""

@@ -119,7 +119,8 @@ class Process(SimulatedProcess):
             hook, self.before_claim = self.before_claim, None
             hook()
         reply = self.sim.network.call(self, script.name, script.source, keys, args)
-        if reply[0] == "signature":
+        # lanes: in its outage lanes it may go on
+        if reply[0] == "signature" and not reply[1].endswith(" lanes=1"):
             self._has_been_told(list(self.claims))
         elif reply[0] == "lost":
             lost = [claim for claim in self.claims if claim.worker == int(args[13]) and claim.token == args[14]]

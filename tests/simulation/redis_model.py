@@ -16,6 +16,7 @@ from typing import Any
 import lupa.lua51
 
 from snowredis.errors import ConfigError, StoreRefused
+from snowredis.servers.scripts import split_reply
 from tests.simulation.world import World
 
 # beside the keys, so that copies of the data have it: key -> ms at which it goes
@@ -90,7 +91,7 @@ class Lua:
         error = reply["err"]
         if error is not None:
             raise ConfigError(str(error))
-        return list(reply.values())
+        return split_reply(list(reply.values()))
 
 
 @functools.cache
@@ -107,9 +108,13 @@ class RedisModel:
         self.show(shows)
         self.offset_us = 0
         self.data: dict[str, dict[str, Any]] = {}
+        # what it would find at its next start
+        self.disk: dict[str, dict[str, Any]] = {}
         # copies of data by time, newest last, if a fault of this schedule may go back to one
         self.history: list[tuple[int, dict[str, dict[str, Any]]]] | None = None
         self.up = True
+        # nothing that is sent to it can arrive
+        self.unreachable = False
         # commands that its user may not run; what a script wrote before it calls one stays, as in Redis
         self.refused: set[str] = set()
         self.runs = 0
@@ -164,6 +169,14 @@ class RedisModel:
     def promote(self) -> None:
         """Become master: what it writes from now on is another history."""
         self.replid = f"{self._world.random.getrandbits(160):040x}"
+
+    def save(self) -> None:
+        """Write a snapshot."""
+        self.disk = self.copy_data()
+
+    def crash(self) -> None:
+        """Kill it and start it again: it has what was on disk."""
+        self.restart({key: dict(value) for key, value in self.disk.items()})
 
     def wipe(self) -> None:
         self.data = {}

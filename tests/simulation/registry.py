@@ -20,7 +20,7 @@ from snowredis.snowflake.protocol import PoolConfig, pool_keys, settings_of
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.registered_store import RegisteredStore
 from snowredis.snowflake.registration import RegisteredPool
-from snowredis.snowflake.registry import NO_NUMBER, Place, Registry, parse_registration, registry_key
+from snowredis.snowflake.registry import NO_NUMBER, Registry, RegistryPlace, parse_registration, registry_key
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
@@ -31,7 +31,7 @@ SHARDS = 10
 # script, or "" for every registry script; what stands there; what stands there without the rule
 RULES: dict[str, tuple[str, str, str]] = {
     "closed after a loss": ("registry_number", "if registry.closed ~= '' then", "if false then"),
-    "identity": ("", "v[3] ~= registry.run_id then", "false then"),
+    "identity": ("", "v[2] ~= id then", "false then"),
     "highest number": (
         "registry_number",
         "registry.next = math.max(registry.next, number + 1, highest + 1)",
@@ -188,7 +188,7 @@ class Simulation:
         created = False
         while not created:
             with contextlib.suppress(StoreUnavailable):
-                registry.create(durability="detect", first=1)
+                registry.create(first=1)
                 created = True
         while True:
             self.world.sleep(self.random.randint(5, 30) * SECOND_US)
@@ -222,7 +222,7 @@ class SimRegistry(Registry):
     where = "simulated"
 
     def __init__(self, sim: Simulation) -> None:
-        super().__init__("world", Place.of(LAYOUT), random_bytes=sim.random.randbytes)
+        super().__init__("world", RegistryPlace.of(LAYOUT), random_bytes=sim.random.randbytes)
         self._sim = sim
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from snowredis.process.liveness import ProcessName
-from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord
-from snowredis.snowflake.lease import Claimed, HeldLease
+from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord, read_page
+from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lifecycle import LeaseLifecycle
 from snowredis.snowflake.protocol import WorkerStats
 from snowredis.snowflake.record_files import FileName
-from tests.simulation.machines import Machines
+from snowredis.snowflake.sweep import Place
+from tests.simulation.machines import Machines, Page, Parent
 from tests.simulation.process import Process
 from tests.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot
 
@@ -133,7 +134,7 @@ class SilentRecord(CrashRecord):
 
     __slots__ = ()
 
-    def note_release(self, token: str, *, sent: bool) -> None:
+    def note_release(self, token: str | None, *, sent: bool) -> None:
         """Do nothing."""
 
 
@@ -141,7 +142,8 @@ class SharedMachines(Machines):
     """A crash record is there for others, too, while one process takes the lease over."""
 
     def rename(self, old: str, new: str) -> None:
-        copied = bytearray(self._pages[old])
+        copied = Page(self._pages[old])
+        copied.inode = self._pages[old].inode
         super().rename(old, new)
         self._pages[old] = copied
 
@@ -184,6 +186,66 @@ class TrustingKeeper(SimKeeper):
         return True
 
 
+class OpenedKeeper(SimKeeper):
+    """A keeper that compares the clocks of its host only when the outage lane is opened."""
+
+    @property
+    def clocks_agree(self) -> bool:
+        assert self.process is not None
+        return self.process.generator._lifecycle._opened > 0 or super().clocks_agree
+
+
+class RepliedLifecycle(LeaseLifecycle):
+    """Any reply of Redis closes the outage lane."""
+
+    def _go_back(self) -> None:
+        self._close_outage_lane()
+
+
+class BequeathingKeeper(SimKeeper):
+    """Leaves what it could not release, when it is suspended, to whoever starts next."""
+
+    def disown(self) -> None:
+        """Mark only what others left."""
+        self.dead_processes.disown()
+
+
+class CopiedMachines(Machines):
+    """Records of dead processes are of use in each copy of the machine."""
+
+    def disown(self, process: Process) -> None:
+        """Do nothing."""
+
+
+class CopyingMachines(Machines):
+    """A copy of a record is as good as the record."""
+
+    def inode(self, name: str) -> str:
+        found = read_page(self.read(name))
+        return str(found["inode"]) if found else ""
+
+
+class FlatMachines(Machines):
+    """All machines are in one network."""
+
+    def place_of(self, process: Process | Parent) -> Place:
+        return super().place_of(process)._replace(server=lambda _: [])
+
+
+class CredulousKeeper(SimKeeper):
+    """Goes on with what it took over, whichever pool replies."""
+
+    def _is_foreign(self, held: HeldLease, incarnation: str) -> bool:
+        return False
+
+
+class EagerKeeper(SimKeeper):
+    """Takes over whatever has not ended, open or not."""
+
+    def _is_of_use(self, lease: Lease) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class Rule:
     """Changes that switch one rule off."""
@@ -195,6 +257,8 @@ class Rule:
     lifecycle: type[LeaseLifecycle] = LeaseLifecycle
     record: type[CrashRecord] = CrashRecord
     machines: type[Machines] = Machines
+    # of what a person did: what is not put on disk
+    unkept: tuple[str, ...] = ()
     # what is left of the name of a process
     name: Callable[[ProcessName], ProcessName] | None = None
 
@@ -208,9 +272,10 @@ _HOLDER = (
 )
 _OWN_END = "if used and r['until'] == held_until then"
 _OUTAGE_MARK = "math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)"
-_OUTAGE_RAISED = "math.max(pool.outage_floor, math.min(outage_horizon(), pool.plan))"
+_OUTAGE_RAISED = "pool.outage_floor = math.max(pool.outage_floor, outage_horizon())"
+_DOUBT = "if lossy then\n      -- the plan"
 _TOO_LATE = "elseif held_until <= now + skew + lead + slack then"
-_CUT = "held_outage > held_lanes[#held_lanes] and held_outage <= r.cut"
+_CUT = "held_outage > held_lanes[#held_lanes] and is_cut(r)"
 _ROLLED_BACK = (
     "elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
 )
@@ -274,11 +339,24 @@ RULES: dict[str, Rule] = {
     "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "outage mark": Rule((("claim", _OUTAGE_MARK, "outage_least"),)),
-    "outage floor": Rule((("common", _OUTAGE_RAISED, "pool.outage_floor"),)),
+    "outage floor": Rule((("common", _OUTAGE_RAISED, ""),)),
     "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
     "copied outage lane": Rule(lease_manager=UnvoidedKeeper),
     "released outage lane": Rule((("renew", _CUT, "false"),)),
     "clocks agree": Rule(lease_manager=TrustingKeeper),
+    "R9 plan on disk": Rule(unkept=("change_layout",)),
+    "R9 undo on disk": Rule(unkept=("undo",)),
+    "R9 create on disk": Rule(unkept=("delete", "create")),
+    "R9 delete on disk": Rule(unkept=("delete",)),
+    "R9 floor of a change after a loss": Rule((("common", _DOUBT, _DOUBT.replace("lossy", "false")),)),
+    "R9 moment of a change after a loss": Rule((("common", "planned + later, moment + later", "planned, moment"),)),
+    "R9 floor of a change that was made": Rule((("renew", "    if pool.sure_floor then", "    if false then"),)),
+    "R9 outage floor of a new pool": Rule((("create", "if pool.certain then", "if true then"),)),
+    "R9 refused processes create nothing": Rule((("common", "if creates == false and", "if false and"),)),
+    "R9 lanes of a lost pool": Rule((("common", "math.max(floor, outage_horizon()))", "floor)"),)),
+    "outage lane that passed on": Rule((("renew", "held_outage > tonumber(from) and ", ""),)),
+    "outage lane while Redis is behind": Rule(lifecycle=RepliedLifecycle),
+    "clocks agree in the outage lane": Rule(lease_manager=OpenedKeeper),
     "crash record's mark": Rule(record=LateRecord),
     "crash record's row": Rule(record=OneRowRecord),
     "crash record's text": Rule(record=OneTextRecord),
@@ -288,6 +366,12 @@ RULES: dict[str, Rule] = {
     "take-over by one": Rule(machines=SharedMachines),
     "take-over with its marks": Rule(lease_manager=ForgetfulKeeper),
     "no take-over after a release": Rule(record=SilentRecord),
+    "suspended lease is no heir's": Rule(lease_manager=BequeathingKeeper),
+    "leases of the dead are no heir's after a copy": Rule(machines=CopiedMachines),
+    "record of a copied directory": Rule(machines=CopyingMachines),
+    "record's network": Rule(machines=FlatMachines),
+    "the pool's id": Rule(lease_manager=CredulousKeeper),
+    "a lease of use": Rule(lease_manager=EagerKeeper),
 }  # fmt: skip
 
 

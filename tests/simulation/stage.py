@@ -73,7 +73,7 @@ class Stage(Simulation):
     def cut_off(self, process: Process) -> None:
         """Make Redis unavailable for this process from now on."""
         away = RedisModel(self.world, "away")
-        away.up = False
+        away.up, away.unreachable = False, True
         self.network.strayed[process.host.name] = away
 
     def process(self, host: Host | None = None, config: PoolConfig | None = None) -> Process:
@@ -81,6 +81,9 @@ class Stage(Simulation):
 
     def with_pool(self) -> Stage:
         self.do(self.process(), lambda process: process.store.create(self.redis_now_ms))
+        if self.config.outage_reserve_ms:
+            # as in a pool that is older than outage_reserve
+            self.master.data["snowredis:{sim}"]["outage_floor"] = "0"
         return self
 
     def begin(self, process: Process, action: Callable[[Process], object]) -> Task:

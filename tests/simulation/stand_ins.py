@@ -32,6 +32,7 @@ class Host:
 
     name: str
     offset_us: int = 0
+    network: str = ""
 
 
 class SimClock:
@@ -122,10 +123,7 @@ class SimDeadProcesses:
     def __init__(self, process: Process) -> None:
         self.process = process
 
-    def is_turn(self, chance: float) -> bool:
-        return True
-
-    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int]) -> int:
+    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
         machines = self.process.sim.machines
         if machines is not None:
             with contextlib.suppress(SnowredisError):
@@ -140,6 +138,11 @@ class SimDeadProcesses:
         machines = self.process.sim.machines
         return None if machines is None else machines.take_over(self.process, accept, record)
 
+    def disown(self) -> None:
+        machines = self.process.sim.machines
+        if machines is not None:
+            machines.disown(self.process)
+
 
 class SimKeeper(LeaseManager):
     """Tells the checker what is released."""
@@ -153,6 +156,6 @@ class SimKeeper(LeaseManager):
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)
 
-    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         assert self.process is not None
         return f'{{"host":"{self.process.host.name}","label":"{self.process.name}"}}'

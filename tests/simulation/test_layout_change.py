@@ -28,15 +28,9 @@ NEW = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=7)
 RULES = {
     # until somebody with the new one comes
     "the old layout is refused": (
-        ("local current = due and change[1] or v[1]", "due = due and signature == change[1]"),
-        (
-            "if v[1] and current ~= signature then",
-            "local current = due and change[1] or v[1] if v[1] and current ~= signature then",
-        ),
+        ("local due = next_signature and moment <= now", "local due = next_signature == signature and moment <= now"),
     ),
-    "the floor of the new layout": (
-        ("pool.floor, pool.floor_at = math.max(pool.floor, number_of(change[3]) or horizon()), now", ""),
-    ),
+    "the floor of the new layout": (("pool.floor, pool.floor_at = math.max(pool.floor, planned), now", ""),),
 }
 Edits = tuple[tuple[str, str], ...]
 

@@ -8,7 +8,9 @@ import pytest
 import tests.simulation.crash_scenarios
 import tests.simulation.durability_scenarios
 import tests.simulation.holder_scenarios
-import tests.simulation.outage_scenarios  # noqa: F401
+import tests.simulation.outage_scenarios
+import tests.simulation.plan_scenarios
+import tests.simulation.take_over_scenarios  # noqa: F401
 from tests.simulation.rules import RULES
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import quiet
@@ -26,6 +28,14 @@ STARVING = (
     "one write",
     # the ids that it repeats are excused: a clone's
     "clocks agree",
+    "clocks agree in the outage lane",
+    "R9 undo on disk",
+    "R9 delete on disk",
+    "R9 floor of a change that was made",
+    "R9 refused processes create nothing",
+    "outage lane that passed on",
+    "outage lane while Redis is behind",
+    "a lease of use",
 )
 
 

@@ -87,7 +87,7 @@ def test_without_the_right_to_make_a_snapshot_the_plan_counts_with_a_warning(
         RedisStore(server.url, CONFIG).create(wall_ms())
         with caplog.at_level(logging.WARNING, "snowredis"):
             plan(server)
-        assert "plan the change again" in caplog.text
+        assert "repeat this command" in caplog.text
     finally:
         server.kill()
 

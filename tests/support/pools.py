@@ -9,6 +9,16 @@ import snowredis
 from snowredis.snowflake.protocol import pool_keys
 
 
+def open_outage_lanes(pool: Any) -> None:
+    """Let a pool (a store, a WorkerPool) have its outage lanes at once, as one that is older than outage_reserve."""
+    if hasattr(pool, "_outage_floor_ms"):
+        pool._outage_floor_ms = 0
+        return
+    name = pool.name if hasattr(pool, "_clients") else pool.config.name
+    for client in pool._clients if hasattr(pool, "_clients") else [pool._client]:
+        client.hset(pool_keys(name)[0], "outage_floor", 0)
+
+
 def new_pool(url: Any, pool: str, **options: Any) -> None:
     """Delete a pool and create it as new, as a person does once, so that no worker waits for a floor."""
     seen = snowredis.WorkerPool(url, pool)
@@ -17,3 +27,4 @@ def new_pool(url: Any, pool: str, **options: Any) -> None:
         for client in seen._clients:
             client.delete(*pool_keys(pool))
         seen.create(ids._config)
+        open_outage_lanes(seen)

@@ -147,18 +147,22 @@ def _start(path: Path, url: str, ttl_s: float, rate: int) -> Process:
     """Start a process that writes its ids to *path*. Does not wait for its worker id."""
     path.touch()
     settings = [url, _POOL, str(ttl_s), str(rate), str(path), path.name.replace("-", " ")]
+    return Process(start_python("snowredis.cli.demo_process", settings, path.with_suffix(".log")), path)
+
+
+def start_python(module: str, arguments: Sequence[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """Start a module as a program that ends with its stdin; its errors go to the file *log*."""
     # the same packages as in this process, and none from the current directory
     packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    with path.with_suffix(".log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "snowredis.cli.demo_process", *settings],
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
-            stderr=log,
-            env=os.environ | {"PYTHONPATH": packages},
+            stderr=file,
+            env=os.environ | {"PYTHONPATH": packages} | environment,
             # Ctrl-C at the terminal goes to this process only, which then stops the others in order
             start_new_session=True,
         )
-    return Process(process, path)
 
 
 @contextlib.contextmanager
@@ -395,7 +399,7 @@ def frame(demo: Demo, title: Line, width: int, height: int) -> list[Line]:
     return [*lines, [("Ctrl-C ends it and cleans up", "dim")]]
 
 
-def verdict_lines(demo: Demo, verdict: Verdict) -> list[Line]:
+def verdict_lines(demo: Demo, verdict: Checked) -> list[Line]:
     """Return the result of the check of the ids, and how fast they were made."""
     made_s = demo.making_s[1] - demo.making_s[0]
     rate = round(verdict.ids / made_s) if made_s > 0 else 0
@@ -423,7 +427,7 @@ Recorded = tuple[str, Path, Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Checked:
     """Result of check().
 
     Attributes:
@@ -443,7 +447,7 @@ class Verdict:
         return not self.duplicates and not self.wrong_workers
 
 
-def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
+def check(files: Sequence[Recorded], layout: Layout) -> Checked:
     """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
     written = [(process, _int64s(path.read_bytes()), set(workers)) for process, path, workers in files]
     shift, mask = layout.worker_shift, layout.workers - 1
@@ -458,7 +462,7 @@ def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
     for an_id in repeated[:_MAX_EXAMPLES]:
         makers = " and by ".join(process for process, ids, _ in written for _ in range(list(ids).count(an_id)))
         examples.append(f"{an_id} was made by {makers}")
-    return Verdict(sum(len(ids) for _, ids, _ in written), len(repeated), len(wrong), examples)
+    return Checked(sum(len(ids) for _, ids, _ in written), len(repeated), len(wrong), examples)
 
 
 def _int64s(data: bytes) -> Sequence[int]:

@@ -87,10 +87,10 @@ DOCTOR = Command(
     """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
 there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors.""",
     [
-        ("snowredis doctor", "this host, Redis, all its pools and tags"),
+        ("snowredis doctor", "host, Redis, its pools and tags"),
         ("snowredis doctor --pool orders", "this Redis, and only this pool"),
         ("snowredis doctor --tag invoices", "only this tag, and no pool"),
-        ("snowredis doctor --database postgresql+psycopg:///shop", "also the fences and the clock of a database"),
+        ("snowredis doctor --database mysql:///shop", "also the fences of a database"),
         ("snowredis doctor --json", "for programs"),
     ],
     _add_doctor_arguments,
@@ -102,10 +102,10 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
 
 def _metrics(args: argparse.Namespace) -> int:
     from snowredis.monitor.metric_values import as_text, families_of
-    from snowredis.monitor.polling import PoolWatch
+    from snowredis.monitor.polling import PoolPoller
 
     with open_pool(args) as pool:
-        reading = PoolWatch(pool).read()
+        reading = PoolPoller(pool).read()
     # also of a pool that cannot be read, since that is a metric
     sys.stdout.write(as_text(families_of({pool.name: reading})))
     if reading.error is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,6 @@ from snowredis.cli.output import (
     Column,
     Line,
     ago,
-    duration,
     pairs,
     print_json,
     printable,
@@ -33,9 +31,9 @@ if TYPE_CHECKING:
 
 def _segment_constants() -> list[Setting]:
     """Return the declarations of the constants of a tag of segments."""
-    from snowredis.numbers.settings import SEGMENT_SETTINGS
+    from snowredis.numbers.settings import SEGMENT_SETTINGS, SHARE
 
-    return [setting for setting in SEGMENT_SETTINGS.values() if setting.of_pool]
+    return [*(setting for setting in SEGMENT_SETTINGS.values() if setting.of_pool), SHARE]
 
 
 def _dated_constants() -> list[Setting]:
@@ -54,34 +52,16 @@ def _given(
     return settings_in_environment(environment, declared) | given
 
 
-def _dated_of(args: argparse.Namespace) -> tuple[str | list[str], str, DatedInfo | None]:
-    """Return URL and tag, and the dated numbers of the tag if that is what the command is about."""
-    from snowredis.errors import StoreUnavailable
-
-    url, tag = _tag_of(args)
-    try:
-        infos, dated = _read(url, tag)
-    except StoreUnavailable:
-        # what does not need to read does not fail for that
-        return url, tag, None
-    segments = any(info.exists for info in infos)
-    if segments and dated is not None and not args.period:
-        raise CommandError(
-            ExitCode.USAGE,
-            f"the tag {tag} has segments and dated numbers. Say which: --period segments; or, for dated ones, --period "
-            "now or the label of the period.",
-        )
-    return url, tag, None if args.period == "segments" else dated
-
-
-def _add_period(parser: Parser) -> None:
-    text = "of dated numbers: label of the period, such as 2026-11-22, or now, the present one (default)"
-    parser.add_argument("--period", metavar="LABEL", help=f"{text}; of a tag with both: segments")
-
-
 def _add_create(parser: Parser) -> None:
     _add_tag(parser)
     parser.add_settings(*_segment_constants(), *_dated_constants())
+
+
+def _refuse(args: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """Raise CommandError if one of the options *names* is given."""
+    given = [f"--{name}" for name in names if getattr(args, name) is not None]
+    if given:
+        raise CommandError(ExitCode.USAGE, f"{' and '.join(given)}: {why}. Nothing was created.")
 
 
 def _create(args: argparse.Namespace) -> None:
@@ -91,10 +71,13 @@ def _create(args: argparse.Namespace) -> None:
     url, tag = _tag_of(args)
     constants = _given(args, _segment_constants())
     if args.period is None:
-        create_tag(url, tag, **constants)
-        print(f"tag {tag} was created; its first number is {constants.get('start', 1):,}")
+        _refuse(args, ("zone", "format"), "only dated numbers have it. Add --period day, or leave it out")
+        first = create_tag(url, tag, **constants)
+        print(f"tag {tag} was created; its first number is {first:,}")
         return
-    constants.pop("start", None)
+    _refuse(args, ("start", "share"), "only segments have it, and --period makes dated numbers")
+    for name in ("start", "share"):
+        constants.pop(name, None)
     with DatedGenerator(tag, url, **constants, **_given(args, _dated_constants())) as ids:
         if not ids.create():
             text = f"the dated numbers of {tag} are not new. Nothing was changed. See: snowredis numbers show {tag}"
@@ -109,39 +92,64 @@ def _add_open(parser: Parser) -> None:
     where.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
     text = "of segments: no numbers were handed out besides those that processes reported"
     where.add_argument("--as-reported", action="store_true", help=text)
-    _add_period(parser)
+    text = "of dated numbers: label of the period, such as 2026-11-22, or now, the present one (default)"
+    parser.add_argument("--period", metavar="LABEL", help=f"{text}; of a tag with both: segments")
     parser.add_settings(*_segment_constants())
     parser.add_yes()
 
 
 def _open(args: argparse.Namespace) -> None:
-    from snowredis.numbers.administration import open_dated, open_tag
-    from snowredis.numbers.settings import DATED_SETTINGS
+    from snowredis.numbers.administration import open_tag
 
-    url, tag, dated = _dated_of(args)
+    url, tag = _tag_of(args)
     constants = _given(args, _segment_constants())
-    if dated is not None:
-        if args.first is None:
-            raise CommandError(ExitCode.USAGE, "dated numbers are opened with --from N.")
-        period = dated.label if args.period in (None, "now") else args.period
-        confirm(args, f"Are you sure that no number of {tag} from {args.first:,} on was used in {period}?")
-        limits = settings_in_environment(os.environ, [DATED_SETTINGS["redis_skew"]])
-        limits |= {name: value for name, value in constants.items() if name == "failover_slack"}
-        following = open_dated(dated.url, tag, args.first, period, **limits)
-        print(f"the period {period} of tag {tag} is open; its next number is {following:,}")
+    segments, dated = _read(url, tag)
+    if args.period not in (None, "segments") or (args.period is None and not segments.exists and dated is not None):
+        _open_dated(args, url, tag, dated, constants)
         return
+    if args.period is None and dated is not None:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"the tag {tag} has segments and dated numbers. Say which: --period segments; or, for dated ones, --period "
+            "now or the label of the period.",
+        )
     what = "beyond those that processes reported" if args.first is None else f"from {args.first:,} on"
     confirm(args, f"Are you sure that no number of {tag} {what} was ever handed out?")
     following = open_tag(url, tag, args.first, **constants)
     print(f"tag {tag} is open; its next number is {following:,}")
 
 
+def _open_dated(
+    args: argparse.Namespace, url: str, tag: str, dated: DatedInfo | None, constants: Mapping[str, Any]
+) -> None:
+    from snowredis.numbers.administration import open_dated
+    from snowredis.numbers.settings import DATED_SETTINGS
+
+    if dated is None:
+        raise CommandError(
+            ExitCode.POOL_NOT_FOUND,
+            f"this Redis knows no dated numbers of {tag}. Nothing was opened. Let a process ask for a number, "
+            f"which makes them known, then repeat this. If they are new: snowredis numbers create {tag} --period day",
+        )
+    if args.first is None:
+        raise CommandError(ExitCode.USAGE, "dated numbers are opened with --from N.")
+    period = dated.label if args.period in (None, "now") else args.period
+    confirm(args, f"Are you sure that no number of {tag} from {args.first:,} on was used in {period}?")
+    limits = settings_in_environment(os.environ, [DATED_SETTINGS["redis_skew"]])
+    limits |= {name: value for name, value in constants.items() if name == "failover_slack"}
+    following = open_dated(url, tag, args.first, period, **limits)
+    print(f"the period {period} of tag {tag} is open; its next number is {following:,}")
+
+
+def _changeable() -> list[Setting]:
+    from snowredis.numbers.settings import CHANGEABLE, SEGMENT_SETTINGS
+
+    return [SEGMENT_SETTINGS[name] for name in CHANGEABLE]
+
+
 def _add_change(parser: Parser) -> None:
     _add_tag(parser)
-    parser.add_settings(*_segment_constants())
-    parser.add_argument("--to", metavar="URLS", help="the servers from now on (default: those of --url)")
-    text = "no number from N on was handed out: needed if a server does not reply, or may have forgotten numbers"
-    parser.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
+    parser.add_settings(*_changeable())
     parser.add_yes()
 
 
@@ -150,35 +158,36 @@ def _change(args: argparse.Namespace) -> None:
 
     url, tag = _tag_of(args)
     # not those of the environment, which are those of the processes: what is not named stays as it is
-    constants = _given(args, _segment_constants(), environment={})
-    confirm(args, f"Close {tag}, and open it with other settings?")
-    following = change_tag(url, split_urls(args.to) if args.to else url, tag, first=args.first, **constants)
+    constants = _given(args, _changeable(), environment={})
+    if not constants:
+        raise CommandError(ExitCode.USAGE, "nothing to change is named. See: snowredis numbers change --help")
+    confirm(args, f"Change {tag}? Its processes use up what they have, and get no more until they are restarted.")
+    following = change_tag(url, tag, **constants)
     print(f"tag {tag} was changed; its next number is {following:,}. Restart its processes with the new settings")
 
 
 def _add_delete(parser: Parser) -> None:
     _add_tag(parser)
-    _add_period(parser)
     parser.add_yes()
 
 
 def _delete(args: argparse.Namespace) -> None:
     from snowredis.numbers.administration import delete_dated, delete_tag
 
-    url, tag, dated = _dated_of(args)
-    confirm(args, f"Delete {tag}? Then which of its numbers were handed out is not known any more.")
-    deleted = delete_dated(dated.url, tag) if dated is not None else delete_tag(url, tag)
-    print(f"tag {tag} was deleted" if deleted else f"there is no tag {tag}")
+    url, tag = _tag_of(args)
+    what = "with all its segments and periods"
+    confirm(args, f"Delete {tag}, {what}? Then which of its numbers were handed out is not known any more.")
+    deleted = [delete_tag(url, tag), delete_dated(url, tag)]
+    print(f"tag {tag} was deleted" if any(deleted) else f"there is no tag {tag}")
 
 
 def _add_tag(parser: Parser) -> None:
     """Add TAG and --url."""
     parser.add_argument("tag", nargs="?", metavar="TAG", help="default: SNOWREDIS_TAG")
-    text = "the Redis, or several independent ones, separated by spaces (default: "
-    parser.add_argument("--url", help=f"{text}{URL_SETTING.default_text})")
+    parser.add_argument("--url", help=f"the Redis, one server (default: {URL_SETTING.default_text})")
 
 
-def _tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
+def _tag_of(args: argparse.Namespace) -> tuple[str, str]:
     """Return the URL and the tag: from the command line, else from SNOWREDIS_* variables."""
     url, tag = _url_and_tag(args)
     if tag is None:
@@ -187,86 +196,77 @@ def _tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
     return url, tag
 
 
-def _url_and_tag(args: argparse.Namespace) -> tuple[str | list[str], str | None]:
+def _url_and_tag(args: argparse.Namespace) -> tuple[str, str | None]:
     from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     given = settings_in_environment(os.environ, [SEGMENT_SETTINGS["url"], SEGMENT_SETTINGS["tag"]])
     url = url_or_default(args.url or given.get("url"))
-    return split_urls(url) if isinstance(url, str) else url, args.tag or given.get("tag")
+    url = split_urls(url) if isinstance(url, str) else url
+    if not isinstance(url, str):
+        text = "each command is about one server, and several are named. Name one with --url; repeat it for the others."
+        raise CommandError(ExitCode.USAGE, text)
+    return url, args.tag or given.get("tag")
 
 
 def _add_show(parser: Parser) -> None:
     _add_tag(parser)
-    text = "time between the two looks that show the consumption; 0: one look (default: %(default)s)"
-    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help=text)
     parser.add_argument("--json", action="store_true", help="an object, or a list of all tags")
 
 
 def _show(args: argparse.Namespace) -> None:
-    from snowredis.numbers.administration import remaining, show_tag
-
     url, tag = _url_and_tag(args)
     if tag is None:
         _show_all(url, args)
         return
-    (infos, dated), rate = _read(url, tag), None
-    exists = any(info.exists for info in infos)
-    if not exists and dated is None:
-        where = ", ".join(info.where for info in infos)
+    segments, dated = _read(url, tag)
+    if not segments.exists and dated is None:
         text = (
-            f"there is no tag {tag!r} at {where}, neither of segments nor of dated numbers. If it is new, create it "
-            f"once: snowredis numbers create {tag}"
+            f"there is no tag {tag!r} at {segments.where}, neither of segments nor of dated numbers. If it is new, "
+            f"create it once: snowredis numbers create {tag}"
         )
         raise CommandError(ExitCode.POOL_NOT_FOUND, text)
-    if exists and args.seconds > 0 and not any(info.error for info in infos):
-        before, began_s = infos, time.monotonic()
-        time.sleep(args.seconds)
-        infos = show_tag(url, tag)
-        handed = sum(info.handed_out for info in infos) - sum(info.handed_out for info in before)
-        rate = max(0, handed) / (time.monotonic() - began_s)
     if args.json:
-        left = remaining(infos)
-        lasts_s = left / rate if left is not None and rate else None
-        left_text = None if left is None else str(left)
-        facts = {"tag": tag, "rate": rate, "remaining": left_text, "used_up_in_s": lasts_s}
-        print_json({**facts, "servers": infos, "dated": dated})
+        print_json({"tag": tag, "segments": segments if segments.exists else None, "dated": dated})
         return
-    now_ms = time.time_ns() // 1_000_000
     lines: list[Line] = []
-    if exists:
-        lines += [[("tag ", "dim"), (tag, "strong")], *pairs(_rows(infos, rate), wrap=True), []]
-        lines += [*_table(infos, now_ms), []]
+    if segments.exists:
+        lines += [[("tag ", "dim"), (tag, "strong")], *pairs(_rows(segments), wrap=True), []]
     if dated is not None:
         lines += [[("dated numbers of ", "dim"), (tag, "strong")], *pairs(_dated_rows(dated), wrap=True)]
     write(lines if lines[-1] else lines[:-1])
 
 
-def _show_all(url: str | list[str], args: argparse.Namespace) -> None:
-    """Show a table of the tags of the first server."""
+def _show_all(url: str, args: argparse.Namespace) -> None:
+    """Show a table of all tags. What cannot be read is in it, too."""
+    from snowredis.errors import SnowredisError
     from snowredis.monitor.number_checks import tags_at
 
-    where, names = tags_at(url if isinstance(url, str) else url[0])
-    found: list[tuple[str, str, str, int]] = []
+    where, names = tags_at(url)
+    found: list[tuple[str, str, str, str]] = []
     for name in names:
-        infos, dated = _read(url, name)
-        if known := [info for info in infos if info.exists]:
-            state = "closed" if any(info.reason for info in known) else "open"
-            found.append((name, "segments", state, min(info.next_number for info in known)))
+        try:
+            segments, dated = _read(url, name)
+        except SnowredisError as error:
+            found.append((name, "unknown", str(error), ""))
+            continue
+        if segments.exists:
+            state = "unknown" if segments.config is None else "closed" if segments.reason else "open"
+            found.append((name, "segments", state, f"{segments.next_number}" if segments.config else ""))
         if dated is not None:
             state = "closed" if dated.closed_reason is not None else "open"
-            found.append((name, f"dated by {dated.period}", state, dated.last_number + 1))
+            found.append((name, f"dated by {dated.period}", state, f"{dated.last_number + 1}"))
     if args.json:
-        titles = ("tag", "numbers", "state", "next")
-        print_json([dict(zip(titles, (*one[:3], str(one[3])), strict=True)) for one in found])
+        print_json([dict(zip(("tag", "numbers", "state", "next"), one, strict=True)) for one in found])
     elif found:
-        columns = [
-            Column("tag", shrinks=True),
-            *map(Column, ("numbers", "state")),
-            Column("next", right=True),
-        ]
-        styles = {"open": "good", "closed": "bad"}
+        columns = [Column("tag", shrinks=True), Column("numbers"), Column("state", shrinks=True)]
+        columns.append(Column("next", right=True))
         rows: list[list[Cell]] = [
-            [(printable(name, MAX_FOREIGN), "strong"), numbers, (state, styles[state]), f"{following:,}"]
+            [
+                (printable(name, MAX_FOREIGN), "strong"),
+                numbers,
+                (printable(state, 200), "good" if state == "open" else "bad"),
+                f"{int(following):,}" if following else "",
+            ]
             for name, numbers, state, following in found
         ]
         write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows)])
@@ -274,28 +274,23 @@ def _show_all(url: str | list[str], args: argparse.Namespace) -> None:
         print(f"there is no tag at {where}; create one with: snowredis numbers create TAG")
 
 
-def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
-    """Return the segments of *tag* on each server, and its dated numbers on the first server that has some.
+def _read(url: str, tag: str) -> tuple[TagInfo, DatedInfo | None]:
+    """Return the segments and the dated numbers of *tag*. Raises StoreRefused if the user has the right to neither."""
+    from snowredis.errors import StoreRefused
+    from snowredis.numbers.administration import TagInfo, show_dated, show_tag
 
-    Raises StoreRefused if the user has the right to neither.
-    """
-    from snowredis.errors import StoreRefused, StoreUnavailable
-    from snowredis.numbers.administration import show_dated, show_tag
-
-    infos: Sequence[TagInfo] = ()
-    refused: StoreRefused | None = None
     try:
-        infos = show_tag(url, tag)
+        segments = show_tag(url, tag)
     except StoreRefused as error:
-        refused = error
-    dated = None
-    for each in [url] if isinstance(url, str) else url:
-        # a user with rights to segments only, or one of several servers that does not reply
-        with contextlib.suppress(*((StoreUnavailable,) if infos else (StoreRefused,))):
-            dated = dated or show_dated(each, tag)
-    if refused is not None and dated is None:
-        raise refused
-    return infos, dated
+        # a user with rights to dated numbers only
+        dated = show_dated(url, tag)
+        if dated is None:
+            raise
+        return TagInfo(error.where, exists=False), dated
+    try:
+        return segments, show_dated(url, tag)
+    except StoreRefused:
+        return segments, None
 
 
 def _dated_rows(info: DatedInfo) -> list[tuple[str, str | Line]]:
@@ -314,45 +309,32 @@ def _dated_rows(info: DatedInfo) -> list[tuple[str, str | Line]]:
     ]
 
 
-def _rows(infos: Sequence[TagInfo], rate: float | None) -> list[tuple[str, str | Line]]:
-    from snowredis.numbers.administration import remaining
+def _rows(info: TagInfo) -> list[tuple[str, str | Line]]:
+    from snowredis.numbers.protocol import TagConfig, share_text
+    from snowredis.signatures import wrong_format
 
-    config = next(info.config for info in infos if info.config is not None)
-    closed = [info for info in infos if info.reason is not None or not info.exists]
-    state: str | Line = "open"
-    if closed:
-        text = closed[0].reason.text if closed[0].reason is not None else "a server does not know it"
-        text = closed[0].error or text
-        state = [(f"closed: {text}", "bad")]
-    left = remaining(infos)
-    lasts = "not known"
-    if left is not None:
-        lasts = f"{left:,} numbers are left"
-        if rate:
-            lasts += f", for {duration(left / rate * 1000)} at this rate" if left / rate < 1e11 else ", for ages"
-    alarms = sum(info.alarms for info in infos)
+    config, server = info.config, ("server", printable(info.where, 60))
+    if config is None:
+        text = wrong_format(TagConfig(tag="any").signature, info.signature) or f"unknown constants {info.signature!a}"
+        return [("state", [(f"not readable: {text}", "bad")]), ("position", f"{info.position:,}"), server]
+    state: str | Line = "open" if info.reason is None else [(f"closed: {info.reason.text}", "bad")]
+    alarms: str | Line = "0"
+    if info.alarm is not None:
+        numbers, at = f"{info.alarm.first:,} to {info.alarm.last:,}", time_of(info.alarm.at_ms)
+        alarms = [(f"{info.alarms:,}; at {at}: the numbers {numbers} may have been handed out twice", "bad")]
+    share = [] if config.share[1] == 1 else [("share", share_text(config.share))]
+    last = ago(max(0, time.time_ns() // 1_000_000 - info.last_ms)) if info.last_ms else "never"
     return [
         ("state", state),
         ("range", f"{config.start:,} to {config.maximum:,}"),
-        ("next", f"{min(info.next_number for info in infos if info.exists):,}"),
-        ("consumption", "not measured" if rate is None else f"{rate:,.0f} numbers a second are handed out"),
-        ("lasts", lasts),
-        ("alarms", [(f"{alarms:,}: numbers may have been handed out twice", "bad")] if alarms else "0"),
+        *share,
+        ("next", f"{info.next_number:,}"),
+        ("left", f"{info.remaining:,}"),
+        ("handed out", f"{info.handed_out:,} in {info.segments:,} segments to {info.clients:,} processes"),
+        ("last request", last),
+        ("alarms", alarms),
+        server,
     ]
-
-
-def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
-    columns = [Column("server", shrinks=True), Column("state"), Column("next", right=True)]
-    columns += [Column(title, right=True) for title in ("handed out", "segments", "processes", "last request")]
-    rows: list[list[Cell]] = []
-    for info in infos:
-        state = info.reason.value if info.reason else "open"
-        if not info.exists:
-            state = "no reply" if info.error else "unknown here"
-        last = ago(max(0, now_ms - info.last_ms)) if info.last_ms else "never"
-        numbers = [f"{number:,}" for number in (info.next_number, info.handed_out, info.segments, info.clients)]
-        rows.append([printable(info.where, 60), (state, "good" if state == "open" else "bad"), *numbers, last])
-    return table(columns, rows)
 
 
 _COMMANDS = [
@@ -365,20 +347,19 @@ handed out. So never run this for a tag that existed: its numbers would be hande
             ("snowredis numbers create invoices", "1, 2, 3, …"),
             ("snowredis numbers create coupons --start 100000 --maximum 999999", "six digits"),
             ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
+            ("snowredis numbers create tickets --share 1/2", "one of two"),
         ],
         _add_create,
         _create,
     ),
     Command(
         "show",
-        "show a tag: what was handed out, how fast, and for how long it lasts; or all tags",
-        """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
-many numbers each process has at hand, its step, prefetches and waits are in its metrics. Of dated numbers it shows the
-current period, its last number, and whether it is closed.""",
+        "show a tag: what was handed out, what is left, and whether it is closed; or all tags",
+        """How fast numbers are handed out, how many each process has at hand, its step, prefetches and waits are in the
+metrics. Of dated numbers it shows the current period, its last number, and whether it is closed.""",
         [
-            ("snowredis numbers show invoices", "for how long it lasts"),
+            ("snowredis numbers show invoices", "what is left"),
             ("snowredis numbers show", "all tags of a Redis"),
-            ("snowredis numbers show invoices --seconds 60", "at the rate of a minute"),
             ("snowredis numbers show invoices --json", "for programs"),
         ],
         _add_show,
@@ -389,8 +370,8 @@ current period, its last number, and whether it is closed.""",
         "let a closed tag hand out numbers, after Redis may have lost some",
         """With --from N: no number from N on was ever handed out, such as max(id) of the table plus what processes may
 hold, twice the largest segment for each. With --as-reported: none beyond those that processes reported, since all of
-them are alive and have reported. The tag opens there or later; servers that do not reply stay as they are. Of
-dated numbers, one period is opened.""",
+them are alive and have reported. The tag opens there or later. A tag that Redis does not know needs its constants, too.
+Of dated numbers, one period is opened.""",
         [
             ("snowredis numbers open invoices --from 5000", "asks"),
             ("snowredis numbers open invoices --as-reported --yes", "all are alive"),
@@ -401,21 +382,17 @@ dated numbers, one period is opened.""",
     ),
     Command(
         "change",
-        "give a tag of segments other constants, or other servers",
-        """Closes the tag on all its servers, finds the highest number that any of them handed out, and opens it beyond
-that with the new constants; those that are not named stay as they are. Processes keep the segments that they have, and
-are refused more until they have the new settings, too: restart them. After an interruption the tag is closed: repeat
-the command. Dated numbers keep their period and zone: use another tag.""",
-        [
-            ("snowredis numbers change invoices --maximum 9999999", "a longer range"),
-            ("snowredis numbers change tickets --to 'redis://a redis://b'", "two servers"),
-        ],
+        "give a tag of segments another maximum, durability or failover slack",
+        """In one step; what is not named stays as it is. The tag has to be open, and its numbers go on where they are.
+Processes keep the segments that they have, and are refused more until they have the new settings, too: restart them.
+Start and share are fixed: for others, and for another period or zone of dated numbers, create another tag.""",
+        [("snowredis numbers change invoices --maximum 9999999", "a longer range")],
         _add_change,
         _change,
     ),
     Command(
         "delete",
-        "delete a tag",
+        "delete a tag, its segments and its dated numbers",
         "Then which of its numbers were handed out is not known: a tag of the same name would hand them out again.",
         [("snowredis numbers delete coupons", "asks")],
         _add_delete,

@@ -60,7 +60,7 @@ month, in UTC. With --fence: a trigger that refuses rows with old ids, for Postg
         ("snowredis sql postgresql | psql shop", "for the default layout"),
         ("snowredis sql mariadb --layout twitter --prefix t", "t_time(), t_worker(), …"),
         ("snowredis sql postgresql --table orders --by day", "partitions of 12 days"),
-        ("snowredis sql mariadb --fence orders --lag 60 | mariadb shop", "for snowredis.readers"),
+        ("snowredis sql mariadb --fence orders --lag 60", "for snowredis.readers"),
     ],
     _add_arguments,
     _run,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
     from snowredis.monitor.snapshot import EndedLease, PoolInfo
 
-# heartbeats come every 5 s at the default ttl; more often shows leases that end in between
+# heartbeats come every 10 s at the default ttl; more often shows leases that end in between
 DEFAULT_INTERVAL_S = 2.0
 
 
@@ -38,7 +38,7 @@ def _add_workers_arguments(parser: Parser) -> None:
 
 
 def _workers(args: argparse.Namespace) -> None:
-    from snowredis.monitor.polling import PoolWatch
+    from snowredis.monitor.polling import PoolPoller
 
     with open_known_pool(args) as pool:
         if args.acknowledge:
@@ -47,9 +47,9 @@ def _workers(args: argparse.Namespace) -> None:
                 f"acknowledged: who died or fell silent in pool {pool.name} up to {args.time_text(seen.until_ms)}",
                 file=sys.stderr,
             )
-        read = partial(PoolWatch(pool).read, idle=pool_text.WorkerFilter(args).wants_idle)
+        read = partial(PoolPoller(pool).read, idle=pool_text.WorkerFilter(args).wants_idle)
         if args.watch is not None:
-            _watch(read, pool.where, args)
+            _show_repeatedly(read, pool.where, args)
         else:
             _show(first_reading(read), pool.where, args)
 
@@ -81,7 +81,7 @@ def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
         write(_lines(reading, where, args))
 
 
-def _watch(read: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
+def _show_repeatedly(read: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
     """Show the workers every --watch seconds until Ctrl-C: on a terminal in place, else one state after the other."""
     reading = first_reading(read)
     in_place = is_terminal(sys.stdout) and not args.json
@@ -165,7 +165,7 @@ WORKERS = Command(
     "workers",
     "show which process has which worker id, and which died",
     """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
-heartbeat for a third of a ttl), silent (none for half a ttl), no-ids (it sends heartbeats, and gets no ids),
+heartbeat for half a ttl), silent (none for two thirds of a ttl), no-ids (it sends heartbeats, and gets no ids),
 unknown (Redis may have forgotten it), expired (the lease ended without a release), free (released). Workers that died
 are listed for an hour, those that are silent for as long as they may have ids.""",
     [
@@ -173,7 +173,7 @@ are listed for an hour, those that are silent for as long as they may have ids."
         ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
         ("snowredis workers --state silent --host 'web-*'", "find some"),
         ("snowredis workers --group-by host", "a line for each host"),
-        ("snowredis workers --acknowledge", "those that died or are silent have been seen"),
+        ("snowredis workers --acknowledge", "the died and silent were seen"),
         ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
     ],
     _add_workers_arguments,

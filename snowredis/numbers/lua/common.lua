@@ -7,7 +7,8 @@
 -- ARGV[3] assured     0 | 1, Redis never loses a write that it acknowledged
 -- ARGV[4] size        int, positions before the range is used up
 -- ARGV[5] slack_ms    int, how long a deposed master may go on answering
--- ARGV[6] max_events  int, length at which the event stream is trimmed
+-- ARGV[6] database    int, of the server that the caller is connected to
+-- ARGV[7] max_events  int, length at which the event stream is trimmed
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: the server has no identity
@@ -26,7 +27,8 @@ local MOST_GAPS = 20
 local assured = int('assured', ARGV[3], 0, 1) == 1
 local size = int('size', ARGV[4], 1, MAX_POSITION)
 local slack = int('slack_ms', ARGV[5], 0, 864e5)
-local max_events = int('max_events', ARGV[6], 1, 1e8)
+local database = fmt(int('database', ARGV[6], 0, 1e9))
+local max_events = int('max_events', ARGV[7], 1, 1e8)
 
 local function event(kind, ...)
   redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'at', fmt(now), ...)
@@ -46,7 +48,7 @@ local function close(tag, reason)
   renew_incarnation(tag)
   event('closed', 'reason', reason, 'next', fmt(tag.next))
 end
--- Hands out again, from the position *from* or later. Nobody was handed out anything in between by this history.
+-- Hands out again, from the position *from* or later. This history handed out nothing in between.
 local function open(tag, from, how)
   from = math.max(from, tag.next)
   local handed = tag.reason ~= '' and tag.handed or tag.next
@@ -63,18 +65,18 @@ local function open(tag, from, how)
 end
 
 -- S1, S2. Reads the tag, and closes it if Redis may have lost something. Returns the tag, or nil and the reply. Writes
--- nothing but events: commit() does. With *any*, of any signature.
-local function read_tag(any)
+-- nothing but events: commit() does.
+local function read_tag()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'incarnation', 'identity', 'reason', 'gaps', 'next', 'closed_at',
-    'handed', 'opened_from', 'trimmed')
-  if v[1] and v[1] ~= signature and not any then return nil, { 'signature', v[1], nonce } end
+    'handed', 'opened_from', 'trimmed', 'database')
+  if v[1] and v[1] ~= signature then return nil, { 'signature', v[1], nonce } end
   local wrong
   local function stored(name, text)
     local n = not v[1] and 0 or number_of(text, MAX_POSITION)
     if not n then wrong = wrong or broken(name, text) end
     return n or 0
   end
-  local tag = { signature = v[1] or signature, incarnation = v[2] or '', identity = '', reason = v[4] or '',
+  local tag = { signature = signature, incarnation = v[2] or '', identity = '', reason = v[4] or '',
     gaps = v[5] or '', next = stored('next', v[6]), closed_at = stored('closed_at', v[7]),
     handed = stored('handed', v[8]), opened_from = stored('opened_from', v[9]), trimmed = stored('trimmed', v[10]) }
   if wrong then return nil, wrong end
@@ -87,12 +89,16 @@ local function read_tag(any)
   end
   if not v[1] then
     close(tag, 'no-tag')
-  elseif not assured and v[3] ~= tag.identity then
+    return tag
+  end
+  -- S9: a copy, whose original hands out the same numbers
+  if v[11] ~= database then close(tag, 'other-database') end
+  if not assured and v[3] ~= tag.identity then
     local run = string.match(v[3] or '', '^%x+')
     local reason = run and run == string.match(tag.identity, '^%x+') and 'replicated' or 'other-server'
     close(tag, reason)
     renew_incarnation(tag)
-    -- a deposed master may answer from now on only
+    -- S8: a deposed master may answer from now on only
     tag.closed_at = now
   end
   return tag
@@ -101,7 +107,7 @@ end
 -- Writes the fields of the tag and the given field, value pairs.
 local function commit(tag, ...)
   redis.call('HSET', KEYS[1], 'signature', tag.signature, 'incarnation', tag.incarnation, 'identity', tag.identity,
-    'next', fmt(tag.next), 'reason', tag.reason, 'closed_at', fmt(tag.closed_at), 'handed', fmt(tag.handed),
+    'database', database, 'next', fmt(tag.next), 'reason', tag.reason, 'closed_at', fmt(tag.closed_at), 'handed', fmt(tag.handed),
     'opened_from', fmt(tag.opened_from), 'gaps', tag.gaps, 'trimmed', fmt(tag.trimmed), 'last', fmt(now), ...)
 end
 -- Returns the reply: status, common fields, the given fields, and the nonce, which shows the caller that it is the reply

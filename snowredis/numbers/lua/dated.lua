@@ -3,15 +3,15 @@
 -- KEYS[1] tag       hash    fields of the tag; "n:<label>" -> the next number, "o:<label>" -> the loss it was opened after
 -- ARGV[1..2] as in arguments; the constants are period, zone and durability
 -- ARGV[3] assured   0 | 1, Redis never loses a write that it acknowledged
--- ARGV[4] skew_ms   int, how far two Redis servers' clocks may differ
--- ARGV[5] slack_ms  int, how long a deposed master may go on answering
--- ARGV[6] action    string: take | open | create
--- ARGV[7] label     string, the caller's period
--- ARGV[8] from_ms   int, the caller's period includes all instants from here
--- ARGV[9] until_ms  int, … until here
--- ARGV[10] first_ms int, and none before this one
--- ARGV[11] least    int, how many numbers the caller needs; with open: the next number
--- ARGV[12] count    int, how many numbers it takes if they are left
+-- ARGV[4] database  int, of the server that the caller is connected to
+-- ARGV[5] skew_ms   int, how far two Redis servers' clocks may differ
+-- ARGV[6] slack_ms  int, how long a deposed master may go on answering
+-- ARGV[7] action    string: take | open | create
+-- ARGV[8] label     string, the caller's period
+-- ARGV[9] from_ms   int, the caller's period includes all instants from here
+-- ARGV[10] until_ms int, … until here
+-- ARGV[11] first_ms int, and none before this one
+-- ARGV[12] count    int, how many numbers the caller needs; with open: the next number
 -- ARGV[13] maximum  int, the highest number of a period
 -- ARGV[14] seen     int, the next number after the highest that the caller saw in this period
 -- ARGV[15] settle_ms int, how long after a loss processes may use numbers that they had
@@ -35,14 +35,14 @@
 local MOST_LABELS = 100
 
 local assured = int('assured', ARGV[3], 0, 1) == 1
-local skew = int('skew_ms', ARGV[4], 0, 864e5)
-local slack = int('slack_ms', ARGV[5], 0, 864e5)
-local action = str('action', ARGV[6], '^%l+$', 10)
-local label = str('label', ARGV[7], '^[%dT-]+$', 20)
-local from_ms = int('from_ms', ARGV[8], 0, 9e13)
-local until_ms = int('until_ms', ARGV[9], 0, 9e13)
-local first_ms = int('first_ms', ARGV[10], 0, 9e13)
-local least = int('least', ARGV[11], 1, 1e14)
+local database = fmt(int('database', ARGV[4], 0, 1e9))
+local skew = int('skew_ms', ARGV[5], 0, 864e5)
+local slack = int('slack_ms', ARGV[6], 0, 864e5)
+local action = str('action', ARGV[7], '^%l+$', 10)
+local label = str('label', ARGV[8], '^[%dT-]+$', 20)
+local from_ms = int('from_ms', ARGV[9], 0, 9e13)
+local until_ms = int('until_ms', ARGV[10], 0, 9e13)
+local first_ms = int('first_ms', ARGV[11], 0, 9e13)
 local count = int('count', ARGV[12], 1, 1e14)
 local maximum = int('maximum', ARGV[13], 1, 1e14)
 local seen = int('seen', ARGV[14], 1, 2e14)
@@ -51,7 +51,7 @@ local format = str('format', ARGV[16], '^[^%c]*$', 400)
 if bad then return refuse() end
 
 local v = redis.call('HMGET', KEYS[1], 'signature', 'identity', 'closed_until', 'reason', 'trimmed', 'n:' .. label,
-  'o:' .. label)
+  'o:' .. label, 'database')
 local known, next_field = v[1], v[6]
 if known and known ~= signature then return { 'signature', known, nonce } end
 local closed_until, stored_next = number_of(v[3] or '0'), number_of(v[6] or '1', 2e14)
@@ -79,7 +79,8 @@ if action == 'create' then
     used = used or string.sub(name, 1, 2) == 'n:'
   end
   if used then return done('exists') end
-  redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'closed_until', '0', 'reason', '', 'trimmed', '')
+  redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'database', database, 'closed_until', '0',
+    'reason', '', 'trimmed', '')
   return done('opened', '1')
 end
 
@@ -90,6 +91,9 @@ if is_past then seen, next_number = 1, stored_next end
 local lost
 if not known then
   lost = 'no-tag'
+elseif v[8] ~= database then
+  -- a copy, whose original hands out the same numbers
+  lost = 'other-database'
 elseif not assured and v[2] ~= id then
   local run = string.match(v[2] or '', '^%x+')
   lost = run and run == string.match(id, '^%x+') and 'replicated' or 'other-server'
@@ -98,8 +102,8 @@ elseif seen > stored_next then
 end
 if lost then
   closed_until, reason = now + skew + slack, lost
-  redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'closed_until', fmt(closed_until), 'reason', lost,
-    'closed_at', fmt(now), 'trimmed', trimmed)
+  redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'database', database, 'closed_until',
+    fmt(closed_until), 'reason', lost, 'closed_at', fmt(now), 'trimmed', trimmed)
 end
 if next_number > stored_next then
   redis.call('HSET', KEYS[1], 'n:' .. label, fmt(next_number))
@@ -119,12 +123,12 @@ local function keep(value)
   end
   if #labels <= MOST_LABELS then return end
   table.sort(labels)
-  redis.call('HDEL', KEYS[1], 'n:' .. labels[1], 'o:' .. labels[1])
   redis.call('HSET', KEYS[1], 'trimmed', labels[1])
+  redis.call('HDEL', KEYS[1], 'n:' .. labels[1], 'o:' .. labels[1])
 end
 
 local is_open = first_ms >= closed_until or v[7] == fmt(closed_until)
--- until then, a deposed master may hand out numbers, and then whoever got them uses them
+-- until then, a deposed master may hand out numbers, and processes use those that they got
 local wait = 0
 if not is_open then
   local closed_at = number_of(redis.call('HGET', KEYS[1], 'closed_at')) or 0
@@ -137,7 +141,7 @@ if not is_open then
 end
 if action == 'open' then
   if wait > 0 then return done('settling', fmt(wait)) end
-  next_number = math.max(next_number, least)
+  next_number = math.max(next_number, count)
   keep(next_number)
   -- it may be later than it can be, for the same reason: then periods that nobody can have used were closed, too
   closed_until = math.min(closed_until, now + skew + slack)
@@ -148,8 +152,7 @@ if not is_open then
   return done('shut', reason, fmt(closed_until), fmt(wait))
 end
 local left = math.max(0, maximum + 1 - next_number)
-if left < least then return done('exhausted', fmt(left)) end
-count = math.min(math.max(least, count), left)
+if left < count then return done('exhausted', fmt(left)) end
 -- D1
 keep(next_number + count)
 return done('granted', fmt(next_number), fmt(next_number + count))

@@ -1,14 +1,14 @@
 -- take: hand out the next segment of a tag to a client, or note its report.
 --
--- KEYS, ARGV[1..6] as in common
--- ARGV[7] client          hex, random: one generator in one process
--- ARGV[8] received        int, segments that the client has received so far
--- ARGV[9] request_id      hex, random: a repeated request has the same, and gets the same segment
--- ARGV[10] segments        string, its newest segments, the oldest first: from-until,from-until; up to MOST_SEGMENTS
--- ARGV[11] incarnation     string, of the tag when the client received the newest one
--- ARGV[12] seen            int, the highest end of a segment that the client knows of
--- ARGV[13] wanted          int, positions that the client asks for; 0: this is a report
--- ARGV[14] owner           string, JSON: the process
+-- KEYS, ARGV[1..7] as in common
+-- ARGV[8] client          hex, random: one generator in one process
+-- ARGV[9] received        int, segments that the client has received so far
+-- ARGV[10] request_id      hex, random: a repeated request has the same, and gets the same segment
+-- ARGV[11] segments        string, its newest segments, the oldest first: from-until,from-until; up to MOST_SEGMENTS
+-- ARGV[12] incarnation     string, of the tag when the client received the newest one
+-- ARGV[13] seen            int, the highest end of a segment that the client knows of
+-- ARGV[14] wanted          int, positions that the client asks for; 0: this is a report
+-- ARGV[15] owner           string, JSON: the process
 --
 -- Returns granted, common fields, from, until: the segment
 --       | noted, common fields: the report was noted
@@ -17,14 +17,14 @@
 --       | copied, common fields: the client's request is not the next one of its name
 -- Cost    O(log clients)
 
-local client = str('client', ARGV[7], '^%x+$', 64)
-local received = int('received', ARGV[8], 0, MAX_POSITION)
-local request_id = str('request_id', ARGV[9], '^%x*$', 64)
-local segments = str('segments', ARGV[10], '^[%d,-]*$', 600)
-local incarnation = str('incarnation', ARGV[11], '^[%x-]*$', 64)
-local seen = int('seen', ARGV[12], 0, MAX_POSITION)
-local wanted = int('wanted', ARGV[13], 0, 1e13)
-local owner = str('owner', ARGV[14], '^{[^%c]*}$', 1000)
+local client = str('client', ARGV[8], '^%x+$', 64)
+local received = int('received', ARGV[9], 0, MAX_POSITION)
+local request_id = str('request_id', ARGV[10], '^%x*$', 64)
+local segments = str('segments', ARGV[11], '^[%d,-]*$', 600)
+local incarnation = str('incarnation', ARGV[12], '^[%x-]*$', 64)
+local seen = int('seen', ARGV[13], 0, MAX_POSITION)
+local wanted = int('wanted', ARGV[14], 0, 1e13)
+local owner = str('owner', ARGV[15], '^{[^%c]*}$', 1000)
 local list = {}
 for from, ends in string.gmatch(segments, '(%d+)-(%d+)') do
   list[#list + 1] = { from = int('segments', from, 0, MAX_POSITION), ['until'] = int('segments', ends, 0, MAX_POSITION) }
@@ -100,30 +100,33 @@ if top > tag.next then
   tag.next = top
 end
 
--- forget clients that have been silent for long
+-- clients that have been silent for long
 redis.call('ZADD', KEYS[2], fmt(now), client)
-for _, silent in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', fmt(now - FORGOTTEN_MS), 'LIMIT', 0, 3)) do
+local all_silent = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', fmt(now - FORGOTTEN_MS), 'LIMIT', 0, 3)
+for _, silent in ipairs(all_silent) do
   local old = unpack_record(redis.call('HGET', KEYS[1], 'c:' .. silent))
   tag.trimmed = math.max(tag.trimmed, old and old['until'] or 0)
-  redis.call('HDEL', KEYS[1], 'c:' .. silent)
-  redis.call('ZREM', KEYS[2], silent)
+end
+-- Writes the tag, and only then forgets those clients, which may be refused.
+local function finish(status, record, ...)
+  if record then commit(tag, field, record) else commit(tag) end
+  for _, silent in ipairs(all_silent) do
+    redis.call('HDEL', KEYS[1], 'c:' .. silent)
+    redis.call('ZREM', KEYS[2], silent)
+  end
+  return reply_with(tag, status, ...)
 end
 
 local function keep(status, ...)
-  if lost or not r then
-    commit(tag, field, pack_record(received, '', newest.from, newest['until'], incarnation))
-  else
-    commit(tag)
-  end
-  return reply_with(tag, status, ...)
+  local record = (lost or not r) and pack_record(received, '', newest.from, newest['until'], incarnation)
+  return finish(status, record, ...)
 end
 if tag.reason ~= '' then return keep('closed', tag.reason, fmt(tag.closed_at)) end
 if wanted == 0 then return keep('noted') end
 
 -- S5: the same request again, because its reply was lost. Not of another incarnation, whose segment others may have, too
 if r and not lost and r.received == received + 1 and r.incarnation == tag.incarnation then
-  commit(tag)
-  return reply_with(tag, 'granted', fmt(r.from), fmt(r['until']))
+  return finish('granted', nil, fmt(r.from), fmt(r['until']))
 end
 
 local count = math.min(wanted, size - tag.next)
@@ -133,5 +136,4 @@ tag.next = from + count
 count_of('segments', 1)
 count_of('handed_out', count)
 event('segment', 'client', client, 'owner', owner, 'from', fmt(from), 'until', fmt(tag.next))
-commit(tag, field, pack_record(received + 1, request_id, from, tag.next, tag.incarnation))
-return reply_with(tag, 'granted', fmt(from), fmt(tag.next))
+return finish('granted', pack_record(received + 1, request_id, from, tag.next, tag.incarnation), fmt(from), fmt(tag.next))

@@ -2,6 +2,7 @@
 --
 -- From then on, scripts refuse the old signature; the first script with the new one drops the records, and raises the
 -- floor to a time that no reservation of the old layout reaches. Until then, outage lanes are reserved to that floor at most.
+-- If Redis loses something before, both move behind the outage lanes that it may have forgotten, unless the plan was forced.
 -- KEYS, ARGV[1..13] as in pool
 -- ARGV[14] next_signature  string, the same constants with another layout; the present one: undo the plan
 -- ARGV[15] at_ms           int, the moment on the Redis clock
@@ -27,6 +28,7 @@ return transaction(function(pool)
     drop(pool, 'next_signature')
     drop(pool, 'changes_at')
     drop(pool, 'changes_floor')
+    drop(pool, 'changes_forced')
     return { 'kept' }
   end
   if at <= now or at > now + 366 * 864e5 then return { 'late' } end
@@ -35,5 +37,6 @@ return transaction(function(pool)
   local reserved = math.max(pool.outage_top, pool.outage_floor)
   if reserved > floor and not force then return { 'early', tostring(at + reserved - floor) } end
   put(pool, 'next_signature', next_signature, 'changes_at', at, 'changes_floor', floor)
+  if force then put(pool, 'changes_forced', 1) else drop(pool, 'changes_forced') end
   return { 'changing', tostring(floor) }
 end)

@@ -5,8 +5,10 @@
 -- ARGV[15] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
 -- ARGV[16] wait_ms     int, how much later than fit_ms the best lane may begin
 -- ARGV[17] owner       string, JSON: the process that claims
--- ARGV[18] capacity    int, worker ids of the pool on this server
--- ARGV[19] lane_count  int, lanes of a worker id, with its outage lane
+-- ARGV[18] kept_ms     int, end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none
+-- ARGV[19] capacity    int, worker ids of the pool on this server
+-- ARGV[20] lane_count  int, lanes of a worker id, with its outage lane
+-- ARGV[21] refused     0 | 1, 1: the pool refused the settings of this caller before
 --
 -- Returns granted, common fields, worker, until, lanes (beginning of the reservation in each), first renewal id, end of the
 --         reservation of the outage lane: at or below its beginning if that lane is not reserved
@@ -19,8 +21,10 @@ local token = str('token', ARGV[14], '^%x+$', 64)
 local fit = math.min(int('fit_ms', ARGV[15], 0, YEAR_5138), capped)
 local wait_ms = int('wait_ms', ARGV[16], 0, YEAR_5138)
 local owner = str('owner', ARGV[17], '^{[^%c]*}$', 1000)
-local capacity = int('capacity', ARGV[18], 1, 4194304)
-local lane_count = int('lane_count', ARGV[19], outage > 0 and 2 or 1, 64)
+local kept_ms = int('kept_ms', ARGV[18], 0, YEAR_5138)
+local capacity = int('capacity', ARGV[19], 1, 4194304)
+local lane_count = int('lane_count', ARGV[20], outage > 0 and 2 or 1, 64)
+local refused = int('refused', ARGV[21], 0, 1) == 1
 local token_hash = sha(token)
 
 local function grant(pool, worker, r)
@@ -170,11 +174,11 @@ return transaction(function(pool)
     lanes[lane_count] = math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)
   end
   local r = { token = token_hash, incarnation = pool.incarnation, renewal_id = first_renewal_id,
-    ['until'] = capped + ttl, lanes = lanes, outage = 0, cut = before and before.cut or 0, lease_end = now + ttl,
+    ['until'] = capped + ttl, lanes = lanes, outage = 0, cuts = before and before.cuts or '', lease_end = now + ttl,
     claimed = now, renewed = now, stats = '', owner = owner }
   local reply = grant(pool, chosen, r)
   event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','), 'outage', r.outage)
   count('claims')
   note_peak(pool)
   return reply
-end, owner)
+end, owner, kept_ms, not refused)

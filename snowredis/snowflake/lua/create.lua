@@ -1,5 +1,7 @@
 -- create: create a pool that is new, as a person confirms, so that no worker has to wait for its floor.
 --
+-- The outage floor stays raised, since nobody waits for it: a process that does not reach Redis may be in an outage lane of
+-- a pool that Redis has lost.
 -- KEYS, ARGV[1..13] as in pool
 --
 -- Returns created, common fields | exists, common fields: it exists already
@@ -8,6 +10,7 @@
 return transaction(function(pool)
   if not pool.created then return { 'exists' } end
   -- the floors of a tombstone: reservations of the deleted pool may last, even if this pool is new
-  pool.floor, pool.outage_floor = pool.kept_floor, pool.kept_outage_floor
+  pool.floor = pool.kept_floor
+  if pool.certain then pool.outage_floor = pool.kept_outage_floor end
   return { 'created' }
 end)

@@ -19,8 +19,9 @@
 -- Returns signature, stored signature
 --       | unidentified, reason: durability is detect, and the server has no identity
 --       | broken, as in arguments
--- and changes no state in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
--- when the caller's becomes the pool's, and " changed=1" that the caller's was the pool's
+-- and grants nothing in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
+-- when the caller's becomes the pool's, " changed=1" that the caller's was the pool's, and " lanes=1" that this pool reserves
+-- no outage lane of the caller before its end. Instead of it, "lost=1": the pool that refused the caller before is not there
 --
 -- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
 --
@@ -31,25 +32,25 @@
 -- The record of a worker id. In Python, snowredis/snowflake/record.py has the same.
 -- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
 -- in lanes and until; that of the outage lane is the later of its entry in lanes, the last one, and outage. The holder has
--- the outage lane if outage is the later one. cut: the highest outage that a release has lowered.
+-- the outage lane if outage is the later one. cuts: outage lanes that releases have lowered, as ",<beginning>-<end>".
 local function unpack_record(text)
   if not text then return nil end
-  local token, incarnation, renewal_id, ends, lease_end, lanes, outage, cut, claimed, renewed, stats, owner =
-    string.match(text, '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+),(%d+)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
+  local token, incarnation, renewal_id, ends, lease_end, lanes, outage, cuts, claimed, renewed, stats, owner =
+    string.match(text, '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)([%d,-]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
   -- a text with another number of fields is no record: an owner begins with no field
   if not token or string.match(owner, '^[%w_,-]*|') then return nil end
   local list, highest = {}, 0
   for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
   for i = 1, #list do highest = math.max(highest, list[i]) end
   local r = { token = token, incarnation = incarnation, renewal_id = renewal_id, ['until'] = tonumber(ends),
-    lanes = list, outage = tonumber(outage), cut = tonumber(cut), lease_end = tonumber(lease_end),
+    lanes = list, outage = tonumber(outage), cuts = cuts, lease_end = tonumber(lease_end),
     claimed = tonumber(claimed), renewed = tonumber(renewed), stats = stats, owner = owner }
-  highest = math.max(highest, r['until'], r.outage, r.cut, r.lease_end, r.claimed, r.renewed)
+  highest = math.max(highest, r['until'], r.outage, r.lease_end, r.claimed, r.renewed)
   return list[1] and highest < 1e14 and r or nil
 end
 local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
-    r.outage .. ',' .. r.cut, r.claimed, r.renewed, r.stats, r.owner }, '|')
+    r.outage .. r.cuts, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
 
 local ttl = int('ttl_ms', ARGV[3], 1, 864e5)
@@ -62,6 +63,8 @@ local guard = int('guard', ARGV[8], 0, 1) == 1
 local seen_incarnation = str('incarnation', ARGV[9], '^[%x-]*$', 64)
 -- bounded, because the number of the next incarnation is higher and must be valid, too
 if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
+-- of the pool, if it is absent: renew has another one
+local known_incarnation = seen_incarnation
 local seen_version = int('version', ARGV[10], 0, YEAR_5138)
 local caller_ms = int('caller_ms', ARGV[11], 0, YEAR_5138)
 local max_events = int('max_events', ARGV[12], 1, 1e8)
@@ -85,6 +88,11 @@ local function event_at(at, kind, worker, owner, from, to, ...)
   later[#later + 1] = { 'event', kind, 'worker', worker, 'owner', owner, 'from', from, 'until', to, 'at', at, ... }
 end
 local function event(...) event_at(now, ...) end
+-- Adds an event that came before all others of this script.
+local function event_first(...)
+  event(...)
+  table.insert(later, 1, table.remove(later))
+end
 -- Counts an event.
 local function count(what) later[#later + 1] = what end
 local function write_later()
@@ -108,18 +116,20 @@ end
 -- R5: returns true for a renewal that follows the newest one, and for the newest one repeated.
 local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
 
+-- The first digits after the dash are the pool's: made with it, the same after a loss if a client knew them.
+local function id_of(incarnation) return string.match(incarnation, '^%d+%-(%x%x%x%x%x%x%x%x)') end
 local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
 -- Begins a new incarnation; with *lossy*, no new reservation begins before all that may have been lost have ended: from
 -- now, not from the start of this server, since clients may have been sent here only now.
 local function begin_incarnation(pool, reason, lossy)
   if lossy then
     pool.floor = math.max(pool.floor, horizon())
-    -- R9: every copy of the pool that can come back has the plan, and grants nothing beyond its floor
-    pool.outage_floor = math.max(pool.outage_floor, math.min(outage_horizon(), pool.plan))
+    pool.outage_floor = math.max(pool.outage_floor, outage_horizon())
+    pool.sure_floor = pool.sure_floor and math.max(pool.sure_floor, horizon())
     pool.floor_at = now
   end
   pool.incarnation = math.max(now, (raised_at(pool.incarnation) or 0) + 1, (raised_at(seen_incarnation) or 0) + 1)
-    .. '-' .. string.sub(nonce, 1, 16)
+    .. '-' .. (id_of(pool.incarnation) or id_of(known_incarnation) or string.sub(nonce, 1, 8)) .. string.sub(nonce, 9, 16)
   pool.raised = reason
 end
 -- R10: processes with leases that were granted before this moment, or lost, may use times up to the horizon.
@@ -139,16 +149,22 @@ end
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
     'next', 'swept', 'floor_at', 'top', 'ends', 'outage_floor', 'outage_top', 'lane_names',
-    'next_signature', 'changes_at', 'changes_floor', 'old_signature')
+    'next_signature', 'changes_at', 'changes_floor', 'old_signature', 'changes_forced', 'sure_floor')
   -- R9: what a tombstone remembers has passed
   if not v[1] and v[12] and (number_of(v[12]) or 0) <= now then v = {} end
-  local change = { v[16], v[17], v[18], v[19] }
-  local due = v[1] and change[1] and (number_of(change[2]) or 0) <= now
-  local current = due and change[1] or v[1]
+  local next_signature, old_signature = v[1] and v[16], v[19]
+  local outage_floor, outage_top = number_of(v[13]) or 0, number_of(v[14]) or 0
+  -- R9: the planned floor of the next layout. No outage lane of this one may be in use beyond it, unless a person forced the
+  -- plan: a loss raises outage_floor, and the moment of the change moves with it
+  local planned, moment = number_of(v[18]) or horizon(), number_of(v[17]) or 0
+  local later = v[20] and 0 or math.max(0, math.max(outage_floor, outage_top) - planned)
+  planned, moment = planned + later, moment + later
+  local due = next_signature and moment <= now
+  local current = due and next_signature or v[1]
   if v[1] and current ~= signature then
     -- for people: why the settings differ
-    local hint = change[1] == signature and ' changes_at=' .. change[2] or ''
-    if signature == change[4] or (due and signature == v[1]) then hint = ' changed=1' end
+    local hint = next_signature == signature and ' changes_at=' .. moment or ''
+    if signature == old_signature or (due and signature == v[1]) then hint = ' changed=1' end
     return nil, { 'signature', current .. hint, nonce }
   end
   local wrong
@@ -160,8 +176,8 @@ local function open_pool()
   end
   local pool = { floor = stored('floor', v[2]), incarnation = v[3] or '', version = stored('version', v[5]),
     records = stored('records', v[7]), next = stored('next', v[8]), floor_at = stored('floor_at', v[10]),
-    top = stored('top', v[11]), outage_floor = number_of(v[13]) or 0, outage_top = number_of(v[14]) or 0,
-    plan = v[1] and not due and number_of(change[3]) or math.huge, run_id = '', fields = {}, gone = {} }
+    top = stored('top', v[11]), outage_floor = outage_floor, outage_top = outage_top, sure_floor = number_of(v[21]),
+    plan = next_signature and not due and planned or math.huge, run_id = '', fields = {}, gone = {} }
   if not v[1] and v[15] ~= lane_names(signature) then
     -- the outage lanes of a deleted pool may be ordinary lanes of this one
     pool.floor, pool.outage_floor = math.max(pool.floor, pool.outage_floor), 0
@@ -183,6 +199,9 @@ local function open_pool()
     pool.floor, pool.floor_at = math.min(pool.floor, math.max(horizon(), pool.top)), now
     pool.outage_floor = math.min(pool.outage_floor, math.max(outage_horizon(), pool.outage_top))
   end
+  -- R9: a tombstone that this very server process wrote has lost nothing
+  pool.tombstone = not v[1] and v[12]
+  pool.certain = durability == 'assured' or (pool.tombstone and pool.run_id ~= '' and v[4] == pool.run_id)
   pool.kept_floor, pool.kept_outage_floor = pool.floor, pool.outage_floor
   local reason
   if not v[1] then
@@ -197,9 +216,17 @@ local function open_pool()
   end
   local lossy = reason ~= nil
   if due then
-    -- R9: the marks of the old layout end before this floor, which was fixed when the change was planned
+    -- R9: the marks of the old layout end before this floor
     reason = 'layout-changed'
-    pool.floor, pool.floor_at = math.max(pool.floor, number_of(change[3]) or horizon()), now
+    pool.floor, pool.floor_at = math.max(pool.floor, planned), now
+    pool.sure_floor = nil
+    if lossy then
+      -- the plan may have been undone since, and outage lanes of the old layout be in use; a lease of the new layout that is
+      -- adopted shows that it was not
+      pool.sure_floor = math.max(pool.floor, horizon())
+      local reserve = number_of(string.match(v[1], ' outage_reserve_ms=(%d+)')) or 0
+      pool.floor = math.max(pool.floor, horizon() - ttl + reserve)
+    end
     pool.outage_floor = math.max(pool.outage_floor, pool.floor)
     pool.left = v[1]
     pool.next, pool.records, pool.stored_swept, pool.swept = 0, 0, now, now
@@ -292,6 +319,17 @@ local function reserve_outage_lane(pool, r)
   pool.outage_top = math.max(pool.outage_top, r.outage)
 end
 
+-- R9: lets a pool with another signature, but the same lanes, reserve no outage lane that its predecessor may have granted;
+-- the caller has one, and there may be processes with others that do not reach Redis. Returns false if it may have done so.
+local function keep_outage_lanes(stored_signature, held_outage)
+  if lane_names(stored_signature) ~= lane_names(signature) then return false end
+  local v = redis.call('HMGET', KEYS[1], 'outage_floor', 'outage_top')
+  local floor, top = number_of(v[1]) or 0, number_of(v[2]) or 0
+  if held_outage > floor and top > floor then return false end
+  local raised = redis.pcall('HSET', KEYS[1], 'outage_floor', math.max(floor, outage_horizon()))
+  return held_outage <= floor or type(raised) == 'number'
+end
+
 -- R9: drops all records of the old layout, in which worker ids mean something else, and remembers until when it was used.
 local function leave_layout(pool)
   local alive = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. now, '+inf', 'LIMIT', 0, 1000)
@@ -323,7 +361,7 @@ local function commit(pool)
   local raised, alarm = pool.raised, pool.alarm
   if pool.left then leave_layout(pool) end
   if raised then
-    event('floor', -1, '', pool.floor, 0, 'reason', raised)
+    event_first('floor', -1, '', pool.floor, 0, 'reason', raised)
     put(pool, 'signature', signature, 'incarnation', pool.incarnation, 'run_id', pool.run_id, 'floor_reason', raised)
     if pool.created then put(pool, 'created', pool.created, 'ends', '') end
   end
@@ -334,6 +372,7 @@ local function commit(pool)
   end
   put(pool, 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, 'floor', pool.floor,
     'floor_at', pool.floor_at, 'top', pool.top)
+  if pool.sure_floor then put(pool, 'sure_floor', pool.sure_floor) end
   if outage > 0 then put(pool, 'outage_floor', pool.outage_floor, 'outage_top', pool.outage_top) end
   redis.call('HSET', KEYS[1], unpack(pool.fields))
   if #pool.gone > 0 then redis.call('HDEL', KEYS[1], unpack(pool.gone)) end
@@ -346,19 +385,30 @@ end
 
 -- Runs a script: opens the pool, lets *body* decide, writes everything, and returns the reply. *body* gets the pool and
 -- returns status and fields; it writes with put() and drop(). If it sets pool.unchanged, nothing is written. A caller
--- with an *owner* that is refused for its signature is counted, for people.
-local function transaction(body, owner)
+-- with an *owner* that is refused for its signature is counted, for people. *held_outage*: the end of the caller's outage
+-- lane, of this pool or of one that was here before. Unless *creates*, a pool that Redis may have lost is not created: the
+-- settings of the caller were not those of the pool.
+local function transaction(body, owner, held_outage, creates)
   if bad then return refuse() end
   local pool, refused = open_pool()
   if not pool then
+    if refused[1] == 'signature' and (held_outage or 0) > 0 and keep_outage_lanes(refused[2], held_outage) then
+      refused[2] = refused[2] .. ' lanes=1'
+    end
     local format = string.match(signature, '^[^ ]+')
     if owner and refused[1] == 'signature' and string.match(refused[2], '^[^ ]+') == format then
       count('mismatches')
       write_later()
-      redis.pcall('HSET', KEYS[1], 'mismatch', now .. '|' .. owner)
+      -- the last processes, each once
+      local last = { now .. '|' .. owner }
+      for each in string.gmatch(redis.call('HGET', KEYS[1], 'mismatch') or '', '[^\n]+') do
+        if #last < 5 and string.match(each, '|(.*)') ~= owner then last[#last + 1] = each end
+      end
+      redis.pcall('HSET', KEYS[1], 'mismatch', table.concat(last, '\n'))
     end
     return refused
   end
+  if creates == false and pool.created and not pool.tombstone then return { 'signature', 'lost=1', nonce } end
   -- body must not see the records of another layout
   if pool.left then commit(pool) end
   local reply = body(pool)
@@ -369,5 +419,6 @@ local function transaction(body, owner)
   for i, each in ipairs(common) do table.insert(reply, i + 1, each) end
   -- shows the caller that it is the reply to its own request
   reply[#reply + 1] = nonce
-  return reply
+  -- as one text of many lines, which a client reads faster
+  return { table.concat(reply, '\n') }
 end

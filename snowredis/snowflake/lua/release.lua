@@ -25,6 +25,17 @@ local marks = str('marks_ms', ARGV[20], '^[%d,]*$', 1100)
 local stats = str('stats', ARGV[21], '^[%d,-]+$', 120)
 local reclaimed = int('reclaimed', ARGV[22], 0, 1) == 1
 
+-- Returns *cuts* of a record with one more; of too many, the two oldest become one that contains both.
+local MOST_CUTS = 3
+local function with_cut(cuts, from, to)
+  local first, first_end, second_end, rest = string.match(cuts, '^,(%d+)-(%d+),%d+-(%d+)(,%d+-%d+)')
+  local _, lowered = string.gsub(cuts, '-', '')
+  if lowered == MOST_CUTS then
+    cuts = ',' .. first .. '-' .. math.max(first_end, second_end) .. rest
+  end
+  return cuts .. ',' .. from .. '-' .. to
+end
+
 return transaction(function(pool)
   local r, unreadable = record_of(worker)
   if unreadable then return unreadable end
@@ -56,8 +67,9 @@ return transaction(function(pool)
     r['until'] = 0
   end
   if used and outage > 0 and r.outage == held_outage and r.outage > r.lanes[last] then
-    r.lanes[last] = math.max(r.lanes[last], used[last])
-    if r.lanes[last] < r.outage then r.cut = math.max(r.cut, r.outage) end
+    local from = r.lanes[last]
+    r.lanes[last] = math.max(from, used[last])
+    if r.lanes[last] < r.outage then r.cuts = with_cut(r.cuts, from, r.outage) end
     r.outage = 0
   end
   local outage_mark = outage > 0 and math.max(r.lanes[last], r.outage) or 0

@@ -32,6 +32,8 @@ local owner = str('owner', ARGV[22], '^{[^%c]*}$', 1000)
 local held_incarnation = str('held_incarnation', ARGV[23], '^[%x-]*$', 64)
 if held_incarnation ~= '' then int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
 
+if known_incarnation == '' then known_incarnation = held_incarnation end
+
 local ordinary_lanes = #held_lanes - (outage > 0 and 1 or 0)
 if ordinary_lanes < 1 then bad = bad or 'held_lanes_ms' end
 
@@ -42,6 +44,14 @@ local function claimed_later(r)
     if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) > held_lanes[i] end
   end
   return r.token ~= '' and r['until'] > held_until
+end
+
+-- Returns whether a release may have lowered the caller's outage lane: it did not if that had ended where the lowered lane began.
+local function is_cut(r)
+  for from, to in string.gmatch(r.cuts, '(%d+)-(%d+)') do
+    if held_outage > tonumber(from) and held_outage <= tonumber(to) then return true end
+  end
+  return false
 end
 
 return transaction(function(pool)
@@ -105,13 +115,13 @@ return transaction(function(pool)
     end
     -- the old stats: a clock that went back before the loss is not reported again
     r = { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, outage = mark,
-      cut = r and r.cut or 0, claimed = now, stats = r and not stale and r.stats or stats }
+      cuts = r and r.cuts or '', claimed = now, stats = r and not stale and r.stats or stats }
     adopted = 1
   end
 
   if reason then
     -- the outage lane stays with this holder, unless a copy of it may have released that
-    if r and outage > 0 and held_outage > held_lanes[#held_lanes] and held_outage <= r.cut then reason = 'copied' end
+    if r and outage > 0 and held_outage > held_lanes[#held_lanes] and is_cut(r) then reason = 'copied' end
     event('lost', worker, owner, 0, held_until, 'reason', reason, 'outage', held_outage)
     count('lost')
     return { 'lost', reason }
@@ -145,7 +155,12 @@ return transaction(function(pool)
     count('adopted')
     note_peak(pool)
     put(pool, 't:' .. token_hash, worker)
+    if pool.sure_floor then
+      -- R9: this lease is of the present layout, so its plan was not undone before the loss
+      pool.floor, pool.sure_floor = math.min(pool.floor, pool.sure_floor), nil
+      drop(pool, 'sure_floor')
+    end
   end
   return { 'renewed', tostring(r['until']), tostring(adopted), tostring(outage > 0 and r.lanes[#r.lanes] or 0),
     tostring(r.outage) }
-end)
+end, nil, held_outage > (held_lanes[#held_lanes] or 0) and held_outage or 0)

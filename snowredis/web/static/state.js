@@ -42,8 +42,8 @@ export function healthOf(worker) {
   if (worker.ended) return worker.silent ? "silent" : "dead";
   if (worker.state === "unknown" || isStale()) return "unknown";
   const age = heartbeatAge(worker) / ttlMs();
-  if (age >= 1 / 2) return "silent";
-  return worker.state ?? (age < 1 / 3 ? "healthy" : "late");
+  if (age >= 2 / 3) return "silent";
+  return worker.state ?? (age < 1 / 2 ? "healthy" : "late");
 }
 
 export const ownerOf = (worker) => worker.label || [worker.host, worker.pid].filter(Boolean).join(" ") || "no name";

@@ -1,6 +1,6 @@
 """Print dated numbers that this process and its forked child take at the same time.
 
-Arguments: url, tag, how many, block.
+Arguments: url, tag, how many.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 
 import snowredis
 
-url, tag, count, block = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-ids = snowredis.generator("dated", url=url, tag=tag, period="year", block=block)
+url, tag, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ids = snowredis.generator("dated", url=url, tag=tag, period="year")
 first = ids.next_id()
 read, write = os.pipe()
 child = os.fork()

@@ -1,0 +1,82 @@
+"""`gameday`: the advice, and a trial with a Redis that loses its data."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.monitor.gameday import LostWrites, advise
+from tests.support.servers import RedisServer
+
+NOTHING_LOST, LOST = LostWrites(1000, 0, 0.0, 3.0), LostWrites(1000, 50, 9.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "seen", "settings"),
+    [
+        (NOTHING_LOST, {"noticed": False}, {"durability": "detect"}),
+        (LOST, {"noticed": True}, {"durability": "detect"}),
+        # a server that shows nothing
+        (LOST, {"noticed": False}, {"durability": "none"}),
+        (NOTHING_LOST, {"noticed": False, "unidentified": "no run_id"}, {"durability": "none"}),
+        # a failover: a deposed master may have replied for as long as writes were lost
+        (
+            LOST,
+            {"noticed": True, "identities": 2, "replicas": 1},
+            {"durability": "detect", "failover_slack": 19, "min_replicas": "all"},
+        ),
+        (
+            NOTHING_LOST,
+            {"noticed": True, "identities": 2, "replicas": 2},
+            {"durability": "detect", "failover_slack": 15},
+        ),
+    ],
+)
+def test_the_settings_follow_from_what_was_seen(
+    loss: LostWrites, seen: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    assert advise(loss, **({"identities": 1, "replicas": 0} | seen))[0] == settings
+
+
+def gameday(url: str, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "snowredis", "gameday", url, "--ttl", "2", "--workers", "2", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_restart_without_data_loses_writes_and_no_id_is_repeated(own_server: RedisServer, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    trial = gameday(own_server.url, "--json", str(result))
+    assert trial.stdout is not None
+    for line in trial.stdout:
+        if "Press Enter" in line:
+            break
+    time.sleep(1)
+    own_server.kill()
+    own_server.start()
+    out, err = trial.communicate("\n", timeout=60)
+    assert trial.returncode == 0, err
+    found = json.loads(result.read_text())
+    assert found["writes"]["lost"] > 0
+    assert found["noticed"]
+    assert found["ids"]["repeated"] == 0 < found["ids"]["ids"]
+    assert found["settings"] == {"durability": "detect"}
+    assert "use                  durability='detect'" in out
+    assert own_server.client().dbsize() == 0
+
+
+def test_a_trial_that_is_interrupted_leaves_nothing_behind(own_server: RedisServer) -> None:
+    trial = gameday(own_server.url)
+    assert trial.stdout is not None
+    for line in trial.stdout:
+        if "Press Enter" in line:
+            break
+    trial.send_signal(signal.SIGTERM)
+    assert trial.wait(30) == 130
+    assert own_server.client().dbsize() == 0

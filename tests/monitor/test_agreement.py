@@ -1,0 +1,418 @@
+"""What the core knows, every view says: until when a process makes ids, whether Redis takes writes, and who died."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import itertools
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.errors import ClockSkewed, StoreUnavailable
+from snowredis.monitor.deaths import mass_silence_in, split
+from snowredis.monitor.doctor import diagnose
+from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
+from snowredis.monitor.status import status_of
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake import record_files
+from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, info
+from tests.support.holder import Holder
+from tests.support.pools import new_pool
+from tests.support.records import change_record
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+from tests.web.conftest import client_of
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def memory(clock: ManualClock) -> MemoryPool:
+    return memory_pool(clock=clock)
+
+
+@pytest.fixture
+def pool(server: RedisServer) -> str:
+    return f"a-{uuid.uuid4().hex[:10]}"
+
+
+@contextlib.contextmanager
+def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no pool in memory reply to generators."""
+
+    def refuse(*_: object) -> None:
+        raise StoreUnavailable("memory", "it is away")
+
+    with monkeypatch.context() as patched:
+        for name in ("claim", "renew", "release"):
+            patched.setattr(MemoryStore, name, refuse)
+        yield
+
+
+def makes_ids(ids: snowredis.SnowflakeGenerator) -> bool:
+    """Return what readiness asks, of the service and on the page about deployments."""
+    return ids.lasts_until_ms > ids.clock_reading.now_ms
+
+
+# --- until when it makes ids -----------------------------------------------------------------------
+
+
+def test_a_generator_knows_until_when_it_makes_ids(
+    clock: ManualClock, memory: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = memory.connect()
+    assert not makes_ids(ids)
+    ids.next_id()
+    with away(monkeypatch):
+        for passed_ms in (TTL_MS + 1, 23 * HOUR_MS):
+            clock.advance(passed_ms)
+            ids.next_id()
+            assert makes_ids(ids)
+            assert ids.in_outage_lane
+        clock.advance(HOUR_MS)
+        with pytest.raises(snowredis.LeaseExpired):
+            ids.next_id()
+        assert not makes_ids(ids)
+        assert not ids.in_outage_lane
+
+
+def test_a_lane_that_stays_closed_gives_no_ids(
+    clock: ManualClock, memory: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = memory.connect()
+    ids.next_id()
+    with away(monkeypatch):
+        clock.advance(TTL_MS)
+        # it was set, or the machine was copied
+        clock.step(60_000)
+        assert not makes_ids(ids)
+        with pytest.raises(snowredis.LeaseExpired):
+            ids.next_id()
+
+
+def test_the_end_of_the_layout_is_the_end_of_ids(clock: ManualClock, memory: MemoryPool) -> None:
+    layout = snowredis.Layout(timestamp_bits=30, sequence_bits=10, epoch_ms=clock.server_time_ms() - (1 << 30) + 9_000)
+    ids = memory.connect(layout=layout)
+    ids.next_id()
+    assert ids.lasts_until_ms == layout.end_ms
+    (seen,) = WorkerPool(memory, "test").workers()
+    assert seen.lasts_until_ms == layout.end_ms
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "makes"), [(-3_600_000, True), (-10_000, True), (10_000, True), (3_600_000, False)]
+)
+def test_a_worker_whose_clock_is_an_hour_ahead_is_not_healthy_and_says_so(
+    clock: ManualClock, memory: MemoryPool, caplog: pytest.LogCaptureFixture, ahead_ms: int, makes: bool
+) -> None:
+    first = memory.connect(label="right")
+    first.next_id()
+    skewed = ManualClock(clock.server_time_ms())
+    skewed.step(ahead_ms)
+    ids = snowredis.connect(memory, pool="test", label="skewed", clock=skewed)
+    with caplog.at_level(logging.ERROR, "snowredis"):
+        for _ in range(3):
+            skewed.advance(1_000)
+            clock.advance(1_000)
+            if makes:
+                ids.next_id()
+            else:
+                with pytest.raises(ClockSkewed):
+                    ids.next_id()
+            ids._beat()
+    seen = WorkerPool(memory, "test")
+    (state,) = [each.state for each in seen.workers() if each.label == "skewed"]
+    assert (state, makes_ids(ids)) == ("healthy" if makes else "no-ids", makes)
+    codes = [condition.code for condition in status_of(seen.snapshot()).conditions if condition.level == "critical"]
+    assert codes == ([] if makes else ["without-ids"])
+    # once, not for each call
+    assert len([record for record in caplog.records if "no ids: the clock" in record.getMessage()]) == (not makes)
+
+
+def test_a_worker_whose_last_call_was_refused_makes_no_ids(clock: ManualClock, memory: MemoryPool) -> None:
+    ids = memory.connect(clock_policy="raise")
+    ids.next_id()
+    clock.step(-100_000)
+    with pytest.raises(snowredis.ClockMovedBack):
+        ids.next_id()
+    ids._beat()
+    (seen,) = WorkerPool(memory, "test").workers()
+    assert (seen.state, seen.refused) == ("no-ids", "ClockMovedBack")
+    clock.step(100_001)
+    ids.next_id()
+    ids._beat()
+    assert WorkerPool(memory, "test").workers()[0].state == "healthy"
+
+
+def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock, memory: MemoryPool) -> None:
+    ids = memory.connect(ttl=2)
+    ids.next_id()
+    store: Any = memory._stores["test"]
+    renew, stalls = store.renew, iter([2_300])
+
+    def slow(*request: Any) -> Any:
+        reply = renew(*request)
+        clock.advance(next(stalls, 0))
+        return reply
+
+    store.renew = slow
+    clock.advance(1_999)
+    ids.next_id()
+    clock.advance(1)
+    assert ids.next_id()
+    assert next(stalls, None) is None
+    stalls = itertools.repeat(2_300)
+    clock.advance(2_000)
+    with pytest.raises(snowredis.LeaseExpired, match="come after the end of what they reserve"):
+        ids.next_id()
+
+
+# --- who died, who is silent, who ended ------------------------------------------------------------
+
+
+def ended(number: int, ago_ms: int = 40_000, **values: Any) -> EndedLease:
+    lasts = {"lasts_until_ms": NOW_MS + HOUR_MS, **values}
+    return EndedLease(
+        NOW_MS - ago_ms + TTL_MS, number, f"web-{number}", 1, "", "expired", NOW_MS - ago_ms, NOW_MS - HOUR_MS,
+        NOW_MS - ago_ms + TTL_MS, 5, **lasts,
+    )  # fmt: skip
+
+
+def snapshot_of(*leases: EndedLease, living: int = 0) -> Snapshot:
+    workers, pool = FLEET[:living], info()
+    mass = mass_silence_in(leases, workers, pool)
+    died, silent = split(leases, mass, pool)
+    return Snapshot(pool, workers, deaths=died, silent=silent, mass_silence=mass)
+
+
+def test_a_lease_that_ended_is_a_death_only_with_a_witness() -> None:
+    lane, over = ended(1), ended(2, lasts_until_ms=NOW_MS - 1)
+    found = replace(ended(3), kind="reclaimed", lasts_until_ms=0)
+    snapshot = snapshot_of(lane, over, found, living=9)
+    assert (snapshot.silent, snapshot.deaths) == ((lane,), (over, found))
+    status = status_of(snapshot)
+    assert status.headline == "2 died; 1 silent"
+    (silent,) = [condition for condition in status.conditions if condition.code == "silent"]
+    assert "if they live, the last of them has ids until 2026-" in silent.text
+    assert snapshot.makes_ids
+
+
+@pytest.mark.parametrize(("silent", "living", "is_one"), [(7, 0, True), (5, 3, True), (4, 4, False), (2, 0, False)])
+def test_silence_of_most_workers_at_once_is_one_condition(silent: int, living: int, is_one: bool) -> None:
+    snapshot = snapshot_of(*(ended(number, 40_000 + 500 * number) for number in range(silent)), living=living)
+    status = status_of(snapshot)
+    assert snapshot.deaths == ()
+    assert [condition.code for condition in status.conditions] == ["no-renewals" if is_one else "silent"]
+    assert status.headline == ("no worker renews" if is_one else f"{silent} silent")
+    assert (status.level == "critical") is is_one
+    assert ("do not restart workers" in status.conditions[0].advice) is is_one
+
+
+def test_workers_that_fell_silent_one_after_the_other_are_not_one_fault() -> None:
+    leases = [ended(number, 40_000 + 60_000 * number) for number in range(7)]
+    assert [condition.code for condition in status_of(snapshot_of(*leases)).conditions] == ["silent"]
+
+
+def test_without_outage_lanes_workers_that_fell_silent_together_are_no_deaths() -> None:
+    leases = [ended(number, lasts_until_ms=NOW_MS - 1) for number in range(7)]
+    snapshot = snapshot_of(*leases)
+    assert (len(snapshot.silent), snapshot.deaths) == (7, ())
+    (condition,) = status_of(snapshot).conditions
+    assert "for some of them that is over" in condition.text
+
+
+def test_a_refusal_of_this_process_is_known_before_anybody_is_silent() -> None:
+    def first(since_ms: int) -> tuple[str, str, str]:
+        refusal = Refusal("OOM command not allowed", since_ms)
+        condition = status_of(Snapshot(info(), FLEET, refusal=refusal)).conditions[0]
+        assert "OOM command not allowed" in condition.text
+        return condition.code, condition.level, condition.short
+
+    assert first(NOW_MS) == ("no-renewals", "critical", "no worker renews")
+    # others renew
+    assert first(NOW_MS - 30_000) == ("no-renewals", "warning", "this service does not renew")
+
+
+def test_most_is_critical_and_comes_first() -> None:
+    alarmed = info(alarms=1, alarm_from_ms=1, alarm_until_ms=NOW_MS)
+    snapshot = Snapshot(alarmed, (SUSPECT,), refusal=Refusal("full", NOW_MS))
+    assert [condition.code for condition in status_of(snapshot).conditions][:2] == ["no-renewals", "alarm"]
+
+
+def test_a_claim_whose_reply_was_lost_is_no_death(server: RedisServer, pool: str) -> None:
+    config = PoolConfig(name=pool, outage_reserve_ms=0)
+    seen, store = WorkerPool(server.url, pool), RedisStore(server.url, config)
+    seen.create(config)
+    Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    now_ms = seen.info().now_ms
+    change_record(server.client(), pool, 0, lease_end_ms=now_ms, until_ms=now_ms)
+    snapshot = seen.snapshot()
+    assert (snapshot.deaths, snapshot.silent, snapshot.workers) == ((), (), ())
+    assert EventKind.EXPIRED in [event.kind for event in seen.events()]
+    store.close()
+    seen.close()
+
+
+# --- does Redis take writes ------------------------------------------------------------------------
+
+
+def refuse_writes(server: RedisServer, how: str) -> None:
+    client = server.client()
+    if how == "full":
+        client.config_set("maxmemory", 1)
+    elif how == "read-only":
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+    else:
+        client.config_set("min-replicas-to-write", 1)
+
+
+@pytest.mark.parametrize("how", ["full", "read-only", "too few replicas"])
+def test_a_redis_that_refuses_writes_is_one_fault_for_every_view(own_server: RedisServer, how: str) -> None:
+    pytest.importorskip("starlette")
+    from snowredis.web.service import create_app
+
+    new_pool(own_server.url, "orders", ttl=1.5)
+    with contextlib.ExitStack() as stack:
+        fleet = [stack.enter_context(snowredis.connect(own_server.url, pool="orders", ttl=1.5)) for _ in range(3)]
+        client = stack.enter_context(client_of(create_app(own_server.url, pools=["orders"])))
+        reader = stack.enter_context(contextlib.closing(WorkerPool(own_server.url, "orders")))
+
+        def renewed() -> int:
+            return sum(each.renewed_ms > each.claimed_ms for each in reader.workers())
+
+        eventually(lambda: renewed() == 4, "a heartbeat of each")
+        assert client.get("/workers").json()["status"]["level"] == "ok"
+        refuse_writes(own_server, how)
+
+        def codes() -> list[str]:
+            return [one["code"] for one in client.get("/workers").json()["status"]["conditions"]]
+
+        eventually(lambda: codes()[:1] == ["no-renewals"], "the fault")
+        # longer than all leases
+        ended_s = time.monotonic() + 2.5
+        while time.monotonic() < ended_s:
+            for ids in fleet:
+                ids.next_id()
+            assert client.get("/id").status_code == client.get("/readyz").status_code == 200
+            time.sleep(0.1)
+        report = client.get("/workers").json()
+        assert (report["deaths"], report["status"]["headline"]) == ([], "no worker renews")
+        assert len(report["silent"]) == 4
+        assert "do not restart workers" in report["status"]["conditions"][0]["advice"]
+        # a reader that has no lease of its own sees it, too
+        assert status_of(reader.snapshot()).headline == "no worker renews"
+        found = {finding.text.split(",")[0]: finding.severity for finding in diagnose(own_server.url, "orders")}
+        assert found["Redis takes no writes"] == "error"
+        assert all(ids.in_outage_lane and ids.renewal_failure for ids in fleet)
+        for name, value in (("maxmemory", 0), ("min-replicas-to-write", 0)):
+            own_server.client().config_set(name, value)
+        own_server.client().execute_command("REPLICAOF", "NO", "ONE")
+        eventually(lambda: codes() in ([], ["no-outage-lane"], ["floor"]), "the end of it", ignored=(TypeError,))
+
+
+def test_probes_do_not_switch_the_service_off(own_server: RedisServer) -> None:
+    """Redis is away for longer than a ttl, and comes back empty."""
+    pytest.importorskip("starlette")
+    from snowredis.web.service import create_app
+
+    new_pool(own_server.url, "orders", ttl=1)
+    with client_of(create_app(own_server.url, pools=["orders"])) as client:
+        assert client.get("/id").status_code == 200
+        own_server.kill()
+        time.sleep(1.5)
+        own_server.start()
+        replies = []
+        for _ in range(40):
+            replies.append((client.get("/readyz").status_code, client.get("/id").status_code))
+            time.sleep(0.05)
+        assert set(replies) == {(200, 200)}
+
+
+# --- other settings, full memory, and what became of an id -----------------------------------------
+
+
+def test_processes_with_other_settings_say_so_and_each_is_named(
+    server: RedisServer, pool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    new_pool(server.url, pool)
+    for label in ("web", "jobs", "web"):
+        with contextlib.closing(snowredis.connect(server.url, pool=pool, label=label, ttl=7)) as ids:
+            for _ in range(3):
+                with pytest.raises(snowredis.LayoutMismatch):
+                    ids.next_id()
+    lines = [record.getMessage() for record in caplog.records if "no ids: " in record.getMessage()]
+    assert len(lines) == 3
+    assert all("30 s" in line and "7 s" in line for line in lines), lines
+    with contextlib.closing(WorkerPool(server.url, pool)) as seen:
+        assert seen.info().mismatch_by.count("(web)") + seen.info().mismatch_by.count("(jobs)") >= 2
+
+
+def test_full_memory_for_crash_records_is_a_warning_once(
+    server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    new_pool(server.url, pool)
+    monkeypatch.setattr(record_files, "_create", full)
+    monkeypatch.setattr(record_files.RECORDS, "_warned", False)
+    for _ in range(2):
+        with snowredis.connect(server.url, pool=pool) as ids:
+            ids.next_id()
+    found = [record for record in caplog.records if "no crash record" in record.getMessage()]
+    assert [record.levelno for record in found if record.levelno >= logging.WARNING] == [logging.WARNING]
+
+
+def test_ids_of_workers_that_were_adopted_after_a_wipe_have_a_certain_maker(own_server: RedisServer) -> None:
+    new_pool(own_server.url, "orders")
+    with contextlib.closing(WorkerPool(own_server.url, "orders")) as seen:
+        fleet = [snowredis.connect(own_server.url, pool="orders", label=f"w{number}") for number in range(2)]
+        made = [ids.next_id() for ids in fleet]
+        gone = snowredis.connect(own_server.url, pool="orders", label="gone")
+        lost_id = gone.next_id()
+        gone.close()
+        own_server.client().flushall()
+        for ids in fleet:
+            ids._beat()
+        kinds = [event.kind for event in seen.events()]
+        assert kinds == [EventKind.FLOOR, EventKind.ADOPTED, EventKind.ADOPTED]
+        for number, an_id in enumerate(made):
+            found = seen.whois(an_id)
+            assert (found.certainty, found.holder and found.holder.label) == ("certain", f"w{number}"), found.reason
+        found = seen.whois(lost_id)
+        assert found.certainty == "unknown"
+        assert "trimmed" not in found.reason
+        for ids in fleet:
+            ids.close()
+
+
+def test_a_generator_that_python_deleted_is_released_with_the_ids_that_it_made(server: RedisServer, pool: str) -> None:
+    new_pool(server.url, pool, ttl=0.5)
+    ids = snowredis.connect(server.url, pool=pool, ttl=0.5)
+    for _ in range(1_000):
+        ids.next_id()
+    made = ids.ids_made
+    del ids
+    gc.collect()
+    with contextlib.closing(WorkerPool(server.url, pool)) as seen:
+        released = [EventKind.RELEASED]
+        eventually(lambda: [event.kind for event in seen.events()][-1:] == released, "the release")
+        stats = seen.events()[-1].stats
+        assert stats is not None
+        assert stats.ids_made == made >= 1_000

@@ -1,0 +1,109 @@
+"""One word for one thing: names of the code use the words of the glossary, and no class name exists twice."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.project.test_imports import MODULES, ROOT
+
+# word -> what to say instead, by docs/explanation/glossary.md
+SYNONYMS = {
+    "fit_ms": "usable_from_ms",
+    "give_back": "release",
+    "has_beat": "heartbeat",
+    "look": "read",
+    "lookout": "sweep",
+    "machine": "host, or worker id",
+    "node": "server, or worker id",
+    "ns": "namespace; nanoseconds have a name before the unit",
+    "take_back": "undo, or release",
+    "take_out": "remove",
+    "take_turn": "say what is done in the turn",
+    "take_up": "adopt, or reclaim",
+    "tally": "count",
+    "twin": "copy",
+    "watch": "poll, follow or close_at_exit",
+}
+# (file, name) that still stands there. Do not add to it: rename, and remove the line
+OLD_NAMES: set[tuple[str, str]] = {
+    ("snowredis/cli/commands/run.py", "_Watch"),
+    ("snowredis/cli/commands/run.py", "watch"),
+    ("snowredis/merge/apply.py", "take_back"),
+    ("snowredis/merge/commands.py", "_add_take_back"),
+    ("snowredis/merge/commands.py", "_take_back"),
+    ("snowredis/monitor/gameday.py", "node_keys"),
+    ("snowredis/process/heartbeat.py", "HasBeat"),
+    ("snowredis/snowflake/crash_record.py", "take_back"),
+    ("snowredis/snowflake/lifecycle.py", "_give_back_if_ended"),
+    ("snowredis/snowflake/lifecycle.py", "_give_back_of_dead"),
+    ("snowredis/snowflake/lifecycle.py", "give_back"),
+    ("snowredis/snowflake/memory_store.py", "fit_ms"),
+    ("snowredis/snowflake/record_files.py", "take_back"),
+    ("snowredis/snowflake/sharded_store.py", "_give_back"),
+    ("snowredis/snowflake/sweep.py", "_give_back"),
+    ("snowredis/snowflake/sweep.py", "give_back"),
+}
+# classes of which two packages have one of this name. The same
+OLD_DOUBLES: set[str] = {"Problem", "Server", "Source"}
+# names that others chose: Redis Cluster's nodes, clocks in the standard library
+OF_OTHERS = {("snowredis/servers/cluster.py", "node")}
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+
+
+def names_of(source: str) -> Iterator[str]:
+    """Yield the names of classes, functions and arguments."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            arguments = node.args
+            yield from (one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+
+
+def synonyms_in(name: str) -> list[str]:
+    """Return the words of SYNONYMS in *name*; "ns" only where it stands alone, since it is also a unit."""
+    words = f"_{snake_case(name)}_"
+    return [word for word in SYNONYMS if f"_{word}_" in words and (word != "ns" or words == "_ns_")]
+
+
+def test_names_use_the_words_of_the_glossary() -> None:
+    found = {
+        (path.relative_to(ROOT).as_posix(), name): synonyms_in(name)
+        for path in MODULES
+        for name in names_of(path.read_text("utf-8"))
+        if synonyms_in(name)
+    }
+    wrong = {where: [f"{word}: {SYNONYMS[word]}" for word in words] for where, words in found.items()}
+    assert {where: advice for where, advice in wrong.items() if where not in OLD_NAMES | OF_OTHERS} == {}
+    # what was renamed leaves the list
+    assert OLD_NAMES - found.keys() == set()
+
+
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[Path]] = defaultdict(list)
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path.relative_to(ROOT))
+    # Django wants this name in each file of a command
+    doubles = {name for name, paths in places.items() if len(paths) > 1 and name != "Command"}
+    assert doubles - OLD_DOUBLES == set()
+    assert OLD_DOUBLES - doubles == set()
+
+
+def test_the_check_sees_a_synonym_in_each_kind_of_name() -> None:
+    source = "class ServerLook:\n    def give_back(self, fit_ms, *, ns, now_ns): ...\nread = lambda twin: twin\n"
+    assert [word for name in names_of(source) for word in synonyms_in(name)] == [
+        "look",
+        "give_back",
+        "fit_ms",
+        "ns",
+        "twin",
+    ]

@@ -1,0 +1,156 @@
+"""A request for an id that comes again on its connection: the same response with another id, and the same checks."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+from tests.web.conftest import TOKEN, Serve, Served
+
+pytest.importorskip("uvicorn")
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, served: Served) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", served.port), timeout=20)
+        self._file = self._socket.makefile("rb")
+
+    def ask(self, *headers: str, path: str = "/id") -> tuple[int, list[bytes], bytes]:
+        """Send a request whose bytes depend on the arguments alone; return status, headers and body."""
+        lines = [f"GET {path} HTTP/1.1", "Host: localhost", *headers]
+        self._socket.sendall("\r\n".join([*lines, "", ""]).encode())
+        status = int(self._file.readline().split()[1])
+        found = [line.rstrip() for line in iter(self._file.readline, b"\r\n")]
+        [length] = [int(line.split()[1]) for line in found if line.startswith(b"content-length:")]
+        return status, found, self._file.read(length)
+
+    def is_at_end(self) -> bool:
+        """Wait until the service closes the connection."""
+        return self._file.read(1) == b""
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def connected(served: Served) -> Iterator[Client]:
+    with contextlib.closing(Client(served)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/plain", "application/octet-stream"])
+def test_it_gets_the_same_headers_and_another_id(
+    server: RedisServer, pool_name: str, serve: Serve, accept: str
+) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    with connected(served) as client:
+        answers = [client.ask(f"Accept: {accept}") for _ in range(5)]
+        # others in between do not matter
+        assert client.ask(path="/pools")[0] == 200
+        answers.append(client.ask(f"Accept: {accept}"))
+        metrics = client.ask(path="/metrics")[2].decode()
+    assert {status for status, _, _ in answers} == {200}
+    assert len({tuple(sorted(headers)) for _, headers, _ in answers}) == 1
+    bodies = [body for _, _, body in answers]
+    if accept == "application/octet-stream":
+        ids = [struct.unpack(">q", body)[0] for body in bodies]
+    else:
+        before, after = (b"", b"\n") if accept == "text/plain" else (b'{"id":"', b'"}')
+        ids = [int(body.removeprefix(before).removesuffix(after)) for body in bodies]
+    assert all(earlier < later for earlier, later in itertools.pairwise(ids))
+    assert f'snowredis_served_ids_total{{pool="{pool_name}"}} 6.0' in metrics
+
+
+def test_each_connection_repeats_its_own_request(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    pools = [pool_name, f"{pool_name}-b"]
+    for name in pools:
+        new_pool(server.url, name)
+    served = serve(*(part for name in pools for part in ("--pool", name)), url=server.url)
+    with connected(served) as one, connected(served) as other:
+        for _ in range(3):
+            one.ask(path=f"/id?pool={pools[0]}")
+            other.ask(path=f"/id?pool={pools[1]}")
+            other.ask(path=f"/id?pool={pools[0]}")
+        metrics = one.ask(path="/metrics")[2].decode()
+    assert f'snowredis_served_ids_total{{pool="{pools[0]}"}} 6.0' in metrics
+    assert f'snowredis_served_ids_total{{pool="{pools[1]}"}} 3.0' in metrics
+
+
+def test_it_counts_for_the_rate_and_waits_for_the_pool(own_server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(own_server.url, pool_name, ttl=1.5, outage_reserve=0)
+    served = serve("--pool", pool_name, url=own_server.url, SNOWREDIS_SERVE_ID_REQUESTS_PER_S="20")
+    with connected(served) as client:
+        statuses = [client.ask()[0] for _ in range(60)]
+        assert set(statuses) == {200, 429}
+        own_server.kill()
+        eventually(lambda: client.ask()[0] == 503)
+        own_server.start()
+        eventually(lambda: client.ask()[0] == 200, limit_s=30)
+
+
+def test_it_keeps_its_connection_open_and_a_pause_ends_it(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url, SNOWREDIS_SERVE_KEEP_ALIVE_S="2")
+    with connected(served) as active, connected(served) as idle:
+        assert idle.ask()[0] == active.ask()[0] == 200
+        idle._socket.settimeout(0.1)
+        ended = False
+        # the idle one is closed meanwhile
+        while not ended:
+            assert active.ask()[0] == 200
+            with contextlib.suppress(TimeoutError):
+                ended = idle._socket.recv(1) == b""
+        assert active.ask()[0] == 200
+        assert active.is_at_end()
+
+
+def test_a_token_is_checked_once_and_a_session_each_time(
+    server: RedisServer, pool_name: str, serve: Serve, tmp_path: Path
+) -> None:
+    new_pool(server.url, pool_name)
+    (tmp_path / "token").write_text(TOKEN)
+    served = serve("--pool", pool_name, "--token-file", str(tmp_path / "token"), url=server.url)
+    with connected(served) as client:
+        assert [client.ask(f"Authorization: Bearer {TOKEN}")[0] for _ in range(3)] == [200, 200, 200]
+        assert client.ask()[0] == client.ask("Authorization: Bearer wrong-token-of-length")[0] == 401
+        form = {"Content_Type": "application/x-www-form-urlencoded", "Origin": served.url}
+        status, headers, _ = served.ask("/login", "POST", f"token={TOKEN}".encode(), **form)
+        assert status == 303
+        cookie = f"Cookie: {headers['set-cookie'].partition(';')[0]}"
+        assert [client.ask(cookie)[0] for _ in range(3)] == [200, 200, 200]
+        assert served.ask("/logout", "POST", b"", Cookie=cookie.partition(" ")[2], Origin=served.url)[0] == 303
+        eventually(lambda: client.ask(cookie)[0] == 401)
+
+
+def test_a_process_that_stops_says_so_in_its_response(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url, SNOWREDIS_SERVE_DRAIN_S="3")
+    with connected(served) as client:
+        assert b"connection: close" not in client.ask()[1]
+        served.process.send_signal(signal.SIGTERM)
+        served.wait_for("/readyz", 503)
+        assert b"connection: close" in client.ask()[1]
+        assert client.is_at_end()
+
+
+def test_each_one_is_in_the_access_log(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, "--access-log", url=server.url)
+    with connected(served) as client:
+        for _ in range(5):
+            client.ask()
+    assert served.log.read_text().count("GET /id ") == 5
