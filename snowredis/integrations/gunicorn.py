@@ -10,8 +10,8 @@ In ``gunicorn.conf.py``, either of:
 A worker claims its worker id before its first request and releases it when it stops. The worker id of a worker that
 was killed is given back by the worker that gunicorn starts in its place, right after its own claim. No hook raises.
 
-The arbiter imports this module, and its workers inherit what it imports: what redis-py needs is imported in the
-workers only, after gevent has patched them.
+Workers inherit what the arbiter imported. It imports redis-py for workers of the classes that patch nothing; others,
+such as gevent's, import it themselves, after they patched what it needs.
 
 Source: gunicorn/arbiter.py: an exception in post_worker_init ends the service, and worker_exit also runs in the
 arbiter, for a worker that is gone.
@@ -20,6 +20,7 @@ arbiter, for a worker that is gone.
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import os
 import signal
@@ -31,7 +32,7 @@ from typing import Any
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
 
-__all__ = ["post_worker_init", "worker_exit"]
+__all__ = ["on_starting", "post_worker_init", "worker_exit"]
 
 log = logging.getLogger("snowredis")
 
@@ -39,6 +40,11 @@ log = logging.getLogger("snowredis")
 CLAIM_TIMEOUT_S = 5.0
 # between two attempts while Redis is away
 RETRY_S = 0.2
+
+# classes of workers that use sockets and threads as they are
+PLAIN_WORKERS = ("sync", "gthread")
+# what a claim imports, with what these import
+CLAIM_MODULES = ("redis", "snowredis.connection", "snowredis.snowflake.redis_store")
 
 Hook = Callable[..., Any]
 
@@ -57,6 +63,14 @@ def _log_errors(hook: Hook) -> Hook:
             logger.exception("snowredis: %s() failed; gunicorn goes on", hook.__name__)
 
     return logging_hook
+
+
+@_log_errors
+def on_starting(server: Any) -> None:
+    """In the arbiter: import what a claim needs, so that its workers share it instead of importing it each."""
+    if server.cfg.worker_class_str in PLAIN_WORKERS:
+        for name in CLAIM_MODULES:
+            importlib.import_module(name)
 
 
 @_log_errors

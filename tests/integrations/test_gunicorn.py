@@ -23,6 +23,7 @@ from gunicorn.config import Config
 
 from snowredis.integrations import gunicorn as hooks
 from tests.integrations.gunicorn_server import WORKERS, Gunicorn, create_pool, eventually, gunicorn
+from tests.support.pools import new_pool
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -295,13 +296,49 @@ def test_no_hook_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
     monkeypatch.delattr(hooks, "claim_all")
     for name in hooks.__all__:
         caplog.clear()
-        getattr(hooks, name)(*([object()] if name == "post_worker_init" else [object(), object()]))
+        getattr(hooks, name)(*([object(), object()] if name == "worker_exit" else [object()]))
         assert f"{name}() {FAILED}" in caplog.text
     hooks.post_worker_init(SimpleNamespace(log=logging.getLogger("gunicorn.error")))
     assert caplog.records[-1].name == "gunicorn.error"
 
 
-def test_the_arbiter_imports_nothing_that_gevent_patches_later() -> None:
-    program = "import sys, snowredis.integrations.gunicorn; print(*{'asyncio', 'redis', 'ssl'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
-    assert (done.stdout.split(), done.stderr) == ([], "")
+# starts as the arbiter does, and claims in a fork: what did the fork import?
+ARBITER = """
+import os, sys
+from gunicorn.config import Config
+cfg = Config()
+cfg.set("worker_class", sys.argv[1])
+before = set(sys.modules)
+from snowredis.integrations import gunicorn
+gunicorn.on_starting(type("Arbiter", (), {"cfg": cfg}))
+print(*{"asyncio", "redis", "ssl"} & sys.modules.keys() - before, flush=True)
+before = set(sys.modules)
+if os.fork() == 0:
+    import snowredis
+    with snowredis.connect(sys.argv[2], pool=sys.argv[3]) as ids:
+        ids.claim()
+    print(*sys.modules.keys() - before, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("kind", ["sync", "gthread", "gevent", "uvicorn_worker.UvicornWorker"])
+def test_the_arbiter_imports_what_a_claim_needs_unless_its_workers_may_patch_it(server: RedisServer, kind: str) -> None:
+    pool = f"arbiter-{kind}"
+    new_pool(server.url, pool)
+    done = subprocess.run(
+        [sys.executable, "-c", ARBITER, kind, server.url, pool],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stderr == ""
+    in_arbiter, in_worker = (line.split() for line in done.stdout.splitlines())
+    if kind in hooks.PLAIN_WORKERS:
+        assert "redis" in in_arbiter
+        assert [name for name in in_worker if name.partition(".")[0] in {"redis", "snowredis"}] == []
+    else:
+        assert in_arbiter == []
+        assert "redis" in in_worker

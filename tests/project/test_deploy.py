@@ -13,16 +13,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
 import yaml
 
 import snowredis
 from snowredis.cli import build_parser
 from snowredis.settings import from_environment
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.web.server import GRACE_S
+from tests.support.ports import free_port
 from tests.support.servers import redis_server
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/deploy"
@@ -74,24 +80,79 @@ def test_ci_creates_the_pool_of_its_environment() -> None:
 
 
 def test_kubernetes_gives_pods_and_job_the_same_settings() -> None:
-    config, deployment = documents("kubernetes.yaml")
-    environment = config["data"]
+    config, secret, budget, deployment = documents("kubernetes.yaml")
+    environment = config["data"] | secret["stringData"]
     (web,) = containers("kubernetes.yaml")
     (new_pool,) = containers("kubernetes-new-pool.yaml")
     for container in (web, new_pool):
-        assert [source["configMapRef"]["name"] for source in container["envFrom"]] == [config["metadata"]["name"]]
+        assert container["envFrom"] == [
+            {"configMapRef": {"name": config["metadata"]["name"]}},
+            {"secretRef": {"name": secret["metadata"]["name"]}},
+        ]
     own = {variable["name"]: "web-7d4b9c6f5-x2x8k" for variable in web["env"]}
     check_environment(environment | own)
     command = build_parser().parse_args(new_pool["command"][1:])
     assert command.pool == environment["SNOWREDIS_POOL"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]
-    assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    for selecting in (deployment, budget):
+        assert selecting["spec"]["selector"]["matchLabels"].items() <= labels.items()
     ports = {port["name"] for port in web["ports"]}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert web[probe]["httpGet"]["port"] in ports
     # a first worker may wait for the floor, with failover_slack
     floor = PoolConfig(name="orders", failover_slack_ms=15_000).floor_ms
     assert web["startupProbe"]["periodSeconds"] * web["startupProbe"]["failureThreshold"] * 1000 > floor
+
+
+def succeeds(client: httpx.Client, request: httpx.Request) -> bool:
+    return client.send(request).is_success
+
+
+def test_kubernetes_runs_the_service_with_probes_that_it_has(tmp_path: Path) -> None:
+    secret, budget, service, deployment = documents("kubernetes-serve.yaml")
+    (ids,) = containers("kubernetes-serve.yaml")
+    pod = deployment["spec"]["template"]
+    for selector in (
+        deployment["spec"]["selector"]["matchLabels"],
+        budget["spec"]["selector"]["matchLabels"],
+        service["spec"]["selector"],
+    ):
+        assert selector.items() <= pod["metadata"]["labels"].items()
+    own = {variable["name"]: variable.get("value") for variable in ids["env"]}
+    assert own["SNOWREDIS_URL"] is None
+    drain_s = float(own["SNOWREDIS_SERVE_DRAIN_S"])
+    assert pod["spec"]["terminationGracePeriodSeconds"] > drain_s + GRACE_S + 1
+    # it starts as it stands, but for the addresses
+    (tmp_path / "token").write_text(secret["stringData"]["token"])
+    addresses = {"0.0.0.0": "127.0.0.1", "/run/secrets/ids/token": str(tmp_path / "token")}
+    arguments = [addresses.get(part, part) for part in ids["command"][1:]]
+    port = free_port()
+    with redis_server(tmp_path) as server:
+        snowredis.WorkerPool(server.url, "orders").create(PoolConfig(name="orders"))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "snowredis", *arguments, "--port", str(port)],
+            env={**os.environ, "SNOWREDIS_URL": server.url, "SNOWREDIS_SERVE_DRAIN_S": "0"},
+        )
+        try:
+            for probe in ("readinessProbe", "livenessProbe"):
+                # as the kubelet does, without a token and by the address of the pod
+                request = httpx.Request(
+                    "GET", f"http://127.0.0.1:{port}{ids[probe]['httpGet']['path']}", headers={"Host": "10.1.2.3"}
+                )
+                with httpx.Client() as kubelet:
+                    eventually(partial(succeeds, kubelet, request), ignored=(httpx.HTTPError,))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes-serve.yaml", "kubernetes-new-pool.yaml"])
+def test_no_container_in_kubernetes_runs_as_root(name: str) -> None:
+    for document in documents(name):
+        if "template" in document.get("spec", {}):
+            context = document["spec"]["template"]["spec"]["securityContext"]
+            assert context["runAsNonRoot"]
+            assert f"USER {context['runAsUser']}\n" in (DEPLOY / "Dockerfile").read_text("utf-8")
 
 
 def test_the_unit_names_settings_and_hooks_that_exist(tmp_path: Path) -> None:
