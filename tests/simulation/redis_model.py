@@ -16,6 +16,7 @@ from typing import Any
 import lupa.lua51
 
 from snowredis.errors import ConfigError, StoreRefused
+from snowredis.servers.scripts import split_reply
 from tests.simulation.world import World
 
 # beside the keys, so that copies of the data have it: key -> ms at which it goes
@@ -90,7 +91,7 @@ class Lua:
         error = reply["err"]
         if error is not None:
             raise ConfigError(str(error))
-        return list(reply.values())
+        return split_reply(list(reply.values()))
 
 
 @functools.cache

@@ -288,6 +288,7 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
     text = "even if outage lanes are reserved beyond the change"
     parser.add_argument("--force", action="store_true", help=text)
+    parser.add_yes()
 
 
 def _change_layout(args: argparse.Namespace) -> None:
@@ -304,6 +305,8 @@ def _change_layout(args: argparse.Namespace) -> None:
             print(f"pool {pool.name} at {pool.where} keeps its layout {info.layout}")
             return
         layout = resolve_layout(args.new_layout)
+        question = f"Change pool {pool.name} to {layout} in {args.delay_s:g} s? Processes with {info.layout} stop then."
+        confirm(args, question)
         delay_ms = round(args.delay_s * 1000)
         change = change_layout(client, info, layout, delay_ms=delay_ms, caller_ms=caller_ms, force=args.force)
         where = pool.where
@@ -331,7 +334,7 @@ one start after a wait of ttl + max-clock-lead + redis-skew + failover-slack, wh
 
 whois goes on to work for old ids: the pool remembers which layout it had when.""",
     [
-        ("snowredis pool change-layout orders 41/0/2/12/8", "in 10 s"),
+        ("snowredis pool change-layout orders 41/0/2/12/8", "asks; in 10 s"),
         ("snowredis pool change-layout orders twitter --in 3600", "in an hour"),
         ("snowredis pool change-layout orders --undo", "before its moment"),
     ],
