@@ -175,7 +175,8 @@ class Stage:
         return done.stdout + done.stderr
 
     def stop(self) -> None:
-        for process in (*self.processes, *([self.service] if self.service else [])):
+        started: list[subprocess.Popen[Any]] = [*self.processes, *([self.service] if self.service else [])]
+        for process in started:
             process.kill()
             process.wait(10)
         for node in (self.redis, self.standby):
@@ -256,8 +257,8 @@ def _ending(seconds: float) -> dict[str, Any]:
     return {"layout": f"38/0/2/13/10;epoch_ms={end_ms - (1 << 38)}"}
 
 
-REFUSED = {"codes": ("no-renewals",), "alerts": ("NoRenewals",), "doctor": "Redis takes no writes"}
-AWAY = {"codes": ("redis-unavailable",), "alerts": ("RedisUnavailable",)}
+REFUSED: dict[str, Any] = {"codes": ("no-renewals",), "alerts": ("NoRenewals",), "doctor": "Redis takes no writes"}
+AWAY: dict[str, Any] = {"codes": ("redis-unavailable",), "alerts": ("RedisUnavailable",)}
 MOMENTS: dict[str, Callable[[], Moment]] = {
     "dead": lambda: Moment(_kill, **AWAY, doctor="nothing else was checked"),
     "hung": lambda: Moment(lambda stage: stage.redis.kill(signal.SIGSTOP), **AWAY, settle_s=12),
