@@ -348,9 +348,9 @@ class StoreUnavailable(SnowredisError):
 
     _ADVICE = "Check that the server is running and that the URL is correct"
 
-    def __init__(self, where: str, reason: str, advice: str = _ADVICE) -> None:
-        super().__init__(where, reason, *([] if advice == self._ADVICE else [advice]))
-        self.where, self.reason, self.advice = where, reason.rstrip("."), advice.rstrip(".")
+    def __init__(self, where: str, reason: str, advice: str = "") -> None:
+        super().__init__(where, reason, *([advice] if advice else []))
+        self.where, self.reason, self.advice = where, reason.rstrip("."), (advice or self._ADVICE).rstrip(".")
 
     def __str__(self) -> str:
         return f"Redis at {self.where} cannot be used: {self.reason}. {self.advice}."
@@ -359,8 +359,10 @@ class StoreUnavailable(SnowredisError):
 class StoreReadOnly(StoreUnavailable):
     """This Redis is a replica, or refuses writes."""
 
+    _ADVICE = "Connect to the master, not to a replica"
+
     def __str__(self) -> str:
-        return f"Redis at {self.where} does not accept writes: {self.reason}. Connect to the master, not to a replica."
+        return f"Redis at {self.where} does not accept writes: {self.reason}. {self.advice}."
 
 
 class StoreRefused(StoreUnavailable):

@@ -5,7 +5,6 @@ nanoseconds. Redis is a private redis-server. The parts:
 
   first    one id after a pause: hot, the first of a ms, after 1.2 and 100 ms of sleep             4 min
   ids      an id, singly and in batches, 1 and 4 threads, 1 and 2 processes, in C and in Python    2 min
-  claims   a claim, over the size of the pool (takes 3 GB of memory)                               2 min
   workers  claims, heartbeats and memory at 10, 1,000 and 100,000 living workers                   2 min
   start    import time, a program's first id, and a generator's memory                             1 min
 
@@ -66,7 +65,7 @@ def main() -> int:
     if parts or "about" not in results:
         results["about"] = _about()
 
-    from scripts._bench import page, page_goals
+    from scripts._bench import page
 
     for part in parts:
         print(f"== {part}", file=sys.stderr)
@@ -77,7 +76,7 @@ def main() -> int:
         table = make(results) if part in (parts or results) else ""
         if table:
             print(f"\n{name}\n{table}")
-    print(f"\ngoals\n{page_goals.goal_table(results)}\n\n{results['about']}")
+    print(f"\n{results['about']}")
     if options.write:
         for path in page.write(results):
             print(f"wrote {path.relative_to(ROOT)}")
@@ -96,10 +95,6 @@ def _measure(part: str, *, quick: bool, pythons: list[str]) -> dict[str, Any]:
             from scripts._bench import ids
 
             return ids.measure(quick=quick, pythons=pythons)
-        if part == "claims":
-            from scripts._bench import claims
-
-            return claims.measure(quick=quick)
         if part == "workers":
             from scripts._bench import workers
 

@@ -20,22 +20,7 @@ PLANNED_SHARE = 0.5
 SHARED_BITS = 22
 
 
-# --- parts claims, workers, start ------------------------------------------------------------------
-
-
-def claims(results: Results) -> str:
-    rows = [
-        [
-            f"{row['workers']:,}",
-            row["state"],
-            spread(row["claim_us"]),
-            spread(row["server_us"]),
-            f"{row['bytes_each']:,}" if row["bytes_each"] else "–",
-        ]
-        for row in results["claims"]["rows"]
-    ]
-    head = ["worker ids in the pool", "state", "claim, µs", "in the script, µs", "bytes a worker"]
-    return markdown(head, rows, left=2)
+# --- parts workers, start ------------------------------------------------------------------
 
 
 def costs(results: Results) -> str:
@@ -136,7 +121,6 @@ TABLES = {
     "two-processes": ("ids", page_ids.two_processes),
     "ceilings": ("ids", page_ids.ceilings),
     "missing": ("ids", page_ids.missing),
-    "claims": ("claims", claims),
     "costs": ("workers", costs),
     "fleets": ("workers", fleets),
     "real-generators": ("workers", real_generators),
@@ -147,7 +131,7 @@ TABLES = {
     "first-missing": ("first", page_first.missing),
     "free-threaded": ("first", page_first.scaling),
 }
-# the others, and the goals, are printed only
+# the others are printed only
 ON_PAGE = (
     "first",
     "single",

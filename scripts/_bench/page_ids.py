@@ -1,13 +1,13 @@
-"""Tables, plot and goals of the part `ids`: what an id costs in a loop."""
+"""Tables of the part `ids`: what an id costs in a loop."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, FLOOR, METHOD_FLOOR, OURS, SNOWFLAKE
+from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, FLOOR, METHOD_FLOOR, OURS
 from scripts._bench.measuring import BASE
-from scripts._bench.tables import AtMost, Results, markdown, number, percent, spread
+from scripts._bench.tables import Results, markdown, number, percent, spread
 
 SINGLE, BOUND = "ids.next_id()", "snowredis.next_id()"
 LIST, LARGE_FILL = f"ids.next_ids({BATCH:,}), an id", f"ids.fill() of {BUFFER:,}, an id"
@@ -100,51 +100,3 @@ def ceilings(results: Results) -> str:
 def missing(results: Results) -> str:
     named = [f"`{label}` ({why.rstrip('.')})" for label, why in sorted(results["ids"]["missing"].items())]
     return f"Not measured: {'; '.join(named)}." if named else "Everybody could be measured."
-
-
-def goals(results: Results, at_most: AtMost) -> None:
-    kinds = [kind for kind in ("C", "Python") if _row(results, SINGLE, kind)]
-    one = {kind: _row(results, SINGLE, kind) for kind in kinds}
-    for kind, limit in (("C", 1.0), ("Python", 2.1)):
-        row = one.get(kind)
-        if row:
-            what = f"`{SINGLE}` in {kind}: at most {limit} times `{BASE}`"
-            at_most(what, row["ratio"][1], limit, spread(row["ratio"]))
-    for kind, limit in (("C", 1.1), ("Python", 1.2)):
-        row, bound = one.get(kind), _row(results, BOUND, kind)
-        if row and bound:
-            times = bound["ratio"][1] / row["ratio"][1]
-            what = f"`{BOUND}` in {kind}: at most {limit} times `{SINGLE}`"
-            at_most(what, times, limit, f"{times:.2f}")
-    best: Any = one[kinds[0]]
-    peers = [
-        row
-        for row in _rows(results)
-        if not row["by"] and row["label"] not in (BASE, *_BY_HAND) and row["of"] == best["of"]
-    ]
-    if peers:
-        fastest = min(peers, key=lambda row: row["ratio"][1])
-        ahead = fastest["ratio"][1] / best["ratio"][1]
-        shown = f"{ahead:.2f} times as fast as the next, `{fastest['label']}`"
-        at_most("ahead of every id library", 1 / ahead, 1, shown)
-    flakes = [row for row in peers if BY_LABEL[row["label"]].makes == SNOWFLAKE and BY_LABEL[row["label"]].thread_safe]
-    if flakes:
-        fastest = min(flakes, key=lambda row: row["ratio"][1])
-        ahead = fastest["ratio"][1] / best["ratio"][1]
-        shown = f"{ahead:.1f} times as fast as `{fastest['label']}`"
-        at_most("10 times ahead of the fastest thread-safe Snowflake", 10 / ahead, 1, shown)
-    for kind, cpu_limit in (("C", 0.4), ("Python", 0.7)):
-        for row in results["ids"]["ceilings"]:
-            if (row["by"], row["layout"]) == (kind, "twitter"):
-                what = f"layout `twitter`, one thread, {kind}: 99% of its ceiling, less than {cpu_limit:.0%} of a core"
-                shown = f"{percent(row['rate'][1])} with {percent(row['cpu'][1])}"
-                at_most(what, 0 if row["rate"][1] >= 0.99 and row["cpu"][1] < cpu_limit else 1, 0, shown)
-    for label, limit in ((LARGE_FILL, 1.0), (LIST, 25.0)):
-        row = _row(results, label, best["of"])
-        if row:
-            at_most(f"`{label}`: under {limit:g} ns", row["ns"][1], limit, f"{spread(row['ns'])} ns")
-    for kind in kinds:
-        row = _row(results, SINGLE, kind, 4)
-        if row:
-            what = f"4 threads, {kind}: an id costs at most 1.1 times what it costs with one"
-            at_most(what, row["to_one_thread"][1], 1.1, spread(row["to_one_thread"]))

@@ -1,8 +1,8 @@
-"""Table and goals of the part `start`."""
+"""Table of the part `start`."""
 
 from __future__ import annotations
 
-from scripts._bench.tables import AtMost, Results, markdown, number, spread
+from scripts._bench.tables import Results, markdown, number, spread
 
 
 def start(results: Results) -> str:
@@ -20,12 +20,3 @@ def start(results: Results) -> str:
         f"{found['claimed_bytes'] / 1000:,.0f} kB with its lease, its connection and its heartbeat thread "
         f"({found['threads']:.0f} a generator); the process grows by {found['resident_bytes'] / 1000:,.0f} kB."
     )
-
-
-def goals(results: Results, at_most: AtMost) -> None:
-    found = results["start"]
-    ms = found["more_ms"]["import snowredis"]
-    at_most("`import snowredis` over a bare interpreter: under 15 ms", ms[1], 15, f"{spread(ms)} ms")
-    ratio = found["first_id"]["ready_ratio"]
-    what = "`python app.py` to its first id: at most 1.2 times `python -c 'import redis'`"
-    at_most(what, ratio[1], 1.2, spread(ratio))

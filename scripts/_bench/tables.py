@@ -1,23 +1,14 @@
-"""Markdown tables, figures as text, and goals, for the parts of docs/reference/figures.md."""
+"""Markdown tables and figures as text, for the parts of docs/reference/figures.md."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 # of the benchmark, in the order of the page
-PARTS = ("first", "ids", "claims", "workers", "start")
+PARTS = ("first", "ids", "workers", "start")
 # part -> what it measured
 Results = Mapping[str, Any]
-# adds a goal: its text, the value, the limit, and the figure as text
-AtMost = Callable[[str, float, float, str], None]
-
-
-class Goal(NamedTuple):
-    what: str
-    found: str
-    met: bool
-    part: str
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

@@ -58,7 +58,6 @@ MAP = sa.Table(
     sa.Column("via", sa.BigInteger, nullable=False),
     sa.Column("new", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("run", "domain", "new", name="snowredis_merge_map_new"),
-    sa.UniqueConstraint("run", "domain", "via", name="snowredis_merge_map_via"),
 )
 
 
@@ -180,8 +179,19 @@ class Journal:
 
     def add_pairs(self, connection: sa.Connection, run: Run, domain: int, pairs: Iterable[Pair]) -> None:
         """Store old and new ids."""
-        rows = [{"run": run.number, "domain": domain, "old": old, "via": via, "new": new} for old, via, new in pairs]
-        connection.execute(sa.insert(MAP), rows)
+        # whole numbers as text: a tenth of the time of parameters
+        rows = ", ".join(f"({run.number:d}, {domain:d}, {old:d}, {via:d}, {new:d})" for old, via, new in pairs)
+        connection.exec_driver_sql(f"INSERT INTO {MAP.name} (run, domain, old, via, new) VALUES {rows}")
+
+    def add_moved(self, connection: sa.Connection, run: Run, plan: DomainPlan, column: sa.Column[Any]) -> None:
+        """Store old and new ids of a counter in one statement; MergeError if there are not as many as planned."""
+        ids = sa.select(column.label("id")).where(column.is_not(None)).distinct().subquery()
+        new = ids.c.id + plan.offset
+        rows = sa.select(sa.literal(run.number), sa.literal(plan.number), ids.c.id, new, new)
+        connection.execute(sa.insert(MAP).from_select(["run", "domain", "old", "via", "new"], rows))
+        mine = sa.select(sa.func.count()).where(MAP.c.run == run.number, MAP.c.domain == plan.number)
+        if connection.scalar(mine) != plan.renamed:
+            raise MergeError(f"{plan.name} has other ids than planned. Nothing was changed; make a new plan.")
 
     def forget(self, connection: sa.Connection, run: Run) -> None:
         """Remove the map of a run, whose ids are old again."""

@@ -106,7 +106,7 @@ class Canary(threading.Thread):
         """Return the time of the last acknowledged write, in seconds of the monotonic clock; 0: none."""
         return next(reversed(self.acknowledged.values()), 0.0)
 
-    def stop(self) -> Loss:
+    def stop(self) -> LostWrites:
         """Stop, and return what is missing. Raises StoreUnavailable if Redis is away."""
         self._end.set()
         self.join()
@@ -115,10 +115,10 @@ class Canary(threading.Thread):
         times = list(self.acknowledged.values())
         lost = [moment for number, moment in self.acknowledged.items() if number not in there]
         pauses = (after - before for before, after in itertools.pairwise(times))
-        return Loss(len(times), len(lost), lost[-1] - lost[0] if lost else 0.0, max(pauses, default=0.0))
+        return LostWrites(len(times), len(lost), lost[-1] - lost[0] if lost else 0.0, max(pauses, default=0.0))
 
 
-class Loss(NamedTuple):
+class LostWrites(NamedTuple):
     """What became of the acknowledged writes.
 
     Attributes:
@@ -133,7 +133,7 @@ class Loss(NamedTuple):
 
 
 def advise(
-    loss: Loss, *, identities: int, noticed: bool, replicas: int, unidentified: str = ""
+    loss: LostWrites, *, identities: int, noticed: bool, replicas: int, unidentified: str = ""
 ) -> tuple[dict[str, Any], list[str]]:
     """Return settings for connect(), and the reasons for them.
 

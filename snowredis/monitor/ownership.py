@@ -176,7 +176,7 @@ class Ownership:
         )
 
 
-class Refusal(NamedTuple):
+class RefusedRenewal(NamedTuple):
     """A refused renewal.
 
     Attributes:
@@ -226,15 +226,15 @@ class LaneHistory:
         record_holder: the process of the current record, if none of the ownerships is known to be its.
     """
 
-    history: History
+    history: OwnershipHistory
     worker: int
     lane: int
     owners: list[tuple[Ownership, Holder]]
-    refusals: list[Refusal]
+    refusals: list[RefusedRenewal]
     record_holder: Holder | None
 
 
-class History:
+class OwnershipHistory:
     """Ownerships of every worker id of one server, and losses of events.
 
     Attributes:
@@ -250,7 +250,7 @@ class History:
     def __init__(self, events: Sequence[Event], past: Past | None = None) -> None:
         self.events, self.past = events, past or Past()
         self.owners: dict[int, list[Ownership]] = {}
-        self.refusals: dict[int, list[Refusal]] = {}
+        self.refusals: dict[int, list[RefusedRenewal]] = {}
         self.losses: list[Loss] = []
         # index of the event that created the pool, and the number of claims since then
         self._created_place, self._claims = -1, 0
@@ -304,7 +304,7 @@ class History:
             self._add_floor(place, event)
         elif event.kind == EventKind.LOST:
             refused = Holder.of(event, to_ms=event.at_ms, until_ms=event.until_ms)
-            self.refusals.setdefault(event.worker, []).append(Refusal(place, event, refused))
+            self.refusals.setdefault(event.worker, []).append(RefusedRenewal(place, event, refused))
         elif event.worker >= 0:
             self._add_to_owner(place, event)
 

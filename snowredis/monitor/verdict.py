@@ -16,13 +16,13 @@ from typing import Literal, NamedTuple
 from snowredis.core.layout import Parts
 from snowredis.monitor.ownership import (
     FOREVER_MS,
-    History,
     Holder,
     LaneHistory,
     Loss,
     Ownership,
+    OwnershipHistory,
     Past,
-    Refusal,
+    RefusedRenewal,
 )
 from snowredis.monitor.snapshot import PoolInfo, duration_text, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
@@ -76,13 +76,13 @@ def judge(lane: LaneHistory, tick_ms: int) -> Verdict:
     return _judge_owner(lane, owner, holder, tick_ms)
 
 
-def may_have_reserved(refusal: Refusal, past: Past, tick_ms: int) -> bool:
+def may_have_reserved(refusal: RefusedRenewal, past: Past, tick_ms: int) -> bool:
     """Return true if the last renewal of the refused lease may have reserved *tick_ms*."""
     until_ms = refusal.event.until_ms
     return until_ms - past.ttl_ms - past.lead_ms <= tick_ms < until_ms
 
 
-def _refused_copy(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: int) -> Refusal | None:
+def _refused_copy(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: int) -> RefusedRenewal | None:
     """Return the refusal of a copy of *owner* that may have made ids of *tick_ms* with the same lease."""
     past, end = lane.history.past, owner.end
     for refusal in lane.refusals:
@@ -227,7 +227,7 @@ class DuplicateCause:
 
 
 def duplicate_causes(
-    history: History, info: PoolInfo, parts: Parts | None, certainty: str, alike: Sequence[str] = ()
+    history: OwnershipHistory, info: PoolInfo, parts: Parts | None, certainty: str, alike: Sequence[str] = ()
 ) -> list[DuplicateCause]:
     """Return why one id can be in two places, causes that the history shows first.
 
@@ -246,7 +246,7 @@ def duplicate_causes(
     return causes + [DuplicateCause(False, text) for text in texts]
 
 
-def _causes_in_history(history: History, worker: int, tick_ms: int) -> Iterator[tuple[bool, str]]:
+def _causes_in_history(history: OwnershipHistory, worker: int, tick_ms: int) -> Iterator[tuple[bool, str]]:
     """Yield whether the history shows a cause, and its text; see DuplicateCause."""
     past = history.past
     for refusal in history.refusals.get(worker, []):
@@ -276,7 +276,7 @@ def _cause_of_loss(loss: Loss) -> tuple[bool, str]:
 
 
 def _possible_causes(
-    history: History, info: PoolInfo, parts: Parts, alike: Sequence[str], is_explained: bool
+    history: OwnershipHistory, info: PoolInfo, parts: Parts, alike: Sequence[str], is_explained: bool
 ) -> Iterator[str]:
     older_ms = info.created_ms - parts.timestamp_ms
     if older_ms > history.past.lead_ms:

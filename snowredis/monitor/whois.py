@@ -12,7 +12,7 @@ from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Layout, Parts, check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import read_events, read_gaps
-from snowredis.monitor.ownership import History, Holder, Past
+from snowredis.monitor.ownership import Holder, OwnershipHistory, Past
 from snowredis.monitor.pool_reader import RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
 from snowredis.monitor.verdict import DuplicateCause, Verdict, duplicate_causes, judge
@@ -90,7 +90,7 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
     return makers
 
 
-def _in_period(history: History, info: PoolInfo, period: LayoutPeriod) -> History:
+def _in_period(history: OwnershipHistory, info: PoolInfo, period: LayoutPeriod) -> OwnershipHistory:
     """Return the part of the *history* of one layout: worker ids mean another thing in the others."""
     changes = [
         place
@@ -103,12 +103,12 @@ def _in_period(history: History, info: PoolInfo, period: LayoutPeriod) -> Histor
     back = present - info.layouts.index(period) if period in info.layouts else 0
     if back <= 0:
         start = parts[-1][0]
-        return History(history.events[start:], history.past)
+        return OwnershipHistory(history.events[start:], history.past)
     first, last = parts[-1 - back] if back < len(parts) else (0, 0)
-    return History(history.events[first:last], replace(history.past, records={}, claims=-1))
+    return OwnershipHistory(history.events[first:last], replace(history.past, records={}, claims=-1))
 
 
-def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> History:
+def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> OwnershipHistory:
     """Read the history of a pool on one server, with the records of *workers*, as that server numbers them.
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
@@ -118,11 +118,11 @@ def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> History:
     found = {worker: reader.worker(worker) for worker in workers}
     records = {worker: record for worker, record in found.items() if record is not None}
     past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, *gaps, records)
-    return History(read_events(reader.client, reader.name), past)
+    return OwnershipHistory(read_events(reader.client, reader.name), past)
 
 
 def find_maker(
-    history: History, an_id: int, layout: Layout, *, datacenter: int = 0, share: tuple[int, int] = (0, 1)
+    history: OwnershipHistory, an_id: int, layout: Layout, *, datacenter: int = 0, share: tuple[int, int] = (0, 1)
 ) -> Whois:
     """Return which process made *an_id*, if it was made in the pool of *history*. Does not block.
 
@@ -152,7 +152,7 @@ def find_maker(
     return Whois(an_id, parts, holder, verdict.certainty, verdict.reason, candidates, now_ms, worker_now)
 
 
-def _judge_parts(history: History, parts: Parts, datacenter: int, share: tuple[int, int]) -> Verdict:
+def _judge_parts(history: OwnershipHistory, parts: Parts, datacenter: int, share: tuple[int, int]) -> Verdict:
     index, count = share
     if parts.datacenter != datacenter:
         return Verdict.unknown(

@@ -26,7 +26,7 @@ from snowredis.numbers.protocol import (
     Exhausted,
     NotNew,
     OpenRequest,
-    Settling,
+    SettlingTag,
     TagConfig,
     parse_signature,
 )
@@ -175,7 +175,7 @@ def open_tag(url: Server, tag: str, first: int | None, **settings: Any) -> int:
         config: TagConfig = store.config
         request = OpenRequest("word", 0 if first is None else _position(config, first))
         end_s = time.monotonic() + LONGEST_SETTLE_S
-        while isinstance(reply := store.open(request), Settling):
+        while isinstance(reply := store.open(request), SettlingTag):
             if time.monotonic() > end_s:
                 raise ConfigError(
                     f"the tag {tag!r} at {store.where} cannot be opened for another {reply.wait_ms / 1000:.0f} s. It "

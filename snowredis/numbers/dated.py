@@ -19,13 +19,13 @@ from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
 from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
 from snowredis.numbers.protocol import (
     Exhausted,
-    Granted,
+    ForgottenPeriod,
+    GrantedNumbers,
     Opened,
     OtherPeriod,
-    Past,
     PeriodReply,
     PeriodRequest,
-    Settling,
+    SettlingTag,
     Shut,
     as_options,
 )
@@ -187,7 +187,7 @@ class DatedGenerator(GeneratorBase[str]):
             label = period.label
             if isinstance(reply, Opened):
                 return reply.next
-            if not isinstance(reply, Settling) or time.monotonic() > deadline:
+            if not isinstance(reply, SettlingTag) or time.monotonic() > deadline:
                 raise StoreUnavailable(self._store.where, "a deposed master may still hand out numbers. Try again")
             time.sleep(min(0.5, reply.wait_ms / 1000))
 
@@ -217,16 +217,16 @@ class DatedGenerator(GeneratorBase[str]):
         """Return the time of Redis' clock, as the last reply showed it."""
         return self._wall_ms() + self._offset_ms
 
-    def _take(self, count: int) -> tuple[Granted, Period]:
+    def _take(self, count: int) -> tuple[GrantedNumbers, Period]:
         deadline = time.monotonic() + _MAX_SETTLE_S
         while True:
             reply, period = self._ask_now(lambda period: self._request("take", period, count))
             match reply:
-                case Granted():
+                case GrantedNumbers():
                     return reply, period
                 case Exhausted():
                     raise NumbersExhausted(self.tag, self._format.maximum, period.label, reply.left)
-                case Past():
+                case ForgottenPeriod():
                     raise StoreUnavailable(
                         self._store.where, f"its clock went back to {period.label}, which it has forgotten"
                     )

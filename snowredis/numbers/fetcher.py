@@ -109,13 +109,13 @@ class TagClient:
         if self.since is None or self.since.incarnation != reply.incarnation:
             self.since = self.view
         match reply:
-            case protocol.Granted():
+            case protocol.GrantedNumbers():
                 self._received += 1
                 newest = (reply.from_position, reply.until_position)
                 self._segments = (*self._segments, newest)[-protocol.MOST_SEGMENTS :]
                 self._incarnation = reply.incarnation
                 self._request_id = ""
-            case protocol.Copied():
+            case protocol.CopiedClient():
                 self._begin()
 
     def failed(self, error: Exception) -> None:
@@ -313,7 +313,7 @@ class Fetcher:
         for store in self._stores:
             store.close()
 
-    def _ask(self, index: int, client: TagClient, size: int) -> protocol.Granted:
+    def _ask(self, index: int, client: TagClient, size: int) -> protocol.GrantedNumbers:
         if client.is_asked:
             raise StoreUnavailable(client.store.where, "it did not reply to the last report yet")
         self._learn_share(client)
@@ -323,7 +323,7 @@ class Fetcher:
             client.told_at_s = self._clock.monotonic()
             self._notice(index, client, reply)
             match reply:
-                case protocol.Granted():
+                case protocol.GrantedNumbers():
                     return reply
                 case protocol.Exhausted():
                     raise NumbersExhausted(client.store.config.tag, client.store.config.maximum)
@@ -344,7 +344,7 @@ class Fetcher:
                 *(client.store.where, config.tag, config.number_at(low), config.number_at(high - 1)),
             )
             self._drop(index, low)
-        if isinstance(reply, protocol.Copied):
+        if isinstance(reply, protocol.CopiedClient):
             self._counts.copied += 1
             log.error(
                 "this process is a copy of another one: it had the same segments of tag %s, which it dropped",

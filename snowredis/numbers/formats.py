@@ -21,6 +21,8 @@ from snowredis.errors import ConfigError
 
 PeriodName: TypeAlias = Literal["hour", "day", "month", "year"]
 
+# names in the database of time zones that say nothing about a place
+_NO_ZONES = ("localtime", "posixrules", "Factory")
 # what remains of a local time
 _LABELS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
 
@@ -51,6 +53,11 @@ class Calendar:
 
     def __init__(self, period: PeriodName, zone: str) -> None:
         self.period, self.zone = period, zone
+        if zone in _NO_ZONES:
+            raise ConfigError(
+                f"zone must be the name of a place's time zone, such as 'Europe/Berlin' or 'UTC'. {zone!r} is another "
+                "one on each host, so that two of them would give one text to two numbers."
+            )
         try:
             self._zone = ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -172,12 +179,20 @@ class NumberFormat:
         self._text, self._tag = text, tag
         parts, width = [], 0
         fixed = 0
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"format {text!r} cannot be used: it has half of a surrogate pair") from None
         for literal, name, spec in _fields(text):
             fixed += len(literal)
             if name == "number":
                 parts.append("number")
                 width = _width(text, spec)
             elif name == "date":
+                if not spec:
+                    raise ConfigError(
+                        f"format {text!r} does not say how the date is written. Write {{date:%Y%m%d}}, not {{date}}"
+                    )
                 parts += _DATE_PART.findall(spec)
                 fixed += _date_length(text, spec)
             elif name == "tag":

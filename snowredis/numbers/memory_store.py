@@ -44,7 +44,7 @@ class MemoryTagStore:
             first, self._next = self._next, min(self._next + request.wanted, self.config.size)
             if first == self._next:
                 return protocol.Exhausted(*self._answer(), 0)
-            return protocol.Granted(*self._answer(), first, self._next)
+            return protocol.GrantedNumbers(*self._answer(), first, self._next)
 
     def open(self, request: OpenRequest) -> protocol.OpenReply:
         with self._lock:

@@ -269,7 +269,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted(Answer):
+class GrantedNumbers(Answer):
     """A segment was handed out: positions in [from_position, until_position)."""
 
     from_position: int
@@ -297,7 +297,7 @@ class Exhausted(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Copied(Answer):
+class CopiedClient(Answer):
     """Another process uses the same client name, with other requests: this one is a copy, or the other is."""
 
 
@@ -314,7 +314,7 @@ class Changed(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Settling(Answer):
+class SettlingTag(Answer):
     """The tag can be opened in *wait_ms*: until then, processes may report, and a deposed master may answer."""
 
     wait_ms: int
@@ -340,31 +340,31 @@ class OtherPeriod(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Past(Answer):
+class ForgottenPeriod(Answer):
     """The period is over so long that its numbers are forgotten."""
 
 
-TakeReply: TypeAlias = Granted | Noted | Closed | Exhausted | Copied
-OpenReply: TypeAlias = Opened | Settling | NotNew
-PeriodReply: TypeAlias = Granted | OpenReply | Exhausted | Shut | OtherPeriod | Past
+TakeReply: TypeAlias = GrantedNumbers | Noted | Closed | Exhausted | CopiedClient
+OpenReply: TypeAlias = Opened | SettlingTag | NotNew
+PeriodReply: TypeAlias = GrantedNumbers | OpenReply | Exhausted | Shut | OtherPeriod | ForgottenPeriod
 ChangeReply: TypeAlias = Changed | Closed | Exhausted
 Reply: TypeAlias = TakeReply | PeriodReply | ChangeReply
 
 
 # status -> the class, and what parses its fields beyond those of Answer
 _CLASSES: dict[str, tuple[Callable[..., Reply], tuple[Callable[[str], object], ...]]] = {
-    "granted": (Granted, (int, int)),
+    "granted": (GrantedNumbers, (int, int)),
     "noted": (Noted, ()),
     "closed": (Closed, (ClosedReason, int)),
     "exhausted": (Exhausted, (int,)),
-    "copied": (Copied, ()),
+    "copied": (CopiedClient, ()),
     "opened": (Opened, ("1".__eq__,)),
     "changed": (Changed, ()),
-    "settling": (Settling, (int,)),
+    "settling": (SettlingTag, (int,)),
     "exists": (NotNew, ()),
     "shut": (Shut, (ClosedReason, int, int)),
     "other": (OtherPeriod, ()),
-    "past": (Past, ()),
+    "past": (ForgottenPeriod, ()),
 }
 
 

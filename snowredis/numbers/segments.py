@@ -24,7 +24,7 @@ from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
 WAIT_S = 10.0
 
 
-class Wait(NamedTuple):
+class SegmentWait(NamedTuple):
     """Wait of *seconds* at most for a segment of *wanted* numbers."""
 
     prefetcher: Prefetcher
@@ -33,7 +33,7 @@ class Wait(NamedTuple):
 
 
 # what takes numbers, and yields where it has to wait
-Waits: TypeAlias = Generator[Wait, None, None]
+Waits: TypeAlias = Generator[SegmentWait, None, None]
 
 
 class Published(NamedTuple):
@@ -268,7 +268,7 @@ class SegmentGenerator(SegmentPath):
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
-            yield Wait(prefetcher, left_s, wanted)
+            yield SegmentWait(prefetcher, left_s, wanted)
         waited_s = self._clock.monotonic() - started_s
         self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
 

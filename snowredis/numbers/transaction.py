@@ -7,16 +7,15 @@
 
 One row a tag and period holds the last number. A transaction that takes a number locks that row until it ends, and one
 that is rolled back gives its number back: so no number is missing and none comes twice. What it costs: transactions
-that take a number of one tag run one after the other, from there to their end. Take the number last, and commit soon;
-at 5 ms from there to the commit, 200 transactions a second are the most. Two transactions that take numbers of two tags
-in different order wait for each other, and the database ends one of them. On MariaDB and MySQL, the first number of a
-period takes a second connection for a moment.
+that take a number of one tag run one after the other, from there to their end. At 5 ms from there to the commit, 200
+transactions a second are the most. Take the number first, and repeat the transaction if the database ends it, since
+another one took a number meanwhile, or of two tags in another order.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -61,8 +60,6 @@ class TransactionNumbers:
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
         self.table = number_table(metadata if metadata is not None else sa.MetaData(), table)
-        # databases and periods whose rows are there, unless somebody deletes them
-        self._begun: set[tuple[sa.URL, str]] = set()
         self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     @property
@@ -85,8 +82,7 @@ class TransactionNumbers:
             until other transactions that took a number of this tag and period end.
         """
         connection = transaction.connection() if hasattr(transaction, "get_bind") else transaction
-        of_engine = getattr(connection.dialect, "_on_connect_isolation_level", None)
-        if connection.get_execution_options().get("isolation_level", of_engine) == "AUTOCOMMIT":
+        if _commits_by_itself(connection):
             raise ConfigError(
                 "this connection commits each statement by itself, so a number would be taken although the rest is "
                 "rolled back. Take the number in a transaction: with engine.begin() as connection"
@@ -103,43 +99,38 @@ class TransactionNumbers:
 
     def _count_up(self, connection: sa.Connection, label: str) -> int:
         columns, values = self.table.c, {"tag": self.tag, "period": label, "number": 1}
-        increased = {"number": columns.number + 1}
-        statement: Any
         match connection.dialect.name:
             case "postgresql" | "sqlite" as name:
                 insert: Any = postgresql.insert if name == "postgresql" else sqlite.insert
                 statement = insert(self.table).values(values)
                 statement = statement.on_conflict_do_update(
-                    index_elements=[columns.tag, columns.period], set_=increased
+                    index_elements=[columns.tag, columns.period], set_={"number": columns.number + 1}
                 )
-                number = connection.execute(statement.returning(columns.number)).scalar_one()
+                return int(connection.execute(statement.returning(columns.number)).scalar_one())
             case "mysql" | "mariadb":
-                own = (columns.tag == self.tag, columns.period == label)
-                first = mysql.insert(self.table).prefix_with("IGNORE").values({**values, "number": 0})
-                if (connection.engine.url, label) not in self._begun:
-                    # in a transaction of its own: in InnoDB, two that wait for one which inserted the row deadlock if
-                    # that one is rolled back. Nor does this one look for the row: under SERIALIZABLE that locks it
-                    self._begin_period(connection.engine, own, first)
-                    self._begun.add((connection.engine.url, label))
-                updated = connection.execute(sa.update(self.table).where(*own).values(increased))
-                if updated.rowcount == 0:
-                    # deleted since
-                    connection.execute(first)
-                    connection.execute(sa.update(self.table).where(*own).values(increased))
-                # the row is this transaction's own now; MySQL has no RETURNING
-                number = connection.execute(sa.select(columns.number).where(*own).with_for_update()).scalar_one()
+                # MySQL has no RETURNING; what LAST_INSERT_ID() noted is this connection's own, whatever commits when
+                first = mysql.insert(self.table).values({**values, "number": sa.func.last_insert_id(1)})
+                following = sa.func.last_insert_id(columns.number + 1)
+                connection.execute(first.on_duplicate_key_update(number=following))
+                return int(connection.execute(sa.select(sa.func.last_insert_id())).scalar_one())
             case other:
                 raise ConfigError(
                     f"numbers without gaps are available on PostgreSQL, MariaDB, MySQL and SQLite, not on {other}"
                 )
-        return int(number)
 
-    @staticmethod
-    def _begin_period(engine: sa.Engine, own: Sequence[Any], first: Any) -> None:
-        """Insert the row of a period unless it is there. Locks nothing that is there: the caller may hold it."""
-        with engine.connect().execution_options(isolation_level="READ COMMITTED") as other, other.begin():
-            if other.execute(sa.select(sa.literal(1)).where(*own)).first() is None:
-                other.execute(first)
+
+def _commits_by_itself(connection: sa.Connection) -> bool:
+    """Return True if each statement is committed by itself, by a setting of SQLAlchemy or of the driver."""
+    of_engine = getattr(connection.dialect, "_on_connect_isolation_level", None)
+    if connection.get_execution_options().get("isolation_level", of_engine) == "AUTOCOMMIT":
+        return True
+    fairy = connection.connection
+    for driver in (fairy.dbapi_connection, fairy.driver_connection):
+        # drivers of MariaDB have a function, those of PostgreSQL an attribute
+        ask = getattr(driver, "get_autocommit", None)
+        if ask() if callable(ask) else getattr(driver, "autocommit", None) is True:
+            return True
+    return False
 
 
 def number_table(metadata: sa.MetaData, name: str = TABLE) -> sa.Table:
@@ -152,6 +143,9 @@ def number_table(metadata: sa.MetaData, name: str = TABLE) -> sa.Table:
         sa.Column("tag", _exact(64), primary_key=True),
         sa.Column("period", _exact(20), primary_key=True),
         sa.Column("number", sa.BigInteger, nullable=False),
+        # an engine without transactions would keep the numbers of those that are rolled back
+        mysql_engine="InnoDB",
+        mariadb_engine="InnoDB",
     )
 
 

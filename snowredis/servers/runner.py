@@ -115,6 +115,20 @@ _REFUSALS = {
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # what Redis adds for the author of a script
 _PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
+# part of an error's text -> what is the case, and what to do
+_OF_RESPONSES = (
+    (
+        "WRONGTYPE",
+        "another program uses a key of this name",
+        "Use another name or another database, or delete that key",
+    ),
+    ("OOM", "it has no memory left for writes", "Raise its maxmemory, or delete keys that nobody needs"),
+    (
+        "BUSY",
+        "it runs a long script of another program",
+        "Wait for the end of that script, or end it with SCRIPT KILL",
+    ),
+)
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
 # the first match counts
@@ -176,12 +190,18 @@ def _translation(where: str, error: Exception) -> SnowredisError:
             name = text.rpartition(" ")[2]
             return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
         if "NOREPLICAS" in text:
-            return StoreReadOnly(where, f"{text} (it has lost its replicas, and may be a master of before)")
+            return StoreReadOnly(
+                where,
+                text,
+                "It has fewer replicas than its min-replicas-to-write: connect them. After a failover, connect to the "
+                "present master",
+            )
         read_only = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
         if read_only or "can't write against a read only replica" in text.lower():
             return StoreReadOnly(where, text)
-        if "WRONGTYPE" in text:
-            return StoreUnavailable(where, f"another program uses the keys of this pool ({text})")
+        for mark, reason, advice in _OF_RESPONSES:
+            if mark in text:
+                return StoreUnavailable(where, f"{reason} ({text})", advice)
     if "DB index is out of range" in text or "Invalid Database" in text:
         return ConfigError(f"Redis at {where} has no database of this number ({text}). Correct it in the URL")
     if isinstance(error, MasterNotFoundError):

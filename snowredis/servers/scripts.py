@@ -52,6 +52,12 @@ def text_of(value: bytes | str) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
+def split_reply(values: Sequence[bytes | str]) -> list[str]:
+    """Return the fields of a reply: its texts, or the lines of a single one, which is cheaper to read."""
+    texts = list(map(text_of, values))
+    return texts[0].split("\n") if len(texts) == 1 else texts
+
+
 def with_format(number: int, constants: str) -> str:
     """Return the signature of something that is stored in format *number*; see FORMATS in snowredis.signatures."""
     return f"format={number} {constants}"
@@ -113,7 +119,7 @@ class Scripted(ABC):
 
         Raises StoreUnavailable and its subclasses, and what mismatch() and broken() return.
         """
-        *texts, echo = list(map(text_of, values)) or [""]
+        *texts, echo = split_reply(values) or [""]
         if echo != request[2][1]:
             # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
             self.reconnect()

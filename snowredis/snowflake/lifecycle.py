@@ -372,21 +372,24 @@ class LeaseLifecycle:
             self._failing = False
             log.warning("pool %s: Redis replies again", self._pool)
         # a few at a time: other threads may want to talk to Redis
-        for _ in range(TIMES_AT_BEAT if self._leases.dead_processes.is_turn(self._context.random.random()) else 0):
-            if self._give_back_of_dead() < MOST_AT_ONCE:
+        given_back = self._give_back_of_dead(only_next=True)
+        for _ in range(TIMES_AT_BEAT - 1):
+            if given_back < MOST_AT_ONCE:
                 break
+            given_back = self._give_back_of_dead()
 
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
         if self._leases.held is None:
             locked(self._generator._lock, self._allocator.seal)
 
-    def _give_back_of_dead(self) -> int:
+    def _give_back_of_dead(self, *, only_next: bool = False) -> int:
         """Give back leases that dead processes of this machine left; return how many were still leased.
 
         Blocks for one round trip to Redis each, MOST_AT_ONCE at most; LOCK_LIMIT_S for another thread.
         """
-        return self._leases.dead_processes.give_back(MOST_AT_ONCE, self._leases.conversation.run)
+        leases = self._leases
+        return leases.dead_processes.give_back(MOST_AT_ONCE, leases.conversation.run, only_next=only_next)
 
     # --- give back --------------------------------------------------------------------------------
 

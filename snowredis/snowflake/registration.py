@@ -264,7 +264,7 @@ class RegisteredPool:
                 reason = (
                     "all numbers were given. Use a layout with more datacenter bits and a new registry; or free the "
                     "number of a pool that will never be used again: snowredis registry free NUMBER --registry "
-                    f"{name}, then {create} NUMBER"
+                    f"{name}, then {create} NUMBER --registry {name}"
                 )
             case RegistryStatus.NAMED, number, owner:
                 reason = (

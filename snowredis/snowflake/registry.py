@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError, PoolBroken, ShardNumberRefused, StoreUnavailable
+from snowredis.errors import ConfigError, PoolBroken, ServerUnidentified, ShardNumberRefused, StoreUnavailable
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Scripted, load_script, text_of, with_format
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
@@ -32,7 +32,7 @@ CLOSED_TEXTS = {
 # a registry in which no number was seen has this one as its highest
 NO_NUMBER = -1
 # of what a registry stores; see FORMATS in snowredis.signatures
-FORMAT = 3
+FORMAT = 4
 REGISTRY_SCRIPTS = ("registry_number", "registry_edit")
 _RECORD = re.compile(r"([0-9a-f]+)\|(\d+)\|(\d+)\|([\w.-]+)\|(.*)", re.ASCII)
 
@@ -149,7 +149,6 @@ class RegistryState:
     name: str
     now_ms: HiddenMs
     place: RegistryPlace
-    durability: str
     incarnation: Hidden
     closed: Annotated[str, Shown(null="")]
     closed_ms: TimeMs
@@ -173,7 +172,6 @@ class RegistryState:
             name=name,
             now_ms=now_ms,
             place=RegistryPlace.in_signature(fields["signature"]),
-            durability=fields.get("durability", ""),
             incarnation=fields.get("incarnation", ""),
             closed=fields.get("closed", ""),
             closed_ms=int(fields.get("closed_at", "0")),
@@ -193,6 +191,17 @@ def parse_registration(text: str) -> tuple[str, str]:
 def registry_key(name: str) -> str:
     """Return the key of a registry, all of whose state is in one hash."""
     return f"snowredis:registry:{{{name}}}"
+
+
+class RegistryUnidentified(ServerUnidentified):
+    """This Redis does not show its identity, so that a registry there could give a number twice."""
+
+    def __str__(self) -> str:
+        return (
+            f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses numbers"
+            " would go unnoticed, so none was given. If INFO is refused, allow it for the user in the URL. Otherwise"
+            " put the registry in another Redis: registry_url."
+        )
 
 
 class Registry(Scripted):
@@ -215,20 +224,23 @@ class Registry(Scripted):
         scripts = {script: load_script(script, __file__, ("registry",)) for script in REGISTRY_SCRIPTS}
         super().__init__(signature, (registry_key(name),), scripts, random_bytes=random_bytes)
 
-    def create(self, *, durability: str, first: int) -> RegistryReply:
+    def create(self, *, first: int) -> RegistryReply:
         """Create the registry, which is new, as a person confirms; it gives *first* and numbers above it."""
-        return self._call("registry_edit", "create", first, durability, "")
+        return self._call("registry_edit", "create", first, "")
 
     def open(self, above: int = NO_NUMBER, *, read: str = "") -> RegistryReply:
         """Give new numbers again, above *above* and all that are known, as a person confirms.
 
         *read*: incarnation of the state that the person looked at; nothing changes if it is not the present one.
         """
-        return self._call("registry_edit", "open", above, "", read)
+        return self._call("registry_edit", "open", above, read)
 
-    def free(self, number: int) -> RegistryReply:
-        """Free a number, as a person says: another pool may be created with it."""
-        return self._call("registry_edit", "free", number, "", "")
+    def free(self, number: int, *, confirmed_ms: int) -> RegistryReply:
+        """Free a number, as a person says: another pool may be created with it.
+
+        *confirmed_ms*: when it was confirmed as far as the person saw; nothing changes if it was confirmed since.
+        """
+        return self._call("registry_edit", "free", number, str(confirmed_ms))
 
     def take(self, pool: str, registration: str, *, wanted: int | None, owner: str) -> RegistryReply:
         """Give a number to a pool, by default the next one; the pool confirms it before it is used."""
@@ -303,6 +315,9 @@ class Registry(Scripted):
 
     def broken(self, field: str, value: str) -> PoolBroken:
         return PoolBroken(self.where, f"registry {self.name}", field, value)
+
+    def unidentified(self, code: str) -> ServerUnidentified:
+        return RegistryUnidentified(self.where, code)
 
 
 class RedisRegistry(RedisScripts, Registry):

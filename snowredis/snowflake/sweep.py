@@ -39,8 +39,6 @@ UNANSWERED_S = 60.0
 CLEAN_ONE_IN = 500
 # processes that one sweep looks at, if there are more: each takes some 10 us
 MOST_LOOKED_AT = 100
-# how often the processes of a machine sweep at a heartbeat, all together: one of many sweeps now and then
-SWEEPS_A_BEAT = 4
 # the time of a directory is that of the kernel's last tick
 GRANULARITY_NS = 100_000_000
 
@@ -95,29 +93,24 @@ class DeadProcesses:
         self._pool = ""
         # the time of the directory, and the files of the pool: replaced as a whole, since threads may look at once
         self._seen: tuple[int, list[str]] = (0, [])
+        # which one is looked at next: another one in each process
+        self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
-    def is_turn(self, chance: float) -> bool:
-        """Return whether this process looks at this heartbeat: one of few does each time, one of many now and then.
-
-        Args:
-            chance: a random number, 0 to 1.
-        """
-        neighbors = len(self._seen[1])
-        return neighbors <= SWEEPS_A_BEAT or chance * neighbors < SWEEPS_A_BEAT
-
-    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int]) -> int:
+    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
         """Give leases back that dead processes of this machine left, *most* at most.
 
         Never raises, except for what interrupts this thread.
 
         Args:
             talk: calls a function that talks to the store.
+            only_next: look at one neighbor, each time at another one, and at the others only if that one is dead. So a
+                heartbeat costs the same however many neighbors there are.
 
         Returns:
             how many worker ids are available again.
         """
         try:
-            is_due = self._store.shared and self.sees_death()
+            is_due = self._store.shared and self.sees_death(only_next=only_next)
             return talk(functools.partial(sweep, self._store, most)) if is_due else 0
         except SnowredisError:
             return 0
@@ -127,7 +120,7 @@ class DeadProcesses:
             log.exception("pool %s: could not look for leases of dead processes", self._store.config.name)
             return 0
 
-    def sees_death(self) -> bool:
+    def sees_death(self, *, only_next: bool = False) -> bool:
         """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
         now_ns = time.time_ns()
         is_to_clean = now_ns // 1000 % CLEAN_ONE_IN == 0
@@ -139,17 +132,22 @@ class DeadProcesses:
             return False
         if is_to_clean:
             remove_unused(place)
-        return any(_dead(place, self._texts(place, now_ns)))
+        texts = self._texts(place, now_ns)
+        if only_next and texts:
+            self._next += 1
+            texts = [texts[self._next % len(texts)]]
+        return any(_dead(place, texts))
 
     def _texts(self, place: Place, now_ns: int) -> list[str]:
-        """Return the names of the files of the pool; list the directory only if files changed since the last look."""
+        """Return the names of the files of the pool's other processes; list them only if some changed since then."""
         before_ns, texts = self._seen
         try:
             changed_ns = place.files.changed_ns()
         except OSError:
             return []
         if changed_ns != before_ns:
-            texts = _texts(place, self._pool)
+            names = ((text, FileName.parse(text)) for text in _texts(place, self._pool))
+            texts = [text for text, name in names if name and name.process != place.own]
             # else a file that is made in the same tick of the kernel would not be seen
             self._seen = (changed_ns if abs(now_ns - changed_ns) > GRANULARITY_NS else 0, texts)
         return texts

@@ -19,6 +19,7 @@ from typing import Any
 import redis
 
 from snowredis.core.layout import Layout
+from snowredis.servers.scripts import split_reply
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from tests.chaos.runs import read_runs, read_status
@@ -53,7 +54,7 @@ def trace_calls(path: Path) -> None:
         request = request_of(script.name, args)
         file.write(do="send", call=call, process=str(pid), nonce=args[NONCE], **request)
         reply = run(self, script, keys, args)
-        texts = [item.decode() if isinstance(item, bytes) else str(item) for item in reply]
+        texts = split_reply(reply)
         # not the reply to another request, nor what a child reads that was forked meanwhile
         if texts and texts[-1] == args[NONCE] and os.getpid() == pid:
             file.write(do="reply", call=call, reply=texts)

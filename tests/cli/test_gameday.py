@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from snowredis.monitor.gameday import Loss, advise
+from snowredis.monitor.gameday import LostWrites, advise
 from tests.support.servers import RedisServer
 
-NOTHING_LOST, LOST = Loss(1000, 0, 0.0, 3.0), Loss(1000, 50, 9.0, 3.0)
+NOTHING_LOST, LOST = LostWrites(1000, 0, 0.0, 3.0), LostWrites(1000, 50, 9.0, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,9 @@ NOTHING_LOST, LOST = Loss(1000, 0, 0.0, 3.0), Loss(1000, 50, 9.0, 3.0)
         ),
     ],
 )
-def test_the_settings_follow_from_what_was_seen(loss: Loss, seen: dict[str, Any], settings: dict[str, Any]) -> None:
+def test_the_settings_follow_from_what_was_seen(
+    loss: LostWrites, seen: dict[str, Any], settings: dict[str, Any]
+) -> None:
     assert advise(loss, **({"identities": 1, "replicas": 0} | seen))[0] == settings
 
 

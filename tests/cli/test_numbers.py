@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import pytest
@@ -108,3 +109,122 @@ def test_without_a_tag_all_tags_are_listed_and_other_commands_say_where_to_look(
     }
     refused = cli("numbers", "open", "--from", "3")
     assert (refused.code, "These are the tags: snowredis numbers show" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kind": "segment", "start": 500, "maximum": 900, "durability": "assured", "failover_slack": 1.5},
+        {"kind": "dated", "period": "month", "zone": "Europe/Berlin", "format": "INV {date:%Y%m} {number:04}"},
+        {"kind": "dated", "period": "year", "durability": "assured", "maximum": 77},
+    ],
+    ids=lambda settings: settings["kind"],
+)
+def test_the_advice_for_a_new_tag_creates_the_one_that_the_process_has(
+    cli: Cli, server_url: str, pool_name: str, settings: dict[str, Any]
+) -> None:
+    kind, *_ = settings.values()
+    given = {name: value for name, value in settings.items() if name != "kind"}
+    with snowredis.generator(kind, url=server_url, tag=pool_name, **given) as ids:
+        with pytest.raises(NumbersClosed) as closed:
+            ids.next_id()
+        advised = re.search(r"create it: snowredis (numbers create .*?); otherwise", str(closed.value))
+        assert advised is not None
+        created = cli(*shlex.split(advised[1]))
+        assert (created.code, created.err) == (0, "")
+        made = str(ids.next_id())
+    assert made == "500" if kind == "segment" else made.endswith("1")
+
+
+def test_the_advice_for_a_lost_tag_opens_the_one_that_the_process_has(
+    cli: Cli, server_url: str, pool_name: str
+) -> None:
+    with snowredis.generator("segment", url=server_url, tag=pool_name, start=500, maximum=900) as ids:
+        with pytest.raises(NumbersClosed) as closed:
+            ids.next_id()
+        command = str(closed.value).rpartition("snowredis ")[2].rstrip(".").replace("--from N", "--from 700")
+        cli("numbers", "delete", pool_name, "--yes")
+        assert cli(*shlex.split(command), "--yes").out == f"tag {pool_name} is open; its next number is 700\n"
+        assert ids.next_id() == 700
+
+
+def test_options_of_the_other_kind_of_tag_are_refused(cli: Cli, pool_name: str) -> None:
+    for options, name in (
+        (("--zone", "Europe/Berlin"), "--zone"),
+        (("--format", "{date:%Y%m%d}-{number}"), "--format"),
+        (("--period", "day", "--start", "5"), "--start"),
+        (("--period", "day", "--share", "1/2"), "--share"),
+    ):
+        refused = cli("numbers", "create", pool_name, *options)
+        assert (refused.code, f"{name}: only" in refused.err) == (2, True)
+    assert cli("numbers", "show", pool_name).code == 5
+
+
+def test_what_is_opened_by_period_is_never_a_tag_of_segments(cli: Cli, server_url: str, pool_name: str) -> None:
+    for period in ("now", "2026-11-22"):
+        refused = cli("numbers", "open", pool_name, "--from", "5", "--period", period, "--yes")
+        assert (refused.code, f"knows no dated numbers of {pool_name}" in refused.err) == (5, True)
+    assert cli("numbers", "show", pool_name).code == 5
+    # a process that asks makes them known
+    with DatedGenerator(pool_name, server_url) as ids, pytest.raises(NumbersClosed):
+        ids.next_id()
+    assert cli("numbers", "delete", pool_name, "--period", "2020-01-01", "--yes").code == 2
+    cli("numbers", "create", pool_name)
+    assert cli("numbers", "open", pool_name, "--from", "5", "--yes").code == 2
+    assert cli("numbers", "delete", pool_name, "--yes").out == f"tag {pool_name} was deleted\n"
+    assert cli("numbers", "show", pool_name).code == 5
+
+
+def test_an_alarm_names_its_numbers_in_text_and_json(
+    cli: Cli, client: redis.Redis, server_url: str, pool_name: str
+) -> None:
+    cli("numbers", "create", pool_name, "--start", "1000")
+    key = f"snowredis:segment:{{{pool_name}}}"
+    client.hset(key, mapping={"alarm": "10 25 1763800000000", "alarms": "2", "reason": "rolled-back"})
+    shown = " ".join(cli("numbers", "show", pool_name).out.split())
+    assert "alarms 2; at 2025-11-22T08:26:40" in shown
+    assert "the numbers 1,010 to 1,024 may have been handed out twice" in shown
+    assert "closed: Redis forgot numbers" in shown
+    alarm = json.loads(cli("numbers", "show", pool_name, "--json").out)["segments"]["alarm"]
+    assert alarm == {"first": "1010", "last": "1024", "at": "2025-11-22T08:26:40.000Z"}
+    client.delete(key)
+
+
+def test_what_is_not_a_tag_of_this_version_hides_no_other(
+    cli: Cli, client: redis.Redis, server_url: str, pool_name: str
+) -> None:
+    cli("numbers", "create", pool_name, "--start", "7")
+    foreign, former = "snowredis:segment:{foreign}", "snowredis:segment:{former}"
+    client.set(foreign, "a text")
+    client.hset(former, mapping={"signature": "format=2 start=1 maximum=9", "next": "41"})
+    lines = cli("numbers", "show").out
+    assert re.search(rf"{pool_name} +segments +open +7\n", lines)
+    assert re.search(r"foreign +unknown +Redis at", lines)
+    assert re.search(r"former +segments +unknown", lines)
+    shown = " ".join(cli("numbers", "show", "former").out.split())
+    assert "not readable: it is stored in format 2" in shown
+    assert "position 41" in shown
+    refused = cli("numbers", "open", "former", "--from", "42", "--yes")
+    assert (refused.code, "does not write" in refused.err) == (3, True)
+    assert cli("numbers", "delete", "former", "--yes").code == 0
+    assert cli("numbers", "open", "former", "--from", "42", "--yes").code == 0
+    client.delete(foreign, former)
+
+
+def test_a_command_is_about_one_server(cli: Cli, server_url: str, pool_name: str) -> None:
+    several = f"{server_url} redis://localhost:1"
+    for command in (("create",), ("show",), ("delete", "--yes"), ("change", "--maximum", "5", "--yes")):
+        refused = cli("numbers", command[0], pool_name, *command[1:], "--url", several)
+        assert (refused.code, "each command is about one server" in refused.err) == (2, True)
+
+
+def test_a_refused_change_of_a_tag_names_the_reason_and_leaves_it_open(cli: Cli, pool_name: str) -> None:
+    cli("numbers", "create", pool_name, "--start", "10")
+    for maximum in ("9", "-1", str(2**70), "many"):
+        assert cli("numbers", "change", pool_name, "--maximum", maximum, "--yes").code != 0
+    assert cli("numbers", "change", pool_name, "--maximum", "90").code == 2
+    assert cli("numbers", "change", pool_name, "--yes").code == 2
+    assert re.search(r"state +open\n", cli("numbers", "show", pool_name).out)
+    missing = cli("numbers", "change", f"{pool_name}x", "--maximum", "90", "--yes")
+    assert (missing.code, "there is no tag" in missing.err) == (3, True)
+    assert cli("numbers", "show", f"{pool_name}x").code == 5

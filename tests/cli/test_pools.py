@@ -384,3 +384,11 @@ def test_delete_asks_at_a_terminal(
     assert f"delete pool {pool_name}" in result.out
     assert result.code == (0 if deleted else 1)
     assert cli("pool", "show", pool_name).code == (5 if deleted else 0)
+
+
+def test_a_change_of_layout_asks(cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name)
+    asked = cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5")
+    assert (asked.code, "nothing was changed" in asked.err) == (2, True)
+    assert "changes" not in cli("pool", "show", pool_name).out
+    assert cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5", "--yes", "--force").code == 0

@@ -400,7 +400,26 @@ def test_only_a_client_that_was_made_here_is_closed() -> None:
         (OSError(101, "Network is unreachable"), StoreUnavailable, "Network is unreachable"),
         (exceptions.ResponseError("NOREPLICAS Not enough"), StoreReadOnly, "NOREPLICAS"),
         (exceptions.ResponseError("BUSY Redis is busy running a script"), StoreUnavailable, "BUSY"),
-        (exceptions.ResponseError("WRONGTYPE Operation"), StoreUnavailable, "another program uses"),
+        (
+            exceptions.ResponseError("WRONGTYPE Operation"),
+            StoreUnavailable,
+            "Use another name or another database",
+        ),
+        (
+            exceptions.ResponseError("OOM command not allowed when used memory > 'maxmemory'."),
+            StoreUnavailable,
+            "Raise its maxmemory",
+        ),
+        (
+            exceptions.ResponseError("BUSY Redis is busy running a script."),
+            StoreUnavailable,
+            "end it with SCRIPT KILL",
+        ),
+        (
+            exceptions.ResponseError("NOREPLICAS Not enough"),
+            StoreReadOnly,
+            "min-replicas-to-write: connect",
+        ),
         (exceptions.AuthenticationError("invalid password"), StoreRefused, "invalid password"),
         (exceptions.NoPermissionError("no permissions"), StoreRefused, "no permissions"),
         (exceptions.ResponseError("WRONGPASS invalid"), StoreRefused, "password (WRONGPASS)"),

@@ -469,7 +469,7 @@ def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_change
     server.client().set(pool_keys(name)[1], "mine")
     before = stored(server, name)
     for call in (holder(store).ask_claim, living.ask_renew, living.release):
-        with pytest.raises(StoreUnavailable, match="another program uses the keys of this pool"):
+        with pytest.raises(StoreUnavailable, match="another program uses a key of this name"):
             call()
     assert stored(server, name) == before
     server.client().delete(pool_keys(name)[1])
@@ -1027,7 +1027,7 @@ def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
     server.client().delete(pool)
     server.client().set(pool, "mine")
     for look in (WorkerPool(server.url, "odd").workers, WorkerPool(server.url, "odd").info):
-        with pytest.raises(StoreUnavailable, match="another program uses the keys"):
+        with pytest.raises(StoreUnavailable, match="another program uses a key"):
             look()
     server.client().delete(pool)
 

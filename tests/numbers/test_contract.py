@@ -59,7 +59,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def positions(reply: Any) -> tuple[int, int]:
-    assert isinstance(reply, replies.Granted), reply
+    assert isinstance(reply, replies.GrantedNumbers), reply
     return reply.from_position, reply.until_position
 
 
@@ -87,12 +87,12 @@ def test_a_repeated_request_gets_the_same_segment_and_a_late_one_none(place: Pla
     assert positions(place.store.take(first)) == positions(granted) == (0, 10)
     second = first._replace(received=1, request_id="02", segments=((0, 10),), incarnation=granted.incarnation)
     assert positions(place.store.take(second)) == (10, 20)
-    assert isinstance(place.store.take(first._replace(request_id="03")), replies.Copied)
+    assert isinstance(place.store.take(first._replace(request_id="03")), replies.CopiedClient)
     third = second._replace(received=2, request_id="04", segments=((0, 10), (10, 20)))
     assert positions(place.store.take(third)) == (20, 30)
     # late, or of a copy of the process
-    assert isinstance(place.store.take(first), replies.Copied)
-    assert isinstance(place.store.take(second._replace(request_id="05")), replies.Copied)
+    assert isinstance(place.store.take(first), replies.CopiedClient)
+    assert isinstance(place.store.take(second._replace(request_id="05")), replies.CopiedClient)
     assert positions(place.store.take(third)) == (20, 30)
 
 
@@ -104,7 +104,7 @@ def test_a_copied_client_goes_on_under_another_name(place: Place) -> None:
     vars(copy).update({**vars(one), "store": copy.store})
     assert positions(one.ask(10)) == (10, 20)
     copy._request_id = "0a"
-    assert isinstance(copy.ask(10), replies.Copied)
+    assert isinstance(copy.ask(10), replies.CopiedClient)
     assert positions(copy.ask(10)) == (20, 30)
     assert positions(one.ask(10)) == (30, 40)
 

@@ -20,7 +20,7 @@ import pytest
 import snowredis
 from snowredis.numbers import DatedGenerator, NumbersClosed, NumbersDiffer, NumbersExhausted
 from snowredis.numbers.dated import describe
-from snowredis.numbers.protocol import PeriodRequest, Settling
+from snowredis.numbers.protocol import PeriodRequest, SettlingTag
 from tests.numbers.conftest import Stage
 from tests.support.servers import PROGRAM
 
@@ -184,7 +184,7 @@ def test_a_clock_that_was_ahead_when_the_loss_was_noticed_closes_no_later_day(st
         ids.next_id()
     assert raised.value.wait_ms > 86_400_000
     reply, _ = ids._ask_now(lambda period: PeriodRequest("open", period, 50))
-    assert isinstance(reply, Settling)
+    assert isinstance(reply, SettlingTag)
     assert reply.wait_ms <= 6_000
     stage.set("2026-11-22T12:01")
     assert ids.open(50) == 50
@@ -241,7 +241,7 @@ def test_a_period_is_opened_when_numbers_of_a_deposed_master_are_not_usable_any_
         ids.next_id()
     stage.set("2026-11-22T12:00:16")
     reply, _ = ids._ask_now(lambda period: PeriodRequest("open", period, 50))
-    assert isinstance(reply, Settling)
+    assert isinstance(reply, SettlingTag)
     assert 4_000 < reply.wait_ms < 6_000
     stage.set("2026-11-22T12:00:22")
     assert ids.open(50) == 50

@@ -42,6 +42,8 @@ NO_LENGTH = "has no fixed length, or depends on the system"
     ("text", "period", "reason"),
     [
         ("{date:%Y}-{number}", "day", f"{AGAIN} day"),
+        ("{date}{date:%Y%m%d}-{number}", "day", "does not say how the date is written"),
+        ("\ud83d{date:%Y%m%d}-{number}", "day", "half of a surrogate pair"),
         ("{date:%m%d}-{number}", "day", f"{AGAIN} day"),
         ("{date:%Y%m%d}-{number}", "hour", f"{AGAIN} hour: two numbers would have one text. Write more"),
         ("{date:%Y%m%d%I}-{number}", "hour", "the text of %I has no fixed length"),
@@ -133,3 +135,9 @@ def test_two_numbers_never_have_one_text(
     texts = [made.write(each.date, count) for each, (_, count) in zip(periods, (one, other), strict=True)]
     same = (periods[0].label, one[1]) == (periods[1].label, other[1])
     assert (texts[0] == texts[1]) == same
+
+
+@pytest.mark.parametrize("zone", ["localtime", "posixrules", "Factory"])
+def test_a_zone_that_is_another_one_on_each_host_is_refused(zone: str) -> None:
+    with pytest.raises(ConfigError, match="is another one on each host"):
+        Calendar("day", zone)

@@ -18,7 +18,7 @@ from snowredis.errors import StoreUnavailable
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 BENCH = "_bench/__main__.py"
-PARTS = ("claims", "workers", "start")
+PARTS = ("workers", "start")
 PAGE = (ROOT / "docs" / "reference" / "figures.md").read_text("utf-8")
 
 
@@ -64,7 +64,7 @@ def tables(output: str) -> dict[str, list[str]]:
 
 def test_the_part_about_ids_prints_its_tables(tmp_path: Path) -> None:
     found = tables(script(BENCH, "--quick", "ids", cwd=tmp_path))
-    assert set(found) == {"single", "batches", "two-processes", "ceilings", "goals"}
+    assert set(found) == {"single", "batches", "two-processes", "ceilings"}
     assert {"time.time_ns()", "ids.next_id() Python", "uuid.uuid4()"} <= set(found["single"])
     assert len(found["batches"]) in (3, 6)
     assert {"twitter, Python", "default, Python"} <= set(found["ceilings"])
@@ -74,9 +74,8 @@ def test_the_parts_about_redis_print_their_tables(tmp_path: Path, real_redis: No
     kept = tmp_path / "figures.json"
     output = script(BENCH, "--quick", "--save", str(kept), "first", *PARTS, cwd=tmp_path)
     found = tables(output)
-    assert set(found) == {"first", "claims", "costs", "fleets", "scale", "start", "goals"}
+    assert set(found) == {"first", "costs", "fleets", "scale", "start"}
     assert len(set(found["first"])) == 3
-    assert found["claims"] == ["64", "64", "256", "256", "1,024", "1,024", "1,024"]
     assert found["costs"] == ["10", "100"]
     assert found["fleets"] == ["20 simulated", "100 simulated", "20 real generators"]
     assert found["scale"][-1] == "1,000,000"
@@ -112,7 +111,7 @@ def test_the_benchmark_says_that_it_does_not_know_a_part(tmp_path: Path) -> None
         timeout=30,
     )
     assert done.returncode == 2
-    assert "'speed' is no part; these are: first, ids, claims, workers, start" in done.stderr
+    assert "'speed' is no part; these are: first, ids, workers, start" in done.stderr
 
 
 def test_each_statement_is_first_equally_often() -> None:

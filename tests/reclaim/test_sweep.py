@@ -336,21 +336,28 @@ def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
         assert heir.next_id()
 
 
-def test_processes_of_one_machine_share_the_sweeps_of_a_heartbeat(
-    server: RedisServer, pool: str, records: Path
+def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
+    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connect(server.url, pool) as ids:
         ids.next_id()
-        leases = ids._lease_manager
-        assert all(leases.dead_processes.is_turn(chance / 100) for chance in range(100))
-        own = own_name()
+        leases, own = ids._lease_manager, own_name()
         assert own is not None
         name = FileName(record_files.pool_name(leases.store), own, "0")
-        for number in range(39):
-            (records / str(name._replace(number=str(number)))).touch(0o600)
-        leases.dead_processes.give_back(1, leases.conversation.run)
-        # 4 of 40 processes
-        assert sum(leases.dead_processes.is_turn(chance / 1000) for chance in range(1000)) == 100
+        neighbors = {2**21 + number for number in range(40)}
+        for pid in neighbors:
+            (records / str(name._replace(process=own._replace(pid=pid)))).touch(0o600)
+        looked_at: list[int] = []
+
+        def look(process: Any, *_: object) -> bool:
+            looked_at.append(process.pid)
+            return False
+
+        monkeypatch.setattr(sweep, "has_ended", look)
+        for count in range(1, 41):
+            ids._beat()
+            assert len(looked_at) == count
+        assert set(looked_at) == neighbors
 
 
 def test_a_redis_that_does_not_reply_costs_no_record(

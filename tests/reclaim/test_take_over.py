@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -15,9 +16,11 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.crash_record import read_page
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.record_files import FileName
+from snowredis.snowflake.sweep import UNANSWERED_S
 from tests.support.pools import open_outage_lanes
 from tests.support.programs import start
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, redis_server
 from tests.support.waiting import eventually
 
 POOL, TTL_S = "orders", 2.0
@@ -121,7 +124,7 @@ def test_the_lease_of_a_process_that_could_not_release_it_is_taken_over(
     closed = program()
     an_id = closed.id()
     own_server.kill()
-    assert closed.ask("close") == "closed"
+    assert closed.ask("close") == "done"
     heir = program()
     # the process may make ids with another generator, so it has to end first
     assert heir.ask() == "StoreUnavailable"
@@ -133,7 +136,7 @@ def test_no_lease_is_taken_over_that_redis_may_have_released(own_server: RedisSe
     closing = program()
     closing.id()
     own_server.kill(signal.SIGSTOP)
-    assert closing.ask("close") == "closed"
+    assert closing.ask("close") == "done"
     closing.end()
     own_server.kill()
     assert program().ask() == "StoreUnavailable"
@@ -171,3 +174,117 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
         if credentials is not None and "renewal_id" in credentials:
             tokens.append(credentials["token"])
     assert len(tokens) == len(set(tokens))
+
+
+@pytest.mark.parametrize("whose", ["its own", "that of a process that was killed"])
+def test_no_lease_is_taken_over_on_a_machine_that_was_suspended(
+    own_server: RedisServer, program: Start, whose: str
+) -> None:
+    """The machine is copied then, and each copy would take the lease over."""
+    ended, living = program(), program()
+    ended.id()
+    living.id()
+    own_server.kill()
+    if whose == "its own":
+        assert ended.ask("suspend") == "done"
+        ended.end()
+    else:
+        ended.end()
+        assert living.ask("suspend") == "done"
+    assert program().ask() == "StoreUnavailable"
+
+
+@pytest.mark.parametrize("what", ["copied", "damaged"])
+def test_a_record_that_was_copied_or_damaged_is_not_used(
+    own_server: RedisServer, program: Start, records: Path, what: str
+) -> None:
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    (path,) = records.iterdir()
+    name, page = FileName.parse(path.name), path.read_bytes()
+    assert name is not None
+    if what == "damaged":
+        # a later end
+        path.chmod(0o600)
+        path.write_bytes(page.replace(b'"outage_until_ms": 1', b'"outage_until_ms": 2'))
+    else:
+        (records / str(name._replace(number="copy"))).write_bytes(page)
+    answers = [program().ask() for _ in range(2)]
+    assert sum(answer == "StoreUnavailable" for answer in answers) == 1 + (what == "damaged")
+
+
+def test_a_lease_of_a_redis_that_had_the_same_address_elsewhere_is_left_alone(tmp_path: Path, records: Path) -> None:
+    """As with two services that have a temporary directory of their own each."""
+    directory = tmp_path / "one"
+    directory.mkdir()
+    with redis_server(directory) as server:
+        config = PoolConfig(name=POOL, ttl_ms=int(TTL_S * 1000), outage_reserve_ms=3_600_000)
+        snowredis.WorkerPool(server.url, POOL).create(config)
+        killed, heir = Program(server.url), Program(server.url)
+        killed.id()
+        server.kill()
+        killed.end()
+        directory.rename(tmp_path / "two")
+        directory.mkdir()
+        assert heir.ask() == "StoreUnavailable"
+        heir.end()
+        assert any("lanes_ms" in (read_page(path.read_bytes()) or {}) for path in records.iterdir())
+    for each in (killed, heir):
+        each.process.communicate()
+
+
+def test_a_lease_whose_lane_opens_in_a_day_is_not_taken_over(
+    own_server: RedisServer, program: Start, records: Path
+) -> None:
+    """After Redis lost its state, new leases have no outage lane for the time of its reserve."""
+    own_server.kill()
+    own_server.start()
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    time.sleep(TTL_S + 0.5)
+    assert program().ask() == "StoreUnavailable"
+    assert any("lanes_ms" in (read_page(path.read_bytes()) or {}) for path in records.iterdir())
+
+
+@pytest.mark.parametrize("command", [("REPLICAOF", "127.0.0.1", "1"), ("CONFIG", "SET", "min-replicas-to-write", "1")])
+def test_a_lease_is_taken_over_while_redis_refuses_writes(
+    own_server: RedisServer, program: Start, command: tuple[str, ...]
+) -> None:
+    killed = program()
+    worker = snowredis.decode(killed.id()).worker
+    own_server.client().execute_command(*command)
+    killed.end()
+    assert snowredis.decode(program().id()).worker == worker
+
+
+def test_what_a_claim_without_a_reply_got_is_given_back_by_close(own_server: RedisServer, program: Start) -> None:
+    waiting = program()
+    waiting.id()
+    assert waiting.ask("suspend") == waiting.ask("resume") == "done"
+    # the connection is there, so the claim is sent
+    own_server.kill(signal.SIGSTOP)
+    assert waiting.ask() == "StoreUnavailable"
+    own_server.kill(signal.SIGCONT)
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    eventually(pool.workers, "the claim")
+    assert waiting.ask("close") == "done"
+    assert pool.workers() == []
+
+
+def test_starters_that_are_killed_in_a_redis_that_hangs_leave_few_files(
+    own_server: RedisServer, program: Start, records: Path
+) -> None:
+    own_server.kill(signal.SIGSTOP)
+    for _ in range(3):
+        starter = program()
+        assert starter.ask() == "StoreUnavailable"
+        assert len(list(records.iterdir())) == 1
+        starter.end()
+        (path,) = records.iterdir()
+        long_ago_s = time.time() - 2 * UNANSWERED_S
+        os.utime(path, (long_ago_s, long_ago_s))
+    own_server.kill(signal.SIGCONT)

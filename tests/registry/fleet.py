@@ -53,7 +53,7 @@ class Fleet:
         """Register all shards; kill a process *kills* times, and let the registry's Redis forget as *losses* says."""
         deadline_s = time.monotonic() + limit_s
         opened = self._registry()
-        opened.create(durability="detect", first=1)
+        opened.create(first=1)
         logs = [self.directory / f"{n}.log" for n in range(self.processes)]
         running = [self._start(n, logs[n]) for n in range(self.processes)]
         # at these counts of registered shards

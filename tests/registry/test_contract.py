@@ -11,7 +11,7 @@ from tests.registry.conftest import RegistryUnderTest
 
 @pytest.fixture
 def made(place: RegistryUnderTest) -> RegistryUnderTest:
-    assert place.registry.create(durability="detect", first=1).status is RegistryStatus.CREATED
+    assert place.registry.create(first=1).status is RegistryStatus.CREATED
     return place
 
 
@@ -23,14 +23,14 @@ def test_numbers_are_given_in_order_and_the_same_pool_gets_the_same(made: Regist
         (RegistryStatus.TAKEN, ("1",)),
         (RegistryStatus.TAKEN, ("3",)),
     ]
-    assert made.registry.create(durability="detect", first=1).status is RegistryStatus.EXISTS
+    assert made.registry.create(first=1).status is RegistryStatus.EXISTS
     assert made.take("shard-4").fields == ("4",)
 
 
 def test_nothing_is_given_where_no_registry_exists(place: RegistryUnderTest) -> None:
     assert place.take("a").status is RegistryStatus.MISSING
     assert place.registry.open().status is RegistryStatus.MISSING
-    assert place.registry.free(1).status is RegistryStatus.MISSING
+    assert place.registry.free(1, confirmed_ms=0).status is RegistryStatus.MISSING
     assert place.registry.find("a") is None
     assert place.registry.read() is None
 
@@ -39,8 +39,8 @@ def test_a_full_registry_says_so_and_a_freed_number_is_given_only_by_name(made: 
     for number in range(1, 8):
         assert made.take(f"shard-{number}").fields == (str(number),)
     assert made.take("one-more").status is RegistryStatus.FULL
-    assert made.registry.free(5).fields == ("shard-5",)
-    assert made.registry.free(5).status is RegistryStatus.UNKNOWN
+    assert made.registry.free(5, confirmed_ms=0).fields == ("shard-5",)
+    assert made.registry.free(5, confirmed_ms=0).status is RegistryStatus.UNKNOWN
     assert made.take("one-more").status is RegistryStatus.FULL
     assert made.take("one-more", wanted=5).fields == ("5",)
     assert made.take("another", wanted=5).fields == ("one-more",)
@@ -67,7 +67,11 @@ def test_a_confirmed_number_stays_with_its_pool_until_a_person_frees_it(made: Re
     for wanted in (None, 1):
         assert made.take("a", "cc", wanted=wanted).status is RegistryStatus.NAMED
     assert made.take("b2", wanted=1).status is RegistryStatus.USED
-    assert made.registry.free(1).fields == ("a",)
+    # a person who looked before it was confirmed does not free it
+    assert made.registry.free(1, confirmed_ms=0).status is RegistryStatus.CONFIRMED
+    record = made.registry.find("a")
+    assert record is not None
+    assert made.registry.free(1, confirmed_ms=record[1].confirmed_ms).fields == ("a",)
     assert made.take("a", "cc", wanted=1).fields == ("1",)
     assert made.confirm("a", 1, "cc").status is RegistryStatus.CONFIRMED
 
@@ -128,7 +132,7 @@ def test_a_registry_that_forgot_more_since_a_person_looked_stays_closed(made: Re
 def test_a_number_that_was_given_twice_belongs_to_whoever_confirmed_it(made: RegistryUnderTest) -> None:
     made.take("slow", "aa")
     made.wipe()
-    made.registry.create(durability="detect", first=1)
+    made.registry.create(first=1)
     # forgotten before it was confirmed: perhaps another pool of this name has it by now
     assert made.confirm("slow", 1, "aa", first=True).fields == ("1", "")
     assert made.registry.open().closed == ""
@@ -188,6 +192,6 @@ def test_what_was_given_can_be_read(made: RegistryUnderTest) -> None:
     assert made.registry.find("b") is None
     state = made.registry.read()
     assert state is not None
-    assert (state.place, state.next_number, state.closed, state.durability) == (RegistryPlace(3, 19), 2, "", "detect")
+    assert (state.place, state.next_number, state.closed) == (RegistryPlace(3, 19), 2, "")
     assert state.records == {1: record}
     assert 0 < record.taken_ms <= record.confirmed_ms <= state.now_ms

@@ -207,8 +207,11 @@ class Checker:
             if claim.opens[-1] >= claim.until[-1]:
                 # an outage lane that was not reserved yet may begin later after a loss
                 claim.opens = lease.opens
-            if not any(end > before for end, before in zip(until, claim.until, strict=True)):
+            # taken over: what the process that ended tried to release, it did not
+            taken = bool(held.taken_ms) and claim.ends is not None
+            if not taken and not any(end > before for end, before in zip(until, claim.until, strict=True)):
                 return
+            claim.ends = None if taken else claim.ends
             if lease.until > claim.until[0]:
                 # renewed after all: what a clone of the holder tried to release, it did not
                 claim.ends = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.simulation import clones, pool_faults
 from tests.simulation import redis_faults as redis
 from tests.simulation.process import MOST_PROCESSES, Process
+from tests.simulation.redis_model import RedisModel
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
@@ -89,6 +90,42 @@ def reclaim(sim: Simulation) -> None:
     crash(sim)
     if sim.random.random() < 0.2:
         redis.down(sim)
+
+
+def heirs(sim: Simulation) -> None:
+    """Cut a machine off, end a process there in some way, and start others, maybe beside a copy of its record."""
+    process, machines, random = sim.someone(), sim.machines, sim.random
+    if process is None or machines is None:
+        return
+    ended, name = process, process.host.name
+    away = sim.network.strayed[name] = RedisModel(sim.world, "away")
+    away.up, away.unreachable = False, True
+    how = random.choice(("killed", "closed", "suspended"))
+    sim.say("%s does not reach Redis; %s is going to be %s", name, ended.name, how)
+
+    def end() -> None:
+        {"killed": lambda: None, "closed": ended.generator.close, "suspended": ended.generator.suspend}[how]()
+        if sim.healed or not ended.alive:
+            return
+        if random.random() < 0.4:
+            # a suspended machine may be copied with its records, and a directory always
+            machines.copy_records(ended, same=how == "suspended")
+        machines.die(ended)
+        for _ in range(random.randint(1, 2)):
+            sim.process_class(sim, ended.host).run()
+        sim.fired["heirs"] += 1
+        ended.crash()
+
+    def begin() -> None:
+        if ended.alive:
+            sim.world.spawn(ended, end)
+
+    def come_back() -> None:
+        if sim.network.strayed.get(name) is away:
+            del sim.network.strayed[name]
+
+    sim.before_heal(random.randint(0, sim.ttl_us), begin)
+    sim.before_heal(random.randint(sim.ttl_us, 4 * sim.ttl_us), come_back)
 
 
 def release(sim: Simulation) -> None:
@@ -216,4 +253,5 @@ FAULTS: dict[str, Fault] = {
     "volatile": pool_faults.volatile,
     "changed": pool_faults.changed,
     "reclaim": reclaim,
+    "heirs": heirs,
 }

@@ -153,6 +153,15 @@ class Machines:
         self._records.append(record)
         return record
 
+    def copy_records(self, process: Process, *, same: bool) -> None:
+        """Copy what a process recorded; *same*: with its machine, so that the inodes are the same."""
+        for text, page in list(self._pages.items()):
+            name = FileName.parse(text)
+            if name is not None and name.process == self.name_of(process):
+                copied = name._replace(number=str(next(self._numbers)))
+                self._pages[str(copied)] = copy = Page(page)
+                copy.inode = page.inode if same else copied.number
+
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""
         given_back = sweep.sweep(CheckedStore(process, process.config), most, self.place_of(process))

@@ -31,7 +31,7 @@ SHARDS = 10
 # script, or "" for every registry script; what stands there; what stands there without the rule
 RULES: dict[str, tuple[str, str, str]] = {
     "closed after a loss": ("registry_number", "if registry.closed ~= '' then", "if false then"),
-    "identity": ("", "v[3] ~= registry.run_id then", "false then"),
+    "identity": ("", "v[2] ~= id then", "false then"),
     "highest number": (
         "registry_number",
         "registry.next = math.max(registry.next, number + 1, highest + 1)",
@@ -188,7 +188,7 @@ class Simulation:
         created = False
         while not created:
             with contextlib.suppress(StoreUnavailable):
-                registry.create(durability="detect", first=1)
+                registry.create(first=1)
                 created = True
         while True:
             self.world.sleep(self.random.randint(5, 30) * SECOND_US)

@@ -82,7 +82,7 @@ class Simulation(Schedule[Process]):
         self.process_class: type[Process] = Process
         self._draw_settings()
         self._draw_servers()
-        self.machines = Machines(self) if "reclaim" in self.classes else None
+        self.machines = Machines(self) if {"reclaim", "heirs"} & {*self.classes} else None
         # replaces the names of processes in their records; for rules.py
         self.name_rule: Callable[[ProcessName], ProcessName] | None = None
         # whether Redis forgot something, and whether it went back in time in a way that nobody can notice at once

@@ -81,8 +81,9 @@ class Stage(Simulation):
 
     def with_pool(self) -> Stage:
         self.do(self.process(), lambda process: process.store.create(self.redis_now_ms))
-        # as in a pool that is older than outage_reserve
-        self.master.data["snowredis:{sim}"]["outage_floor"] = "0"
+        if self.config.outage_reserve_ms:
+            # as in a pool that is older than outage_reserve
+            self.master.data["snowredis:{sim}"]["outage_floor"] = "0"
         return self
 
     def begin(self, process: Process, action: Callable[[Process], object]) -> Task:

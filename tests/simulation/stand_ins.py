@@ -123,10 +123,7 @@ class SimDeadProcesses:
     def __init__(self, process: Process) -> None:
         self.process = process
 
-    def is_turn(self, chance: float) -> bool:
-        return True
-
-    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int]) -> int:
+    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
         machines = self.process.sim.machines
         if machines is not None:
             with contextlib.suppress(SnowredisError):

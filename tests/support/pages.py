@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 # English pages and their translations
 PAGES = {str(path.relative_to(ROOT)): path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]}
 TRANSLATED = {name: path for name, path in PAGES.items() if name.startswith("docs/zh/")}
-_FENCE = re.compile(r"^(?:<!-- not run: (.+) -->\n)?```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(?:<!-- not run: ([^\n]+) -->\n)?```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # between two commands of one line
 _SEPARATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "(", ")"}
 

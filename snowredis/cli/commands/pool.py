@@ -105,8 +105,11 @@ _CREATE = Command(
     "create",
     "create a pool that is really new, so that its first worker does not wait",
     """Without it the first worker waits for ttl + max-clock-lead + redis-skew, since Redis may have lost a pool
-of this name. Run it only if no ids were made in a pool of this name and layout for that long. All processes of the
-pool need the same settings.""",
+of this name. Run it only if no process can be making ids of this pool now: it is new, or all its processes have ended,
+also idle ones and those that do not reach Redis. All processes of the pool need the same settings.
+
+Its workers have no outage lanes for the first outage-reserve, since Redis may have lost some. They have them at once
+with --durability assured, and if the pool was deleted from this Redis and all had been released.""",
     [
         ("snowredis pool create orders", "the defaults"),
         ("snowredis pool create game --layout game --ttl 60", "another layout"),
@@ -288,6 +291,7 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
     text = "even if outage lanes are reserved beyond the change"
     parser.add_argument("--force", action="store_true", help=text)
+    parser.add_yes()
 
 
 def _change_layout(args: argparse.Namespace) -> None:
@@ -304,6 +308,8 @@ def _change_layout(args: argparse.Namespace) -> None:
             print(f"pool {pool.name} at {pool.where} keeps its layout {info.layout}")
             return
         layout = resolve_layout(args.new_layout)
+        question = f"Change pool {pool.name} to {layout} in {args.delay_s:g} s? Processes with {info.layout} stop then."
+        confirm(args, question)
         delay_ms = round(args.delay_s * 1000)
         change = change_layout(client, info, layout, delay_ms=delay_ms, caller_ms=caller_ms, force=args.force)
         where = pool.where
@@ -328,10 +334,11 @@ _CHANGE_LAYOUT = Command(
 could make before; if one can, nothing is changed. Then the change is planned: until its moment, workers go on, and
 those with the new layout are refused. From then on, those with the old one are refused and stop; those with the new
 one start after a wait of ttl + max-clock-lead + redis-skew + failover-slack, when all old reservations have ended.
+If Redis loses data before the moment, it moves behind the outage lanes: see `pool show`.
 
 whois goes on to work for old ids: the pool remembers which layout it had when.""",
     [
-        ("snowredis pool change-layout orders 41/0/2/12/8", "in 10 s"),
+        ("snowredis pool change-layout orders 41/0/2/12/8", "asks; in 10 s"),
         ("snowredis pool change-layout orders twitter --in 3600", "in an hour"),
         ("snowredis pool change-layout orders --undo", "before its moment"),
     ],
@@ -410,8 +417,8 @@ _DELETE = Command(
 of this name wait for it, whatever its settings. A broken pool can be deleted, too.
 
 With --force: living workers create the pool again at their next heartbeat and keep their worker ids; if a pool with
-other settings was created in its place, they stop making ids. So stop them first, or create the pool with its new
-settings at once.""",
+other settings was created in its place, they stop making ids, or go on in their outage lanes if the layout is the
+same. So stop them first, or create the pool with its new settings at once.""",
     [
         ("snowredis pool delete orders", "asks first"),
         ("snowredis pool delete orders --yes", "does not ask"),

@@ -69,11 +69,6 @@ def _not_found(registry: Registry) -> CommandError:
 def _add_create_arguments(parser: Parser) -> None:
     _add_registry(parser)
     parser.add_settings(SETTINGS["layout"])
-    text = (
-        "whether Redis may lose writes that it acknowledged: detect: yes, in a restart or failover, after which the "
-        "registry gives no new numbers until you open it; assured: never (default: detect)"
-    )
-    parser.add_argument("--durability", choices=("detect", "assured"), default="detect", help=text)
     text = "the lowest number that is given (default: 1)"
     parser.add_argument("--first", type=natural, default=1, metavar="N", help=text)
 
@@ -86,7 +81,7 @@ def _create(args: argparse.Namespace) -> None:
     if args.first >= place.capacity:
         raise ConfigError(f"--first {args.first} is too high: the highest number is {place.capacity - 1}")
     with _opened(args, place) as registry:
-        reply = registry.create(durability=args.durability, first=args.first)
+        reply = registry.create(first=args.first)
         created = reply.status is RegistryStatus.CREATED
         numbers = f"was created; it gives the numbers {args.first:,} to {place.capacity - 1:,}"
         text = numbers if created else "already exists; nothing was changed"
@@ -139,7 +134,6 @@ def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[Pair]:
         ("state", opened),
         ("numbers", numbers),
         ("place", f"{state.place.bits} bits, {state.place.shift} bits from the right of an id"),
-        ("durability", printable(state.durability, 20)),
         ("conflicts", [(f"{state.conflicts:,}", "bad")] if state.conflicts else "0"),
         ("created", time_text(state.created_ms) if state.created_ms else "by its pools, after a loss"),
     ]
@@ -184,7 +178,6 @@ def _add_open_arguments(parser: Parser) -> None:
     _add_registry(parser)
     text = "servers whose pools confirm their numbers first"
     parser.add_argument("--from", dest="servers", nargs="+", default=[], metavar="URL", help=text)
-    parser.add_argument("--above", type=natural, metavar="N", help="give only numbers above this one")
     parser.add_yes()
 
 
@@ -199,11 +192,10 @@ def _open(args: argparse.Namespace) -> None:
         text = f"closed: {_closed_text(state.closed)}" if state.closed else "open, as far as is known"
         print(f"registry {state.name} is {text}. It knows these pools:")
         write(_numbers_table(state))
-        following = max(state.next_number, 0 if args.above is None else args.above + 1)
-        question = f"Are these all pools that have a number? Then give {following} and above"
+        question = f"Are these all pools that have a number? Then give {state.next_number} and above"
         confirm(args, question, f"registry {state.name} was not opened")
         # above also what is shown, if Redis goes back to an older state meanwhile
-        reply = registry.open(following - 1, read=state.incarnation)
+        reply = registry.open(state.next_number - 1, read=state.incarnation)
         if reply.closed:
             raise CommandError(
                 ExitCode.ERROR,
@@ -218,14 +210,13 @@ _OPEN = Command(
     "let a registry give new numbers again, after its Redis may have forgotten some",
     """Run it when every pool that ever got a number is in the list that it shows. For pools that are missing, name the
 servers where they are with --from: their own hashes hold their numbers. A pool is also listed again when one of its
-processes starts. With --above, new numbers are higher than that one, whatever the registry knows.
+processes starts.
 
 The number of a pool that is missing may be given to another pool. Then each process of one of the two is refused when
 it starts. A process that runs already is not stopped, so their ids may be equal until it ends.""",
     [
         ("snowredis registry open", "shows the numbers, asks"),
         ("snowredis registry open --from redis://s7 redis://s8", "reads their pools"),
-        ("snowredis registry open world --above 412 --yes", "the highest given"),
     ],
     _add_open_arguments,
     _open,
@@ -235,26 +226,38 @@ it starts. A process that runs already is not stopped, so their ids may be equal
 def _add_free_arguments(parser: Parser) -> None:
     parser.add_argument("number", type=natural, metavar="NUMBER")
     _add_registry(parser, "--registry")
+    parser.add_yes()
 
 
 def _free(args: argparse.Namespace) -> None:
     from snowredis.snowflake.registry import RegistryStatus
 
     with _opened(args) as registry:
-        reply = registry.free(args.number)
-        if reply.status is RegistryStatus.MISSING:
-            raise _not_found(registry)
-        if reply.status is RegistryStatus.UNKNOWN:
+        state = _read(registry)
+        record = state.records.get(args.number)
+        if record is None:
             text = f"no pool has the number {args.number}; nothing was changed"
             raise CommandError(ExitCode.BAD_INPUT, text)
+        last = ago(state.now_ms - record.confirmed_ms) if record.confirmed_ms else "never"
+        print(f"number {args.number} belongs to pool {printable(record.pool, MAX_FOREIGN)}, which confirmed it {last}")
+        print(f"  {printable(record.owner, 80)}")
+        question = "If a process of this pool still runs, its ids will be repeated. Are all of them stopped?"
+        confirm(args, question, f"number {args.number} was not freed")
+        reply = registry.free(args.number, confirmed_ms=record.confirmed_ms)
+        if reply.status is not RegistryStatus.FREED:
+            text = (
+                f"number {args.number} was confirmed or freed in this moment, so nothing was changed. Look at it again"
+            )
+            raise CommandError(ExitCode.ERROR, text)
         print(f"number {args.number} of registry {registry.name} is free; pool {reply.fields[0]} had it")
 
 
 _FREE = Command(
     "free",
     "free the number of a pool that will never make ids again",
-    """Stop the processes of the pool first. Another pool, or the same one again, may then be created with this very
-number; `auto` never gives it. Ids of both pools differ by their times, as long as the old pool makes none any more.""",
+    """Shows the pool, and asks. Stop its processes first. Another pool, or the same one again, may then be created with
+this very number; `auto` never gives it. Ids of both pools differ by their times, as long as the old pool makes
+none any more.""",
     [
         ("snowredis registry free 17", "its pool is gone for good"),
         ("snowredis registry free 17 --registry world", "of another registry"),

@@ -419,5 +419,6 @@ local function transaction(body, owner, held_outage, creates)
   for i, each in ipairs(common) do table.insert(reply, i + 1, each) end
   -- shows the caller that it is the reply to its own request
   reply[#reply + 1] = nonce
-  return reply
+  -- as one text of many lines, which a client reads faster
+  return { table.concat(reply, '\n') }
 end

@@ -4,7 +4,7 @@
 -- ARGV[1..2] as in arguments; the signature's place, bits/shift, says where in an id the number is; 0/0: any
 --
 -- Returns signature, stored signature
---       | unidentified, reason: durability is detect, and the server has no identity
+--       | unidentified, reason: the server has no identity
 --       | broken, as in arguments
 -- and, from scripts that need a registry, "missing"; changes nothing in these cases; else see the header of the script
 --
@@ -29,20 +29,17 @@ end
 -- Reads the registry and closes it if Redis may have forgotten numbers. Returns it, and whether it exists; or nil and the
 -- reply of the script. Writes nothing: commit() does.
 local function open_registry()
-  local v = redis.call('HMGET', KEYS[1], 'signature', 'durability', 'run_id', 'incarnation', 'next', 'closed')
+  local v = redis.call('HMGET', KEYS[1], 'signature', 'run_id', 'incarnation', 'next', 'closed')
   local of_this_format = v[1] and string.match(v[1], '^[^ ]*') == string.match(signature, '^[^ ]*')
   if v[1] and v[1] ~= signature and not (any_place and of_this_format) then return nil, { 'signature', v[1], nonce } end
-  local registry = { signature = v[1] or signature, durability = v[2] or 'detect', run_id = '', incarnation = v[4] or '',
-    next = number_of(v[5] or '0'), closed = v[6] or '' }
-  if not registry.next then return nil, broken('next', v[5]) end
-  if registry.durability == 'detect' then
-    local id, reason = identity()
-    if not id then return nil, { 'unidentified', reason, nonce } end
-    registry.run_id = id
-  end
+  local id, reason = identity()
+  if not id then return nil, { 'unidentified', reason, nonce } end
+  local registry = { signature = v[1] or signature, run_id = id, incarnation = v[3] or '', next = number_of(v[4] or '0'),
+    closed = v[5] or '' }
+  if not registry.next then return nil, broken('next', v[4]) end
   if not v[1] then
     close_registry(registry, 'no-registry')
-  elseif registry.durability == 'detect' and v[3] ~= registry.run_id then
+  elseif v[2] ~= id then
     close_registry(registry, 'other-server')
   end
   return registry, v[1] and true
@@ -51,8 +48,8 @@ end
 -- Writes the fields of the registry and the given field, value pairs.
 local function commit(registry, ...)
   if registry.changed then
-    redis.call('HSET', KEYS[1], 'signature', registry.signature, 'durability', registry.durability, 'run_id', registry.run_id,
-      'incarnation', registry.incarnation, 'closed', registry.closed, 'closed_at', now)
+    redis.call('HSET', KEYS[1], 'signature', registry.signature, 'run_id', registry.run_id, 'incarnation',
+      registry.incarnation, 'closed', registry.closed, 'closed_at', now)
   end
   redis.call('HSET', KEYS[1], 'next', registry.next, ...)
 end

@@ -90,9 +90,9 @@ local function confirm()
     commit(registry)
     return reply_with(registry, 'closed')
   end
+  store(mine and r.taken or now, now)
   if r and r.pool ~= name then redis.call('HDEL', KEYS[1], 'p:' .. r.pool) end
   if other then redis.call('HDEL', KEYS[1], 'n:' .. named) end
-  store(mine and r.taken or now, now)
   return reply_with(registry, 'confirmed')
 end
 

@@ -1,0 +1,118 @@
+"""The page on the usual stack, as it stands: PostgreSQL, Alembic, gunicorn with uvicorn's workers, celery."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+import snowredis
+from snowredis.snowflake.open import pool_config
+from tests.support.databases import DatabaseServer
+from tests.support.pages import blocks_of
+from tests.support.ports import free_port
+from tests.support.servers import redis_server
+from tests.support.waiting import eventually
+
+for needed in ("alembic", "celery", "fastapi", "gunicorn", "uvicorn_worker"):
+    pytest.importorskip(needed)
+
+PAGE = "docs/how-to/usual-stack.md"
+
+
+@contextlib.contextmanager
+def running(command: list[str], directory: Path, environment: dict[str, str]) -> Iterator[None]:
+    with (directory / f"{command[2]}.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=directory, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer, tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    files = ("models.py", "app.py", "tasks.py", "env.py")
+    code = [block.text for block in blocks_of(PAGE) if block.language == "python"]
+    for name, text in zip(files, code, strict=True):
+        (shop / name).write_text(text)
+    database = postgresql_server.new_database()
+    with redis_server(tmp_path, "--port", str(port := free_port()), "--bind", "127.0.0.1"):
+        url = f"redis://127.0.0.1:{port}/0"
+        environment = {
+            **os.environ,
+            "DATABASE_URL": database,
+            "SNOWREDIS_URL": url,
+            "SNOWREDIS_POOL": "shop",
+            "PYTHONPATH": str(shop),
+        }
+        snowredis.WorkerPool(url, "shop").create(pool_config({"pool": "shop"}))
+
+        def alembic(*words: str) -> None:
+            command = [sys.executable, "-m", "alembic", *words]
+            done = subprocess.run(command, cwd=shop, env=environment, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+
+        alembic("init", "migrations")
+        (shop / "env.py").replace(shop / "migrations/env.py")
+        alembic("revision", "--autogenerate", "-m", "orders and receipts")
+        migration = next((shop / "migrations/versions").glob("*.py")).read_text()
+        assert "BigInteger" in migration
+        assert "snowredis" not in migration
+        alembic("upgrade", "head")
+        web = free_port()
+        gunicorn = [
+            "app:app",
+            "--worker-class",
+            "uvicorn_worker.UvicornWorker",
+            "--workers",
+            "2",
+            "--no-control-socket",
+        ]
+        celery = ["-A", "tasks", "worker", "--concurrency", "2", "--without-mingle", "--without-gossip"]
+        with (
+            running([sys.executable, "-m", "celery", *celery], shop, environment),
+            running([sys.executable, "-m", "gunicorn", *gunicorn, "-b", f"127.0.0.1:{web}"], shop, environment),
+        ):
+
+            def ask(path: str, body: Any = None) -> Any:
+                data = None if body is None else json.dumps(body).encode()
+                request = urllib.request.Request(
+                    f"http://127.0.0.1:{web}{path}", data, {"content-type": "application/json"}
+                )
+                with urllib.request.urlopen(request, timeout=10) as reply:
+                    return json.loads(reply.read())
+
+            eventually(lambda: ask("/openapi.json"), "the service", 40, ignored=(OSError,))
+            made = [ask("/orders", {"customer": "Ada"}) for _ in range(20)]
+            assert ask(f"/orders/{made[0]['id']}") == made[0]
+            engine = sa.create_engine(database)
+
+            def receipts() -> list[int]:
+                with engine.connect() as connection:
+                    return list(connection.execute(sa.text("SELECT order_id FROM receipts")).scalars())
+
+            eventually(lambda: len(receipts()) == len(made), "the receipts", 40)
+            assert sorted(receipts()) == sorted(int(order["id"]) for order in made)
+            engine.dispose()
+        time.sleep(0.2)
+        assert snowredis.WorkerPool(url, "shop").workers() == []

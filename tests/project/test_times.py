@@ -1,0 +1,103 @@
+"""What pages say of time is what the settings make of it: the time line of redis-unavailable.md, and all others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from snowredis.snowflake.protocol import PoolConfig
+
+ROOT = Path(__file__).parents[2]
+TIME_LINE = "docs/how-to/redis-unavailable.md"
+NAMED = ("README.md", "docs/llms.txt", "docs/alerts.yml")
+# decisions and the changelog tell what was, the translations follow the English pages
+PAGES = [
+    path
+    for path in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        ROOT / "docs/llms.txt",
+        ROOT / "docs/alerts.yml",
+    )
+    if "/zh/" not in str(path) and path.name not in ("changelog.md", "decisions.md")
+]
+DEFAULT = PoolConfig(name="orders")
+# as redis-unavailable.md measures failovers
+SENTINEL = [PoolConfig(name="orders", ttl_ms=ttl_ms, failover_slack_ms=15_000) for ttl_ms in (30_000, 60_000)]
+HOUR_MS = 3_600_000
+
+
+def seconds(ms: int) -> str:
+    return f"{ms // 1000}"
+
+
+FLOORS = {seconds(config.floor_ms) for config in (DEFAULT, *SENTINEL)}
+# from when Redis is gone: the last heartbeat was up to a heartbeat before
+RUNS_OUT = f"{seconds(DEFAULT.ttl_ms - DEFAULT.heartbeat_ms)} to {seconds(DEFAULT.ttl_ms)}"
+# what a statement looks like -> the values that it can have, and how many pages say it at least
+STATEMENTS = {
+    r"(?:`?LeaseExpired`?|ids end|[Ww]ithout|lane)[^.|]*?(\d+ to \d+) s\b": (
+        {RUNS_OUT},
+        3,
+    ),
+    r"\|\s*(\d+ to \d+) s[^|]*\|\s*its reservation ends": ({RUNS_OUT}, 1),
+    r"\boutage of less than (\d+) s": ({seconds(DEFAULT.ttl_ms - DEFAULT.heartbeat_ms)}, 1),
+    r"\b(?:workers?|ones|process|pool|starts|they|id)\b[^.|]{0,30}\b(?:may )?waits?(?: once)?(?: for)? (\d+) s\b": (
+        FLOORS,
+        6,
+    ),
+    r"(?<!silent after )(?<!less than )\b(\d+) s(?: after Redis is back)? at the defaults": (
+        {seconds(DEFAULT.floor_ms)},
+        3,
+    ),
+    # as state_of() of snowredis.monitor.snapshot
+    r"\bsilent after (\d+) s\b": ({seconds(2 * DEFAULT.ttl_ms // 3)}, 1),
+    r"\bfailover should take less than (\d+) s\b": ({seconds(DEFAULT.ttl_ms - DEFAULT.heartbeat_ms - 15_000)}, 1),
+    r"\bheartbeats?[^.|]{0,20}\bevery (\d+) s": ({seconds(DEFAULT.heartbeat_ms)}, 2),
+    r"\b(?:outage|reserve)[^.|]{0,60}?\b(\d+) h\b": ({f"{DEFAULT.outage_reserve_ms // HOUR_MS}"}, 4),
+    r"within (\d+) s \| its heartbeat fails": ({seconds(DEFAULT.heartbeat_ms)}, 1),
+}
+
+
+def sentences(path: Path) -> list[str]:
+    """Return the sentences and table rows of a page, without its code blocks."""
+    text = re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL)
+    blocks = re.split(r"\n(?:\n|(?=[|#*-]\s?))", text)
+    return [" ".join(part.split()) for block in blocks for part in re.split(r"(?<=[.!?])\s", block)]
+
+
+@pytest.mark.parametrize(("statement", "values", "least"), [(key, *value) for key, value in STATEMENTS.items()])
+def test_a_time_on_a_page_is_that_of_the_settings(statement: str, values: set[str], least: int) -> None:
+    found = [
+        (str(path.relative_to(ROOT)), match[1], sentence)
+        for path in PAGES
+        for sentence in sentences(path)
+        for match in re.finditer(statement, sentence)
+    ]
+    assert len({page for page, _, _ in found}) >= least, found
+    assert [each for each in found if each[1] not in values] == []
+
+
+def test_no_page_says_that_ids_end_soon_after_redis_without_a_word_of_the_outage_lane() -> None:
+    """The mistake that pages of before made: ids end with the ordinary reservation."""
+    for path in PAGES:
+        text = " ".join(sentences(path))
+        for match in re.finditer(r"LeaseExpired|stops all workers|ids end\b", text):
+            near = text[max(0, match.start() - 150) : match.end() + 150]
+            around = text[max(0, match.start() - 500) : match.end() + 300]
+            if re.search(r"\b\d+(?: to \d+)? s\b|\bone second\b", near):
+                assert re.search(r"\boutage[\s_]+(?:lane|reserve)|\boutage lanes?\b", around), (path.name, around)
+
+
+def test_the_time_line_is_of_the_default_settings() -> None:
+    text = (ROOT / TIME_LINE).read_text("utf-8")
+    for part in (
+        f"default settings (`ttl` {seconds(DEFAULT.ttl_ms)} s)",
+        f"| within {seconds(DEFAULT.heartbeat_ms)} s |",
+        f"| {RUNS_OUT} s (",
+        f"waits for {seconds(DEFAULT.floor_ms)} s, then makes ids",
+        f"`outage_reserve`: {DEFAULT.outage_reserve_ms // HOUR_MS} h",
+    ):
+        assert part in text, part
