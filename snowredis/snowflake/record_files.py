@@ -142,7 +142,7 @@ class RecordFiles:
             inode = _inode(path)
             page = _view(address)
         except (OSError, AttributeError) as error:
-            # A full directory is a fault, which is said once. An AttributeError is a Python without ctypes, which is none.
+            # A full directory is a fault, which is said once; a Python without ctypes (AttributeError) is none.
             quiet = self._warned or isinstance(error, AttributeError)
             level, self._warned = logging.DEBUG if quiet else logging.WARNING, True
             log.log(level, "no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
