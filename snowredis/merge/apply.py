@@ -32,12 +32,12 @@ from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Schema, read_schema
 from snowredis.merge.support import support_of
-from snowredis.merge.verify import check_references, check_sums, sums
+from snowredis.merge.verify import check_references, check_sums, id_sums, sums
 
 __all__ = ["Outcome", "apply_plan", "open_databases", "take_back"]
 
 # pairs that one transaction stores in the map
-_LOADED = 5_000
+_LOADED = 20_000
 # ids of the first batch; later ones follow from how many rows refer to an id
 _FIRST = 500
 
@@ -155,6 +155,10 @@ def _check(plan: Plan, file: PlanFile, databases: Databases, with_triggers: bool
         store = IdStore(place)
         for domain in plan.domains:
             progress.start(f"proving that no id of {domain.name} clashes any more")
+            sides = ((kept, databases.of_kept), (changed, databases.of_changed))
+            if plan.ids[domain.name] == [id_sums(*side, domain.domain) for side in sides]:
+                # what the plan proved still holds
+                continue
             there = replace(domain.domain, partials=())
             store.load("kept", domain.number, kept, databases.of_kept, there)
             store.load("changed", domain.number, changed, databases.of_changed, domain.domain)
@@ -233,7 +237,8 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
             number = run.domains[rewritten - 1].number if rewritten else 0
             rehearse(engine, [plan.domain for plan in run.domains], schema)
             run = _advance(engine, journal, run, state="undoing", domain=number, done_to=None, changed=0)
-        run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run, backwards=True)
+        rewriter = _Rewriter(engine, schema, journal, batch_rows, progress)
+        run = rewriter.rewrite(run, backwards=True)
         tail = "All ids have their old values, and the check failed; the map of old and new ids was kept"
         try:
             if run.sums:
@@ -245,7 +250,7 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
         with writing(engine, "All ids have their old values") as connection:
             journal.forget(connection, run)
             journal.advance(connection, run, state="undone", domain=0, done_to=None)
-    return Outcome.of(run, resumed=resumed)
+    return replace(Outcome.of(run, resumed=resumed), ids=rewriter.ids)
 
 
 def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
@@ -293,6 +298,7 @@ class _Rewriter:
         self._engine, self._schema, self._support = engine, schema, support_of(engine)
         self._journal, self._batch_rows, self._progress = journal, batch_rows, progress
         self._kept: dict[object, list[str]] = {}
+        self.ids = 0
 
     def rewrite(self, run: Run, *, backwards: bool = False) -> Run:
         """Give all ids their new values, or the old ones again, from where *run* is; return its state after."""
@@ -319,6 +325,7 @@ class _Rewriter:
             done_to = int(last)
             # a batch of twice as many ids, unless it would be too large
             size = max(1, min(2 * count, count * self._batch_rows // max(run.changed - before, 1)))
+            self.ids += count
             self._progress.add(count)
 
     def _batch(self, run: Run, plan: DomainPlan, after: int | None, last: int, *, backwards: bool) -> Run:

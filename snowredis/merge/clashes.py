@@ -55,12 +55,15 @@ class _Key(NamedTuple):
 def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
     """Return what would make the copy fail, or rows be there twice."""
     renewed = {column for plan in plans.values() if plan.kind != "match" for column in plan.domain.all_columns}
-    found = list(_composite_counters(work))
+    counted = _composite_counters(work)
+    found = [f"{name} is counted, and only a part of the key: --id {name} or --independent {name}" for name in counted]
+    renewed.update(counted)
     for name, table in work.of_changed.tables.items():
         if name in work.of_kept.tables:
             found += _of_keys(work, name, renewed)
             found += _of_tree(work, name, table)
-    found += _same_tables(work, plans, renewed)
+    tables = {text.partition(":")[0] for text in found}
+    found += [text for text in _same_tables(work, plans, renewed) if text.partition(":")[0] not in tables]
     if work.support.kind == "postgresql":
         found += _partitions(work, plans)
     if work.support.kind in ("mysql", "mariadb") and not work.request.with_triggers:
@@ -207,14 +210,12 @@ def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[Colum
                 yield f"{text}: --match {name}={','.join(names)} or --independent {key}"
 
 
-def _composite_counters(work: Work) -> Iterator[str]:
-    """Yield columns that the database counts, and that are no ids of a domain: their numbers would be there twice."""
-    schema = work.of_changed
-    known = {column for domain in schema.domains for column in domain.all_columns} | work.independent
-    for counter in work.support.counters(work.changed, schema):
-        for column in counter.columns:
-            if column not in known and schema.column(column).primary_key:
-                yield f"{column} is counted, and only a part of the key: --id {column} or --independent {column}"
+def _composite_counters(work: Work) -> list[ColumnName]:
+    """Return columns of keys that the database counts, and that are no ids of a domain: they would be there twice."""
+    known = {column for domain in work.of_changed.domains for column in domain.all_columns} | work.independent
+    counters = work.support.counters(work.changed, work.of_changed)
+    found = {column for counter in counters for column in counter.columns} - known
+    return sorted((column for column in found if work.of_changed.column(column).primary_key), key=str)
 
 
 def _of_tree(work: Work, name: TableName, table: sa.Table) -> Iterator[str]:

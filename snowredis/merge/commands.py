@@ -214,8 +214,8 @@ def _how(domain: DomainPlan) -> str:
 
 def _add_changes(parser: Parser) -> None:
     parser.add_yes()
-    text = "about how many values one transaction changes (default: 10000); one id may have more references"
-    parser.add_argument("--batch-rows", type=positive, default=10_000, metavar="N", help=text)
+    text = "about how many values one transaction changes (default: 100000); one id may have more references"
+    parser.add_argument("--batch-rows", type=positive, default=100_000, metavar="N", help=text)
 
 
 def _add_urls(parser: Parser) -> None:
@@ -275,6 +275,9 @@ def _apply(args: argparse.Namespace) -> int:
 
 
 def _print_outcome(outcome: Outcome, kind: str) -> None:
+    if not outcome.ids:
+        print("\nno id was changed")
+        return
     print(
         f"\n{outcome.ids:,} ids have {kind} values, in {outcome.values:,} places; the checksums of "
         f"{outcome.rows:,} rows in {outcome.tables} tables are as before but for the ids, and every foreign "

@@ -80,6 +80,7 @@ class Plan:
         kept_rows: how many each of these tables has in the other database.
         matched: tables of which both databases have rows, and the columns that name such a row.
         same: how many rows of each matched table both have.
+        ids: by domain, the checksums of the ids of both databases.
         notes: what a person should know before the plan is applied.
     """
 
@@ -94,6 +95,7 @@ class Plan:
     kept_rows: dict[str, int]
     matched: dict[str, list[str]]
     same: dict[str, int]
+    ids: dict[str, list[str]]
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -27,6 +27,7 @@ from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, tables_called
 from snowredis.merge.support import support_of
 from snowredis.merge.undecided import CONTENT_TYPES, check_asked, find_partials, undecided
+from snowredis.merge.verify import id_sums
 
 __all__ = ["Request", "make_plan"]
 
@@ -115,7 +116,9 @@ def _plan(work: Work, file: PlanFile) -> Plan:
         work.scans[domain.name] = scan = work.store.scan(number, work.layout)
         work.lanes |= scan.lanes
     work.progress.start("looking for references without a foreign key")
-    findings += undecided(work)
+    named = undecided(work)
+    # a column that is called like a table is asked about once
+    findings = [text for text in findings if text.split()[0] not in {other.split()[0] for other in named}] + named
     # what makes rows the same may be ids that change: those first
     plans = {domain.name: _choose(work, domain) for domain in ordered if not is_matched(work, domain)}
     for domain in matches_in_order(work, ordered):
@@ -136,6 +139,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     renamed = [plan.domain for plan in domains if plan.renamed]
     if renamed:
         obstacles.check_obstacles(work.changed, work.of_changed, renamed, with_triggers=request.with_triggers)
+    kept, changed = (work.kept, work.of_kept), (work.changed, work.of_changed)
     return Plan(
         id=secrets.token_hex(8),
         kept=url_of(work.kept.engine, hide=False),
@@ -148,6 +152,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
         kept_rows={str(name): _count(work.kept, work.of_kept.tables[name]) for name in work.of_changed.tables},
         matched={str(name): list(columns) for name, columns in work.matched.items()},
         same=work.same,
+        ids={plan.name: [id_sums(c, schema, plan.domain) for c, schema in (kept, changed)] for plan in domains},
         notes=work.notes,
     )
 

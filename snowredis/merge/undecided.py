@@ -61,6 +61,8 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
             if (column, kind, value) in known:
                 continue
             if table is None:
+                if not _has_numbers(connection, schema.column(column)):
+                    continue
                 findings.append(
                     f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: "
                     f"--reference '{column}=TABLE.id WHERE {kind}={value}' or --independent {column}"
@@ -105,6 +107,11 @@ def _pairs(
             else:
                 continue
             yield ColumnName(*name, column or ""), kind.name, tables
+
+
+def _has_numbers(connection: sa.Connection, column: sa.Column[object]) -> bool:
+    query = sa.select(column).where(column.is_not(None)).distinct().limit(_MAX_KINDS)
+    return any(str(value).isdigit() for value in connection.scalars(query))
 
 
 def _kinds(connection: sa.Connection, column: sa.Column[object]) -> list[str]:
@@ -169,7 +176,7 @@ def _by_name(work: Work) -> Iterator[str]:
             texts = [
                 f"{_percent(held[d.name])}--reference {name}={d.name}"
                 for d in ordered
-                if meant[d.name] == 0 or min(held[d.name], default=1) > 0
+                if meant[d.name] == 0 or min(held[d.name], default=column.name.lower().endswith("id")) > 0
             ]
             if texts:
                 yield f"{name} is called like {ordered[0].keys[0].of}: {' or '.join(texts)} or --independent {name}"

@@ -17,10 +17,10 @@ from snowredis.merge.journal import MAP, Run
 from snowredis.merge.obstacles import first_orphan
 from snowredis.merge.plan_file import DomainPlan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import ColumnName, Schema, TableName
+from snowredis.merge.schema import ColumnName, Domain, Schema, TableName
 from snowredis.merge.support import support_of
 
-__all__ = ["check_references", "check_sums", "sums"]
+__all__ = ["check_references", "check_sums", "id_sums", "sums"]
 
 Sums = dict[str, list[Any]]
 
@@ -42,6 +42,17 @@ def sums(engine: sa.Engine, schema: Schema, run: Run, mapped: Iterable[DomainPla
             count, total = connection.execute(query).one()
             found[str(name)] = [int(count), str(total or 0)]
     return found
+
+
+def id_sums(connection: sa.Connection, schema: Schema, domain: Domain) -> str:
+    """Return how many ids the keys of a domain hold, and their checksum."""
+    support, found = support_of(connection.engine), []
+    support.prepare(connection)
+    for name in domain.keys:
+        if name.of in schema.tables and name.column in schema.tables[name.of].c:
+            column = schema.column(name)
+            found.append(connection.execute(sa.select(sa.func.count(column), support.checksum([column]))).one())
+    return str([[int(count), str(total or 0)] for count, total in found])
 
 
 def _as_before(

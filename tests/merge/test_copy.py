@@ -261,3 +261,149 @@ def test_a_copy_that_fails_at_its_end_has_copied_nothing(two: Two, tmp_path: Pat
     assert rows_of(kept, "SELECT count(*) FROM a") == [(1,)]
     # MariaDB has another order than its foreign keys
     assert sa.make_url(kept).database != sa.make_url(changed).database
+
+
+# --- what a plan says ----------------------------------------------------------------------------------------
+
+
+def test_references_are_proposed_by_exact_name_with_all_candidates_held_against_both_databases(
+    database_kind: DatabaseServer, two: Two, tmp_path: Path
+) -> None:
+    tables = """
+CREATE TABLE dashboard_slices (id int PRIMARY KEY, name varchar(20));
+CREATE TABLE slices (id int PRIMARY KEY, name varchar(20));
+CREATE TABLE report (id int PRIMARY KEY, slice_id int, name varchar(20));
+CREATE TABLE few (n int PRIMARY KEY, name varchar(20));
+CREATE TABLE child (id int PRIMARY KEY, few int, FOREIGN KEY (few) REFERENCES few (n))
+"""
+    rows = """INSERT INTO dashboard_slices VALUES (10, '{0} 1'), (20, '{0} 2');
+INSERT INTO slices VALUES (30, '{0} 3'), (40, '{0} 4');
+INSERT INTO report VALUES (50, 30, '{0} 5'), (60, 40, '{0} 6');
+INSERT INTO few VALUES (1, '{0} 7'), (2, '{0} 8'), (3, '{0} 9');
+INSERT INTO child VALUES (1, 1), (2, 2), (3, 3), (4, 3)"""
+    kept, changed = two(database_kind.name, tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
+    assert findings_of(kept, changed, tmp_path / "p") == [
+        "report.slice_id is called like slices: (100% of its values are there) --reference report.slice_id=slices.id "
+        "or --independent report.slice_id"
+    ]
+    execute(kept, "UPDATE report SET slice_id = 10 WHERE id = 50")
+    (finding,) = findings_of(kept, changed, tmp_path / "p")
+    assert "(50% of its values are there) --reference report.slice_id=slices.id" in finding
+
+
+def test_what_is_no_reference_is_not_accepted_as_independent(two: Two, tmp_path: Path) -> None:
+    tables = """CREATE TABLE country (iso char(2) PRIMARY KEY, name text);
+CREATE TABLE town (id int PRIMARY KEY, name text)"""
+    rows = "INSERT INTO country VALUES ('de', 'x'); INSERT INTO town VALUES (1, '{0}')"
+    kept, changed = two("postgresql", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
+    with pytest.raises(Exception, match=r"--independent country\.iso: .*would change nothing.*--match country=iso"):
+        plan_of(kept, changed, tmp_path / "p", independent=["country.iso"])
+    assert findings_of(kept, changed, tmp_path / "p") == [
+        "country: 1 rows have the same iso as one in the other, such as 'de': --match country=iso or correct "
+        "those rows in one of the databases"
+    ]
+    plan_of(kept, changed, tmp_path / "p", matched=["country=iso"])
+
+
+def test_tables_that_both_have_counters_in_keys_and_trees_are_named_together(
+    two: Two, tmp_path: Path, offline: Cli
+) -> None:
+    tables = """
+CREATE TABLE status (id serial PRIMARY KEY, name text NOT NULL);
+CREATE TABLE ticket (id serial PRIMARY KEY, status int REFERENCES status, text text);
+CREATE TABLE item (player int, id bigserial, text text, PRIMARY KEY (player, id));
+CREATE TABLE node (id serial PRIMARY KEY, path varchar(40) UNIQUE, depth int, numchild int, name text);
+CREATE TABLE branch (id serial PRIMARY KEY, tree_id int, lft int, rght int, name text);
+INSERT INTO status (name) VALUES ('open'), ('closed')
+"""
+    rows = """INSERT INTO ticket (status, text) VALUES (2, '{0}'); INSERT INTO item (player, text) VALUES (1, '{0}');
+INSERT INTO node (path, depth, numchild, name) VALUES ('000Z', 1, 1, '{0} root'), ('000Z0001', 2, 0, '{0} leaf');
+INSERT INTO branch (tree_id, lft, rght, name) VALUES (1, 1, 4, '{0} root'), (1, 2, 3, '{0} leaf')"""
+    kept, changed = two("postgresql", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
+    findings = findings_of(kept, changed, tmp_path / "p")
+    update = "UPDATE node SET path = CASE substr(path, 1, 4) WHEN '000Z' THEN '0010' END || substr(path, 5)"
+    assert findings == [
+        "item.id is counted, and only a part of the key: --id item.id or --independent item.id",
+        "branch: 1 trees have the same tree_id: --id branch.tree_id or --independent branch.tree_id",
+        "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': in the second database: "
+        f"{update};",
+        "status: 2 of 2 rows are in both databases, and would be there twice: --match status=name or "
+        "--independent status.id",
+    ]
+    done = offline("merge", "plan", kept, changed, "--out", str(tmp_path / "p"))
+    assert (done.code, done.out.splitlines()) == (ExitCode.MERGE_REFUSED, findings)
+    assert "4 findings, as above. Nothing was planned" in done.err
+    execute(changed, update)
+    merge(offline, kept, changed, tmp_path / "p", ids=["item.id", "branch.tree_id"], matched=["status=name"])
+    query = "SELECT s.name, t.text FROM ticket t JOIN status s ON s.id = status ORDER BY 2"
+    assert rows_of(kept, query) == [("closed", "a"), ("closed", "b")]
+    query = "SELECT b.name, r.name FROM branch b JOIN branch r USING (tree_id) WHERE b.lft = 2 AND r.lft = 1 ORDER BY 1"
+    assert rows_of(kept, query) == [("a leaf", "a root"), ("b leaf", "b root")]
+    assert rows_of(kept, "SELECT count(DISTINCT id) FROM item") == [(2,)]
+
+
+def test_missing_partitions_and_ids_inside_json_are_named_before_the_first_change(
+    two: Two, tmp_path: Path, offline: Cli
+) -> None:
+    tables = """
+CREATE TABLE pay (id int PRIMARY KEY, at date, data jsonb) PARTITION BY RANGE (id);
+CREATE TABLE pay_low PARTITION OF pay FOR VALUES FROM (0) TO (100);
+CREATE TABLE log (n serial, at date NOT NULL, text text, PRIMARY KEY (n, at)) PARTITION BY LIST (at);
+CREATE TABLE log_1 PARTITION OF log FOR VALUES IN ('2026-01-01')
+"""
+    rows = """INSERT INTO pay VALUES (50, '2026-01-01', '{"pay": 50}'), (60, '2026-01-01', '{"no": 7}')
+--
+INSERT INTO pay VALUES (50, '2026-01-02', '{"pay": 60}'), (60, '2026-01-02', '{"no": 8}');
+CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02');
+INSERT INTO log (at, text) VALUES ('2026-01-02', 'b')"""
+    kept, changed = two("postgresql", tables, rows)
+    options = {"ids": ["log.n"], "independent": ["pay.id"]}
+    findings = findings_of(kept, changed, tmp_path / "p", **options)
+    first, second = (f"pay: rows have no partition in the {which} database" for which in ("first", "second"))
+    assert [text.partition(",")[0] for text in findings] == [
+        "log: rows have no partition in the first database",
+        first,
+        second,
+    ]
+    assert findings[0].endswith(": CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02');")
+    for url in (kept, changed):
+        execute(url, "CREATE TABLE pay_rest PARTITION OF pay DEFAULT")
+    execute(kept, "CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02')")
+    plan = plan_of(kept, changed, tmp_path / "first", **options)
+    assert plan.notes[0].startswith(
+        "pay.data holds numbers inside, such as 60, and 1 of 2 are ids of pay.id: they keep"
+    )
+    merge(offline, kept, changed, tmp_path / "p", **options)
+    assert rows_of(kept, "SELECT count(*) FROM pay") == [(4,)]
+
+
+def test_a_type_of_a_row_itself_is_no_question_and_that_of_another_is_one(two: Two, tmp_path: Path) -> None:
+    tables = """
+CREATE TABLE django_content_type (id int PRIMARY KEY, app_label varchar(20), model varchar(20));
+CREATE TABLE page (id int PRIMARY KEY, content_type_id int REFERENCES django_content_type (id), depth int, title text);
+CREATE TABLE remark (id int PRIMARY KEY, content_type_id int REFERENCES django_content_type (id), target_pk int,
+    t text);
+INSERT INTO django_content_type VALUES (1, 'shop', 'page')
+"""
+    rows = "INSERT INTO page VALUES (5, 1, 1, '{0}'); INSERT INTO remark VALUES (6, 1, 5, '{0}')"
+    kept, changed = two("sqlite", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
+    findings = findings_of(kept, changed, tmp_path / "p", independent=["page.id", "remark.id"])
+    assert [text.partition(" says")[0] for text in findings] == [
+        "remark.target_pk may be of the table that content_type_id"
+    ]
+
+
+def test_abandoning_before_the_first_change_says_that_no_id_was_changed(
+    two: Two, tmp_path: Path, offline: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "INSERT INTO account VALUES (1, '{0}', '{0}@x'); INSERT INTO vote VALUES (1, 1)"
+    kept, changed = two("sqlite", VOTES, f"{rows.format('a')}\n--\n{rows.format('b')}")
+    plan_of(kept, changed, tmp_path / "p", independent=["account.id", "vote.id"])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("snowredis.merge.journal.Journal.add_pairs", killed)
+    with pytest.raises(KeyboardInterrupt):
+        apply_file(tmp_path / "p")
+    assert offline("merge", "abandon", changed, "--yes").out == "\nno id was changed\n"
