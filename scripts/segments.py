@@ -66,7 +66,6 @@ class Chaos:
         self.path_of: dict[int, Path] = {}
         self.files = 0
         self.fired: Counter[str] = Counter()
-        self.changed = False
         create_tag(self.url, TAG, failover_slack=0)
         for _ in range(PROCESSES):
             self.start_recorder()
@@ -141,7 +140,6 @@ class Chaos:
             thread.start()
         for thread in threads:
             thread.join()
-        self.changed = True
 
     def lose_last_writes(self) -> None:
         """Kill Redis with -9 some time after a snapshot."""
@@ -175,9 +173,9 @@ class Chaos:
             if info.exists and info.reason is not None:
                 open_tag(self.url, TAG, int(self.numbers().max(initial=0)) + MARGIN, failover_slack=0)
                 self.fired["opened"] += 1
-            if self.changed:
+            if info.config is not None and info.config.maximum != MAX_NUMBER:
+                # a snapshot may have it, too
                 change_tag(self.url, TAG, maximum=MAX_NUMBER)
-                self.changed = False
 
     def run(self, faults: int, seconds: float) -> int:
         """Inject *faults*, for *seconds* at most. Returns the exit code."""

@@ -180,8 +180,16 @@ def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, prog
     for plan in run.domains:
         if run.domain > plan.number:
             continue
-        pairs = file.pairs(plan.number, run.done_to if run.domain == plan.number else None)
         progress.start(f"storing the map of {plan.name}", plan.renamed, "ids")
+        (key, *others), partials = plan.domain.keys, plan.domain.partials
+        if plan.kind == "counter" and not others and not partials and run.domain < plan.number:
+            with writing(engine, "No row was changed; only the map was being filled") as connection:
+                column = databases.of_changed.column(key)
+                last = connection.scalar(sa.select(sa.func.max(column)))
+                run = journal.advance(connection, run, domain=plan.number, done_to=last)
+                journal.add_moved(connection, run, plan, column)
+            continue
+        pairs = file.pairs(plan.number, run.done_to if run.domain == plan.number else None)
         while batch := list(islice(pairs, _LOADED)):
             with writing(engine, "No row was changed; only the map was being filled") as connection:
                 run = journal.advance(connection, run, domain=plan.number, done_to=batch[-1][0])

@@ -403,7 +403,7 @@ def test_abandoning_before_the_first_change_says_that_no_id_was_changed(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("snowredis.merge.journal.Journal.add_pairs", killed)
+    monkeypatch.setattr("snowredis.merge.journal.Journal.add_moved", killed)
     with pytest.raises(KeyboardInterrupt):
         apply_file(tmp_path / "p")
     assert offline("merge", "abandon", changed, "--yes").out == "\nno id was changed\n"

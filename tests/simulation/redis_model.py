@@ -126,6 +126,7 @@ class RedisModel:
         self.commands: Mapping[str, Callable[..., Any]] = {
             "TIME": self._time, "INFO": self._info, "DEL": self._del, "UNLINK": self._del,
             "PEXPIREAT": self._pexpireat, "PERSIST": self._persist, "HLEN": self._hlen, "HGETALL": self._hgetall,
+            "HKEYS": lambda key: sorted(self._of(key)),
             "HGET": self._hget, "HMGET": self._hmget, "HSET": self._hset, "HDEL": self._hdel,
             "HEXISTS": self._hexists, "HINCRBY": self._hincrby, "HSCAN": self._hscan,
             "ZADD": self._zadd, "ZREM": self._zrem, "ZCARD": self._zcard, "ZCOUNT": self._zcount,
