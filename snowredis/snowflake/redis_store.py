@@ -86,15 +86,10 @@ class ScriptStore(Scripted):
         super().__init__(config.signature, protocol.pool_keys(config.name), scripts, random_bytes=random_bytes)
         self.config = config
         self.urls: Sequence[str] = ()
-        self._constants = (
-            config.ttl_ms,
-            config.max_clock_lead_ms,
-            config.redis_skew_ms,
-            config.failover_slack_ms,
-            config.outage_reserve_ms,
-            int(config.guard_rollbacks),
-        )
-        self._max_events = max_events
+        numbers = (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms, config.failover_slack_ms)
+        others = (config.outage_reserve_ms, int(config.guard_rollbacks), max_events, config.durability)
+        # as the scripts take them, packed once
+        self._constants = ",".join(map(str, (*numbers, *others)))
         # time of the last reply, on the caller's clock; there is no connection before the first one
         self._replied_ms = sys.maxsize
         # the last refusal of a claim for its settings, and when it came; until a claim is not refused
@@ -117,8 +112,7 @@ class ScriptStore(Scripted):
         if caller_ms - self._replied_ms > self.config.ttl_ms // 2:
             # this host stood still, or its calls fail: the connection may lead to a master of before
             self.reconnect(also_in_use=False)
-        newest = (seen.incarnation, seen.version, caller_ms, self._max_events, self.config.durability)
-        request = self.request(name, *self._constants, *newest, *args)
+        request = self.request(name, self._constants, seen.incarnation, seen.version, caller_ms, *args)
         texts = self.texts_of(request, self.run(*request))
         self._replied_ms = caller_ms
         try:

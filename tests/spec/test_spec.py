@@ -37,6 +37,8 @@ SMALL = (
     Run("fork", "pass"),
     Run("fork", "violation", ("void-fork",)),
     Run("plain", "violation", ("mark",)),
+    Run("r9-plan", "violation", ("undo-on-disk",)),
+    Run("r9-create", "violation", ("create-outage-floor",)),
 )
 # what a schedule needs a rule for that the specification does not have: another ttl after a deletion, and durabilities
 NOT_MODELLED = ("deleted pool's floor", "tombstone without expiry")
