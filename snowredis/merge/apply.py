@@ -16,14 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.databases import (
-    database_errors,
-    lock,
-    open_database,
-    reading,
-    url_of,
-    writing,
-)
+from snowredis.merge.databases import database_errors, lock, open_database, reading, url_of, writing
 from snowredis.merge.id_store import IdStore
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished
 from snowredis.merge.obstacles import check_obstacles, rehearse

@@ -403,7 +403,7 @@ def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[
         f"{_named(without)} cannot go on for longer than a ttl without Redis: for up to "
         f"{info.outage_reserve_ms / 3.6e6:g} h after Redis got or lost the pool, others may have their outage lanes"
     )
-    return [Condition("no-outage-lane", "notice", text, "wait", count=len(without))]
+    return [Condition("no-outage-lane", "notice", text, count=len(without))]
 
 
 def _layout_end(info: PoolInfo) -> list[Condition]:

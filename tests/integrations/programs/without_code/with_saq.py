@@ -17,6 +17,8 @@ async def main() -> None:
     queue = Queue.from_url(os.environ["SNOWREDIS_URL"])
     worker = Worker(queue, functions=[make])
     running = asyncio.create_task(worker.start())
+    # SAQ's first sweep aborts jobs that are queued before it
+    await asyncio.sleep(2)
     for _ in range(10):
         print(await queue.apply("make"))
     await worker.stop()
