@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken
-from snowredis.servers.cluster import on_one_connection
-from snowredis.servers.runner import Acknowledged, RedisScripts, save_snapshot, translated
+from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
@@ -228,6 +227,9 @@ class RedisStore(RedisScripts, ScriptStore):
         if self._fresh:
             # an embedded Redis, which creates its pools as new whenever it starts
             return change()
+        from snowredis.servers.acknowledged import Acknowledged, save_snapshot
+        from snowredis.servers.cluster import on_one_connection
+
         with translated(self.where):
             (info,) = on_one_connection(self._client, key, [("INFO", "replication")])
         replicas = int(info.get("connected_slaves", 0)) if isinstance(info, dict) else 0
