@@ -3,7 +3,7 @@
 # You see:  two game shards, each with its own Redis and its own database, numbered by a registry, make players and
 #           items in bursts; a server is killed with kill -9, another's clock is set back by 45 s; then both databases
 #           are merged with plain INSERTs, and nothing clashes. The same with AUTOINCREMENT clashes: `snowredis merge
-#           check` finds every clash, `merge plan` and `merge apply` mend it. With --keep DIR the databases are kept
+#           check` finds every clash, `merge plan`, `apply` and `copy` mend it. With --keep DIR the databases are kept
 #           there.
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def check(directory: Path, suffix: str, *tables: str) -> tuple[int, int]:
 
 
 def mend(directory: Path) -> tuple[str, list[str]]:
-    """Merge the databases with counters by `snowredis merge plan` and `apply`; return errors, and the output."""
+    """Merge the databases with counters by `snowredis merge plan`, `apply` and `copy`; return errors and output."""
     kept, changed = (directory / f"mended-{shard}.db" for shard in SHARDS)
     for shard, copy in zip(SHARDS, (kept, changed), strict=True):
         with contextlib.closing(connect(directory / f"{shard}-counters.db")) as database:
@@ -262,14 +262,11 @@ def mend(directory: Path) -> tuple[str, list[str]]:
     plan = directory / "merge.plan"
     planned = snowredis_command("merge", "plan", f"sqlite:///{kept}", f"sqlite:///{changed}", "--out", plan)
     applied = snowredis_command("merge", "apply", plan, "--yes")
-    wrong = "".join(done.stderr for done in (planned, applied) if done.returncode)
-    with contextlib.closing(connect(kept)) as database:
-        # no id clashes any more
-        database.execute("ATTACH ? AS other", (str(changed),))
-        with transaction(database):
-            for table in ("player", "item"):
-                database.execute(f"INSERT INTO {table} SELECT * FROM other.{table}")  # noqa: S608
-    return wrong, (planned.stdout + applied.stdout).splitlines()
+    copied = snowredis_command("merge", "copy", plan, "--run", "--yes")
+    checked = snowredis_command("merge", "check", "--copied", plan, "--quiet")
+    steps = (planned, applied, copied, checked)
+    wrong = "".join(done.stderr for done in steps if done.returncode)
+    return wrong, "".join(done.stdout for done in steps).splitlines()
 
 
 def report(directory: Path, claims: list[dict[str, Any]]) -> list[tuple[str, bool]]:

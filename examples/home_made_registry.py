@@ -55,8 +55,9 @@ def start(url, directory):
 
 
 def main(seconds):
-    url = snowredis.embedded.resolve("embedded://")
     with tempfile.TemporaryDirectory() as directory:
+        # not embedded://, which other programs share: it is emptied below
+        url = snowredis.embedded.start(Path(directory, "redis")).url
         workers = [start(url, directory) for _ in range(4)]
         time.sleep(seconds * 0.15)
         for paused in workers[:3]:

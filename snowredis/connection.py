@@ -15,7 +15,6 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
-from snowredis.process.coroutines import in_background, in_thread
 from snowredis.settings import (
     COMMON,
     SETTINGS,
@@ -55,6 +54,8 @@ class Connecting:
             await self._ids.aclose()
 
     async def _open(self) -> SnowflakeGenerator:
+        from snowredis.process.coroutines import in_background, in_thread
+
         ids = await in_thread(self._connect)
         try:
             await ids.aclaim()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts._docs import commands, diagrams, events, layouts, lua, metrics, settings
+from scripts._docs import commands, diagrams, events, layouts, loaded, lua, metrics, settings
 
 # name in a page's line `<!-- generated: NAME -->` -> function that returns the text
 GENERATED: dict[str, Callable[[], str]] = {
@@ -26,6 +26,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "process-metrics": metrics.of_processes,
     "segment-metrics": metrics.of_segments,
     "service-metrics": metrics.of_the_service,
+    "loaded-code": loaded.what_runs,
     "settings": settings.of_connect,
     "dated-settings": settings.of_dated_numbers,
     "service-settings": settings.of_the_service,

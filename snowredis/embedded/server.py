@@ -17,6 +17,8 @@ from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 
 # kept in Redis itself, so that a flushed server loses it: the identity of the server that wrote it
 FRESH_KEY = "snowredis:embedded:fresh"
+# since when data may be missing, in s since 1970, and the identity of the server that wrote it
+MISSING_KEY = "snowredis:embedded:missing"
 # the scripts need it
 _OLDEST_VERSION = (6, 2)
 
@@ -97,7 +99,8 @@ def ask(url: str, *words: str) -> bytes:
         raise StoreUnavailable(url, str(error)) from as_cause(error)
 
 
-# KEYS[1] is FRESH_KEY. ARGV[1]: the identity of the last server; "new" if there was none and nobody can have used one.
+# KEYS[1] is FRESH_KEY, KEYS[2] says since when data may be missing, and to which server. ARGV[1]: the identity of the
+# last server; "new" if there was none and no process can have used one.
 # Pools, registries and tags see a restart as a server that may have lost writes. This one has lost none if the last
 # server wrote FRESH_KEY: then they get the new identity in place of that server's. Returns the new identity.
 _CONTINUE = """
@@ -111,10 +114,15 @@ if wrote == ARGV[1] then
     end
   end
 end
-if wrote == ARGV[1] or ARGV[1] == 'new' then
+local now = redis.call('TIME')[1]
+local since, known = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (.*)$')
+if known ~= ARGV[1] then since = now end
+-- no lease lasts longer than a day
+if wrote == ARGV[1] or ARGV[1] == 'new' or now - since > 86400 then
   redis.call('SET', KEYS[1], id)
 else
   redis.call('DEL', KEYS[1])
+  redis.call('SET', KEYS[2], since .. ' ' .. id)
 end
 return { ok = id }
 """
@@ -127,7 +135,7 @@ def continue_from(url: str, last_identity: str) -> str:
     """
     # read as a file, since this package must not import servers/
     identity = resources.files("snowredis").joinpath("servers", "lua", "identity.lua").read_text("utf-8")
-    reply = ask(url, "EVAL", f"{identity}\n{_CONTINUE}", "1", FRESH_KEY, last_identity)
+    reply = ask(url, "EVAL", f"{identity}\n{_CONTINUE}", "2", FRESH_KEY, MISSING_KEY, last_identity)
     if not reply.startswith(b"+"):
         raise StoreUnavailable(url, reply.decode(errors="replace"))
     return reply[1:].decode("ascii")

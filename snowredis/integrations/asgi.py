@@ -34,7 +34,9 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]
 
 
 def lifespan(*url: Servers, within: Lifespan | None = None, **settings: Unpack[Settings]) -> Lifespan:
-    """Return a lifespan for Starlette or FastAPI; the generator is ``request.state.ids``.
+    """Return a lifespan for Starlette, FastAPI or Litestar; the generator is ``request.state.ids``.
+
+    In Litestar it is ``state.ids`` of the application's state.
 
     Args:
         url, settings: arguments of snowredis.connect(); none for the generator of the process.
@@ -53,6 +55,9 @@ def lifespan(*url: Servers, within: Lifespan | None = None, **settings: Unpack[S
             if within is not None:
                 own_state: Mapping[str, Any] | None = await stack.enter_async_context(within(app))
                 state |= own_state or {}
+            # Litestar takes no state from a lifespan, and has one of the application for handlers
+            if isinstance(of_app := getattr(app, "state", None), MutableMapping):
+                of_app.update(state)
             yield state
 
     return lifespan_of_both

@@ -16,14 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.databases import (
-    database_errors,
-    lock,
-    open_database,
-    reading,
-    url_of,
-    writing,
-)
+from snowredis.merge.databases import database_errors, lock, open_database, reading, url_of, writing
 from snowredis.merge.id_store import IdStore
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished
 from snowredis.merge.obstacles import check_obstacles, rehearse
@@ -180,8 +173,16 @@ def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, prog
     for plan in run.domains:
         if run.domain > plan.number:
             continue
-        pairs = file.pairs(plan.number, run.done_to if run.domain == plan.number else None)
         progress.start(f"storing the map of {plan.name}", plan.renamed, "ids")
+        (key, *others), partials = plan.domain.keys, plan.domain.partials
+        if plan.kind == "counter" and not others and not partials and run.domain < plan.number:
+            with writing(engine, "No row was changed; only the map was being filled") as connection:
+                column = databases.of_changed.column(key)
+                last = connection.scalar(sa.select(sa.func.max(column)))
+                run = journal.advance(connection, run, domain=plan.number, done_to=last)
+                journal.add_moved(connection, run, plan, column)
+            continue
+        pairs = file.pairs(plan.number, run.done_to if run.domain == plan.number else None)
         while batch := list(islice(pairs, _LOADED)):
             with writing(engine, "No row was changed; only the map was being filled") as connection:
                 run = journal.advance(connection, run, domain=plan.number, done_to=batch[-1][0])

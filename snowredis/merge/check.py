@@ -46,11 +46,7 @@ class Check:
     """
 
     def __init__(
-        self,
-        sources: Sequence[Source],
-        *,
-        memory_bytes: int = DEFAULT_MEMORY,
-        threads: int | None = None,
+        self, sources: Sequence[Source], *, memory_bytes: int = DEFAULT_MEMORY, threads: int | None = None
     ) -> None:
         if len(sources) > MAX_SOURCES:
             raise SourceError(

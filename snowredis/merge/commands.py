@@ -174,10 +174,7 @@ def _lines_of(plan: Plan) -> list[Line]:
         [("ids change in  ", "dim"), (printable(plan.changed), "")],
         [],
     ]
-    columns = [
-        Column("ids of", shrinks=True),
-        *(Column(name, right=True) for name in ("kept", "changed", "clash")),
-    ]
+    columns = [Column("ids of", shrinks=True), *(Column(name, right=True) for name in ("kept", "changed", "clash"))]
     rows = [
         (
             printable(domain.name),
@@ -260,12 +257,7 @@ def _apply(args: argparse.Namespace) -> int:
             return ExitCode.OK
         confirm(args, "change this?")
         outcome = apply_plan(
-            plan,
-            file,
-            databases,
-            batch_rows=args.batch_rows,
-            with_triggers=args.with_triggers,
-            progress=progress,
+            plan, file, databases, batch_rows=args.batch_rows, with_triggers=args.with_triggers, progress=progress
         )
         progress.clear()
         _print_outcome(outcome, "new")

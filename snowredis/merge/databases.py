@@ -197,10 +197,7 @@ def writing(engine: sa.Engine, changed: str) -> Iterator[sa.Connection]:
     Args:
         changed: what an error says of the changes until then.
     """
-    with (
-        database_errors(engine, changed),
-        engine.connect().execution_options(snowredis_writes=True) as connection,
-    ):
+    with database_errors(engine, changed), engine.connect().execution_options(snowredis_writes=True) as connection:
         try:
             with connection.begin():
                 yield connection
@@ -232,10 +229,7 @@ def lock(engine: sa.Engine, name: str) -> Iterator[None]:
     if engine.dialect.name == "sqlite":
         yield
         return
-    with (
-        database_errors(engine),
-        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
-    ):
+    with database_errors(engine), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         if not _take(connection, name, LOCK_WAIT_S):
             raise MergeError(
                 f"another process works on a merge in {url_of(engine)}. Nothing was changed by this one; wait for the "

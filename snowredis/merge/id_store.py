@@ -61,12 +61,7 @@ class IdStore:
         self.rows(_TABLES)
 
     def load(
-        self,
-        side: Literal["kept", "changed"],
-        number: int,
-        connection: sa.Connection,
-        schema: Schema,
-        domain: Domain,
+        self, side: Literal["kept", "changed"], number: int, connection: sa.Connection, schema: Schema, domain: Domain
     ) -> None:
         """Read the ids that the key columns of *domain* hold, and those of its partial references, also of no row.
 
@@ -159,8 +154,7 @@ class IdStore:
         """Yield the pairs in the order of the old ids."""
         after = -(1 << 63)
         while page := self.rows(
-            f"SELECT old, via, new FROM mapping WHERE domain = {number} AND old > ? ORDER BY old LIMIT {_PAGE}",
-            after,
+            f"SELECT old, via, new FROM mapping WHERE domain = {number} AND old > ? ORDER BY old LIMIT {_PAGE}", after
         ):
             yield from map(tuple, page)
             after = page[-1][0]

@@ -101,11 +101,7 @@ def _open_table(source: Source) -> Iterator[_Table]:
     try:
         column = column_of(engine, source)
         with reading(engine) as connection:
-            yield (
-                connection,
-                column,
-                connection.scalar(sa.select(sa.func.count()).select_from(column.table)) or 0,
-            )
+            yield (connection, column, connection.scalar(sa.select(sa.func.count()).select_from(column.table)) or 0)
     finally:
         engine.dispose()
 

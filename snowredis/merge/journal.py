@@ -183,6 +183,16 @@ class Journal:
         rows = ", ".join(f"({run.number:d}, {domain:d}, {old:d}, {via:d}, {new:d})" for old, via, new in pairs)
         connection.exec_driver_sql(f"INSERT INTO {MAP.name} (run, domain, old, via, new) VALUES {rows}")
 
+    def add_moved(self, connection: sa.Connection, run: Run, plan: DomainPlan, column: sa.Column[Any]) -> None:
+        """Store old and new ids of a counter in one statement; MergeError if there are not as many as planned."""
+        ids = sa.select(column.label("id")).where(column.is_not(None)).distinct().subquery()
+        new = ids.c.id + plan.offset
+        rows = sa.select(sa.literal(run.number), sa.literal(plan.number), ids.c.id, new, new)
+        connection.execute(sa.insert(MAP).from_select(["run", "domain", "old", "via", "new"], rows))
+        mine = sa.select(sa.func.count()).where(MAP.c.run == run.number, MAP.c.domain == plan.number)
+        if connection.scalar(mine) != plan.renamed:
+            raise MergeError(f"{plan.name} has other ids than planned. Nothing was changed; make a new plan.")
+
     def forget(self, connection: sa.Connection, run: Run) -> None:
         """Remove the map of a run, whose ids are old again."""
         for table in (MAP, _COLUMNS):

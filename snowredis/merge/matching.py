@@ -26,7 +26,7 @@ from snowredis.merge.schema import ColumnName, Domain, TableName
 __all__ = ["is_matched", "match", "matches_in_order", "plain_columns", "same_rows", "stage", "translated_rows"]
 
 _PAGE = 5_000
-_NEAR = "CREATE OR REPLACE TEMP TABLE near (side INTEGER, id BIGINT, norm VARCHAR, named VARCHAR)"
+_NEAR = "CREATE OR REPLACE TEMP TABLE near (side INTEGER, norm VARCHAR, named VARCHAR)"
 
 
 def plain_columns(table: sa.FromClause, names: Sequence[str]) -> list[sa.ColumnElement[Any]]:
@@ -130,8 +130,9 @@ def same_rows(work: Work, name: TableName, key: str | None) -> list[tuple[int, i
     found = (staged.c.snowredis_id, mine.c[key]) if key else (sa.literal(0), sa.literal(0))
     pairs = [(row[0], row[1]) for row in work.kept.execute(sa.select(*found).select_from(mine).join(staged, equal))]
     work.same[str(name)] = len(pairs)
-    if key is not None and not work.independent & {ColumnName(*name, column) for column in columns}:
-        _check_near(work, name, staged, mine, key, [an_id for an_id, _ in pairs])
+    if not work.independent & {ColumnName(*name, column) for column in columns}:
+        left = sa.select(*plain_columns(staged, columns)).where(~sa.exists(sa.select(mine).where(equal)))
+        _check_near(work, name, sa.select(*plain_columns(mine, columns)), left)
     return pairs
 
 
@@ -146,27 +147,21 @@ def _check_names_each(work: Work, name: TableName, table: sa.FromClause) -> None
         )
 
 
-def _check_near(
-    work: Work, name: TableName, staged: sa.FromClause, mine: sa.Table, key: str, matched: list[int]
-) -> None:
-    """Refuse rows that a person may take for the same, although the server does not; MergeError."""
+def _check_near(work: Work, name: TableName, ours: sa.Select[Any], left: sa.Select[Any]) -> None:
+    """Refuse rows that are *left* and that a person may take for one of *ours*, although the server does not."""
     columns, rows = work.matched[name], work.store.rows
-    if not any(isinstance(mine.c[column].type, sa.String) for column in columns):
+    if not any(isinstance(work.of_kept.tables[name].c[column].type, sa.String) for column in columns):
         return
     rows(_NEAR)
-    for side, table, an_id in ((1, mine, mine.c[key]), (2, staged, staged.c.snowredis_id)):
-        found = stream(work.kept, sa.select(an_id, *plain_columns(table, columns)))
+    for side, query in enumerate((ours, left)):
+        found = stream(work.kept, query)
         while page := list(islice(found, 100_000)):
-            norms = [
-                "\0".join(unicodedata.normalize("NFKC", str(v)).casefold().strip() for v in row[1:]) for row in page
-            ]
-            texts = [shown(row[1] if len(row) == 2 else tuple(row[1:])) for row in page]
-            arrays = {"a": [row[0] for row in page], "b": norms, "c": texts}
-            work.store.insert("near", f"{side}, a, b, c", {of: np.array(values) for of, values in arrays.items()})
-    work.store.insert("near", "3, a, NULL, NULL", {"a": np.array(matched, dtype=np.int64)})
+            norms = ["\0".join(unicodedata.normalize("NFKC", str(v)).casefold().strip() for v in row) for row in page]
+            arrays = {"a": norms, "b": [shown(row[0] if len(row) == 1 else tuple(row)) for row in page]}
+            work.store.insert("near", f"{side}, a, b", {of: np.array(values) for of, values in arrays.items()})
     near = rows(
-        "SELECT theirs.named, ours.named FROM near theirs JOIN near ours USING (norm) WHERE theirs.side = 2 AND "
-        "ours.side = 1 AND theirs.id NOT IN (SELECT id FROM near WHERE side = 3) ORDER BY 1 LIMIT 3"
+        "SELECT theirs.named, ours.named FROM near theirs JOIN near ours USING (norm) WHERE theirs.side = 1 AND "
+        "ours.side = 0 ORDER BY 1 LIMIT 3"
     )
     if near:
         pairs = ", ".join(f"{theirs} and {ours}" for theirs, ours in near)

@@ -104,6 +104,7 @@ def check_same_types(of_kept: Schema, of_changed: Schema) -> None:
     differences = []
     for name, table in of_changed.tables.items():
         if (other := of_kept.tables.get(name)) is None:
+            differences.append(f"the table {name} is only in the database that changes")
             continue
         for column in dict.fromkeys([*table.c.keys(), *other.c.keys()]):
             if column not in table.c or column not in other.c:

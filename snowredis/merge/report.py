@@ -33,13 +33,7 @@ class Table(NamedTuple):
 
 def sources(result: CheckResult) -> Table:
     """Return what was read."""
-    columns = [
-        Column("source", shrinks=True),
-        _number("ids"),
-        _number("workers"),
-        Column("first"),
-        Column("last"),
-    ]
+    columns = [Column("source", shrinks=True), _number("ids"), _number("workers"), Column("first"), Column("last")]
     columns += [Column("read from", shrinks=True, optional=True), Column("layout", optional=True)]
     rows = [
         [source.name, f"{source.ids:,}", f"{source.workers:,}", _time(source.first_ms), _time(source.last_ms)]

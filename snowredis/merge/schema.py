@@ -18,16 +18,7 @@ import sqlalchemy as sa
 from snowredis.errors import shown
 from snowredis.merge import MergeError
 
-__all__ = [
-    "ColumnName",
-    "Domain",
-    "ForeignKey",
-    "Partial",
-    "Schema",
-    "TableName",
-    "is_integer",
-    "read_schema",
-]
+__all__ = ["ColumnName", "Domain", "ForeignKey", "Partial", "Schema", "TableName", "is_integer", "read_schema"]
 
 # of migration tools: each database has its own
 _NOT_MERGED = {

@@ -95,17 +95,18 @@ class Status:
 def status_of(snapshot: Snapshot) -> Status:
     """Return the verdict about a pool that was just read."""
     info, workers = snapshot.info, snapshot.workers
-    floor = _floor(snapshot)
+    floor, renewals = _floor(snapshot), _no_renewals(snapshot)
     # what is unknown cannot be adopted any more if no worker can make ids
     is_down = any(condition.code == "no-ids" for condition in floor)
     conditions = [
-        *_no_renewals(snapshot),
+        *renewals,
         *_alarm(info),
         *floor,
         *_without_ids(workers, info),
         *([] if is_down else _unconfirmed(snapshot.unknown, info)),
         *_deaths(snapshot),
-        *_silent(snapshot),
+        # their silence is what the one condition says
+        *([] if any(condition.level == "critical" for condition in renewals) else _silent(snapshot)),
         *_mismatch(snapshot),
         *_use(snapshot),
         *_clocks(workers, info),
@@ -317,16 +318,13 @@ def _deaths(snapshot: Snapshot) -> list[Condition]:
 
 
 def _silent(snapshot: Snapshot) -> list[Condition]:
-    """Return the condition of workers that renew no more: a notice if all have been seen, or after an hour.
-
-    Without those that are silent together, which is a condition of its own.
-    """
-    info, mass = snapshot.info, snapshot.mass_silence
+    """Return the condition of workers that renew no more: a notice if all have been seen, or after an hour."""
+    info = snapshot.info
     silent: list[WorkerInfo | EndedLease] = [worker for worker in snapshot.workers if worker.state == "silent"]
     new = [each for each in snapshot.silent if not each.acknowledged and each.at_ms > info.now_ms - DEATH_SHOWN_MS]
     is_seen = not silent and not new
     silent += new or snapshot.silent
-    if mass is not None or not silent:
+    if not silent:
         return []
     beats_ms = [each.renewed_ms if isinstance(each, WorkerInfo) else each.heartbeat_ms or 0 for each in silent]
     until_ms = max(each.lasts_until_ms for each in silent)
@@ -405,7 +403,7 @@ def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[
         f"{_named(without)} cannot go on for longer than a ttl without Redis: for up to "
         f"{info.outage_reserve_ms / 3.6e6:g} h after Redis got or lost the pool, others may have their outage lanes"
     )
-    return [Condition("no-outage-lane", "notice", text, "wait", count=len(without))]
+    return [Condition("no-outage-lane", "notice", text, count=len(without))]
 
 
 def _layout_end(info: PoolInfo) -> list[Condition]:

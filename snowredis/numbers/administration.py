@@ -124,6 +124,11 @@ class DatedInfo:
     closed_reason: str | None = None
     opens_ms: TimeMs | None = None
 
+    @property
+    def state(self) -> str:
+        """Return "open" or "closed"."""
+        return "open" if self.closed_reason is None else "closed"
+
 
 # --- segments ------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from snowredis.numbers import protocol
 from snowredis.numbers.errors import NumbersClosed
@@ -54,17 +54,6 @@ class MemoryTagStore:
             if changed:
                 self._next, self._closed = max(self._next, request.from_position), False
             return protocol.Opened(*self._answer(), changed)
-
-    def read(self) -> Mapping[str, str]:
-        """Return the fields that people are shown, as RedisTagStore does."""
-        with self._lock:
-            return {
-                "signature": self.config.signature,
-                "next": str(self._next),
-                "handed_out": str(self._next),
-                "reason": "no-tag" if self._closed else "",
-                "closed_at": str(self._closed_ms),
-            }
 
     def learn_share(self) -> None:
         """Do nothing: it is known."""

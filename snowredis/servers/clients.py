@@ -20,11 +20,11 @@ from redis.cluster import RedisCluster
 from redis.sentinel import SentinelConnectionPool
 
 from snowredis.errors import ConfigError, shown
-from snowredis.servers.cluster import ClusterClient
 from snowredis.servers.connections import (
     SENTINEL_TIMEOUT_S,
     SOCKET_TIMEOUT_S,
     UNDECODED,
+    OwnCluster,
     close_connections,
     limits,
     prepare,
@@ -100,13 +100,15 @@ def _from_sentinel_url(url: str) -> redis.Redis:
     return prepare(client)
 
 
-def _from_cluster_url(url: str) -> ClusterClient:
+def _from_cluster_url(url: str) -> OwnCluster:
     hosts, path, options = _split(url, REDIS_PORT)
     if path.strip("/") not in ("", "0") or options.pop("db", 0):
         raise ValueError("a Cluster has no databases but 0")
     settings = limits() | options
     if not settings.get("ssl"):
         settings.pop("ssl", None)
+    from snowredis.servers.cluster import ClusterClient
+
     return ClusterClient(hosts, settings)
 
 
@@ -262,6 +264,8 @@ def _cluster_without_retries(client: Any) -> Any:
     # in a client that was created from a URL
     if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
         settings["ssl"] = True
+    from snowredis.servers.cluster import ClusterClient
+
     return ClusterClient(nodes, settings, address_remap=getattr(manager, "address_remap", None))
 
 
@@ -284,7 +288,7 @@ def fresh_copy(client: Any) -> Any:
     """
     # kept, since a client closes its connections when it is finalized
     _inherited.append(client)
-    if isinstance(client, ClusterClient):
+    if isinstance(client, OwnCluster):
         for part in client.parts():
             _disarm(part)
         return client.fresh_copy()
@@ -312,14 +316,14 @@ def _disarm(client: Any) -> None:
 
 def close_client(client: Any) -> None:
     """Close all connections of a client that own_client() made, also those to its Sentinels. Never raises."""
-    if isinstance(client, ClusterClient):
+    if isinstance(client, OwnCluster):
         client.close()
     else:
         close_connections(client)
 
 
 def is_cluster(client: Any) -> bool:
-    return isinstance(client, ClusterClient | RedisCluster)
+    return isinstance(client, OwnCluster | RedisCluster)
 
 
 def _fails_over(client: Any) -> bool:
@@ -328,7 +332,7 @@ def _fails_over(client: Any) -> bool:
 
 def address(client: Any) -> str:
     """Return where *client* connects to, without password, for messages."""
-    if isinstance(client, ClusterClient):
+    if isinstance(client, OwnCluster):
         return f"cluster://{_hosts(client.nodes)}"
     if isinstance(client, RedisCluster):
         nodes: list[Any] = getattr(client, "get_nodes", list)()

@@ -18,7 +18,7 @@ from redis.cluster import RedisCluster
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from snowredis.servers.connections import close_connections, prepare
+from snowredis.servers.connections import OwnCluster, close_connections, prepare
 from snowredis.servers.time_limit import CALL_LIMIT_S, remaining_s, time_limit
 
 Address = tuple[str, int]
@@ -40,7 +40,7 @@ _LOOK_AGAIN = (
 )
 
 
-class ClusterClient:
+class ClusterClient(OwnCluster):
     """Client that runs commands on the master of a key's slot. Does not connect before the first command.
 
     Args:

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -186,3 +187,25 @@ def _shorter(seconds: float | None, left_s: float) -> float | None:
     if math.isinf(left_s):
         return seconds
     return left_s if seconds is None else min(seconds, left_s)
+
+
+class OwnCluster:
+    """Base class of ClusterClient in cluster.py, which is loaded for a Cluster only.
+
+    Attributes:
+        nodes: host and port of those that are asked for the slots.
+    """
+
+    nodes: Sequence[tuple[str, int]]
+
+    def parts(self) -> Sequence[Any]:
+        """Return all clients that it has."""
+        raise NotImplementedError
+
+    def fresh_copy(self) -> OwnCluster:
+        """Return a copy that uses none of its connections and locks."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close its connections."""
+        raise NotImplementedError

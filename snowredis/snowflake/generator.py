@@ -13,16 +13,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from snowredis.core.lanes import ClockRules, Wait
+from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout, Parts
 from snowredis.errors import LeaseLost, SnowredisError
-from snowredis.process.clock import MAX_SLEEP_S, SYSTEM, Clock, ClockReading, FrozenClockCheck
-from snowredis.process.coroutines import in_background, in_thread, result_of, sleep
+from snowredis.process.clock import SYSTEM, Clock, ClockReading
 from snowredis.process.exit import EXIT, quiet_at_exit
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.snowflake import batches
 from snowredis.snowflake.allocator import IdAllocator
-from snowredis.snowflake.batches import check_count
 from snowredis.snowflake.context import Context, Reference
 from snowredis.snowflake.counts import ClockBackLog, Counts, RefusalLog
 from snowredis.snowflake.fast_path import FastPath
@@ -34,10 +32,6 @@ from snowredis.snowflake.slow_path import SlowPath
 
 if TYPE_CHECKING:
     from snowredis.core.description import IdDescription
-
-
-# ids of one step of the event loop: a list of them takes well under a millisecond
-CHUNK = 10_000
 
 
 class SnowflakeGenerator(FastPath):
@@ -219,7 +213,9 @@ class SnowflakeGenerator(FastPath):
         if an_id := self._id_now():
             return an_id
         self._check()
-        return await _next_slow_async(self._slow_path, self._make_ready)
+        from snowredis.snowflake import async_ids
+
+        return await async_ids.next_slow(self._slow_path, self._make_ready)
 
     async def anext_ids(self, count: int) -> list[int]:
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop.
@@ -227,7 +223,9 @@ class SnowflakeGenerator(FastPath):
         Other coroutines run after each tick, and after 10,000 ids at the latest.
         """
         self._check()
-        return await _next_ids_async(self, self._slow_path, self._context.guard, self._make_ready, count)
+        from snowredis.snowflake import async_ids
+
+        return await async_ids.next_ids(self, self._slow_path, self._context.guard, self._make_ready, count)
 
     # --- lease -------------------------------------------------------------------------------------
 
@@ -250,6 +248,8 @@ class SnowflakeGenerator(FastPath):
 
     async def aclaim(self) -> Lease:
         """Claim a worker id. Async version of claim(): does not block the event loop."""
+        from snowredis.process.coroutines import in_thread
+
         return await in_thread(self.claim)
 
     def suspend(self) -> None:
@@ -282,6 +282,8 @@ class SnowflakeGenerator(FastPath):
 
     async def aclose(self) -> None:
         """Give the worker id back. Async version of close(): does not block the event loop."""
+        from snowredis.process.coroutines import in_thread
+
         await in_thread(self.close)
 
     def __enter__(self) -> Self:
@@ -304,6 +306,8 @@ class SnowflakeGenerator(FastPath):
             await self.aclaim()
         except BaseException:
             # cancelled, or refused: the caller has no block to leave
+            from snowredis.process.coroutines import in_background
+
             in_background(self.close)
             raise
         return self
@@ -412,59 +416,6 @@ class SnowflakeGenerator(FastPath):
             else "no worker id yet"
         )
         return f"<snowredis.SnowflakeGenerator pool={self.pool!r} {state}>"
-
-
-# --- ids for coroutines: what takes well under a millisecond is done on the loop, the rest in a thread for all of them
-
-
-async def _next_slow_async(slow: SlowPath, make_ready: Callable[[], None]) -> int:
-    """Make one id when the fast path cannot. Does not block the event loop.
-
-    Args:
-        make_ready: claims, renews, or waits for the pool, so that the next id needs no Redis; may block.
-
-    Raises:
-        As SnowflakeGenerator.next_id().
-    """
-    frozen_check: FrozenClockCheck | None = None
-    while True:
-        an_id, decision = slow.try_step()
-        if an_id:
-            return an_id
-        if not isinstance(decision, Wait):
-            # one thread for all coroutines that wait
-            preparing = slow.preparing
-            if preparing is None or preparing.done():
-                preparing = slow.preparing = in_background(make_ready)
-            await result_of(preparing)
-        elif slow.clock.background:
-            frozen_check = frozen_check or FrozenClockCheck(slow.clock)
-            await sleep(min(decision.seconds, MAX_SLEEP_S))
-            slow.check_clock(frozen_check, decision)
-        else:
-            # a test clock, which sleeping moves
-            slow.clock.sleep(decision.seconds)
-            await sleep(0)
-
-
-async def _next_ids_async(
-    path: FastPath, slow: SlowPath, guard: ForkGuard, make_ready: Callable[[], None], count: int
-) -> list[int]:
-    """Make *count* ids at once without blocking the event loop. See SnowflakeGenerator.anext_ids()."""
-    count = check_count(count)
-    while True:
-        generation = guard.generation
-        batch: list[int] = []
-        while len(batch) < count:
-            part = path._take_now(min(count - len(batch), CHUNK)) or [await _next_slow_async(slow, make_ready)]
-            if batch and part[0] < batch[-1]:
-                # the clock went back, or another coroutine made ids in a namespace that is behind
-                batch.clear()
-            batch += part
-            if len(part) == CHUNK:
-                await sleep(0)
-        if guard.is_still(generation):
-            return batch
 
 
 def renew_foreign_locks() -> None:

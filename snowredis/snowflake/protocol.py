@@ -102,7 +102,8 @@ class PoolConfig:
     registration: str = ""
 
     def __post_init__(self) -> None:
-        check("pool", self.name)
+        # not None, which connect() takes for the default
+        check("pool", self.name or "")
         limits = dict.fromkeys(("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"), MAX_TTL_MS)
         for option, most in (limits | {"outage_reserve_ms": MAX_OUTAGE_RESERVE_MS}).items():
             try:

@@ -142,8 +142,9 @@ class RecordFiles:
             inode = _inode(path)
             page = _view(address)
         except (OSError, AttributeError) as error:
-            # once: each generator would say the same
-            level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
+            # A full directory is a fault, which is said once; a Python without ctypes (AttributeError) is none.
+            quiet = self._warned or isinstance(error, AttributeError)
+            level, self._warned = logging.DEBUG if quiet else logging.WARNING, True
             log.log(level, "no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
             return None
         file = _RecordFile(self, path, address, own.pid, page[_END].cast("q"))

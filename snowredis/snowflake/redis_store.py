@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken
-from snowredis.servers.cluster import on_one_connection
-from snowredis.servers.runner import Acknowledged, RedisScripts, save_snapshot, translated
+from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
@@ -86,15 +85,10 @@ class ScriptStore(Scripted):
         super().__init__(config.signature, protocol.pool_keys(config.name), scripts, random_bytes=random_bytes)
         self.config = config
         self.urls: Sequence[str] = ()
-        self._constants = (
-            config.ttl_ms,
-            config.max_clock_lead_ms,
-            config.redis_skew_ms,
-            config.failover_slack_ms,
-            config.outage_reserve_ms,
-            int(config.guard_rollbacks),
-        )
-        self._max_events = max_events
+        numbers = (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms, config.failover_slack_ms)
+        others = (config.outage_reserve_ms, int(config.guard_rollbacks), max_events, config.durability)
+        # as the scripts take them, packed once
+        self._constants = ",".join(map(str, (*numbers, *others)))
         # time of the last reply, on the caller's clock; there is no connection before the first one
         self._replied_ms = sys.maxsize
         # the last refusal of a claim for its settings, and when it came; until a claim is not refused
@@ -117,8 +111,7 @@ class ScriptStore(Scripted):
         if caller_ms - self._replied_ms > self.config.ttl_ms // 2:
             # this host stood still, or its calls fail: the connection may lead to a master of before
             self.reconnect(also_in_use=False)
-        newest = (seen.incarnation, seen.version, caller_ms, self._max_events, self.config.durability)
-        request = self.request(name, *self._constants, *newest, *args)
+        request = self.request(name, self._constants, seen.incarnation, seen.version, caller_ms, *args)
         texts = self.texts_of(request, self.run(*request))
         self._replied_ms = caller_ms
         try:
@@ -234,6 +227,9 @@ class RedisStore(RedisScripts, ScriptStore):
         if self._fresh:
             # an embedded Redis, which creates its pools as new whenever it starts
             return change()
+        from snowredis.servers.acknowledged import Acknowledged, save_snapshot
+        from snowredis.servers.cluster import on_one_connection
+
         with translated(self.where):
             (info,) = on_one_connection(self._client, key, [("INFO", "replication")])
         replicas = int(info.get("connected_slaves", 0)) if isinstance(info, dict) else 0

@@ -263,6 +263,12 @@ def test_constants_that_cannot_work_are_refused(cli: Cli, pool_name: str) -> Non
     assert cli("pool", "show", pool_name).code == 5
 
 
+def test_show_tells_that_a_pool_has_no_outage_lanes(cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name, "--outage-reserve", "0")
+    rows = [line.split() for line in cli("pool", "show", pool_name).out.splitlines()]
+    assert ["outage", "reserve", "0", "s"] in rows
+
+
 def test_show_tells_one_pool_in_full_and_all_in_a_table(
     cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]
 ) -> None:

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 import snowredis
 from snowredis import embedded
 from snowredis.core.layout import Layout
 from snowredis.embedded.home import Home
-from snowredis.embedded.server import ask, is_ready
+from snowredis.embedded.server import MISSING_KEY, ask, is_ready
 from snowredis.numbers import DatedGenerator, NumbersClosed, create_tag
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
@@ -132,6 +133,15 @@ def test_a_server_that_lost_something_is_not_fresh_and_raises_the_floor(
     assert not server.fresh
     assert isinstance(claim(server, "p"), Settling)
     assert isinstance(claim(server, "new"), Settling)
+    # a day later no reservation is left that nobody remembers
+    for past_s, fresh in ((86_000, False), (500, True)):
+        client = redis.Redis.from_url(server.url, decode_responses=True)
+        since, identity = str(client.get(MISSING_KEY)).split(" ")
+        client.set(MISSING_KEY, f"{int(since) - past_s} {identity}")
+        embedded.stop(home)
+        server = embedded.start(home)
+        assert server.fresh is fresh
+        client.close()
 
 
 def test_a_clock_that_was_set_back_over_a_restart_repeats_no_tick(home: Path) -> None:

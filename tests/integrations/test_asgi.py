@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -119,6 +120,19 @@ def test_an_unknown_setting_is_refused_at_the_call() -> None:
         lifespan(memory_pool(), **wrong)
     with pytest.raises(snowredis.ConfigError, match="Did you mean 'pool'"):
         SnowredisMiddleware(bare, memory_pool(), **wrong)
+
+
+def test_a_state_of_the_application_that_is_a_mapping_has_the_generator_too() -> None:
+    # as Litestar's, which takes none from a lifespan
+    app = SimpleNamespace(state={})
+
+    async def run() -> None:
+        async with lifespan(memory_pool())(app) as state:
+            assert state is not None
+            assert app.state["ids"] is state["ids"]
+            assert await app.state["ids"].anext_id() > 0
+
+    asyncio.run(run())
 
 
 def test_the_middleware_says_that_a_server_runs_no_lifespan() -> None:

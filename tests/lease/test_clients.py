@@ -239,7 +239,7 @@ def test_an_error_of_several_servers_says_what_to_do(error: Exception, advice: s
         (
             redis.exceptions.ResponseError("NOREPLICAS Not enough good replicas"),
             StoreReadOnly,
-            "lost its replicas",
+            "fewer replicas than its min-replicas-to-write",
         ),
         (UnicodeDecodeError("utf-16", b"\xff", 0, 1, "truncated data"), StoreUnavailable, "another encoding"),
     ],

@@ -72,7 +72,6 @@ def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
     ("server", "text"),
     [
         (1, "url cannot be 1"),
-        (None, "url cannot be None"),
         (b"redis://localhost", "url cannot be b'redis"),
         ({}, "url cannot be {}"),
         (redis.asyncio.Redis(), "redis.asyncio, whose commands have to be awaited"),

@@ -63,7 +63,7 @@ def test_a_pool_name_of_letters_digits_and_three_signs_works(name: str) -> None:
     assert PoolConfig(name=name).name == name
 
 
-@pytest.mark.parametrize("name", ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", "٣", None, 7])
+@pytest.mark.parametrize("name", ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", "٣", 7])
 def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         PoolConfig(name=name)

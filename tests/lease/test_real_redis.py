@@ -627,14 +627,14 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
         living.ask_renew()
         good = [*store.calls.get(script, ())]
         if script == "claim":
-            good[13] = fresh_hex()
+            good[6] = fresh_hex()
         elif script == "renew":
-            good[15:17] = living.renewal_id, fresh_hex()
+            good[8:10] = living.renewal_id, fresh_hex()
         elif script == "note_number":
-            good = [*store.calls["renew"][:13], "7"]
+            good = [*store.calls["renew"][:6], "7"]
         elif script == "change_layout":
             good = [
-                *store.calls["renew"][:13],
+                *store.calls["renew"][:6],
                 config.signature.replace("41/", "40/"),
                 str(wall_ms() + 60_000),
                 "0",
@@ -643,7 +643,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
             good = [*store.calls["create"]]
         elif script == "release":
             held = (living.token, living.renewal_id, "", str(living.until_ms), str(living.outage_ms))
-            good = [*store.calls["renew"][:13], "0", *held, "0,0", "0", "0"]
+            good = [*store.calls["renew"][:6], "0", *held, "0,0", "0", "0"]
         before = stored(server, config.name)
         try:
             reply = client.eval(

@@ -302,6 +302,10 @@ CREATE TABLE town (id int PRIMARY KEY, name text)"""
         "country: 1 rows have the same iso as one in the other, such as 'de': --match country=iso or correct "
         "those rows in one of the databases"
     ]
+    execute(changed, "INSERT INTO country VALUES ('DE', 'y')")
+    with pytest.raises(Exception, match=r"--match country: rows are nearly the same.*'DE' and 'de'"):
+        plan_of(kept, changed, tmp_path / "p", matched=["country=iso"])
+    execute(changed, "DELETE FROM country WHERE iso = 'DE'")
     plan_of(kept, changed, tmp_path / "p", matched=["country=iso"])
 
 
@@ -403,7 +407,7 @@ def test_abandoning_before_the_first_change_says_that_no_id_was_changed(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("snowredis.merge.journal.Journal.add_pairs", killed)
+    monkeypatch.setattr("snowredis.merge.journal.Journal.add_moved", killed)
     with pytest.raises(KeyboardInterrupt):
         apply_file(tmp_path / "p")
     assert offline("merge", "abandon", changed, "--yes").out == "\nno id was changed\n"

@@ -139,6 +139,12 @@ def test_a_right_that_lacks_is_found_before_the_first_change(two: Two, tmp_path:
             r"parent\.more is only in the database that changes",
         ),
         (
+            "sqlite",
+            FAMILY,
+            "CREATE TABLE more (id int PRIMARY KEY)",
+            r"the table more is only in the database that changes.*--exclude a table",
+        ),
+        (
             "mariadb",
             "CREATE TABLE parent (id tinyint PRIMARY KEY); INSERT INTO parent VALUES (1), (100)",
             "",

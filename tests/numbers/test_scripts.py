@@ -15,7 +15,7 @@ import pytest
 from snowredis.numbers import NumbersDiffer, protocol
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.formats import Calendar
-from snowredis.numbers.protocol import Closed, Granted, OpenRequest, PeriodRequest, Shut, TagConfig
+from snowredis.numbers.protocol import Closed, GrantedNumbers, OpenRequest, PeriodRequest, Shut, TagConfig
 from snowredis.numbers.stores import DatedStore, NumberStore, ScriptTagStore, dated_keys, load
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
@@ -57,7 +57,7 @@ class Stage:
         return self.note(client, client.ask(wanted))
 
     def note(self, client: TagClient, reply: Any) -> Any:
-        if isinstance(reply, Granted):
+        if isinstance(reply, GrantedNumbers):
             numbers = range(reply.from_position, reply.until_position)
             self.handed += [str(client.store.config.number_at(each)) for each in numbers]
         return reply
@@ -75,7 +75,7 @@ class Stage:
     def dated(self, action: Any, wanted: int = 1, *, seen: int = 1, calendar: str = "hour", database: int = 0) -> Any:
         period = Calendar(calendar, "UTC").at(self.now_ms())  # type: ignore[arg-type]
         reply = DatedStoreOnStage(self, database).send(PeriodRequest(action, period, wanted, seen))
-        if isinstance(reply, Granted):
+        if isinstance(reply, GrantedNumbers):
             self.handed += [f"{period.label} {each}" for each in range(reply.from_position, reply.until_position)]
         return reply
 
@@ -125,11 +125,11 @@ def failback(stage: Stage) -> None:
     assert isinstance(stage.take(other), Closed)
     one.ask(0)
     stage.word(0)
-    assert isinstance(stage.take(other), Granted)
+    assert isinstance(stage.take(other), GrantedNumbers)
     stage.server.restart(with_segment)
     assert isinstance(one.ask(10), Closed)
     stage.word(0)
-    assert isinstance(stage.take(one), Granted)
+    assert isinstance(stage.take(one), GrantedNumbers)
 
 
 def request_of(client: TagClient, wanted: int) -> protocol.TakeRequest:

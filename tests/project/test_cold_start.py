@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import json
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 from snowredis.core.layout import Layout
@@ -11,6 +15,16 @@ from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.servers import RedisServer
 
+# most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code
+# in them, without comments, docstrings and blank lines. A change that needs more says why
+MOST_FILES, MOST_CODE_LINES = 44, 6_100
+LIFE = """
+import json, sys, snowredis
+ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])
+ids.claim(), ids.next_id(), ids._beat(), ids.close()
+modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "snowredis"]
+print(json.dumps([module.__file__ for module in modules]))
+"""
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
 # packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
 NEEDED: dict[str, set[str] | None] = {
@@ -63,3 +77,28 @@ def is_needed(name: str) -> bool:
         return False
     modules = NEEDED[room]
     return modules is None or not rest or rest[0] in modules
+
+
+def test_a_process_that_makes_ids_loads_no_more_than_it_did(server: RedisServer) -> None:
+    assert WorkerPool(server.url, "loaded").create(PoolConfig(name="loaded", layout=Layout()))
+    command = [sys.executable, "-c", LIFE, server.url, "loaded"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    paths = [Path(name) for name in json.loads(done.stdout) if name.endswith(".py")]
+    lines = sum(code_lines(path.read_text("utf-8")) for path in paths)
+    assert 20 < len(paths) <= MOST_FILES
+    assert 2_000 < lines <= MOST_CODE_LINES
+
+
+def code_lines(source: str) -> int:
+    """Return the number of lines with code, without those of docstrings and comments."""
+    texts: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
+            first = body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                texts |= {*range(first.lineno, (first.end_lineno or 0) + 1)}
+    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    code = {line for token in tokens if token.type not in layout for line in range(token.start[0], token.end[0] + 1)}
+    return len(code - texts)

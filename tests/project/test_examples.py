@@ -58,7 +58,8 @@ def documented_gunicorn_lines() -> list[str]:
 
 @pytest.mark.parametrize("line", documented_gunicorn_lines())
 def test_a_documented_line_starts_gunicorn(line: str, tmp_path: Path) -> None:
-    (tmp_path / "project.py").write_text("def app(environ, start_response): ...\n")
+    for module in ("app.py", "project.py"):
+        (tmp_path / module).write_text("def app(environ, start_response): ...\n")
     done = subprocess.run(
         [sys.executable, "-m", *shlex.split(line), "--check-config"],
         cwd=tmp_path,
@@ -96,8 +97,7 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, f"examples/{example.name}"],
         cwd=ROOT,
-        # an embedded Redis of its own
-        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -110,7 +110,7 @@ def test_a_registry_of_set_nx_ex_repeats_ids_and_a_lease_none(tmp_path: Path) ->
     done = subprocess.run(
         [sys.executable, "examples/home_made_registry.py", "4"],
         cwd=ROOT,
-        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=100,

@@ -58,7 +58,7 @@ class Node:
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[Node]]:
     # an embedded Redis of their own
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     started = [Node(name, environment) for name in NODES]
     yield started
     assert [node.end() for node in started] == [0] * len(NODES)

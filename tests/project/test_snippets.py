@@ -55,7 +55,7 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
             [sys.executable, str(Path(__file__).with_name("snippet_runner.py"))],
             input=json.dumps([[block.name, url, block.text] for block, url in zip(snippets, urls, strict=True)]),
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=100,

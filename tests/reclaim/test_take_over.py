@@ -15,9 +15,11 @@ import redis
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.crash_record import read_page
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.record_files import FileName
+from snowredis.snowflake.replies import ClaimReply, Seen
 from snowredis.snowflake.sweep import UNANSWERED_S
+from snowredis.testing import ManualClock
 from tests.support.pools import open_outage_lanes
 from tests.support.programs import start
 from tests.support.servers import RedisServer, redis_server
@@ -261,17 +263,26 @@ def test_a_lease_is_taken_over_while_redis_refuses_writes(
     assert snowredis.decode(program().id()).worker == worker
 
 
-def test_what_a_claim_without_a_reply_got_is_given_back_by_close(own_server: RedisServer, program: Start) -> None:
-    waiting = program()
-    waiting.id()
-    assert waiting.ask("suspend") == waiting.ask("resume") == "done"
-    # the connection is there, so the claim is sent
-    own_server.kill(signal.SIGSTOP)
-    assert waiting.ask() == "StoreUnavailable"
-    own_server.kill(signal.SIGCONT)
+def test_what_a_claim_without_a_reply_got_is_given_back_by_close(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pool = snowredis.WorkerPool(own_server.url, POOL)
-    eventually(pool.workers, "the claim")
-    assert waiting.ask("close") == "done"
+    pool.create(PoolConfig(name=POOL))
+    # without a heartbeat, which would claim again
+    ids = snowredis.connect(own_server.url, pool=POOL, clock=ManualClock(time.time_ns() // 1_000_000), claim_timeout=0)
+    store = ids._lease_manager.store
+    claim = store.claim
+
+    def lose_the_reply(request: ClaimRequest, seen: Seen) -> ClaimReply:
+        claim(request, seen)
+        raise snowredis.StoreUnavailable(store.where, "no reply in time")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "claim", lose_the_reply)
+        with pytest.raises(snowredis.StoreUnavailable):
+            ids.next_id()
+    assert len(pool.workers()) == 1
+    ids.close()
     assert pool.workers() == []
 
 

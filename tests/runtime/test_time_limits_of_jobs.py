@@ -71,7 +71,7 @@ def handler(request: pytest.FixtureRequest, kind: type[Exception]) -> Iterator[N
     signal.signal(signal.SIGALRM, before)
 
 
-def interrupt(*_: object) -> Any:
+def interrupt(*_: object, **__: object) -> Any:
     signal.raise_signal(signal.SIGALRM)
 
 

@@ -123,7 +123,7 @@ class Process(SimulatedProcess):
         if reply[0] == "signature" and not reply[1].endswith(" lanes=1"):
             self._has_been_told(list(self.claims))
         elif reply[0] == "lost":
-            lost = [claim for claim in self.claims if claim.worker == int(args[13]) and claim.token == args[14]]
+            lost = [claim for claim in self.claims if claim.worker == int(args[6]) and claim.token == args[7]]
             self.refused_claims += lost
             if reply[-2] == LossReason.COPIED:
                 self._has_been_told(lost, void=True)

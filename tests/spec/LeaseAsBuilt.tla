@@ -63,7 +63,9 @@ AsBuiltRenew(s, q, P, c, R) ==
          base == IF mine /\ here THEN r ELSE own
          new == [Granted(P, base, c, R) EXCEPT !.tok = q.tok, !.tip = q.rid, !.dep = q.dep, !.inc = P.inc,
                    !.end = IF On("lease-end") THEN Max(@, R + TTL) ELSE R + TTL]
-         lost == IF On("void-lowered") /\ Outage /\ q.f["out"] # Unheld /\ q.u["out"] <= r.cut
+         (* D9: not if its lane had ended where the lowered one began.        *)
+         lost == IF On("void-lowered") /\ Outage /\ q.f["out"] # Unheld
+                    /\ q.u["out"] <= r.cut \div 100 /\ q.u["out"] > r.cut % 100
                  THEN "copied" ELSE "lost"
          verdict ==
            CASE P.space # 0 -> lost
@@ -76,6 +78,11 @@ AsBuiltRenew(s, q, P, c, R) ==
      IN IF verdict = "ok"
         THEN Put(s, [P EXCEPT !.rec[q.w] = new], q, Answer(q, "ok", q.w, new, P.inc, q.rid), 0)
         ELSE Put(s, P, q, Answer(q, verdict, q.w, NoRec, P.inc, q.rid), 0)
+
+(* Where lowered lanes began and ended, in one number.                      *)
+WithCut(cut, r) ==
+  LET from == Max(0, r.f["out"]) IN
+  100 * Max(cut \div 100, r.mark["out"]) + (IF cut = 0 THEN from ELSE Min(cut % 100, from))
 
 (* D7: a release names the unanswered renewal, too, and is accepted after   *)
 (* it; the marks of that renewal stay.                                      *)
@@ -91,7 +98,7 @@ AsBuiltRelease(s, q, P, R) ==
         THEN Put(s, [P EXCEPT !.rec[q.w].tok = NoTok, !.rec[q.w].tip = NoRid, !.rec[q.w].end = R,
                               !.rec[q.w].f = Each(Unheld), !.rec[q.w].mark = low,
                               !.rec[q.w].cut = IF Outage /\ low["out"] < r.mark["out"]
-                                               THEN Max(@, r.mark["out"]) ELSE @], q, NoAns, 0)
+                                               THEN WithCut(@, r) ELSE @], q, NoAns, 0)
         ELSE Put(s, P, q, NoAns, 0)
 
 AsBuiltReleaseStep(p) ==

@@ -29,7 +29,7 @@ from typing import Any
 from snowredis.snowflake.protocol import PoolConfig
 
 # how many arguments all scripts have, and which of them are the nonce and the caller's clock
-COMMON, NONCE, CALLER_MS = 13, 1, 10
+COMMON, NONCE, CALLER_MS = 6, 1, 5
 
 Entry = dict[str, Any]
 

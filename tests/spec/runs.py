@@ -31,6 +31,11 @@ class Run:
         return " without ".join(filter(None, (self.config, ", ".join(self.off))))
 
     @property
+    def module(self) -> str:
+        """Return the module that it is a run of."""
+        return "R9" if self.config.startswith("r9-") else "Lease"
+
+    @property
     def expected_as_built(self) -> str:
         """Return the result that LeaseAsBuilt must have, where README.md says that it is another one."""
         return DIFFERENT.get((self.config, self.off), self.expected)
@@ -44,12 +49,12 @@ class Run:
             raise ValueError(f"{self.config}.cfg does not have one line that begins with '  Off = '")
         return text
 
-    def check(self, module: str = "Lease", *, workers: int = 1, limit_s: float = 600) -> Outcome:
-        """Run TLC on *module*."""
+    def check(self, module: str = "", *, workers: int = 1, limit_s: float = 600) -> Outcome:
+        """Run TLC on *module*, by default the one that this is a run of."""
         config = self.text()
         if module == "LeaseAsBuilt":
             config += (HERE / f"{module}.overrides").read_text()
-        return run(module, config, workers=workers, limit_s=limit_s)
+        return run(module or self.module, config, workers=workers, limit_s=limit_s)
 
 
 def read_runs(path: Path = HERE / "runs.txt") -> list[Run]:

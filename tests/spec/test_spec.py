@@ -37,6 +37,8 @@ SMALL = (
     Run("fork", "pass"),
     Run("fork", "violation", ("void-fork",)),
     Run("plain", "violation", ("mark",)),
+    Run("r9-plan", "violation", ("undo-on-disk",)),
+    Run("r9-create", "violation", ("create-outage-floor",)),
 )
 # what a schedule needs a rule for that the specification of logs does not have: what people do to a pool
 PLANNED = tuple(name for name in SCENARIOS if name.startswith("R9 ") and name != "R9 signature")

@@ -251,27 +251,25 @@ def _show_all(url: str, args: argparse.Namespace) -> None:
             continue
         if segments.exists:
             state = "unknown" if segments.config is None else "closed" if segments.reason else "open"
-            found.append((name, "segments", state, f"{segments.next_number}" if segments.config else ""))
+            found.append((name, "segments", state, str(segments.next_number) if segments.config else ""))
         if dated is not None:
-            state = "closed" if dated.closed_reason is not None else "open"
-            found.append((name, f"dated by {dated.period}", state, f"{dated.last_number + 1}"))
+            found.append((name, f"dated by {dated.period}", dated.state, str(dated.last_number + 1)))
+    titles = ("tag", "numbers", "state", "next")
     if args.json:
-        print_json([dict(zip(("tag", "numbers", "state", "next"), one, strict=True)) for one in found])
+        print_json([dict(zip(titles, one, strict=True)) for one in found])
     elif found:
-        columns = [Column("tag", shrinks=True), Column("numbers"), Column("state", shrinks=True)]
-        columns.append(Column("next", right=True))
+        columns = [Column(title, shrinks=title in ("tag", "state"), right=title == "next") for title in titles]
         rows: list[list[Cell]] = [
-            [
-                (printable(name, MAX_FOREIGN), "strong"),
-                numbers,
-                (printable(state, 200), "good" if state == "open" else "bad"),
-                f"{int(following):,}" if following else "",
-            ]
-            for name, numbers, state, following in found
+            [(printable(name, MAX_FOREIGN), "strong"), kind, (printable(state, 200), _style(state)), following]
+            for name, kind, state, following in found
         ]
         write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows)])
     else:
         print(f"there is no tag at {where}; create one with: snowredis numbers create TAG")
+
+
+def _style(state: str) -> str:
+    return "good" if state == "open" else "bad"
 
 
 def _read(url: str, tag: str) -> tuple[TagInfo, DatedInfo | None]:

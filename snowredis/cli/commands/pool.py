@@ -105,8 +105,11 @@ _CREATE = Command(
     "create",
     "create a pool that is really new, so that its first worker does not wait",
     """Without it the first worker waits for ttl + max-clock-lead + redis-skew, since Redis may have lost a pool
-of this name. Run it only if no ids were made in a pool of this name and layout for that long. All processes of the
-pool need the same settings.""",
+of this name. Run it only if no process can be making ids of this pool now: it is new, or all its processes have ended,
+also idle ones and those that do not reach Redis. All processes of the pool need the same settings.
+
+Its workers have no outage lanes for the first outage-reserve, since Redis may have lost some. They have them at once
+with --durability assured, and if the pool was deleted from this Redis and all had been released.""",
     [
         ("snowredis pool create orders", "the defaults"),
         ("snowredis pool create game --layout game --ttl 60", "another layout"),
@@ -331,6 +334,7 @@ _CHANGE_LAYOUT = Command(
 could make before; if one can, nothing is changed. Then the change is planned: until its moment, workers go on, and
 those with the new layout are refused. From then on, those with the old one are refused and stop; those with the new
 one start after a wait of ttl + max-clock-lead + redis-skew + failover-slack, when all old reservations have ended.
+If Redis loses data before the moment, it moves behind the outage lanes: see `pool show`.
 
 whois goes on to work for old ids: the pool remembers which layout it had when.""",
     [
@@ -413,8 +417,8 @@ _DELETE = Command(
 of this name wait for it, whatever its settings. A broken pool can be deleted, too.
 
 With --force: living workers create the pool again at their next heartbeat and keep their worker ids; if a pool with
-other settings was created in its place, they stop making ids. So stop them first, or create the pool with its new
-settings at once.""",
+other settings was created in its place, they stop making ids, or go on in their outage lanes if the layout is the
+same. So stop them first, or create the pool with its new settings at once.""",
     [
         ("snowredis pool delete orders", "asks first"),
         ("snowredis pool delete orders --yes", "does not ask"),

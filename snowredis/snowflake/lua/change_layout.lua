@@ -3,10 +3,10 @@
 -- From then on, scripts refuse the old signature; the first script with the new one drops the records, and raises the
 -- floor to a time that no reservation of the old layout reaches. Until then, outage lanes are reserved to that floor at most.
 -- If Redis loses something before, both move behind the outage lanes that it may have forgotten, unless the plan was forced.
--- KEYS, ARGV[1..13] as in pool
--- ARGV[14] next_signature  string, the same constants with another layout; the present one: undo the plan
--- ARGV[15] at_ms           int, the moment on the Redis clock
--- ARGV[16] force           0 | 1, 1: although processes that do not reach Redis may use an outage lane beyond that floor
+-- KEYS, ARGV[1..6] as in pool
+-- ARGV[7] next_signature  string, the same constants with another layout; the present one: undo the plan
+-- ARGV[8] at_ms           int, the moment on the Redis clock
+-- ARGV[9] force           0 | 1, 1: although processes that do not reach Redis may use an outage lane beyond that floor
 --
 -- Returns changing, common fields, the floor that new reservations will start at
 --       | absent, common fields: there is no pool, nothing changed
@@ -15,9 +15,9 @@
 --       | kept, common fields: the present signature stays; a plan was undone
 -- Cost    O(1)
 
-local next_signature = str('next_signature', ARGV[14], '^[%w ./;=_-]+$', 400)
-local at = int('at_ms', ARGV[15], 0, YEAR_5138)
-local force = int('force', ARGV[16], 0, 1) == 1
+local next_signature = str('next_signature', ARGV[7], '^[%w ./;=_-]+$', 400)
+local at = int('at_ms', ARGV[8], 0, YEAR_5138)
+local force = int('force', ARGV[9], 0, 1) == 1
 
 return transaction(function(pool)
   if pool.created then

@@ -1,14 +1,14 @@
 -- claim: lease a worker id, with a reservation in all its lanes.
 --
--- KEYS, ARGV[1..13] as in pool
--- ARGV[14] token       hex, random: names this claim; a repeated claim with the same token gets the same lease
--- ARGV[15] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
--- ARGV[16] wait_ms     int, how much later than fit_ms the best lane may begin
--- ARGV[17] owner       string, JSON: the process that claims
--- ARGV[18] kept_ms     int, end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none
--- ARGV[19] capacity    int, worker ids of the pool on this server
--- ARGV[20] lane_count  int, lanes of a worker id, with its outage lane
--- ARGV[21] refused     0 | 1, 1: the pool refused the settings of this caller before
+-- KEYS, ARGV[1..6] as in pool
+-- ARGV[7] token        hex, random: names this claim; a repeated claim with the same token gets the same lease
+-- ARGV[8] fit_ms       int, start of the caller's tick: a lane with its mark at or below it is usable at once
+-- ARGV[9] wait_ms      int, how much later than fit_ms the best lane may begin
+-- ARGV[10] owner       string, JSON: the process that claims
+-- ARGV[11] kept_ms     int, end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none
+-- ARGV[12] capacity    int, worker ids of the pool on this server
+-- ARGV[13] lane_count  int, lanes of a worker id, with its outage lane
+-- ARGV[14] refused     0 | 1, 1: the pool refused the settings of this caller before
 --
 -- Returns granted, common fields, worker, until, lanes (beginning of the reservation in each), first renewal id, end of the
 --         reservation of the outage lane: at or below its beginning if that lane is not reserved
@@ -17,14 +17,14 @@
 --       | behind, common fields, ms by which the caller's clock is behind every available lane
 -- Cost    O(log pool)
 
-local token = str('token', ARGV[14], '^%x+$', 64)
-local fit = math.min(int('fit_ms', ARGV[15], 0, YEAR_5138), capped)
-local wait_ms = int('wait_ms', ARGV[16], 0, YEAR_5138)
-local owner = str('owner', ARGV[17], '^{[^%c]*}$', 1000)
-local kept_ms = int('kept_ms', ARGV[18], 0, YEAR_5138)
-local capacity = int('capacity', ARGV[19], 1, 4194304)
-local lane_count = int('lane_count', ARGV[20], outage > 0 and 2 or 1, 64)
-local refused = int('refused', ARGV[21], 0, 1) == 1
+local token = str('token', ARGV[7], '^%x+$', 64)
+local fit = math.min(int('fit_ms', ARGV[8], 0, YEAR_5138), capped)
+local wait_ms = int('wait_ms', ARGV[9], 0, YEAR_5138)
+local owner = str('owner', ARGV[10], '^{[^%c]*}$', 1000)
+local kept_ms = int('kept_ms', ARGV[11], 0, YEAR_5138)
+local capacity = int('capacity', ARGV[12], 1, 4194304)
+local lane_count = int('lane_count', ARGV[13], outage > 0 and 2 or 1, 64)
+local refused = int('refused', ARGV[14], 0, 1) == 1
 local token_hash = sha(token)
 
 local function grant(pool, worker, r)

@@ -2,7 +2,7 @@
 --
 -- The outage floor stays raised, since nobody waits for it: a process that does not reach Redis may be in an outage lane of
 -- a pool that Redis has lost.
--- KEYS, ARGV[1..13] as in pool
+-- KEYS, ARGV[1..6] as in pool
 --
 -- Returns created, common fields | exists, common fields: it exists already
 -- Cost    O(1)

@@ -1,7 +1,7 @@
 -- delete: delete a pool; a tombstone keeps both floors for the next pool of its name.
 --
 -- Works on a pool with any settings and on a broken one: the constants are read in the stored signature.
--- KEYS, ARGV[1..13] as in pool; these constants are used where the stored signature is not valid
+-- KEYS, ARGV[1..6] as in pool; these constants are used where the stored signature is not valid
 --
 -- Returns deleted, common fields, 1 if constants of the arguments were used
 --       | absent, common fields: nothing to delete

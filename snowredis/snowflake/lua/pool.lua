@@ -4,17 +4,15 @@
 -- KEYS[2] leases  zset    worker id -> lease end, ms on the Redis clock; an index, rebuilt from the hash if lost
 -- KEYS[3] events  stream  events of the pool, trimmed; for people only
 -- ARGV[1..2] as in arguments
--- ARGV[3] ttl_ms       int
--- ARGV[4] lead_ms      int, how far a caller's clock may be ahead of the Redis clock
--- ARGV[5] skew_ms      int, how far two Redis servers' clocks may differ
--- ARGV[6] slack_ms     int, how long a deposed master may go on answering
--- ARGV[7] outage_ms    int, for how long the outage lane is reserved, the last lane of each worker id; 0: there is none
--- ARGV[8] guard        0 | 1, raise the floor after a silence longer than one ttl
--- ARGV[9] incarnation  string, the newest that the caller saw, or empty
--- ARGV[10] version     int, the highest that the caller saw in that incarnation
--- ARGV[11] caller_ms   int, the caller's wall clock
--- ARGV[12] max_events  int, length at which the event stream is trimmed
--- ARGV[13] durability  string: detect | assured | none, whether Redis may lose writes that it acknowledged
+-- ARGV[3] constants    string, of the pool, separated by commas: ttl_ms; lead_ms, how far a caller's clock may be ahead of
+--                      the Redis clock; skew_ms, how far two Redis servers' clocks may differ; slack_ms, how long a
+--                      deposed master may go on answering; outage_ms, for how long the outage lane is reserved, the last
+--                      lane of each worker id, 0: there is none; guard 0 | 1, raise the floor after a silence longer than
+--                      one ttl; max_events, length at which the event stream is trimmed; and durability, detect | assured
+--                      | none, whether Redis may lose writes that it acknowledged
+-- ARGV[4] incarnation  string, the newest that the caller saw, or empty
+-- ARGV[5] version      int, the highest that the caller saw in that incarnation
+-- ARGV[6] caller_ms    int, the caller's wall clock
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: durability is detect, and the server has no identity
@@ -53,23 +51,21 @@ local function pack_record(r)
     r.outage .. r.cuts, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
 
-local ttl = int('ttl_ms', ARGV[3], 1, 864e5)
-local lead = int('lead_ms', ARGV[4], 0, 864e5)
-local skew = int('skew_ms', ARGV[5], 0, 864e5)
-local slack = int('slack_ms', ARGV[6], 0, 864e5)
--- a month at most
-local outage = int('outage_ms', ARGV[7], 0, 31 * 864e5)
-local guard = int('guard', ARGV[8], 0, 1) == 1
-local seen_incarnation = str('incarnation', ARGV[9], '^[%x-]*$', 64)
+-- one pattern for all: this runs at every heartbeat
+local ttl, lead, skew, slack, outage, guard, max_events, durability = string.match(
+  str('constants', ARGV[3], '^[%l%d,]+$', 120), '^(%d+),(%d+),(%d+),(%d+),(%d+),([01]),(%d+),(%l+)$')
+ttl, lead, skew, slack = tonumber(ttl) or 0, tonumber(lead) or 0, tonumber(skew) or 0, tonumber(slack) or 0
+outage, guard, max_events = tonumber(outage) or 0, guard == '1', tonumber(max_events) or 0
+-- at most a day, a month for outage lanes
+if ttl < 1 or math.max(ttl, lead, skew, slack, outage / 31) > 864e5 or max_events < 1 or max_events > 1e8
+  or (durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none') then bad = bad or 'constants' end
+local seen_incarnation = str('incarnation', ARGV[4], '^[%x-]*$', 64)
 -- bounded, because the number of the next incarnation is higher and must be valid, too
 if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
 -- of the pool, if it is absent: renew has another one
 local known_incarnation = seen_incarnation
-local seen_version = int('version', ARGV[10], 0, YEAR_5138)
-local caller_ms = int('caller_ms', ARGV[11], 0, YEAR_5138)
-local max_events = int('max_events', ARGV[12], 1, 1e8)
-local durability = str('durability', ARGV[13], '^%l+$', 7)
-if durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none' then bad = bad or 'durability' end
+local seen_version = int('version', ARGV[5], 0, YEAR_5138)
+local caller_ms = int('caller_ms', ARGV[6], 0, YEAR_5138)
 
 -- R2: a clock that is ahead cannot raise marks above this
 local capped = math.min(caller_ms, now + lead)

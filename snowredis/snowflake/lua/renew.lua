@@ -1,35 +1,36 @@
 -- renew: extend a lease and its reservation; adopt a lease that Redis lost.
 --
--- KEYS, ARGV[1..13] as in pool
--- ARGV[14] worker              int
--- ARGV[15] token               hex, of the claim
--- ARGV[16] renewal_id          hex, of the last renewal that was answered, or of the claim
--- ARGV[17] pending_renewal_id  hex, of this renewal; a repeated renewal has the same
--- ARGV[18] held_until_ms       int: the end of the reservation that the holder has
--- ARGV[19] held_outage_ms      int: the end of that of its outage lane; at or below its beginning: it has none
--- ARGV[20] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
--- ARGV[21] stats               ints, comma separated: WorkerStats of protocol.py
--- ARGV[22] owner               string, JSON: the process that holds the lease
--- ARGV[23] held_incarnation    string, of the pool when the lease was granted or renewed last; empty: unknown
+-- KEYS, ARGV[1..6] as in pool
+-- ARGV[7] worker               int
+-- ARGV[8] token                hex, of the claim
+-- ARGV[9] renewal_id           hex, of the last renewal that was answered, or of the claim
+-- ARGV[10] pending_renewal_id  hex, of this renewal; a repeated renewal has the same
+-- ARGV[11] held_until_ms       int: the end of the reservation that the holder has
+-- ARGV[12] held_outage_ms      int: the end of that of its outage lane; at or below its beginning: it has none
+-- ARGV[13] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
+-- ARGV[14] stats               ints, comma separated: WorkerStats of protocol.py
+-- ARGV[15] owner               string, JSON: the process that holds the lease
+-- ARGV[16] held_incarnation    string, of the pool when the lease was granted or renewed last; empty: unknown
 --
 -- Returns renewed, common fields, until, adopted 0 | 1, beginning and end of the reservation of the outage lane
 --       | lost, common fields, reason. The reservation of the outage lane is the holder's to its end, unless the reason is
 --         copied
 -- Cost    O(log pool)
 
-local worker = tostring(int('worker', ARGV[14], 0, 4194303))
-local token_hash = sha(str('token', ARGV[15], '^%x+$', 64))
-local renewal_id = str('renewal_id', ARGV[16], '^%x*$', 64)
-local pending_renewal_id = str('pending_renewal_id', ARGV[17], '^%x+$', 64)
-local held_until = int('held_until_ms', ARGV[18], 0, YEAR_5138)
-local held_outage = int('held_outage_ms', ARGV[19], 0, YEAR_5138)
+local worker = tostring(int('worker', ARGV[7], 0, 4194303))
+local token_hash = sha(str('token', ARGV[8], '^%x+$', 64))
+local renewal_id = str('renewal_id', ARGV[9], '^%x*$', 64)
+local pending_renewal_id = str('pending_renewal_id', ARGV[10], '^%x+$', 64)
+local held_until = int('held_until_ms', ARGV[11], 0, YEAR_5138)
+local held_outage = int('held_outage_ms', ARGV[12], 0, YEAR_5138)
 local held_lanes = {}
-for item in string.gmatch(str('held_lanes_ms', ARGV[20], '^%d[%d,]*$', 1100), '[^,]+') do
-  held_lanes[#held_lanes + 1] = int('held_lanes_ms', item, 0, YEAR_5138)
+for item in string.gmatch(str('held_lanes_ms', ARGV[13], '^%d[%d,]*$', 1100), '[^,]+') do
+  held_lanes[#held_lanes + 1] = tonumber(item)
+  if tonumber(item) > YEAR_5138 then bad = bad or 'held_lanes_ms' end
 end
-local stats = str('stats', ARGV[21], '^[%d,-]+$', 120)
-local owner = str('owner', ARGV[22], '^{[^%c]*}$', 1000)
-local held_incarnation = str('held_incarnation', ARGV[23], '^[%x-]*$', 64)
+local stats = str('stats', ARGV[14], '^[%d,-]+$', 120)
+local owner = str('owner', ARGV[15], '^{[^%c]*}$', 1000)
+local held_incarnation = str('held_incarnation', ARGV[16], '^[%x-]*$', 64)
 if held_incarnation ~= '' then int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
 
 if known_incarnation == '' then known_incarnation = held_incarnation end
@@ -46,7 +47,8 @@ local function claimed_later(r)
   return r.token ~= '' and r['until'] > held_until
 end
 
--- Returns whether a release may have lowered the caller's outage lane: it did not if that had ended where the lowered lane began.
+-- Returns whether a release may have lowered the outage lane of the caller: it did not if that had ended where the
+-- lowered lane began.
 local function is_cut(r)
   for from, to in string.gmatch(r.cuts, '(%d+)-(%d+)') do
     if held_outage > tonumber(from) and held_outage <= tonumber(to) then return true end

@@ -1,0 +1,71 @@
+"""Ids for coroutines. What takes well under a millisecond is done on the event loop, the rest in one thread for all.
+
+Loaded by the first coroutine that needs it: most processes make no ids in coroutines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from snowredis.core.lanes import Wait
+from snowredis.process.clock import MAX_SLEEP_S, FrozenClockCheck
+from snowredis.process.coroutines import in_background, in_thread, result_of, sleep
+from snowredis.process.fork import ForkGuard
+from snowredis.snowflake.batches import check_count
+from snowredis.snowflake.fast_path import FastPath
+from snowredis.snowflake.slow_path import SlowPath
+
+__all__ = ["in_background", "in_thread", "next_ids", "next_slow"]
+
+# ids of one step of the event loop: a list of them takes well under a millisecond
+CHUNK = 10_000
+
+
+async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
+    """Make one id when the fast path cannot. Does not block the event loop.
+
+    Args:
+        make_ready: claims, renews, or waits for the pool, so that the next id needs no Redis; may block.
+
+    Raises:
+        As SnowflakeGenerator.next_id().
+    """
+    frozen_check: FrozenClockCheck | None = None
+    while True:
+        an_id, decision = slow.try_step()
+        if an_id:
+            return an_id
+        if not isinstance(decision, Wait):
+            # one thread for all coroutines that wait
+            preparing = slow.preparing
+            if preparing is None or preparing.done():
+                preparing = slow.preparing = in_background(make_ready)
+            await result_of(preparing)
+        elif slow.clock.background:
+            frozen_check = frozen_check or FrozenClockCheck(slow.clock)
+            await sleep(min(decision.seconds, MAX_SLEEP_S))
+            slow.check_clock(frozen_check, decision)
+        else:
+            # a test clock, which sleeping moves
+            slow.clock.sleep(decision.seconds)
+            await sleep(0)
+
+
+async def next_ids(
+    path: FastPath, slow: SlowPath, guard: ForkGuard, make_ready: Callable[[], None], count: int
+) -> list[int]:
+    """Make *count* ids at once without blocking the event loop. See SnowflakeGenerator.anext_ids()."""
+    count = check_count(count)
+    while True:
+        generation = guard.generation
+        batch: list[int] = []
+        while len(batch) < count:
+            part = path._take_now(min(count - len(batch), CHUNK)) or [await next_slow(slow, make_ready)]
+            if batch and part[0] < batch[-1]:
+                # the clock went back, or another coroutine made ids in a namespace that is behind
+                batch.clear()
+            batch += part
+            if len(part) == CHUNK:
+                await sleep(0)
+        if guard.is_still(generation):
+            return batch

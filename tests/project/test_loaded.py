@@ -1,0 +1,47 @@
+"""docs/explanation/what-your-process-runs.md: the code that it counts is the code that a living process runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from scripts._docs import loaded
+from snowredis.core.layout import Layout
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.servers.scripts import PROLOGUE
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import SCRIPTS
+from tests.support.servers import RedisServer
+
+LIFE = """
+import sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+import snowredis
+with snowredis.connect(sys.argv[1], pool="loaded") as ids:
+    ids.next_id(), ids._beat()
+print(*sorted(name for name in sys.modules if name.split(".")[0] == "snowredis"))
+print(*sorted({name for name in opened if name.endswith(".lua")}))
+"""
+# whole packages that the page says are not loaded
+ABSENT = {"cli", "embedded", "integrations", "kinds", "merge", "monitor", "numbers", "readers", "web"}
+
+
+def test_the_page_counts_what_a_process_loads_that_claims_renews_and_releases(server: RedisServer) -> None:
+    assert WorkerPool(server.url, "loaded").create(PoolConfig(name="loaded", layout=Layout()))
+    command = [sys.executable, "-c", LIFE, server.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    modules, scripts = (line.split() for line in done.stdout.splitlines())
+    assert modules == loaded.loaded_modules()
+    assert not ABSENT & {name.split(".")[1] for name in modules[1:]}
+    read = {name.rpartition("/")[2].removesuffix(".lua") for name in scripts}
+    assert read == {*PROLOGUE, "pool", *SCRIPTS}
+
+
+def test_code_lines_leave_out_docstrings_comments_and_blank_lines() -> None:
+    assert (
+        loaded.code_lines(
+            '"""Text.\n\nMore."""\n\n# why\nx = """a\nb"""  # c\n\n\ndef f():\n    "Text."\n    return x\n'
+        )
+        == 4
+    )
