@@ -119,9 +119,10 @@ class ForkGuard:
     def is_still(self, generation: int) -> bool:
         """Return whether this is the process that read *generation*, and no child of it: R8 (fork).
 
-        What was taken since then may be used. Asked last: nothing is called between this and the use.
+        What was taken since then may be used. Asked last: nothing is called here, nor between this and the use, so no
+        signal handler runs that could fork.
         """
-        return self.generation == generation and bool(self.alive)
+        return self.generation == generation if self.alive else False
 
     def in_one_process(self, take: Callable[[], T]) -> T:
         """Return what *take* returns; call it again in a child that is forked meanwhile: that is its parent's."""
