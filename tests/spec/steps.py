@@ -152,8 +152,9 @@ class Converter:
         others = [slot for slot in self._by_owner.values() if slot.token == token]
         if script == "claim":
             return self._new_slot(entry["process"], token) if token in self._tokens else None
-        if script == "renew" or not entry["reclaimed"]:
+        if script == "renew":
             return None
+        # a release of another process: that of a killed one (reclaimed), or of one that ended and could not release
         ids = {entry["renewal_id"], entry["pending"]} - {""}
         others = [slot for slot in others if ids & {slot.renewal_id, slot.pending}] or others
         return others[-1] if others else None
