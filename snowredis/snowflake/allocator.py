@@ -437,13 +437,14 @@ class IdAllocator:
             return None
         if state.serial < held.serial:
             # claimed, but no id was made
-            return (0,) * self._layout.namespaces
+            return held.marks_before_ms or (0,) * self._layout.namespaces
         lanes = self._lanes(position)
         pairs = [*zip(lanes.opens, lanes.used, strict=True)]
         if len(pairs) < self._layout.namespaces:
             opens = dict(self._outages(position)).get(held.serial)
             pairs.append((opens or 0, opens is not None))
-        return tuple(self._layout.ms_at(opens) if used else 0 for opens, used in pairs)
+        marks = tuple(self._layout.ms_at(opens) if used else 0 for opens, used in pairs)
+        return tuple(map(max, marks, held.marks_before_ms or marks))
 
     def after_fork(self) -> None:
         """Discard the parent's ids, in a forked child."""

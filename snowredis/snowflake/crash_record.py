@@ -169,11 +169,9 @@ class CrashRecord:
         """Record that a claim is under way."""
         self._write(of_claim(token, owner), fresh=True)
 
-    def write_lease(
-        self, held: HeldLease, stats: WorkerStats, *, fresh: bool, marks_ms: Sequence[int] = ()
-    ) -> memoryview | None:
+    def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
         """Record the lease *held*; return where its marks belong, or None. See CrashRecorder."""
-        return self._write(of_lease(held, stats), fresh=fresh, marks_ms=marks_ms)
+        return self._write(of_lease(held, stats), fresh=fresh, marks_ms=held.marks_before_ms)
 
     def note_release(self, token: str | None, *, sent: bool) -> None:
         """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""

@@ -60,6 +60,7 @@ class HeldLease(NamedTuple):
         marks: where each lane's mark is recorded before its ids can be taken, in case of a crash; None if nowhere.
         clocks_s: wall clock and monotonic clock at the last reply that granted something.
         taken_ms: when this process took it over from one that had ended, ms since 1970; 0 if it did not.
+        marks_before_ms: for each lane the ms from which that one left it unused, 0: all of it; empty if there was none.
     """
 
     serial: int
@@ -72,6 +73,7 @@ class HeldLease(NamedTuple):
     marks: memoryview | None = None
     clocks_s: tuple[float, float] = (0.0, 0.0)
     taken_ms: int = 0
+    marks_before_ms: tuple[int, ...] = ()
 
     @classmethod
     def granted(cls, reply: Granted, config: PoolConfig, token: str, serial: int, generation: int) -> HeldLease:
@@ -99,12 +101,12 @@ class HeldLease(NamedTuple):
 
         Raises ValueError, LookupError, TypeError: the record is damaged.
         """
-        lanes_ms = tuple(map(int, credentials["lanes_ms"]))
+        lanes_ms, marks_ms = (tuple(map(int, credentials[name])) for name in ("lanes_ms", "marks_ms"))
         state = (0, str(credentials["incarnation"]), 0, 0, None)
         lease = (
             int(credentials["worker"]),
             int(credentials["until_ms"]),
-            tuple(map(max, lanes_ms, credentials["marks_ms"])),
+            tuple(map(max, lanes_ms, marks_ms)),
             str(credentials["renewal_id"]),
             int(credentials["outage_until_ms"]),
         )
@@ -115,6 +117,7 @@ class HeldLease(NamedTuple):
             pending_renewal_id=str(credentials["pending_renewal_id"]),
             lanes_ms=lanes_ms,
             clocks_s=(float(wall_s), float(steady_s)),
+            marks_before_ms=marks_ms,
         )
 
     def renewed(self, reply: Renewed, layout: Layout) -> HeldLease:

@@ -204,18 +204,18 @@ class LeaseManager:
         if slot.lent or slot.latest is not None or slot.kept is not None or self.closed or self.suspended:
             return False
         serial, generation = slot.next_serial(), self._guard.generation
-        marks_ms: list[int] = []
+        # before the credentials are read, as for a claim: in a child that is forked meanwhile, nothing is recorded
+        record = slot.open_record(serial)
 
         def accept(credentials: dict[str, Any]) -> HeldLease | None:
             now_ms = self._context.now_ms()
             taken = HeldLease.taken_over(credentials, self.config, serial, generation)._replace(taken_ms=now_ms)
-            marks_ms[:] = credentials["marks_ms"]
             seen = self.view.seen.incarnation
             is_ours = not seen or pool_id(seen) == pool_id(taken.lease.incarnation)
             is_ours = is_ours and self.view.agree_since(taken.clocks_s)
             return taken if is_ours and self._is_of_use(taken.lease) else None
 
-        taken = self.dead_processes.take_over(accept, lambda taken: slot.record_taken(taken, marks_ms))
+        taken = self.dead_processes.take_over(accept, lambda taken: slot.record_taken(record, taken))
         self._guard.check()
         if taken is None or self._guard.generation != generation or not slot.hold(taken, NO_STATS):
             return False

@@ -6,7 +6,7 @@ A fork and a suspension invalidate both, at any moment.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from snowredis.snowflake.lease import HeldLease
@@ -22,10 +22,8 @@ class CrashRecorder(Protocol):
     def write_claim(self, token: str, owner: str) -> None:
         """Record that a claim is under way: its worker id may be leased though no reply came."""
 
-    def write_lease(
-        self, held: HeldLease, stats: WorkerStats, *, fresh: bool, marks_ms: Sequence[int] = ()
-    ) -> memoryview | None:
-        """Record the lease *held*; no lane of a *fresh* one was used yet, beyond *marks_ms*.
+    def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
+        """Record the lease *held*; no lane of a *fresh* one was used yet, beyond its ``marks_before_ms``.
 
         Returns:
             where its marks belong (int64): ms of each lane's first unused tick, 0 for a lane never used. They may
@@ -175,12 +173,11 @@ class LeaseSlot:
             self.latest = None
         return held
 
-    def record_taken(self, taken: HeldLease, marks_ms: Sequence[int]) -> HeldLease:
+    def record_taken(self, record: CrashRecorder | None, taken: HeldLease) -> HeldLease:
         """Record the lease of a dead process as one of this process; return it with where its marks belong."""
-        record = self.open_record(taken.serial)
         if record is None:
             return taken
-        return taken._replace(marks=record.write_lease(taken, NO_STATS, fresh=True, marks_ms=marks_ms))
+        return taken._replace(marks=record.write_lease(taken, NO_STATS, fresh=True))
 
     def note_release(self, held: HeldLease | None, *, sent: bool) -> None:
         """Record whether a release of *held*, or of what is recorded, may have been sent."""

@@ -16,6 +16,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.crash_record import read_page
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.replies import ClaimReply, Seen
 from snowredis.snowflake.sweep import UNANSWERED_S
@@ -176,6 +177,50 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
         if credentials is not None and "renewal_id" in credentials:
             tokens.append(credentials["token"])
     assert len(tokens) == len(set(tokens))
+
+
+@pytest.mark.parametrize("makes_ids", [False, True])
+def test_an_heir_releases_what_the_process_before_it_left_unused(
+    own_server: RedisServer, program: Start, makes_ids: bool
+) -> None:
+    """Else a process whose clock is behind would make the ids of the dead process again."""
+    killed = program()
+    made = [killed.id()]
+    # at the same time, the ids of the next process would be the same
+    time.sleep(0.1)
+    made += [killed.id() for _ in range(3)]
+    lane = snowredis.decode(made[-1]).backup
+    own_server.kill(signal.SIGSTOP)
+    killed.end()
+    heir = program()
+    assert heir.ask("claim") == "done"
+    if makes_ids:
+        # in the outage lane: the other one is left as it was
+        time.sleep(TTL_S)
+        assert snowredis.decode(heir.id()).backup == OUT
+    own_server.kill(signal.SIGCONT)
+    assert heir.ask("close") == "done"
+    text = own_server.client().hget(f"snowredis:{{{POOL}}}", "w:0")
+    assert text is not None
+    record = LeaseRecord.parse(str(text))
+    assert record is not None
+    assert record.lanes_ms[lane] > snowredis.decode(made[-1]).timestamp_ms
+
+
+def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_nothing(
+    own_server: RedisServer, program: Start, records: Path
+) -> None:
+    """Else the lease would be given back at the end of the child, while the parent makes ids."""
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    forks = start("tests.reclaim.programs.forks_while_taking_over", own_server.url, POOL, str(TTL_S))
+    assert forks.stdout is not None
+    assert forks.stdout.readline() == "the child has ended\n"
+    found = [read_page(path.read_bytes()) or {} for path in records.iterdir()]
+    assert sum("renewal_id" in credentials for credentials in found) == 1
+    forks.communicate()
 
 
 @pytest.mark.parametrize("whose", ["its own", "that of a process that was killed"])
