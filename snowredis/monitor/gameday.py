@@ -106,10 +106,13 @@ class Canary(threading.Thread):
         """Return the time of the last acknowledged write, in seconds of the monotonic clock; 0: none."""
         return next(reversed(self.acknowledged.values()), 0.0)
 
-    def stop(self) -> LostWrites:
-        """Stop, and return what is missing. Raises StoreUnavailable if Redis is away."""
+    def stop(self) -> None:
+        """Write no more."""
         self._end.set()
         self.join()
+
+    def loss(self) -> LostWrites:
+        """Return what is missing. Call it after stop(). Raises StoreUnavailable if Redis is away."""
         with translated(address(self._client)):
             there = {int(text_of(name)) for name in self._client.hkeys(self._key)}
         times = list(self.acknowledged.values())

@@ -111,7 +111,8 @@ class Checker:
             sequence = an_id & (layout.sequences - 1)
             self._world.note("%s: id worker %d lane %d tick %d sequence %d", process.name, worker, lane, tick, sequence)
         if process.sim.tracer is not None:
-            process.sim.tracer.used(process.name, worker, lane, tick)
+            sequence = an_id >> layout.sequence_shift & (layout.sequences - 1)
+            process.sim.tracer.used(process.name, worker, lane, tick, sequence)
         claim = self._claim_of(process, worker, lane, tick)
         shared, refused = claim is not None and bool(claim.cloned_until), claim in process.refused_claims
         made = Emission(process.name, self._world.now_us, shared, refused)

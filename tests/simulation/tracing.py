@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 from tests.simulation.redis_model import CHANGING, CONSTANT
-from tests.spec.log import header, request_of
+from tests.spec.log import COMMON, header, ints, request_of
 
 if TYPE_CHECKING:
     from tests.simulation.redis_model import RedisModel
@@ -29,7 +29,16 @@ class Tracer:
         self._sim, self._file = sim, file
         self._calls = 0
         self._runs = 0
-        self._ended = False
+        # why the log ends before the run, and how many scripts ran after that
+        self._early, self._after_end = "", 0
+        # servers whose data were replaced, and whether a process was cloned: what lets a pool look older than it was
+        # (R10). Without that, no such step is written
+        self._went_back: set[str] = set()
+        self._cloned = False
+        # when a server last ran a script, ms
+        self._last_ms: dict[str, int] = {}
+        # call -> the worker id of its request
+        self._workers: dict[int, int] = {}
         # of each server: a hash of its pool after the last script, and the number of its identity
         self._pools: dict[str, int] = {}
         self._numbers: dict[str, int] = {}
@@ -43,51 +52,81 @@ class Tracer:
         self._incarnations: dict[int, str] = {}
         # replies to each call that has not ended, each with its run
         self._replies: dict[int, list[tuple[int, list[str]]]] = {}
-        # ticks that a process used since its last call, by worker id and lane: the first ms of each
-        self._used: dict[str, dict[tuple[int, int], set[int]]] = {}
+        # ticks that a process used since its last call, by worker id and lane, in the order in which ids were made:
+        # first ms, sequences
+        self._used: dict[str, dict[tuple[int, int], list[list[int]]]] = {}
+        # an id may be seen after a later one where tasks of one process come between each other
+        self._in_order = sim.makers == 1 and not sim.preempt and sim.bytecodes is None and "signal" not in sim.classes
+        # token of a claim, or id of a renewal -> the process that sent it first, and in which call
+        self._names: dict[str, tuple[str, int]] = {}
+        # clone -> how many calls there were before
+        self._born: dict[str, int] = {}
         self._write(do="begin", kind="simulation", seed=sim.seed, classes=sim.classes, **header(sim.config))
 
     def _write(self, **entry: Any) -> None:
-        if not self._ended:
+        if not self._early:
             json.dump(entry, self._file, separators=(",", ":"))
             self._file.write("\n")
 
     def end(self) -> None:
+        if not self._early:
+            for process in list(self._used):
+                self._flush(process)
+        early, self._early = self._early, ""
+        self._write(do="end", early=early, after=self._after_end)
+
+    def _end_early(self, why: str) -> None:
+        """Log nothing more: the specification of logs does not have what comes now."""
         for process in list(self._used):
             self._flush(process)
-        self._write(do="end")
-        self._ended = True
+        self._early = self._early or why
 
     # --- processes ---------------------------------------------------------------------------------
 
     def _flush(self, process: str) -> None:
-        for (worker, lane), ticks in self._used.pop(process, {}).items():
-            self._write(do="use", process=process, worker=worker, lane=lane, ticks_ms=sorted(ticks))
+        for (worker, lane), visits in self._used.pop(process, {}).items():
+            # when everything has healed, each process has another task that makes an id
+            in_order = self._in_order and not self._sim.healed
+            use = {"worker": worker, "lane": lane, "visits": visits, "in_order": in_order}
+            self._write(do="use", process=process, **use)
 
     def sent(self, process: str, script: str, args: Sequence[str | int]) -> int:
         self._calls += 1
         self._flush(process)
         if script not in TRACED:
-            self.end()
+            self._end_early(f"script {script}")
         else:
+            if script in ("renew", "release"):
+                self._workers[self._calls] = int(args[COMMON])
+            if script in ("claim", "renew"):
+                name = str(args[COMMON if script == "claim" else COMMON + 3])
+                first, call = self._names.setdefault(name, (process, self._calls))
+                of_clone = process in self._born or first in self._born
+                if first != process and of_clone and self._born.get(process, 0) < call:
+                    self._end_early("clones that draw the same random numbers")
             self._write(do="send", call=self._calls, process=process, **request_of(script, args))
         return self._calls
 
     def answered(self, process: str, call: int, reply: list[str]) -> None:
-        if self._ended:
+        if self._early:
             return
         self._flush(process)
         # a message that arrived twice was answered twice
         runs = (run for run, sent in self._replies.pop(call) if sent is reply)
         self._write(do="reply", call=call, run=next(runs))
 
-    def used(self, process: str, worker: int, lane: int, tick: int) -> None:
+    def used(self, process: str, worker: int, lane: int, tick: int, sequence: int) -> None:
         ms = self._sim.config.layout.ms_at(tick)
-        self._used.setdefault(process, {}).setdefault((worker, lane), set()).add(ms)
+        visits = self._used.setdefault(process, {}).setdefault((worker, lane), [])
+        if visits and visits[-1][0] == ms:
+            visits[-1].append(sequence)
+        else:
+            visits.append([ms, sequence])
 
     def cloned(self, parent: str, child: str, token: str = "") -> None:
         """Log a clone; with *token*: one that was made while this claim was under way."""
         self._flush(parent)
+        self._cloned, self._born[child] = True, self._calls
         self._write(do="clone", process=parent, child=child, token=token)
 
     def taken_over(self, process: str, token: str) -> None:
@@ -103,20 +142,22 @@ class Tracer:
 
     def arrives(self, server: RedisModel, key: str) -> None:
         """Log what happened to *server* since its last script."""
-        if self._ended:
+        if self._early:
             return
         if abs(server.offset_us) > self._sim.skew_us:
             # the specification has clocks of servers that are redis_skew apart at most
-            self.end()
+            self._end_early("a Redis clock that is wrong by more than redis_skew")
             return
         now = _hash(server.data.get(key))
         data: int | None = None
+        if self._pools and server.name not in self._pools:
+            self._went_back.add(server.name)
         if now != self._pools.get(server.name, 0):
             if now and now not in self._after:
-                # a person did something at the server
-                self.end()
+                self._end_early("data that no script wrote")
                 return
             data = self._after[now] if now else 0
+            self._went_back.add(server.name)
         self._pools[server.name] = now
         identity = self._identity(server)
         if identity == CONSTANT:
@@ -142,7 +183,8 @@ class Tracer:
         return str(self._runs) if server.shows == CHANGING else f"{server.run_id} {server.replid}"
 
     def ran(self, server: RedisModel, key: str, call: int, reply: list[str]) -> None:
-        if self._ended:
+        if self._early:
+            self._after_end += 1
             return
         self._runs += 1
         self._replies.setdefault(call, []).append((self._runs, reply))
@@ -151,7 +193,7 @@ class Tracer:
         if pool and now != self._pools[server.name]:
             incarnation = pool["incarnation"]
             before = self._incarnations.get(self._pools[server.name], incarnation)
-            if before != incarnation and pool.get("floor_reason") in ("rolled-back", "silence"):
+            if before != incarnation and self._may_notice(server, pool.get("floor_reason")):
                 # R10: the script noticed what no identity shows. A server begins with number 1, also if none was drawn
                 self._next_number = max(self._next_number, self._numbers.get(server.name, 1) + 1)
                 self._found(server, None, self._renumber(self._identity(server)))
@@ -159,7 +201,32 @@ class Tracer:
         self._pools[server.name] = now
         self._written_by[now] = self._numbers.get(server.name, 1)
         self._after.setdefault(now, self._runs)
-        self._write(do="run", run=self._runs, call=call, server=server.name, reply=reply)
+        worker = int(reply[6]) if reply[0] == "granted" else self._workers.get(call)
+        record = _record((pool or {}).get(f"w:{worker}"))
+        self._last_ms[server.name] = server.now_us // 1000
+        self._write(do="run", run=self._runs, call=call, server=server.name, reply=reply, record=record)
+
+    def _may_notice(self, server: RedisModel, reason: str | None) -> bool:
+        """Return whether this server may look to a script as if it had gone back (R10): only if something lets it."""
+        if reason == "silence":
+            silent_ms = server.now_us // 1000 - self._last_ms.get(server.name, 0)
+            return self._sim.config.guard_rollbacks and silent_ms > self._sim.config.ttl_ms
+        if reason != "rolled-back":
+            return False
+        return server.name in self._went_back or self._cloned
+
+
+def _record(text: str | None) -> dict[str, Any] | None:
+    """Return what a record in Redis says of the reservation, read without the library's own code."""
+    if text is None:
+        return None
+    _, _, _, until, lease_end, lanes, outage, _ = text.split("|", 7)
+    return {
+        "until_ms": int(until),
+        "end_ms": int(lease_end),
+        "lanes_ms": ints(lanes),
+        "outage_ms": int(outage.split(",")[0]),
+    }
 
 
 def _hash(pool: dict[str, Any] | None) -> int:

@@ -75,6 +75,16 @@ GrantOK(P, w, f, m) ==
                  ELSE f[l] = Unheld /\ m[l] = Step.lanes[l]
 
 Clock == time' = Step.now
+Has(name) == name \in DOMAIN Step
+
+(* The record after the step, where the log has it: its marks, the begin of *)
+(* its reservation, the end of its lease. A lane that its holder does not   *)
+(* have may be kept higher than the specification asks for.                 *)
+RecordOK(r) ==
+  Has("mark") =>
+    /\ r.end = Step.end
+    /\ \A l \in Ord : IF r.f[l] # Unheld THEN r.mark[l] = Step.mark[l] /\ r.f[l] = Step.begin[l]
+                                         ELSE r.mark[l] <= Step.mark[l]
 
 ServedClaim ==
   /\ Step.op = "granted" /\ ClockOK /\ Clock
@@ -85,6 +95,7 @@ ServedClaim ==
        /\ PoolAfter(Step.s).rec[Step.w].tok = q.tok
        /\ PoolAfter(Step.s).rec[Step.w] # P.rec[Step.w]
        /\ GrantOK(P, Step.w, PoolAfter(Step.s).rec[Step.w].f, PoolAfter(Step.s).rec[Step.w].mark)
+       /\ RecordOK(PoolAfter(Step.s).rec[Step.w])
   /\ ReplyOK(PoolAfter(Step.s))
   /\ Same(<<run, kept, held, uses, lift>>)
 
@@ -100,6 +111,7 @@ ServedRenewal ==
           /\ r # P.rec[Step.w] \/ P.rec[Step.w].tip = q.rid
           /\ \A l \in Ord : r.f[l] # Unheld => r.mark[l] = Step.until
           /\ \A l \in Ord : r.f[l] = Unheld => r.mark[l] >= Step.until
+          /\ RecordOK(r)
   /\ ReplyOK(PoolAfter(Step.s))
   /\ Same(<<run, kept, held, uses, lift>>)
 
@@ -110,6 +122,7 @@ ServedRelease ==
        /\ q.t = "release" /\ q.p = Step.p
        /\ ReleaseScript(Step.s, q, P, Step.R)
        /\ P.rec[q.w].tok = q.tok /\ PoolAfter(Step.s).rec[q.w].tok = NoTok
+       /\ q.w = Step.w /\ RecordOK(PoolAfter(Step.s).rec[q.w])
   /\ ReplyOK(PoolAfter(Step.s))
   /\ Same(<<run, kept, held, uses, lift>>)
 
@@ -155,11 +168,16 @@ Claims ==
   /\ Step.op = "claim" /\ Claim(Step.p)
   /\ Same(<<run, time, incs, kept, held, uses, lift>>)
 
-(* What the request says of the reservation is what the process was granted.*)
+(* Every field of the request is what the process was granted. Only of a    *)
+(* crash record the end may be older.                                       *)
+EndOK(x) == \A l \in Ord : x.f[l] # Unheld =>
+              IF Step.taken = 1 THEN x.u[l] >= Step.until ELSE x.u[l] = Step.until
 Renews ==
   /\ Step.op = "renew" /\ Renew(Step.p)
-  /\ \A l \in Ord : pr[Step.p].f[l] # Unheld => pr[Step.p].u[l] = Step.until
-  /\ pr[Step.p].w = Step.w
+  /\ LET x == pr[Step.p] IN
+     /\ x.w = Step.w /\ EndOK(x) /\ Step.own = 1
+     /\ \A l \in Ord : x.f[l] # Unheld => x.f[l] = Step.lanes[l]
+     /\ Step.inc \in DOMAIN incs /\ incs[Step.inc] = x.inc
   /\ Same(<<run, time, incs, kept, held, uses, lift>>)
 
 (* A copy repeats what was under way, in its own name.                      *)
@@ -185,9 +203,11 @@ Releases ==
   /\ Step.op = "release" /\ pr[Step.p].st = "held" /\ pr[Step.p].w = Step.w
   /\ LET x == pr[Step.p]
          low == [l \in Lanes |-> IF x.f[l] = Unheld THEN 0 ELSE Max(x.f[l], Step.low[l])]
-     IN /\ \A l \in Lanes : uses[Step.p][l].w = x.w => low[l] > uses[Step.p][l].hi
+     IN /\ EndOK(x)
+        /\ \A l \in Lanes : uses[Step.p][l].w = x.w => low[l] > uses[Step.p][l].hi
         /\ net' = net \cup {[t |-> "release", p |-> Step.p, tok |-> x.tok, w |-> x.w, pend |-> x.pend,
-                             tip |-> x.tip, f |-> x.f, u |-> x.u, low |-> low]}
+                             tip |-> x.tip, f |-> x.f, low |-> low,
+                             u |-> [l \in Lanes |-> IF x.f[l] = Unheld THEN x.u[l] ELSE Step.until]]}
         /\ pr' = [pr EXCEPT ![Step.p] = [NoProc EXCEPT !.n = x.n, !.st = "sealed", !.rel = TRUE]]
   /\ Same(<<now, srv, save, ans, wit, cnt, chg, dup>>)
   /\ Same(<<run, time, incs, kept, held, uses, lift>>)
@@ -197,7 +217,8 @@ Copies1 ==
   /\ uses' = [uses EXCEPT ![Step.q] = Each(NoUse)]
   /\ Same(<<run, time, incs, kept, held, lift>>)
 
-(* Ticks lo to hi of a lane: all within the own reservation, and used by    *)
+(* Ticks lo to hi of a lane: all within the own reservation, behind those   *)
+(* that the process used before, where the log shows that, and used by      *)
 (* nobody else, but for what is documented as remaining.                    *)
 Overlap(a, b) == a.w = b.w /\ a.lo <= b.hi /\ b.lo <= a.hi
 Excused(a, b) == LET top == Min(a.hi, b.hi) IN top < a.sh \/ top < b.sh \/ top < lift
@@ -210,7 +231,10 @@ Uses ==
          all == IF old.w = Step.w
                 THEN [one EXCEPT !.lo = Min(@, old.lo), !.hi = Max(@, old.hi), !.sh = Max(@, old.sh)]
                 ELSE one
-     IN /\ \A q \in Procs \ {Step.p} : Overlap(one, uses[q][Step.l]) => Excused(one, uses[q][Step.l])
+     IN /\ old.w = Step.w => CASE Step.order = "behind" -> Step.lo > old.hi
+                                [] Step.order = "grows"  -> Step.lo >= old.hi
+                                [] OTHER                 -> TRUE
+        /\ \A q \in Procs \ {Step.p} : Overlap(one, uses[q][Step.l]) => Excused(one, uses[q][Step.l])
         /\ uses' = [uses EXCEPT ![Step.p][Step.l] = all]
   /\ Same(LeaseVars) /\ Same(<<run, time, incs, kept, held, lift>>)
 
@@ -239,7 +263,6 @@ Accepted == at = Size + 1 => PrintT(<<"accepted", run>>)
 
 (* What is printed of a step that is not allowed: the state before it, and  *)
 (* what the specification makes of the same request.                        *)
-Has(name) == name \in DOMAIN Step
 Before ==
   [process |-> IF Has("p") THEN pr[Step.p] ELSE "-",
    answer  |-> IF Has("p") THEN ans[Step.p] ELSE NoAns,

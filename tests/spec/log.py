@@ -5,15 +5,18 @@ One JSON object a line. All times are ms since 1970, on the clock of whoever sho
 begin: a run begins: kind (simulation or chaos), and the constants of its pool
 send: a process sends a request: call (a number), process, script, the fields of its request
 run: a server runs the script of a call: run (a number), call, server, and its reply, without the nonce. Only the
-    simulation sees this; in chaos, a reply that arrived shows it
+    simulation sees this, and the record of the worker id after it: where its lanes begin, the end of its reservation,
+    the end of its lease; in chaos, a reply that arrived shows it
 reply: the reply to a call arrives at its process: run, the run that sent it; in chaos, the reply itself
-use: a process used ticks of a lane between its last call and this line: worker, lane, ticks_ms (the first ms of each)
+use: a process used ticks of a lane between its last call and this line: worker, lane, and either ticks_ms (the first ms
+    of each) or visits: for each tick, in the order in which ids were made, its first ms and the sequences; in_order:
+    whether no thread can come between an id and its line
 clone: a process is cloned while it runs: process, child; with a token: it was, while that claim was under way
 take: a process goes on with the lease of one that ended: process, token
 found: a server is found with the data that it, or another, had after a run (0: none; null: its own), and with an
     identity, a number; 1 is that of every server at first
 lift: ticks before until_ms may be repeated from now on, as documented; 0: none may
-end: the run ends
+end: the run ends; early: why it is logged no further, and after: how many scripts ran after that
 """
 
 from __future__ import annotations
@@ -53,14 +56,15 @@ def request_of(script: str, args: Sequence[str | int]) -> Entry:
             return (
                 request
                 | dict(zip(names, own[1:4], strict=True))
-                | {"worker": int(own[0]), "until_ms": int(own[4]), "lanes_ms": ints(own[6])}
+                | {"worker": int(own[0]), "until_ms": int(own[4]), "lanes_ms": ints(own[6]), "incarnation": own[9]}
             )
         case "release":
             names = ("token", "renewal_id", "pending")
             return (
                 request
                 | dict(zip(names, own[1:4], strict=True))
-                | {"worker": int(own[0]), "marks_ms": ints(own[6]) or None}
+                | {"worker": int(own[0]), "until_ms": int(own[4]), "marks_ms": ints(own[6]) or None}
+                | {"reclaimed": own[8] == "1"}
             )
     return request
 

@@ -17,8 +17,9 @@ from typing import Any
 from tests.spec.log import Entry
 
 SERVER = "redis"
-# digits of a nonce in the name of an incarnation
-NONCE_DIGITS = 16
+# digits of the nonce of the script that began an incarnation, at the end of the incarnation's name: before them is the
+# pool's id
+NONCE_DIGITS = slice(8, 16)
 # what a server has after the fault of this name; everything else keeps its data
 EMPTY = (
     "SHUTDOWN NOSAVE and start",
@@ -79,7 +80,7 @@ class _Order:
         self._replies = {entry["call"]: entry for entry in entries if entry["do"] == "reply"}
         self._uses = _compressed([entry for entry in entries if entry["do"] == "use"], self._calls_of())
         self._faults = [entry for entry in entries if entry["do"] in ("fault", "snapshot")]
-        self._nonces = {str(entry["nonce"])[:NONCE_DIGITS]: entry for entry in self._sends.values()}
+        self._nonces = {str(entry["nonce"])[NONCE_DIGITS]: entry for entry in self._sends.values()}
         # calls without a reply that have not been tried in an earlier place
         self._unanswered = [entry for call, entry in self._sends.items() if call not in self._replies]
 
@@ -144,7 +145,7 @@ class _Order:
 
     def _created(self, incarnations: list[Incarnation]) -> list[Entry]:
         """Return the creation of the pool, by the driver, before all else."""
-        if not incarnations or str(incarnations[0].name).split("-")[1] in self._nonces:
+        if not incarnations or str(incarnations[0].name)[-8:] in self._nonces:
             return []
         first = incarnations[0].served[0]
         send: Entry = {"do": "send", "call": "create", "process": "driver", "script": "create"}
@@ -172,7 +173,7 @@ class _Order:
     ) -> None:
         """Find the state that an incarnation began with, and let the server be found with it."""
         first = incarnation.served[0]
-        beginner = self._nonces.get(incarnation.name.split("-")[1])
+        beginner = self._nonces.get(incarnation.name[-8:])
         if beginner is None:
             # the driver created the pool: nothing was before
             incarnation.base = ("", 1)

@@ -19,7 +19,11 @@ from tests.spec.log import Entry
 
 Step = dict[str, Any]
 # fields of steps that are times
-TIMES = ("now", "R", "c", "floor", "until", "lanes", "low", "lo", "hi", "t")
+TIMES = ("now", "R", "c", "floor", "until", "lanes", "low", "lo", "hi", "t", "begin", "mark", "end")
+
+
+# steps after which the log shows the record of the worker id
+RECORDED = ("granted", "renewed", "released")
 
 
 class Unusable(Exception):
@@ -42,6 +46,7 @@ class Slot:
         newest: the run whose answer is the newest on its way; 0: none is.
         asked: whether its present request is known in its own name; false in a copy.
         last_ms: the last tick of each lane and of each real process that had this lease.
+        taken: whether another process took it over.
     """
 
     name: str
@@ -57,6 +62,7 @@ class Slot:
     newest: int = 0
     asked: bool = True
     last_ms: dict[tuple[int, str], int] = field(default_factory=dict)
+    taken: bool = False
 
     def is_free(self, lane: int, owner: str, ms: int) -> bool:
         """Return whether no other process that had this lease used this tick of *lane*, or a later one."""
@@ -108,8 +114,10 @@ class Converter:
         self._needed = {entry["data"] for entry in entries if entry["do"] == "found" and entry["data"]}
         # what runs granted, and the runs whose answers arrive
         self._answers: dict[int, Answer] = {}
-        # tokens of claims that a server may have granted
+        # tokens of claims that a server may have granted; of a refused one nothing is heard again
         self._tokens = set(_tokens(entries))
+        # (first ms, sequence) of the ids that a process made, by worker id and lane
+        self._made: dict[tuple[str, int, int], set[tuple[int, int]]] = {}
         self._arriving = {entry["run"] for entry in entries if entry["do"] == "reply"}
 
     def convert(self) -> Steps:
@@ -136,23 +144,20 @@ class Converter:
         return slot
 
     def _slot_of(self, entry: Entry) -> Slot | None:
-        """Return the slot of a request; that of a dead process, if another one gives back what it had."""
+        """Return the slot of a request: the own one, or that of a dead process, if another gives back what it had."""
         token, script = entry["token"], entry["script"]
         slot = self._by_owner.get((entry["process"], token))
         if slot is not None:
             return slot
-        if token not in self._tokens:
-            # a claim that was refused, and is never heard of again
-            return None
         others = [slot for slot in self._by_owner.values() if slot.token == token]
-        if script != "release":
-            others = [slot for slot in others if slot.state != "sealed"]
-        else:
-            ids = {entry["renewal_id"], entry["pending"]} - {""}
-            others = [slot for slot in others if ids & {slot.renewal_id, slot.pending}] or others
-        if others:
-            return others[-1]
-        return self._new_slot(entry["process"], token) if script == "claim" else None
+        if script == "claim":
+            return self._new_slot(entry["process"], token) if token in self._tokens else None
+        if script == "renew":
+            return None
+        # a release of another process: that of a killed one (reclaimed), or of one that ended and could not release
+        ids = {entry["renewal_id"], entry["pending"]} - {""}
+        others = [slot for slot in others if ids & {slot.renewal_id, slot.pending}] or others
+        return others[-1] if others else None
 
     def _send(self, entry: Entry) -> None:
         call = self._calls[entry["call"]] = Call(entry["call"], entry, None)
@@ -170,11 +175,33 @@ class Converter:
                 self._repeat(slot)
         elif script == "renew":
             if entry["pending"] != slot.pending:
-                self._add("renew", p=slot.name, w=entry["worker"], until=entry["until_ms"])
+                self._renew(slot, entry)
                 slot.pending, slot.asked = entry["pending"], True
             elif not slot.asked:
                 self._repeat(slot)
             call.depth = slot.depth + 1
+
+    def _renew(self, slot: Slot, entry: Entry) -> None:
+        """Let the process ask for a renewal, with all that it says of its lease.
+
+        Where its lanes begin that are not reserved, and its names, only the replies in the log show.
+        """
+        lanes = self.out.header["lanes"]
+        own = entry["renewal_id"] == slot.renewal_id and entry["lanes_ms"][:lanes] == slot.lanes[:lanes]
+        self._add(
+            "renew",
+            p=slot.name,
+            w=entry["worker"],
+            until=entry["until_ms"],
+            lanes=entry["lanes_ms"][:lanes],
+            inc=self._number_of(entry["incarnation"]),
+            own=int(own),
+            # a crash record may be older than the last reply
+            taken=int(slot.taken),
+        )
+
+    def _number_of(self, incarnation: str) -> int:
+        return self._incarnations.setdefault(incarnation, len(self._incarnations) + 1)
 
     def _repeat(self, slot: Slot) -> None:
         self._add("repeat", p=slot.name)
@@ -239,11 +266,10 @@ class Converter:
         if lane >= self.out.header["lanes"]:
             # the outage lane, which the specification of logs does not have
             return
-        owner = entry["process"]
-        slots = self._of_worker.get((owner, entry["worker"]), [])
-        ticks: dict[str, list[int]] = {}
-        late: dict[str, list[int]] = {}
-        for ms in entry["ticks_ms"]:
+        owner, worker = entry["process"], entry["worker"]
+        slots = self._of_worker.get((owner, worker), [])
+        # chaos sees no order
+        for ms, *sequences in entry.get("visits") or ([ms] for ms in entry["ticks_ms"]):
             # an id may be shown when the next lease of the same worker id is there already
             slot = next((slot for slot in reversed(slots) if slot.lanes[lane] <= ms), None)
             if slot is not None and not slot.is_free(lane, owner, ms):
@@ -252,20 +278,28 @@ class Converter:
             name = slot.name if slot is not None else self._nobody()
             # made before the generator was sealed, and shown later
             before = slot is not None and slot.low is not None and ms < slot.low[lane]
-            (late if before else ticks).setdefault(name, []).append(ms)
             if slot is not None:
                 slot.last_ms[lane, owner] = max(ms, slot.last_ms.get((lane, owner), 0))
-        for used, made_before in ((ticks, False), (late, True)):
-            for name, times in used.items():
-                step = {
-                    "op": "use",
-                    "p": name,
-                    "w": entry["worker"],
-                    "l": lane,
-                    "lo": times[0],
-                    "hi": times[-1],
-                }
-                self._insert(step, "release" if made_before else "")
+            step = {"op": "use", "p": name, "w": worker, "l": lane, "lo": ms, "hi": ms}
+            step["order"] = self._order_of((owner, worker, lane), ms, sequences, in_order=entry.get("in_order", False))
+            newest = self.out.steps[-1]
+            if not before and _follows(newest, step):
+                newest["hi"] = ms
+            else:
+                self._insert(step, "release" if before else "")
+
+    def _order_of(self, lane: tuple[str, int, int], ms: int, sequences: list[int], *, in_order: bool) -> str:
+        """Return how these ids of one tick must stand to those of the lane before.
+
+        "behind": in a later tick, since one of them was made before; "grows": in no earlier one; "any": the log may
+        show them late.
+        """
+        made = self._made.setdefault(lane, set())
+        before = len(made)
+        made.update((ms, sequence) for sequence in sequences)
+        if len(made) < before + len(sequences):
+            return "behind"
+        return "grows" if in_order else "any"
 
     def _insert(self, step: Step, before: str) -> None:
         """Add a step: before that *before* of the same process, if there is one."""
@@ -303,6 +337,7 @@ class Converter:
         """Go on with the lease of a process that ended, as the same process of the specification."""
         owner, token = entry["process"], entry["token"]
         slot = next(slot for slot in self._by_owner.values() if slot.token == token)
+        slot.taken = True
         self._by_owner[owner, token] = slot
         self._of_worker.setdefault((owner, slot.worker), []).append(slot)
 
@@ -327,7 +362,13 @@ class Converter:
 
     def _run(self, entry: Entry) -> None:
         call, reply = self._calls[entry["call"]], entry["reply"]
+        before = len(self.out.steps)
         self._serve(self._server(entry["server"]), call, entry["run"], reply)
+        record = entry.get("record")
+        if record is not None and len(self.out.steps) > before and self.out.steps[-1]["op"] in RECORDED:
+            lanes = record["lanes_ms"][: self.out.header["lanes"]]
+            marks = [max(lane, record["until_ms"]) for lane in lanes]
+            self.out.steps[-1] |= {"begin": lanes, "mark": marks, "end": record["end_ms"]}
         if entry["run"] in self._needed:
             self._add("keep", s=entry["server"], k=entry["run"])
 
@@ -340,7 +381,7 @@ class Converter:
         common = {
             "s": server,
             "R": int(reply[1]),
-            "inc": self._incarnations.setdefault(reply[2], len(self._incarnations) + 1),
+            "inc": self._number_of(reply[2]),
             "floor": int(reply[4]),
             "c": call.entry["caller_ms"],
         }
@@ -362,7 +403,7 @@ class Converter:
         elif status == "released":
             if slot is not None:
                 self._release(slot, call)
-            self._add("released", p=name, **common)
+            self._add("released", p=name, w=call.entry["worker"], **common)
         elif status == "created":
             self._add("created", **common)
         elif status != "exists":
@@ -375,7 +416,16 @@ class Converter:
         marks = call.entry["marks_ms"]
         if marks is None:
             raise Unusable("a release without marks")
-        self._add("release", p=slot.name, w=call.entry["worker"], low=marks[: self.out.header["lanes"]])
+        entry = call.entry
+        self._add(
+            "release",
+            p=slot.name,
+            w=entry["worker"],
+            until=entry["until_ms"],
+            low=marks[: self.out.header["lanes"]],
+            # a crash record may be older than the last reply
+            taken=int(slot.taken or entry["reclaimed"]),
+        )
         slot.state, slot.low = "sealed", marks
 
     # --- times -------------------------------------------------------------------------------------
@@ -411,6 +461,12 @@ class Converter:
                         if isinstance(value, list)
                         else mapped[bisect_left(points, value)]
                     )
+
+
+def _follows(step: Step, other: Step) -> bool:
+    """Return whether one step can have both: *other* is of the same lane, and not behind *step*."""
+    same = all(step.get(name) == other[name] for name in ("op", "p", "w", "l", "order"))
+    return same and bool(step["hi"] <= other["lo"]) and other["order"] != "behind"
 
 
 def _times_in(part: Step) -> list[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.spec.log import Entry, read_log
-from tests.spec.order import in_order
+from tests.spec.order import MOST_UNSEEN, in_order
 from tests.spec.steps import Step, Steps, steps_of
 from tests.spec.tlc import HERE, Outcome, run
 
@@ -181,15 +181,30 @@ def _value(name: str, value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
+def unchecked(logs: Sequence[Sequence[Entry]]) -> list[str]:
+    """Return what is not checked in *logs*, or only with an assumption, as lines."""
+    ends = [entries[-1] for entries in logs if entries[-1]["do"] == "end" and entries[-1].get("early")]
+    scripts = sum(entry["do"] == "run" for entries in logs for entry in entries)
+    after = sum(end["after"] for end in ends)
+    lines = [f"{len(ends):,} of the logs end early, so {after:,} of {scripts + after:,} scripts are not checked"]
+    lines += (f"    {count:,} × {why}" for why, count in Counter(end["early"] for end in ends).most_common())
+    assumed = sum(entry["do"] == "unseen" for entries in logs for entry in entries)
+    if assumed:
+        lines.append(f"{assumed:,} scripts left no reply: each may be any of up to {MOST_UNSEEN} requests, or none")
+    return lines
+
+
 # --- for people ----------------------------------------------------------------------------------------
 
 
 def validate(path: Path) -> int:
     """Validate the runs of a log and print the result; return the exit code."""
     began_s = time.monotonic()
-    runs = [steps_of(in_order(entries) if entries[0]["kind"] == "chaos" else entries) for entries in read_log(path)]
+    logs = [in_order(entries) if entries[0]["kind"] == "chaos" else entries for entries in read_log(path)]
+    runs = [steps_of(entries) for entries in logs]
     total = sum(len(steps.steps) for steps in runs)
     print(f"{len(runs):,} runs, {total:,} steps", flush=True)
+    print("\n".join(unchecked(logs)), flush=True)
     refused: list[Verdict] = []
     for done, verdict in enumerate(check(runs), 1):
         if not verdict.accepted:

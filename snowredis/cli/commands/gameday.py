@@ -129,9 +129,11 @@ def _run(args: argparse.Namespace) -> int:
             _wait(lambda: fleet.makes_ids(args.workers), _READY_LIMIT_S, "the processes make no ids")
             print(f"{args.workers} processes make ids in the pool {name}.", flush=True)
             _while_failing(args.do, fleet, canary, 1.5 * ttl_s + slack_s)
-            loss, noticed = canary.stop(), pool.info().incarnation != began.incarnation
+            canary.stop()
+            loss, noticed = canary.loss(), pool.info().incarnation != began.incarnation
         finally:
             with uninterrupted():
+                canary.stop()
                 fleet.stop()
         chosen, reasons = advise(
             loss,
