@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import json
 import subprocess
 import sys
-import tokenize
 from pathlib import Path
 
+from scripts._docs.loaded import code_lines
 from snowredis.core.layout import Layout
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
@@ -87,18 +85,3 @@ def test_a_process_that_makes_ids_loads_no_more_than_it_did(server: RedisServer)
     lines = sum(code_lines(path.read_text("utf-8")) for path in paths)
     assert 20 < len(paths) <= MOST_FILES
     assert 2_000 < lines <= MOST_CODE_LINES
-
-
-def code_lines(source: str) -> int:
-    """Return the number of lines with code, without those of docstrings and comments."""
-    texts: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
-        body = getattr(node, "body", None)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
-            first = body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                texts |= {*range(first.lineno, (first.end_lineno or 0) + 1)}
-    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    code = {line for token in tokens if token.type not in layout for line in range(token.start[0], token.end[0] + 1)}
-    return len(code - texts)

@@ -18,7 +18,7 @@ import sys
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 import snowredis
-with snowredis.connect(sys.argv[1], pool="life") as ids:
+with snowredis.connect(sys.argv[1], pool="what-runs") as ids:
     ids.next_id(), ids._beat()
 print(*sorted(name for name in sys.modules if name.split(".")[0] == "snowredis"))
 print(*sorted({name for name in opened if name.endswith(".lua")}))
@@ -28,7 +28,7 @@ ABSENT = {"cli", "embedded", "integrations", "kinds", "merge", "monitor", "numbe
 
 
 def test_the_page_counts_what_a_process_loads_that_claims_renews_and_releases(server: RedisServer) -> None:
-    assert WorkerPool(server.url, "life").create(PoolConfig(name="loaded", layout=Layout()))
+    assert WorkerPool(server.url, "what-runs").create(PoolConfig(name="what-runs", layout=Layout()))
     command = [sys.executable, "-c", LIFE, server.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     modules, scripts = (line.split() for line in done.stdout.splitlines())
