@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build the documentation as a site, with warnings as errors, and check its links.
+"""Build the documentation as a site, with warnings as errors; check its links, and its width on a phone.
 
     scripts/docs.py                    # build/docs/index.html
     scripts/docs.py --open             # then show it in a browser
@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 try:
     from sphinx.cmd.build import main as sphinx_build
 
-    from scripts._docs import diagrams, links
+    from scripts._docs import diagrams, links, phone
 except ImportError as error:
     sys.exit(f"docs.py: {error.name} is not installed. Install it with: pip install -e . --group docs")
 
@@ -46,6 +46,7 @@ def main() -> int:
     # -E: pages take text from the code, which Sphinx does not watch
     failed = sphinx_build(["-b", "html", "-E", "-n", "-W", "--keep-going", "-q", str(ROOT / "docs"), str(SITE)])
     errors += _loaded_from_elsewhere()
+    errors += _too_wide()
     if args.external:
         failed |= sphinx_build(["-b", "linkcheck", "-q", str(ROOT / "docs"), str(ROOT / "build/linkcheck")])
     for line in errors:
@@ -70,6 +71,13 @@ def _loaded_from_elsewhere() -> Iterator[str]:
         for url in _LOADED.findall(page.read_text("utf-8")):
             if "://" in url or url.startswith("//"):
                 yield f"{page.relative_to(SITE)} loads {url}; pages must not load anything from other hosts"
+
+
+def _too_wide() -> Iterator[str]:
+    if not phone.has_browser():
+        print("docs.py: no Chromium, so the pages were not opened at the width of a phone", file=sys.stderr)
+        return
+    yield from phone.too_wide(SITE)
 
 
 if __name__ == "__main__":
