@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts._bench.contestants import BY_LABEL, CONTESTANTS, Field
 from scripts._bench.measuring import BASE, UNCAPPED, calls_in, ceiling, this_machine
 from scripts._bench.pauses import BOUND, ONE, OWN, samples, scaled_ns
-from snowredis.snowflake.fast_path import FREE_THREADED, IMPLEMENTATION
+from snowredis.snowflake.fast_path import IMPLEMENTATION
+from snowredis.snowflake.pure_path import FREE_THREADED
 from snowredis.testing import memory_pool
 
 # generators of a layout without a ceiling, which threads share, or have each

@@ -1,4 +1,4 @@
-"""Decide which lane and tick come next, whatever the clock does.
+"""Decide which lane and tick come next, whatever the clock does; and what the fast path is told of them.
 
 Pure: the caller reads the clock, holds the lease, sleeps and claims. The one invariant: a lane never returns to a
 tick that it has used, nor to an earlier one.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from snowredis.settings import ClockPolicy, Overflow, check
 
@@ -185,3 +185,57 @@ def closest_fit(lanes: Lanes, tick: int) -> int | None:
     """
     fitting = [lane for lane, opens in enumerate(lanes.opens) if opens <= tick]
     return max(fitting, key=lambda lane: (lanes.opens[lane], -lane)) if fitting else None
+
+
+# the last id, and the tick, where no ids are left to take
+SEALED = -1
+
+
+class TickRange(NamedTuple):
+    """Ticks of one lane whose ids may be made, one tick after the other, without another decision.
+
+    Attributes:
+        first_id: its first id, which belongs to whoever publishes the range; SEALED if it has no ids.
+        early_ns: how much earlier than the tick of *first_id* the clock may be; not 0 if that tick is borrowed.
+        limit_ns: clock reading, ns since 1970, from which on no more ticks of it are opened.
+        epoch_ms, tick_ms: of the layout.
+        low: the bits of an id that are the same in all ticks: datacenter, lane, worker; sequence 0.
+        sequence_mask: the bits of an id that are the sequence.
+        timestamp_shift, sequence_shift: where in an id the tick and the sequence begin.
+        spread: highest first sequence of the ticks that the fast path opens, 2**n - 1; with 0 all begin at 0.
+        salt: what first sequences depend on besides the tick; 0 .. 2**31 - 1.
+        marks: where the marks of the lease are recorded, in case of a crash; None if nowhere.
+        lane: index of the lane in *marks*.
+        alive: the fork guard's: bytes-like; false in a forked child that was not reset.
+        clock: of the generator.
+        state: of allocator.py, the only module that uses it.
+    """
+
+    first_id: int
+    early_ns: int
+    limit_ns: int
+    epoch_ms: int
+    tick_ms: int
+    low: int
+    sequence_mask: int
+    timestamp_shift: int
+    sequence_shift: int
+    spread: int
+    salt: int
+    marks: memoryview | None
+    lane: int
+    alive: Any
+    clock: Any
+    state: Any
+
+
+# the current TickRange, the last id (SEALED if it is sealed), and about how many ids were made so far
+Position = tuple[TickRange, int, int]
+
+
+def first_sequence(tick: int, spread: int, salt: int) -> int:
+    """Return the first sequence of a tick: the ids of a quiet service are spread evenly by ``id % n``, for any n."""
+    # a product alone follows a pattern at regular times, and the hash of a tuple one of its own: of its low bits, that
+    # of ``id % 360``
+    mixed = tick * 0x9E3779B97F4A7C15 + salt & 0xFFFFFFFFFFFFFFFF
+    return (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 >> 33 & spread

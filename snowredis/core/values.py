@@ -6,12 +6,14 @@ import operator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from snowredis.errors import LayoutError, shown
+from snowredis.errors import ConfigError, LayoutError, shown
 
 # Julian years, 365.25 days
 MS_PER_YEAR = 31_557_600_000
 # datetime ends with the year 9999
 YEAR_10000_MS = 253_402_300_800_000
+# ids that can be asked for at once
+MAX_BATCH = 1_000_000
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -30,6 +32,18 @@ def require_int(name: str, value: object, refused: str) -> int:
         raise LayoutError(
             f"{name} must be an int, not {type(value).__name__} {shown(value)}. {refused}; pass an int."
         ) from None
+
+
+def check_count(count: int) -> int:
+    """Return *count* as an int. Raises TypeError if it is no whole number, ConfigError if it is out of range."""
+    refusal = f"next_ids({shown(count)}): a whole number from 0 to {MAX_BATCH} can be asked for at once"
+    try:
+        number = as_int(count)
+    except TypeError:
+        raise TypeError(refusal) from None
+    if not 0 <= number <= MAX_BATCH:
+        raise ConfigError(refusal)
+    return number
 
 
 def utc_from_ms(time_ms: int) -> datetime:

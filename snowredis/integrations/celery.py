@@ -16,7 +16,7 @@ from typing import Any, Unpack
 from celery import signals
 
 from snowredis.process.exit import EXIT
-from snowredis.process.owner import PROCESS
+from snowredis.process.names import PROCESS
 from snowredis.process_generator import configure, next_id, preload
 from snowredis.settings import AllSettings
 

@@ -79,7 +79,7 @@ def post_worker_init(worker: Any) -> None:
 
     Blocks for CLAIM_TIMEOUT_S at most.
     """
-    from snowredis.process.owner import PROCESS
+    from snowredis.process.names import PROCESS
     from snowredis.snowflake.generator import renew_foreign_locks
 
     PROCESS.label = PROCESS.label or f"gunicorn {worker.cfg.proc_name}"

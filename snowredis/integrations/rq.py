@@ -13,7 +13,7 @@ from typing import Any
 import rq
 
 from snowredis.process.exit import EXIT
-from snowredis.process.owner import PROCESS
+from snowredis.process.names import PROCESS
 from snowredis.process_generator import preload
 
 

@@ -21,11 +21,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from snowredis.core.description import IdDescription
+from snowredis.core.values import check_count
 from snowredis.errors import GeneratorClosed
 from snowredis.kinds.protocol import GeneratorBase, IdKind
 from snowredis.process.fork import GUARD
 from snowredis.settings import Setting, one_of
-from snowredis.snowflake.batches import check_count
 
 Id = TypeVar("Id")
 Form: TypeAlias = Literal["uuid", "text", "bytes"]

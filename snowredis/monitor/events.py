@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import WorkerInfo
-from snowredis.process.owner import parse_owner
+from snowredis.process.names import parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of

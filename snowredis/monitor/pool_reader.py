@@ -16,7 +16,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.monitor import snapshot
-from snowredis.process.owner import parse_owner
+from snowredis.process.names import parse_owner
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of

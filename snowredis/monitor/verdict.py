@@ -25,7 +25,8 @@ from snowredis.monitor.ownership import (
     RefusedRenewal,
 )
 from snowredis.monitor.snapshot import PoolInfo, duration_text, time_text
-from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
+from snowredis.snowflake.codes import EventKind, FloorReason
+from snowredis.snowflake.replies import LossReason
 
 
 class Verdict(NamedTuple):

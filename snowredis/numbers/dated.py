@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from snowredis.core.description import IdDescription
-from snowredis.core.values import as_int
+from snowredis.core.values import as_int, check_count
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable, shown
 from snowredis.kinds.protocol import GeneratorBase, IdKind
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
@@ -35,7 +35,6 @@ from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format
 from snowredis.settings import url_or_default
-from snowredis.snowflake.batches import check_count
 
 # of what is stored, see FORMATS in snowredis.signatures
 FORMAT = 2

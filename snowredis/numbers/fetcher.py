@@ -25,7 +25,7 @@ from snowredis.numbers import protocol
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
 from snowredis.process.clock import Clock
-from snowredis.process.owner import PROCESS, owner_text
+from snowredis.process.names import PROCESS, owner_text
 
 
 class TagView(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from snowredis.kinds.protocol import GeneratorBase
-from snowredis.snowflake.fast_path import FREE_THREADED, NO_IDS, exhaust
+from snowredis.snowflake.pure_path import FREE_THREADED, NO_IDS, exhaust
 
 
 class NumberRange(NamedTuple):

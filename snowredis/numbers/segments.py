@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
 
 from snowredis.core.description import IdDescription
+from snowredis.core.values import MAX_BATCH, check_count
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
 from snowredis.numbers.fetcher import HEAD, Fetcher, Segment
@@ -19,7 +20,7 @@ from snowredis.numbers.waiting import Prefetcher, Threads, again
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import with_lock
-from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
+from snowredis.snowflake.fast_path import as_int64
 
 WAIT_S = 10.0
 

@@ -15,9 +15,9 @@ from snowredis.errors import ConfigError, ServerUnidentified
 from snowredis.numbers import protocol
 from snowredis.numbers.errors import NumbersBroken, NumbersClosed, NumbersDiffer
 from snowredis.servers.clients import is_cluster
+from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
-from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import open_client
 

@@ -1,12 +1,21 @@
-"""Locks that no signal handler, fork or exit leaves locked, and threads whose start is waited for within a limit."""
+"""What may happen to code at any moment: another thread, a signal handler, a fork, an exit.
+
+Locks that none of them leaves locked, threads whose start is waited for within a limit, and how to tell the errors of a
+signal handler, such as the time limit of a job, from those of the code that was running. The errors of a handler have
+to reach the application, even through code that expects errors of Redis or of files, and they may be of any class:
+TimeoutError, or one that only the application knows. So an error is a handler's if one of the functions that it passed
+is a handler now.
+"""
 
 from __future__ import annotations
 
 import _thread
 import functools
+import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -89,3 +98,60 @@ def _forget_thread() -> None:
     """Remove this thread from threading.enumerate(), which lists threads of _thread for ever before Python 3.13."""
     active: dict[int, threading.Thread] = getattr(threading, "_active", {})
     active.pop(threading.get_ident(), None)
+
+
+_OWN_MODULES = {*sys.stdlib_module_names, "snowredis", "redis"}
+
+
+def raised_by_handler(error: BaseException | None, handled: BaseException | None) -> BaseException | None:
+    """Return the error of a signal handler that *error* is, or in whose place it was raised; None if there is none.
+
+    Args:
+        handled: what was being handled, sys.exc_info()[1], before the code began that raised *error*.
+    """
+    while error is not None and error is not handled:
+        if _passed_handler(error.__traceback__):
+            return error
+        error = error.__context__
+    return None
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Return whether a signal handler, or another thread by PyThreadState_SetAsyncExc(), raised *error* here."""
+    if _passed_handler(error.__traceback__):
+        return True
+    raised_in = [frame.f_globals.get("__name__", "") for frame in _frames(error.__traceback__)][-1:]
+    # a class that the code where it was raised does not know
+    return not _is_own(type(error).__module__) and all(map(_is_own, raised_in))
+
+
+def _passed_handler(traceback: TracebackType | None) -> bool:
+    """Return whether one of the functions of *traceback* is a signal handler."""
+    codes = {frame.f_code for frame in _frames(traceback)}
+    return any(code in codes for code in _codes_of_handlers())
+
+
+def _codes_of_handlers() -> Iterator[CodeType]:
+    """Yield the code of each signal handler that is written in Python."""
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        if not callable(handler):
+            continue
+        # a function and a method have their code, an object that can be called has it in its class
+        code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+        if code is not None:
+            yield code
+
+
+def _frames(traceback: TracebackType | None) -> list[FrameType]:
+    frames = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return frames
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] in _OWN_MODULES

@@ -18,8 +18,7 @@ from redis.cluster import RedisCluster
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from snowredis.servers.connections import OwnCluster, close_connections, prepare
-from snowredis.servers.time_limit import CALL_LIMIT_S, remaining_s, time_limit
+from snowredis.servers.connections import CALL_LIMIT_S, OwnCluster, close_connections, prepare, remaining_s, time_limit
 
 Address = tuple[str, int]
 # redis-py gives it no types

@@ -1,6 +1,7 @@
 """Set-up of every redis-py client that snowredis owns: short time limits, no retries, safe to fork.
 
-Nothing here connects.
+redis-py limits each connect and each read, so a call that asks several servers one after the other could take the sum.
+The connections that are set up here end when the time_limit() of a whole call is over. Nothing here connects.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import redis
@@ -18,7 +21,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
-from snowredis.servers.time_limit import remaining_s
 from snowredis.settings import MAX_SECONDS
 
 try:
@@ -35,6 +37,31 @@ SOCKET_TIMEOUT_S = 1.0
 SENTINEL_TIMEOUT_S = 0.5
 # a client's own encoding is for the application's values
 UNDECODED = {"decode_responses": False, "encoding": "utf-8", "encoding_errors": "strict"}
+
+# a connect within a second and a read within another, as with a single server
+CALL_LIMIT_S = 2.0
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Limit this thread's Redis commands in the with block to *seconds*; of nested limits, the nearest counts."""
+    outer_s, now_s = getattr(_thread, "deadline_s", math.inf), time.monotonic()
+    if outer_s < now_s - CALL_LIMIT_S:
+        # that call is over: a signal handler raised at its end, and somebody keeps the error, which refers to it
+        outer_s = math.inf
+    _thread.deadline_s = min(outer_s, now_s + seconds)
+    try:
+        yield
+    finally:
+        _thread.deadline_s = outer_s
+
+
+def remaining_s() -> float:
+    """Return the seconds left to this thread's call: infinity without a limit, 0 or less after its end."""
+    deadline_s: float = getattr(_thread, "deadline_s", math.inf)
+    return deadline_s - time.monotonic()
 
 
 def limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:

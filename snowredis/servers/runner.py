@@ -25,11 +25,10 @@ from snowredis.errors import (
     StoreUnavailable,
     as_cause,
 )
-from snowredis.process.interruption import raised_by_handler
+from snowredis.process.threads import raised_by_handler
 from snowredis.servers.clients import TLS_PREFIX, OwnClient, close_client, fresh_copy, is_cluster, own_client
-from snowredis.servers.connections import is_unsent
+from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, time_limit
 from snowredis.servers.scripts import Script
-from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas, check
 
 if TYPE_CHECKING:

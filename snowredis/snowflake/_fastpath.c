@@ -1,6 +1,6 @@
-/* The fast path of next_id(), in C: fast_path.py's FastPath.
+/* The fast path of next_id(), in C: FastPath, as in pure_path.py.
  *
- * It does what fast_path.py does in Python; allocator.py, which decides what comes next and publishes a TickRange, is
+ * It does what pure_path.py does in Python; allocator.py, which decides what comes next and publishes a TickRange, is
  * the same for both. Nothing here waits or decides.
  *
  * The state is one word: the last id. Ids never repeat, so whoever replaces the word by the next id, and only if it is
@@ -113,7 +113,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    /* what next_id() reads comes first, in one cache line: the word, and the range as fast_path.py's TickRange has it */
+    /* what next_id() reads comes first, in one cache line: the word, and the range as TickRange of core/lanes.py has it */
     long long last;
     long long epoch_ns, tick_ns, early_ns, sequence_mask;
     int timestamp_shift, sequence_shift;
@@ -331,7 +331,8 @@ read_test_clock(FastPath *path, long long *now_ns)
     return *now_ns == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Return the first sequence of a tick, for count ids. As fast_path.py's first_sequence() and opening(), which say why. */
+/* Return the first sequence of a tick, for count ids. As first_sequence() of core/lanes.py and opening() of pure_path.py,
+ * which say why. */
 static inline long long
 first_sequence(FastPath *path, long long last, long long tick, long long used, Py_ssize_t count)
 {

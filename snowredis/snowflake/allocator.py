@@ -14,20 +14,23 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from snowredis.core.lanes import (
+    SEALED,
     Decision,
     Lanes,
     NotOpen,
+    Position,
     RaiseClockBack,
     RenewLease,
+    TickRange,
     UseTick,
     Wait,
     decide,
+    first_sequence,
 )
 from snowredis.errors import ConfigError, LayoutError
 from snowredis.process.threads import NotAcquired, locked
 from snowredis.settings import check
 from snowredis.snowflake.context import Context
-from snowredis.snowflake.fast_path import SEALED, Position, TickRange, first_sequence
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
 

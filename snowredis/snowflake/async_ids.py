@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from snowredis.core.lanes import Wait
+from snowredis.core.values import check_count
 from snowredis.process.clock import MAX_SLEEP_S, FrozenClockCheck
 from snowredis.process.coroutines import in_background, in_thread, result_of, sleep
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake.batches import check_count
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.slow_path import SlowPath
 

@@ -1,4 +1,4 @@
-"""Codes of events and of reasons, each with a text for people.
+"""Codes of events and of their reasons, each with a text for people; the reasons of replies are in replies.py.
 
 The scripts write the codes, and programs compare them; the texts are for people and may be reworded at any time, the
 codes never. Pure.
@@ -7,7 +7,8 @@ codes never. Pure.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+
+from snowredis.snowflake.replies import AlarmReason, LossReason, Reason
 
 
 class EventKind(StrEnum):
@@ -29,18 +30,6 @@ class EventKind(StrEnum):
     ALARM = "alarm"
 
 
-class Reason(StrEnum):
-    """Base class of reasons: codes that are str and have a ``text``."""
-
-    text: str
-
-    def __new__(cls, code: str, text: str = "") -> Self:
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.text = text
-        return member
-
-
 class FloorReason(Reason):
     """Reason why a pool's floor was raised, or a lease was adopted."""
 
@@ -49,22 +38,6 @@ class FloorReason(Reason):
     ROLLED_BACK = "rolled-back", "the pool is older than what a client saw"
     LAYOUT_CHANGED = "layout-changed", "the layout of the pool was changed"
     SILENCE = "silence", "no script ran for over one ttl"
-
-
-class LossReason(Reason):
-    """Reason why a renewal was refused, so that its lease is lost."""
-
-    COPIED = "copied", "another process presented this lease"
-    LATE = "late", 'the lease was renewed too late for durability="none"'
-    REASSIGNED = "reassigned", "the worker id was given to another process"
-    FORGOTTEN = "forgotten", 'Redis does not know the lease, and durability="none" adopts none'
-    TOO_OLD = "too-old", "Redis lost the lease and the reservation is too old to be adopted"
-
-
-class AlarmReason(Reason):
-    """Reason of an alarm of a pool."""
-
-    IDS_MAY_REPEAT = "ids-may-repeat", "ids may have been repeated"
 
 
 # the events that have a reason, and the class of it

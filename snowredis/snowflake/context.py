@@ -15,7 +15,7 @@ from snowredis.errors import StoreUnavailable
 from snowredis.process.clock import Clock
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
-from snowredis.process.liveness import boot_id
+from snowredis.process.names import boot_id
 from snowredis.snowflake.counts import ClockBackLog, Counts, RefusalLog
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.protocol import PoolConfig

@@ -1,4 +1,4 @@
-"""The fast path: take the next id of a range of ticks. Written twice: here in Python, and in _fastpath.c in C.
+"""The fast path: take the next id of a range of ticks. Written twice: in _fastpath.c in C, and in pure_path.py.
 
 A *TickRange* is a decision of allocator.py: ids of these ticks, of this lane of this lease, may be made. Taking an
 id reads the clock. Within the last tick it takes the tick's next id; when the clock shows a later tick of the range, it
@@ -7,351 +7,36 @@ else is left to the slow path: the end of the range, an exhausted tick, a clock 
 publishes and seals ranges through _supersede(), which is one indivisible step for signal handlers, other threads, forks
 and tracers, as is the opening of a tick.
 
-This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported.
+This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported. On
+either one, it makes many ids at once: as a list, or in a buffer.
 """
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import importlib
-import itertools
-import operator
 import os
-import sys
-import threading
 import warnings
-from array import array
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from snowredis.process.clock import Clock
+from snowredis.core.values import MAX_BATCH, check_count
+from snowredis.errors import ConfigError, shown
+from snowredis.process.fork import ForkGuard
 
-# range iterators are not atomic on free-threaded builds, so the Python fast path takes the lock there. Not asked of
-# sysconfig, which reads a file for the answer
-FREE_THREADED = "free-threading build" in sys.version
+if TYPE_CHECKING:
+    from snowredis.snowflake.pure_path import PureFastPath
 
-# the last id, and the tick, where no ids are left to take
-SEALED = -1
+    FastPath = PureFastPath
 
-
-class TickRange(NamedTuple):
-    """Ticks of one lane whose ids may be made, one tick after the other, without another decision.
-
-    Attributes:
-        first_id: its first id, which belongs to whoever publishes the range; SEALED if it has no ids.
-        early_ns: how much earlier than the tick of *first_id* the clock may be; not 0 if that tick is borrowed.
-        limit_ns: clock reading, ns since 1970, from which on no more ticks of it are opened.
-        epoch_ms, tick_ms: of the layout.
-        low: the bits of an id that are the same in all ticks: datacenter, lane, worker; sequence 0.
-        sequence_mask: the bits of an id that are the sequence.
-        timestamp_shift, sequence_shift: where in an id the tick and the sequence begin.
-        spread: highest first sequence of the ticks that the fast path opens, 2**n - 1; with 0 all begin at 0.
-        salt: what first sequences depend on besides the tick; 0 .. 2**31 - 1.
-        marks: where the marks of the lease are recorded, in case of a crash; None if nowhere.
-        lane: index of the lane in *marks*.
-        alive: the fork guard's: bytes-like; false in a forked child that was not reset.
-        clock: of the generator.
-        state: of allocator.py, the only module that uses it.
-    """
-
-    first_id: int
-    early_ns: int
-    limit_ns: int
-    epoch_ms: int
-    tick_ms: int
-    low: int
-    sequence_mask: int
-    timestamp_shift: int
-    sequence_shift: int
-    spread: int
-    salt: int
-    marks: memoryview | None
-    lane: int
-    alive: Any
-    clock: Clock
-    state: Any
+# makes an id with the process' generator; binds that. next_id() is always the same object: users import it by name
+next_id: Callable[[], int]
+bind: Callable[[FastPath | None, Callable[[], int]], None]
+IMPLEMENTATION: str
 
 
-# the current TickRange, the last id (SEALED if it is sealed), and about how many ids were made so far
-Position = tuple[TickRange, int, int]
-
-# start and end of a tick's window of wall clock time (s since 1970), the ids that are left, TickRange.alive, and the
-# clock (s since 1970)
-Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
-
-NO_IDS: Iterator[int] = iter(())
-
-# The current tick of a range, in Python. Not a NamedTuple, which takes longer to make:
-#   block: read by next_id()
-#   ticks: the range
-#   tick: SEALED if the range is sealed
-#   first_id, size: the tick's first id, and how many it has from there on
-#   made: about how many ids were made before this tick
-#   successors: first the OpenTick that replaced this one, then those that came too late to do so. An OpenTick that is
-#     appended is the first or not in one step of the interpreter
-OpenTick = tuple[Block, TickRange, int, int, int, int, list["OpenTick"]]
-
-# a position past the end of every iterator. Not the number of ids left: until Python 3.11 the position counts from the
-# beginning, and would go back if another thread took ids meanwhile
-PAST_END = sys.maxsize
-
-
-class PureFastPath:
-    """Take ids of the current range. Base of SnowflakeGenerator, which provides _lock and the methods named below.
-
-    Names with an underscore are private to this package: users see them on SnowflakeGenerator.
-    """
-
-    __slots__ = ("_block", "_last")
-
-    _block: Block
-    _last: OpenTick
-    # reentrant; held for every step of the slow path, and by the fast path where FREE_THREADED
-    _lock: threading.RLock
-    # makes an id when the fast path cannot: claims, waits and renews as needed
-    _next_slow: Callable[[], int]
-    # makes an id with the gene of a key
-    _next_with_gene: Callable[..., int]
-
-    def next_id(self, *, gene: int | str | bytes | None = None) -> int:
-        """Make one id. Thread-safe, and safe in signal handlers and finalizers.
-
-        Args:
-            gene: a key, int, str or bytes, of which the id has the gene: Layout.gene_of().
-
-        Returns:
-            An int, 0 < id < 2**63: greater than every id that this generator made before, unless another
-            namespace or worker id came into use since: the clock went back, or the lease was lost.
-
-        Raises:
-            LeaseExpired: the reservation ended while Redis did not reply.
-            LeaseLost: the lease was lost, and no other worker id could be claimed.
-            PoolExhausted, StoreUnavailable, LayoutMismatch: no worker id could be claimed.
-            ClockMovedBack, ClockSkewed, LayoutError: the clock shows a time that cannot be used.
-            GeneratorClosed, GeneratorSuspended: after close(), or suspend().
-
-        Blocks:
-            at the first call, for the claim, as claim(); when the sequence of a tick is exhausted, until the
-            next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if
-            clock_policy is "wait"; when the reservation ended, for one round trip to Redis.
-        """
-        if gene is not None:
-            return self._next_with_gene(gene=gene)
-        start, end, ids, alive, now = self._block
-        if start <= now() < end and alive:
-            for an_id in ids:
-                return an_id
-        for an_id in self._open_tick():
-            return an_id
-        return self._next_slow()
-
-    def _next_id_locked(self, *, gene: int | str | bytes | None = None) -> int:
-        if gene is not None:
-            return self._next_with_gene(gene=gene)
-        return self._id_now() or self._next_slow()
-
-    if FREE_THREADED:
-        _next_id_locked.__doc__ = next_id.__doc__
-        next_id = _next_id_locked
-
-    def __next__(self) -> int:
-        return self.next_id()
-
-    def __iter__(self) -> Self:
-        return self
-
-    @property
-    def _position(self) -> Position:
-        """The current TickRange, the last id (SEALED if it is sealed), and about how many ids were made."""
-        (_, _, ids, _, _), ticks, tick, first_id, size, made, _ = self._current
-        if tick == SEALED:
-            return ticks, SEALED, made
-        # at least the first: whoever opened the tick may not have taken it yet
-        taken = max(1, size - operator.length_hint(ids))
-        return ticks, first_id + (taken - 1 << ticks.sequence_shift), made + taken
-
-    @property
-    def _current(self) -> OpenTick:
-        current = self._last
-        # a publisher may have been interrupted before it stored to _last, for good by an error; or may store to it late
-        while current[-1]:
-            exhaust(current[0][2])
-            current = current[-1][0]
-        return current
-
-    def _supersede(self, old: TickRange | None, tick: int, new: TickRange) -> bool:
-        """Replace the range *old*, in which *tick* was opened last, by *new*, and take the first id of *new*.
-
-        The ids of *old* are exhausted, also for a thread that is taking one. *new* must not have been published before.
-
-        Returns:
-            False if *old* and *tick* are not current any more; nothing is published then.
-        """
-        current = None if old is None else self._current
-        if current is not None and (current[1] is not old or current[2] != tick):
-            return False
-        made = 0 if old is None else self._position[2]
-        first_id, first_tick, size, step = new.first_id, SEALED, 0, 1 << new.sequence_shift
-        start_s, end_s, ids = 1.0, 0.0, iter(range(0))
-        if first_id != SEALED:
-            first_tick, stop = first_id >> new.timestamp_shift, (first_id | new.sequence_mask) + step
-            size, ids = (stop - first_id) // step, iter(range(first_id + step, stop, step))
-            start_ms = new.epoch_ms + first_tick * new.tick_ms
-            start_s, end_s = (start_ms - new.early_ns // 1_000_000) / 1000, (start_ms + new.tick_ms) / 1000
-            if new.marks is not None and not _raise_mark(new.marks, new.lane, start_ms + new.tick_ms):
-                return False
-        block: Block = (start_s, end_s, ids, new.alive, new.clock.time)
-        return self._replace(current, (block, new, first_tick, first_id, size, made, []))
-
-    def _open_tick(self, count: int = 1) -> Iterator[int]:
-        """Return the ids of the clock's tick; open it first if it is a later one of the range, for *count* ids.
-
-        No ids are left in it if only the slow path can tell how to go on. Most programs make fewer ids than there are
-        ticks: this is written for speed. After a pause, each function and object that it uses has to be fetched from
-        memory, so it calls few.
-        """
-        current = self._last
-        if current[-1]:
-            current = self._current
-        (_, _, old_ids, alive, now), ticks, last_tick, _, size, made, successors = current
-        if last_tick == SEALED:
-            return NO_IDS
-        now_ns, tick_ms = ticks.clock.time_ns(), ticks.tick_ms
-        tick = (now_ns // 1_000_000 - ticks.epoch_ms) // tick_ms
-        if tick <= last_tick or now_ns >= ticks.limit_ns or not alive:
-            # equal: another thread opened it meanwhile
-            return old_ids if tick == last_tick and alive else NO_IDS
-        start_ms, first_id = ticks.epoch_ms + tick * tick_ms, tick << ticks.timestamp_shift | ticks.low
-        end_ms, step, left = start_ms + tick_ms, 1 << ticks.sequence_shift, old_ids.__length_hint__()  # type: ignore[attr-defined]
-        stop, spread = (first_id | ticks.sequence_mask) + step, ticks.spread
-        if spread:
-            first = opening(ticks, tick, last_tick, size - left, left)
-            # a batch that fits the tick is not divided
-            first_id += first * step if count <= spread + 1 - first else 0
-        all_ids = range(first_id, stop, step)
-        ids = iter(all_ids)
-        block = (start_ms / 1000, end_ms / 1000, ids, alive, now)
-        made += size - left
-        if ticks.marks is not None and not _raise_mark(ticks.marks, ticks.lane, end_ms):
-            return NO_IDS
-        opened: OpenTick = (block, ticks, tick, first_id, len(all_ids), made, [])
-        # the steps of _replace(). Whoever seals from the first one on exhausts the ids
-        successors.append(opened)
-        if successors[0] is not opened:
-            return NO_IDS
-        try:
-            old_ids.__setstate__(PAST_END)  # type: ignore[attr-defined]
-        except AttributeError:
-            exhaust(old_ids)
-        self._last = opened
-        self._block = block
-        return ids if alive else NO_IDS
-
-    def _replace(self, current: OpenTick | None, opened: OpenTick) -> bool:
-        """Replace *current* by *opened*, and exhaust its ids. Returns False if it was replaced already."""
-        if current is not None:
-            # one step of the interpreter: a comparison and a store would let a tracer's callback in between
-            current[-1].append(opened)
-            if current[-1][0] is not opened:
-                return False
-            # before the stores: until then, whoever reads what is current exhausts them, too
-            exhaust(current[0][2])
-        # if these run late, the block that they store was superseded and exhausted: _open_tick() finds the current one
-        self._last = opened
-        self._block = opened[0]
-        return True
-
-    def _id_now(self) -> int:
-        """Take an id of the clock's tick; 0 if only the slow path can make one."""
-        if FREE_THREADED:
-            return next(iter(self._take_now(1)), 0)
-        start, end, ids, alive, now = self._block
-        if start <= now() < end and alive:
-            for an_id in ids:
-                return an_id
-        for an_id in self._open_tick():
-            return an_id
-        return 0
-
-    def _take_now(self, count: int) -> list[int]:
-        """Take up to *count* ids of the clock's tick; return a list."""
-        with self._lock if FREE_THREADED else contextlib.nullcontext():
-            start, end, ids, alive, now = self._block
-            if start <= now() < end and alive and (taken := list(itertools.islice(ids, count))):
-                return taken
-            return list(itertools.islice(self._open_tick(count), count))
-
-    def _fill_now(self, buffer: memoryview) -> tuple[int, int, int]:
-        """Write ids of the clock's tick into a buffer of int64; return how many, the first and the last."""
-        taken = self._take_now(len(buffer))
-        buffer[: len(taken)] = memoryview(array("q", taken))
-        return (len(taken), taken[0], taken[-1]) if taken else (0, 0, 0)
-
-
-def first_sequence(tick: int, spread: int, salt: int) -> int:
-    """Return the first sequence of a tick: the ids of a quiet service are spread evenly by ``id % n``, for any n."""
-    # a product alone follows a pattern at regular times, and the hash of a tuple one of its own: of its low bits, that
-    # of ``id % 360``
-    mixed = tick * 0x9E3779B97F4A7C15 + salt & 0xFFFFFFFFFFFFFFFF
-    return (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 >> 33 & spread
-
-
-def opening(ticks: TickRange, tick: int, last_tick: int, used: int, left: int) -> int:
-    """Return the first sequence of a tick after one with *used* ids, of which *left* sequences were left.
-
-    A process that uses up its ticks has all of each: the next one begins at 0. One that makes many ids begins near 0,
-    and so does not wait at the end of a tick.
-    """
-    is_busy = used > ticks.spread >> 2
-    if not left and (is_busy or tick == last_tick + 1):
-        return 0
-    return first_sequence(tick, ticks.spread >> 7 if is_busy else ticks.spread, ticks.salt)
-
-
-def _raise_mark(marks: memoryview, lane: int, mark_ms: int) -> bool:
-    """Raise a lane's mark in the crash record; return False in a forked child, which released its parent's."""
-    try:
-        # one line without a call: neither a handler nor a tracer of lines comes in between
-        marks[lane] = mark_ms if marks[lane] < mark_ms else marks[lane]  # noqa: FURB136 - max() is a call
-    except ValueError:
-        return False
-    return True
-
-
-def exhaust(ids: Any) -> None:
-    """Remove all ids from *ids*, a range iterator, in one step of the interpreter.
-
-    They are gone also for a thread, or for a frame below a signal handler, that has read the block already.
-    """
-    try:
-        ids.__setstate__(PAST_END)
-    except AttributeError:
-        # not of CPython
-        collections.deque(ids, maxlen=0)
-
-
-def _not_bound() -> int:
-    raise RuntimeError("next_id() was called before bind()")
-
-
-# what next_id() of the process calls: the method of its generator, or a function that makes one
-_bound: Callable[[], int] = _not_bound
-
-
-def _pure_bind(generator: PureFastPath | None, unbound: Callable[[], int], /) -> None:
-    """Let next_id() make ids with *generator*, or call *unbound* if that is None."""
-    global _bound  # noqa: PLW0603 - a module's attribute is the fastest place
-    _bound = unbound if generator is None else generator.next_id
-
-
-def _pure_next_id() -> int:
-    """Make one id with the generator of this process. See SnowflakeGenerator.next_id()."""
-    return _bound()
-
-
-def load_c(name: str) -> Any:
-    """Return the module *name*, written in C; None if it was not built, does not load, or is not wanted."""
+def _load_c() -> Any:
+    """Return the module in C; None if it was not built, does not load, or is not wanted."""
+    name = "snowredis.snowflake._fastpath"
     if os.environ.get("SNOWREDIS_PURE"):
         return None
     try:
@@ -368,17 +53,69 @@ def load_c(name: str) -> Any:
         return None
 
 
-# makes an id with the process' generator; binds that. next_id() is always the same object: users import it by name
-next_id: Callable[[], int]
-bind: Callable[[PureFastPath | None, Callable[[], int]], None]
-
-if TYPE_CHECKING:
-    FastPath = PureFastPath
-    IMPLEMENTATION = ""
-    next_id, bind = _pure_next_id, _pure_bind
-else:
-    _c = load_c("snowredis.snowflake._fastpath")
-    if _c is None:
-        FastPath, IMPLEMENTATION, next_id, bind = PureFastPath, "python", _pure_next_id, _pure_bind
-    else:
+if not TYPE_CHECKING:
+    if _c := _load_c():
         FastPath, IMPLEMENTATION, next_id, bind = _c.FastPath, "c", _c.next_id, _c.bind
+    else:
+        from snowredis.snowflake.pure_path import PureFastPath as FastPath
+
+        IMPLEMENTATION = "python"
+
+
+def next_ids(generator: FastPath, guard: ForkGuard, count: int) -> list[int]:
+    """Make *count* ids at once. See SnowflakeGenerator.next_ids()."""
+    count = check_count(count)
+    while True:
+        generation = guard.generation
+        batch: list[int] = []
+        while len(batch) < count:
+            part = generator._take_now(count - len(batch)) or [generator._next_slow()]
+            if batch and part[0] < batch[-1]:
+                # the clock went back and another namespace is in use: its ids are not in order with those before
+                batch.clear()
+            batch += part
+        if guard.is_still(generation):
+            return batch
+
+
+def fill(generator: FastPath, guard: ForkGuard, buffer: Any) -> None:
+    """Fill *buffer* with ids. See SnowflakeGenerator.fill().
+
+    Reads nothing back from the buffer, whose memory others may write to.
+    """
+    view = as_int64(buffer)
+    while True:
+        generation, filled, last = guard.generation, 0, 0
+        while filled < len(view):
+            wanted = view[filled : filled + MAX_BATCH]
+            count, first, newest = generator._fill_now(wanted)
+            if not count:
+                count, first = 1, generator._next_slow()
+                wanted[0] = newest = first
+            # else the clock went back and another namespace is in use: begin again
+            filled = filled + count if first > last else 0
+            last = newest if filled else 0
+        # else forked in between: some of the ids are the parent's
+        if guard.is_still(generation):
+            return
+
+
+def as_int64(buffer: Any) -> memoryview:
+    """Return a flat view of *buffer* as int64. Raises ConfigError for a buffer that cannot have ids written to it."""
+    try:
+        view = memoryview(buffer)
+    except (TypeError, ValueError, BufferError) as error:
+        # ValueError: a file that was closed, a view that was released
+        raise ConfigError(
+            f"fill() needs a buffer such as array('q'), not this {type(buffer).__name__}: {shown(str(error))}"
+        ) from None
+    if view.readonly or not view.c_contiguous:
+        raise ConfigError("fill() needs a buffer that is writable and contiguous")
+    if not ((view.format in ("q", "l", "Q", "L") and view.itemsize == 8) or view.format in ("B", "b", "c")):
+        raise ConfigError(f"fill() needs 8-byte integers (format 'q'), not format {view.format!r}")
+    if view.nbytes % 8:
+        raise ConfigError(f"fill() needs a multiple of 8 bytes, not {view.nbytes}")
+    if not view.nbytes:
+        # cast() refuses a shape with a zero
+        return memoryview(bytearray()).cast("q")
+    return view.cast("B").cast("q")

@@ -19,7 +19,7 @@ from snowredis.errors import LeaseLost, SnowredisError
 from snowredis.process.clock import SYSTEM, Clock, ClockReading
 from snowredis.process.exit import EXIT, quiet_at_exit
 from snowredis.process.fork import GUARD, ForkGuard
-from snowredis.snowflake import batches
+from snowredis.snowflake import fast_path
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context, Reference
 from snowredis.snowflake.counts import ClockBackLog, Counts, RefusalLog
@@ -190,7 +190,7 @@ class SnowflakeGenerator(FastPath):
         Blocks:
             as next_id(); while the layout's ceiling is reached, count / 1024 ms at the default layout.
         """
-        return batches.next_ids(self, self._context.guard, count)
+        return fast_path.next_ids(self, self._context.guard, count)
 
     def fill(self, buffer: Any) -> None:
         """Fill a writable buffer of int64 with ids, strictly increasing.
@@ -206,7 +206,7 @@ class SnowflakeGenerator(FastPath):
         Blocks:
             as next_ids().
         """
-        batches.fill(self, self._context.guard, buffer)
+        fast_path.fill(self, self._context.guard, buffer)
 
     async def anext_id(self) -> int:
         """Make one id. Async version of next_id(): does not block the event loop."""

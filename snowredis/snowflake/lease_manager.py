@@ -23,15 +23,14 @@ from snowredis.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from snowredis.process.interruption import is_interruption
-from snowredis.process.owner import PROCESS, owner_text
-from snowredis.snowflake.codes import LossReason
+from snowredis.process.names import PROCESS, owner_text
+from snowredis.process.threads import is_interruption
 from snowredis.snowflake.context import Context, Conversation, PoolView
 from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
-from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling, pool_id
+from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, LossReason, PoolFull, Settling, pool_id
 from snowredis.snowflake.sweep import DeadProcesses
 
 log = logging.getLogger("snowredis")

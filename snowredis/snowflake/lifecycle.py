@@ -10,13 +10,13 @@ import functools
 import logging
 
 from snowredis import errors
+from snowredis.core.lanes import SEALED
 from snowredis.core.values import utc_text
 from snowredis.process.exit import EXIT
 from snowredis.process.heartbeat import Heartbeat
 from snowredis.process.threads import locked
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context
-from snowredis.snowflake.fast_path import SEALED
 from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import WorkerStats

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from hashlib import sha1
 
 from snowredis.snowflake import protocol, replies
-from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
+from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.replies import Seen
+from snowredis.snowflake.replies import LossReason, Seen
 
 # as in release.lua
 MOST_CUTS = 3

@@ -249,7 +249,7 @@ class ClaimRequest(NamedTuple):
         caller_ms: the caller's wall clock.
         fit_ms: a lane whose mark is at or below it can be used at once.
         wait_ms: how much later than *fit_ms* the best lane may begin.
-        owner: result of owner_text() in process/owner.py.
+        owner: result of owner_text() in process/names.py.
         kept_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
     """
 
@@ -271,7 +271,7 @@ class RenewRequest(NamedTuple):
         caller_ms: the caller's wall clock.
         held_until_ms, held_outage_ms, held_lanes_ms: the reservation that the caller has: its end, its end in the
             outage lane (at or below the beginning if it has none), and the beginning in each lane.
-        owner: result of owner_text() in process/owner.py.
+        owner: result of owner_text() in process/names.py.
         held_incarnation: of the pool when the lease was granted or renewed last; "": unknown.
     """
 

@@ -37,7 +37,7 @@ class LeaseRecord(NamedTuple):
         outage_ms: end of the reservation of the outage lane; the holder has that lane if this is after its beginning.
         cuts_ms: beginning and end of outage lanes that releases have lowered.
         claimed_ms, renewed_ms: when the lease was claimed, and renewed last, on the Redis clock.
-        owner: JSON that names the process: process/owner.py.
+        owner: JSON that names the process: process/names.py.
     """
 
     token_hash: str = ""

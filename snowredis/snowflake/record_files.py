@@ -1,7 +1,7 @@
 """Files of crash records in /dev/shm: one for each generator of every process of this user on this machine.
 
 Each process that talks to the same pool finds there what dead processes left (sweep.py): its parent, its children, or
-unrelated processes. The name of a file says whose file it is: pool, process (process/liveness.py), number, and while
+unrelated processes. The name of a file says whose file it is: pool, process (process/names.py), number, and while
 another process gives the lease back, the name of that process.
 
 A file is mapped into memory and its descriptor is closed at once, so a program may close all descriptors. A file has
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from snowredis.process.exit import ENDS, End
 from snowredis.process.fork import GUARD
-from snowredis.process.liveness import ProcessName, own_name
+from snowredis.process.names import ProcessName, own_name
 from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord
 from snowredis.snowflake.protocol import Store
 

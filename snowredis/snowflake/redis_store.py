@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken
+from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
-from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.replies import Reply, Seen, parse_reply

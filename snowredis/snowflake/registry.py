@@ -18,9 +18,9 @@ from typing import Annotated, Any, NamedTuple
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, PoolBroken, ServerUnidentified, ShardNumberRefused, StoreUnavailable
+from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Scripted, load_script, text_of, with_format
-from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.signatures import wrong_format
 
 # why a registry is closed: codes that the scripts write, each with a text for people

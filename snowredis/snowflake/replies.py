@@ -7,10 +7,10 @@ that holds the lease.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from snowredis.core.values import utc_text
-from snowredis.snowflake.codes import AlarmReason, LossReason
 
 
 class Seen(NamedTuple):
@@ -23,6 +23,34 @@ class Seen(NamedTuple):
 def pool_id(incarnation: str) -> str:
     """Return the part of an *incarnation* that all of one pool have, and no other pool."""
     return incarnation.partition("-")[2][:8]
+
+
+class Reason(StrEnum):
+    """Base class of reasons: codes that are str and have a ``text``."""
+
+    text: str
+
+    def __new__(cls, code: str, text: str = "") -> Self:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.text = text
+        return member
+
+
+class LossReason(Reason):
+    """Reason why a renewal was refused, so that its lease is lost."""
+
+    COPIED = "copied", "another process presented this lease"
+    LATE = "late", 'the lease was renewed too late for durability="none"'
+    REASSIGNED = "reassigned", "the worker id was given to another process"
+    FORGOTTEN = "forgotten", 'Redis does not know the lease, and durability="none" adopts none'
+    TOO_OLD = "too-old", "Redis lost the lease and the reservation is too old to be adopted"
+
+
+class AlarmReason(Reason):
+    """Reason of an alarm of a pool."""
+
+    IDS_MAY_REPEAT = "ids-may-repeat", "ids may have been repeated"
 
 
 class Alarm(NamedTuple):

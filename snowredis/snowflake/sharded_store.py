@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from snowredis.errors import ConfigError, LayoutMismatch, StoreUnavailable
-from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
+from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.replies import Reply, Seen
 

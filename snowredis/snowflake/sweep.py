@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import End
-from snowredis.process.interruption import is_interruption
-from snowredis.process.liveness import ProcessName, ProcessStatus, has_ended, own_name
+from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_name
+from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release
 from snowredis.snowflake.protocol import Store
 from snowredis.snowflake.record_files import FileName, open_directory, pool_name, server_place

@@ -8,6 +8,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from snowredis.core.values import MAX_BATCH
 from snowredis.errors import ConfigError
 from snowredis.settings import (
     BOOL,
@@ -21,7 +22,6 @@ from snowredis.settings import (
     read_variables,
     url_or_default,
 )
-from snowredis.snowflake.batches import MAX_BATCH
 from snowredis.web import PREFIX
 
 

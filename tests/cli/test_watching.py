@@ -12,7 +12,7 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.process.owner import owner_text
+from snowredis.process.names import owner_text
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen

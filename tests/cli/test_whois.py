@@ -10,7 +10,7 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.snowflake.codes import LossReason
+from snowredis.snowflake.replies import LossReason
 from tests.support.records import record_of
 
 Cli = Callable[..., Any]

@@ -23,7 +23,7 @@ pytest.importorskip("celery")
 from celery import Celery, chain, group
 
 from snowredis.integrations import celery as integration
-from snowredis.process.owner import PROCESS
+from snowredis.process.names import PROCESS
 from snowredis.process_generator import effective_settings
 from tests.integrations.celery_worker import (
     IDS_PER_TASK,

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from snowredis.snowflake.codes import AlarmReason, EventKind, FloorReason, LossReason, Reason
+from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.redis_store import SCRIPTS, lua_of
-from snowredis.snowflake.replies import Alarm
+from snowredis.snowflake.replies import Alarm, AlarmReason, LossReason, Reason
 
 LUA = "\n".join(map(lua_of, ("pool", *SCRIPTS)))
 

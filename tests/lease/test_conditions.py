@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from snowredis.snowflake.codes import LossReason
-from snowredis.snowflake.replies import Granted, LeaseGone, Renewed, Seen, Settling
+from snowredis.snowflake.replies import Granted, LeaseGone, LossReason, Renewed, Seen, Settling
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.stage import Stage
 from tests.support.holder import Holder

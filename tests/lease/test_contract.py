@@ -8,13 +8,13 @@ import threading
 import pytest
 
 from snowredis.errors import LayoutMismatch
-from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.replies import (
     AlreadyExists,
     Behind,
     Created,
     Granted,
     LeaseGone,
+    LossReason,
     NoPool,
     NumberNoted,
     PoolFull,

@@ -29,7 +29,7 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from snowredis.process.owner import owner_text, parse_owner
+from snowredis.process.names import owner_text, parse_owner
 from snowredis.servers.clients import address, client_of_url, redacted, without_retries
 from snowredis.servers.connections import SOCKET_TIMEOUT_S
 from snowredis.servers.runner import translated

@@ -11,7 +11,6 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import (
@@ -21,6 +20,7 @@ from snowredis.snowflake.replies import (
     Granted,
     LayoutChanging,
     LeaseGone,
+    LossReason,
     Renewed,
     Settling,
 )

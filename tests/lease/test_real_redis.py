@@ -34,11 +34,21 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.codes import AlarmReason, FloorReason, LossReason
+from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, load, lua_of
-from snowredis.snowflake.replies import Alarm, Created, Granted, LeaseGone, Renewed, Seen, Settling
+from snowredis.snowflake.replies import (
+    Alarm,
+    AlarmReason,
+    Created,
+    Granted,
+    LeaseGone,
+    LossReason,
+    Renewed,
+    Seen,
+    Settling,
+)
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.ports import free_port

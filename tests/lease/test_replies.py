@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snowredis.snowflake.codes import AlarmReason
-from snowredis.snowflake.replies import Alarm, Granted, Seen, parse_reply
+from snowredis.snowflake.replies import Alarm, AlarmReason, Granted, Seen, parse_reply
 
 GRANTED = ["granted", "1000", "Fv2", "3", "900", "", "17", "61000", "1000,2000", "17:1", "99000"]
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from snowredis.servers.time_limit import CALL_LIMIT_S, remaining_s, time_limit
+from snowredis.servers.connections import CALL_LIMIT_S, remaining_s, time_limit
 
 
 def test_of_nested_limits_the_nearest_counts_also_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ from snowredis.monitor.ownership import OwnershipHistory, Past
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.verdict import duplicate_causes, judge
 from snowredis.monitor.whois import find_maker
-from snowredis.snowflake.codes import AlarmReason, EventKind, FloorReason, LossReason
+from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.replies import AlarmReason, LossReason
 
 TTL, LEAD = 30_000, 2_500
 PAST = Past(TTL, LEAD, now_ms=10_000_000)

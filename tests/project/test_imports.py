@@ -39,7 +39,7 @@ MAY_IMPORT = {
         "settings",
         "core",
         "embedded",
-        "process.owner",
+        "process.names",
         "servers",
         "snowflake",
         "numbers",

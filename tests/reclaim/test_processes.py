@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.process import liveness as processes
-from snowredis.process.liveness import ProcessName, has_ended, own_name
+from snowredis.process import names as processes
+from snowredis.process.names import ProcessName, has_ended, own_name
 from tests.support.programs import start
 from tests.support.waiting import eventually
 

@@ -21,7 +21,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.process.liveness import own_name
+from snowredis.process.names import own_name
 from snowredis.snowflake import record_files, sweep
 from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord, read_page
 from snowredis.snowflake.lease import HeldLease

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.core import lanes
 from snowredis.errors import ClockMovedBack
 from snowredis.process.fork import GUARD
 from snowredis.snowflake import fast_path
@@ -103,7 +104,7 @@ def test_nothing_is_left_of_generators_that_are_gone(
     caplog.set_level(logging.CRITICAL, "snowredis")
     watched: list[Any] = [
         fast_path.FastPath,
-        fast_path.TickRange,
+        lanes.TickRange,
         GUARD.alive,
     ]
     watched += [None, snowredis.SnowflakeGenerator, ClockMovedBack]

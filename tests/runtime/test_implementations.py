@@ -18,9 +18,10 @@ from typing import Any, NoReturn
 import pytest
 
 import snowredis
+from snowredis.core import lanes
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutError
-from snowredis.snowflake import fast_path
+from snowredis.snowflake import pure_path
 from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points
 
@@ -63,7 +64,7 @@ def test_the_public_method_is_the_one_in_c() -> None:
     assert "0 < id < 2**63" in (snowredis.SnowflakeGenerator.next_id.__doc__ or "")
 
 
-def current(ids: Any) -> tuple[fast_path.TickRange, int]:
+def current(ids: Any) -> tuple[lanes.TickRange, int]:
     """Return the current range and the tick that was opened last."""
     ticks, last_id, _ = ids._position
     return ticks, last_id >> ticks.timestamp_shift
@@ -113,7 +114,7 @@ def test_only_what_is_current_is_superseded_and_its_ids_are_gone() -> None:
     assert marks[0] == clock.time_ns() // 1_000_000 + 1
 
 
-class PurePath(fast_path.PureFastPath):
+class PurePath(pure_path.PureFastPath):
     __slots__ = ("_lock",)
 
 
@@ -134,7 +135,7 @@ def test_whoever_reads_what_is_current_leaves_no_ids_of_the_tick_before() -> Non
     while fired:
         path = PurePath()
         path._lock = threading.RLock()
-        path._supersede(None, fast_path.SEALED, first)
+        path._supersede(None, lanes.SEALED, first)
         before, ids = path._current, path._block[2]
 
         def handler(path: PurePath = path) -> NoReturn:

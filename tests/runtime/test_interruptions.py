@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.core.lanes import ClockRules
+from snowredis.core.lanes import SEALED, ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockSkewed, GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import StepClock
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake import fast_path
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
@@ -257,7 +256,7 @@ def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_b
     (current, _, _), old = ids._position, ids._lease_manager.held
     assert old is not None
     ids._lifecycle.claim(0, instead_of=old.serial)
-    assert not ids._supersede(current, fast_path.SEALED, current._replace(state=None))
+    assert not ids._supersede(current, SEALED, current._replace(state=None))
     assert ids.decode(ids.next_id()).worker != old.lease.worker
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 import snowredis
+from snowredis.core.lanes import first_sequence
 from snowredis.settings import SequenceStart
-from snowredis.snowflake.fast_path import first_sequence
 from snowredis.testing import ManualClock, memory_pool
 
 # with hashes that are less good, ids are uneven by 360 and 839

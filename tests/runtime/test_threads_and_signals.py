@@ -20,7 +20,7 @@ from snowredis.errors import StoreUnavailable
 from snowredis.process.coroutines import in_background
 from snowredis.process.exit import EXIT, ExitHook
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake import fast_path
+from snowredis.snowflake import pure_path
 from snowredis.snowflake.context import Conversation
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
@@ -35,11 +35,11 @@ from tests.support.waiting import eventually
 def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A generator on the system's clock; "locked" is what free-threaded builds use without the C file."""
     locked = request.param == "locked"
-    monkeypatch.setattr(fast_path, "FREE_THREADED", locked)
+    monkeypatch.setattr(pure_path, "FREE_THREADED", locked)
 
     class Locked(SnowflakeGenerator):
         __slots__ = ()
-        next_id = fast_path.PureFastPath._next_id_locked
+        next_id = pure_path.PureFastPath._next_id_locked
 
     pool = memory_pool()
     made = (Locked if locked else SnowflakeGenerator)(pool.memory_store(PoolConfig(name="threads")))

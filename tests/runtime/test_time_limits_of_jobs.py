@@ -13,7 +13,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import StoreUnavailable
-from snowredis.process.interruption import is_interruption
+from snowredis.process.threads import is_interruption
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.sweep import DeadProcesses

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
-from snowredis.process.liveness import GONE, ProcessName, ProcessStatus
+from snowredis.process.names import GONE, ProcessName, ProcessStatus
 from snowredis.servers.scripts import Script
 from snowredis.snowflake import sweep
 from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord

@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from snowredis.core.lanes import SEALED
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.context import Reference
 from snowredis.snowflake.crash_record import CrashRecord
-from snowredis.snowflake.fast_path import SEALED
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig, Store
+from snowredis.snowflake.replies import LossReason
 from tests.simulation.base import SimulatedProcess
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore

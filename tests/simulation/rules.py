@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from snowredis.process.liveness import ProcessName
+from snowredis.process.names import ProcessName
 from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord, read_page
 from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lifecycle import LeaseLifecycle

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
-from snowredis.process.liveness import ProcessName
+from snowredis.process.names import ProcessName
 from snowredis.snowflake.protocol import PoolConfig
 from tests.simulation.base import Schedule
 from tests.simulation.bytecodes import Bytecodes

@@ -20,7 +20,7 @@ from snowredis.integrations.django.checks import (
     check_settings,
     django_settings,
 )
-from snowredis.process.owner import PROCESS
+from snowredis.process.names import PROCESS
 
 # integrations that set a more precise label, a moment later
 _LABELING = {"snowredis.integrations.celery", "snowredis.integrations.gunicorn"}

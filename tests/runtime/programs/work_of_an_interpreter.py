@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 
+from snowredis.core import lanes
 from snowredis.snowflake import fast_path
 
 
@@ -23,8 +24,8 @@ class System:
 
 
 # one tick of three years
-ticks = fast_path.TickRange(1, 0, 0, 1735689600000, 10**11, 0, 4095, 12, 0, 0, 0, None, 0, b"\1", System, None)
-ids._supersede(None, fast_path.SEALED, ticks)
+ticks = lanes.TickRange(1, 0, 0, 1735689600000, 10**11, 0, 4095, 12, 0, 0, 0, None, 0, b"\1", System, None)
+ids._supersede(None, lanes.SEALED, ticks)
 assert [ids.next_id() for _ in range(4095)] == [*range(2, 4096), 0]
 
 # hashlib and datetime of Python 3.12.1 crash when such an interpreter ends
