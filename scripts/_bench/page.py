@@ -136,8 +136,6 @@ ON_PAGE = (
     "first",
     "single",
     "batches",
-    "free-threaded",
-    "ceilings",
     "start",
     "costs",
     "fleets",

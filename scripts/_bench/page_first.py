@@ -31,33 +31,32 @@ def _is_first_python(row: Mapping[str, Any]) -> bool:
     return row["of"] in ("C", "Python")
 
 
-def _table(rows: list[dict[str, Any]], *, which: bool) -> str:
-    cells = []
-    for pause in PAUSES:
-        for row in sorted(
-            (row for row in rows if row["pause"] == pause),
-            key=lambda row: (row["of"] if which else "", row["ratio"][1]),
-        ):
-            what = f"**`{row['label']}`**" if row["by"] else f"`{row['label']}`"
-            name = f"{what} {row['by']}" if row["by"] and not which else what
-            percentiles = ["–" if row["ns"][p] is None else number(row["ns"][p]) for p in _PERCENTILES]
-            where = [row["of"]] if which else []
-            cells.append([_PAUSES[pause], name, *where, spread(row["ratio"]), *percentiles])
-    head = ["one id", "statement", *(["which"] if which else []), f"to `{BASE}`"]
-    return markdown([*head, "p50, ns", "p99", "p99.9"], cells, left=3 if which else 2)
-
-
 def first(results: Results) -> str:
+    """Return one row a statement, with the ratios of each pause."""
     # the part `ids` measures the loop better
-    rows = [row for row in results["first"]["rows"] if _is_first_python(row) and row["pause"] != "hot"]
+    pauses = [pause for pause in PAUSES if pause != "hot"]
+    rows = [row for row in results["first"]["rows"] if _is_first_python(row)]
     # the clock once: that of the process with the other libraries
-    return _table([row for row in rows if row["by"] or row["of"] == rows[0]["of"]], which=False)
+    kept = [row for row in rows if row["pause"] == pauses[0] and (row["by"] or row["of"] == rows[0]["of"])]
+    cells = []
+    for row in sorted(kept, key=lambda row: float(row["ratio"][1])):
+        each = [_row(results, row["label"], row["of"], pause) for pause in pauses]
+        name = f"**`{row['label']}`** {row['by']}" if row["by"] else f"`{row['label']}`"
+        cells.append([name, *(spread(found["ratio"]) if found else "–" for found in each)])
+    return markdown([f"one id, to `{BASE}`", *(_PAUSES[pause] for pause in pauses)], cells)
 
 
 def pythons(results: Results) -> str:
     """Return rows of the other Pythons that were requested; none if there were none."""
     rows = [row for row in results["first"]["rows"] if not _is_first_python(row)]
-    return _table(rows, which=True) if rows else ""
+    cells = []
+    for pause in PAUSES:
+        for row in sorted((row for row in rows if row["pause"] == pause), key=lambda row: (row["of"], row["ratio"][1])):
+            what = f"**`{row['label']}`**" if row["by"] else f"`{row['label']}`"
+            percentiles = ["–" if row["ns"][p] is None else number(row["ns"][p]) for p in _PERCENTILES]
+            cells.append([_PAUSES[pause], what, row["of"], spread(row["ratio"]), *percentiles])
+    head = ["one id", "statement", "which", f"to `{BASE}`", "p50, ns", "p99", "p99.9"]
+    return markdown(head, cells, left=3) if cells else ""
 
 
 def missing(results: Results) -> str:

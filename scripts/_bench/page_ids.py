@@ -42,7 +42,7 @@ def single(results: Results) -> str:
         contestant = BY_LABEL[row["label"]]
         four = _row(results, row["label"], row["of"], 4)
         package = "" if contestant.package in ("", OURS) else contestant.package
-        shared = spread(four["to_one_thread"]) if four else "–" if contestant.thread_safe else "not thread-safe"
+        shared = number(four["to_one_thread"][1]) if four else "–" if contestant.thread_safe else "not thread-safe"
         what = f"**`{row['label']}`** {row['by']}" if row["by"] else f"`{row['label']}`"
         rows.append([what, package, contestant.makes, number(row["ns"][1]), spread(row["ratio"]), shared])
     head = ["one at a time", "package", "makes", "ns", f"to `{BASE}`", "4 threads to one"]

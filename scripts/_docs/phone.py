@@ -17,8 +17,10 @@ WIDTH, HEIGHT = 390, 844
 _TOO_WIDE = """
     [...document.querySelectorAll("body *")].filter(element => {
         if (element.getBoundingClientRect().right <= innerWidth + 1) return false
-        for (let box = element; box; box = box.parentElement)
-            if (getComputedStyle(box).overflowX !== "visible" || getComputedStyle(box).position === "fixed") return false
+        for (let box = element; box; box = box.parentElement) {
+            const style = getComputedStyle(box)
+            if (style.overflowX !== "visible" || style.position === "fixed") return false
+        }
         return true
     }).slice(0, 3).map(element => element.outerHTML.slice(0, 100))
 """
