@@ -57,9 +57,9 @@ if not TYPE_CHECKING:
     if _c := _load_c():
         FastPath, IMPLEMENTATION, next_id, bind = _c.FastPath, "c", _c.next_id, _c.bind
     else:
-        from snowredis.snowflake.pure_path import PureFastPath as FastPath
+        from snowredis.snowflake import pure_path as _python
 
-        IMPLEMENTATION = "python"
+        FastPath, IMPLEMENTATION, next_id, bind = _python.PureFastPath, "python", _python.next_id, _python.bind
 
 
 def next_ids(generator: FastPath, guard: ForkGuard, count: int) -> list[int]:
