@@ -5,8 +5,8 @@ head of a request. GuardedProtocol adds them. It stands between the socket and u
 requests on, one at a time, and learns from the application when a response is complete. Only the documented interfaces
 of asyncio and ASGI are used, so any protocol of uvicorn will do.
 
-A request for an id that has exactly the bytes of the one before, which clients send that keep a connection, is answered
-without uvicorn: see GuardedProtocol.repeat().
+A request for an id that differs from the one before on its connection only in headers that nothing reads, such as the
+id of a trace, is answered without uvicorn: see GuardedProtocol.repeat().
 
 A connection that waits for a request may be closed, so waiting connections never keep others out: a new connection
 replaces the one that has waited longest, first among those that owe a request that they began.
@@ -41,6 +41,12 @@ _LINGER_S = 0.3
 # SO_LINGER of 0 s
 _RESET = struct.pack("ii", 1, 0)
 _BODY = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+# a header that no response to a request for an id depends on: neither the service nor uvicorn reads it
+_UNREAD_HEADER = re.compile(
+    rb"\r\n(?!(?:accept|authorization|connection|content-length|cookie|expect|host|proxy-connection|sec-fetch-site|"
+    rb"transfer-encoding|upgrade):)[a-z0-9-]+:[\t -~\x80-\xff]*(?=\r\n)",
+    re.IGNORECASE,
+)
 _END = b"content-length: 0\r\nconnection: close\r\n\r\n"
 _REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _END
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\n" + _END
@@ -234,7 +240,7 @@ class GuardedProtocol(asyncio.Protocol):
     _received = b""
     # the last request that was passed on
     _passed = b""
-    # a request that repeat() was called for, and what responds to the same request again
+    # what counts of a request that repeat() was called for, and what responds to such a request again
     _repeated = b""
     _respond_again: Callable[[], bytes]
 
@@ -311,7 +317,7 @@ class GuardedProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if data == self._repeated and self._is_answered_again():
+        if self._repeated and self._is_answered_again(data):
             return
         self._received += data
         if not self._serving:
@@ -341,19 +347,19 @@ class GuardedProtocol(asyncio.Protocol):
             self._inner.data_received(self._passed)
 
     def repeat(self, respond: Callable[[], bytes]) -> None:
-        """Let *respond* respond if the request in progress comes again, byte for byte, on this connection.
+        """Let *respond* respond if the request in progress comes again on this connection, but for unread headers.
 
         The application calls it once it has allowed the request, so its checks need not be repeated. *respond* returns
         a whole response, or b"" if the application has to look at the request again. It must not raise or block.
         """
         # each request is in the access log, which is uvicorn's
         if not logging.getLogger("uvicorn.access").hasHandlers():
-            self._repeated, self._respond_again = self._passed, respond
+            self._repeated, self._respond_again = _what_counts(self._passed), respond
 
-    def _is_answered_again(self) -> bool:
+    def _is_answered_again(self, data: bytes) -> bool:
         """Respond to a repeated request if nothing else is in progress. Return false if it has to be passed on."""
         transport = self.transport
-        if self._serving or self._received or transport.get_write_buffer_size():
+        if self._serving or self._received or transport.get_write_buffer_size() or _what_counts(data) != self._repeated:
             return False
         response = self._respond_again()
         if response:
@@ -408,6 +414,11 @@ def _length(received: bytes, max_body_bytes: int) -> int:
     if len(bodies) == 1 and value.strip().isdigit() and len(value) < 10 and int(value) <= max_body_bytes:
         return head_end + 4 + int(value)
     return len(received)
+
+
+def _what_counts(received: bytes) -> bytes:
+    """Return one request without its unread headers; b"" if it is not complete, or more follows."""
+    return _UNREAD_HEADER.sub(b"", received) if received.find(b"\r\n\r\n") == len(received) - 4 else b""
 
 
 def _has_unread_bytes(transport: asyncio.BaseTransport) -> bool:

@@ -27,12 +27,14 @@ class Client:
         self._socket = socket.create_connection(("127.0.0.1", served.port), timeout=20)
         self._file = self._socket.makefile("rb")
 
-    def ask(self, *headers: str, path: str = "/id") -> tuple[int, list[bytes], bytes]:
-        """Send a request whose bytes depend on the arguments alone; return status, headers and body."""
+    def ask(self, *headers: str, path: str = "/id", body: bool = True) -> tuple[int, list[bytes], bytes]:
+        """Send a request whose bytes depend on the arguments alone; return status, headers and perhaps the body."""
         lines = [f"GET {path} HTTP/1.1", "Host: localhost", *headers]
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode())
         status = int(self._file.readline().split()[1])
         found = [line.rstrip() for line in iter(self._file.readline, b"\r\n")]
+        if not body:
+            return status, found, b""
         [length] = [int(line.split()[1]) for line in found if line.startswith(b"content-length:")]
         return status, found, self._file.read(length)
 
@@ -88,6 +90,48 @@ def test_each_connection_repeats_its_own_request(server: RedisServer, pool_name:
         metrics = one.ask(path="/metrics")[2].decode()
     assert f'snowredis_served_ids_total{{pool="{pools[0]}"}} 6.0' in metrics
     assert f'snowredis_served_ids_total{{pool="{pools[1]}"}} 3.0' in metrics
+
+
+def test_a_header_that_nothing_reads_may_differ(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    with connected(served) as client:
+        first = client.ask("Traceparent: 00-1")
+        answers = [client.ask(f"Traceparent: 00-{number}", "X-Request-Id: caf\xe9") for number in range(3)]
+        assert {(status, tuple(sorted(headers))) for status, headers, _ in [first, *answers]} == {
+            (200, tuple(sorted(first[1])))
+        }
+        assert len({body for _, _, body in [first, *answers]}) == 4
+
+
+def test_any_other_change_is_seen(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    for changed, status in {
+        ("Host: evil.example",): 403,
+        ("Accept: text/html",): 406,
+        ("Sec-Fetch-Site: cross-site",): 403,
+        ("Content-Length: 5000",): 413,
+        ("Transfer-Encoding: chunked",): 413,
+        ("Not a header",): 400,
+        ("X: a\0b",): 400,
+    }.items():
+        with connected(served) as client:
+            assert [client.ask()[0] for _ in range(3)] == [200, 200, 200]
+            line = client.ask(*changed, body=False)[0]
+            assert (changed, line) == (changed, status)
+
+
+def test_what_follows_a_request_is_a_request_of_its_own(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    with connected(served) as client:
+        assert [client.ask()[0] for _ in range(3)] == [200, 200, 200]
+        # the second one is no request
+        client._socket.sendall(b"GET /id HTTP/1.1\r\nHost: localhost\r\n\r\nX-Header: 1\r\n")
+        assert client._file.readline().split()[1] == b"200"
+        client._socket.sendall(b"\r\n")
+        assert b" 400 " in client._file.read()
 
 
 def test_it_counts_for_the_rate_and_waits_for_the_pool(own_server: RedisServer, pool_name: str, serve: Serve) -> None:
