@@ -1,9 +1,8 @@
 """`snowredis serve`: ids over HTTP and a dashboard. Needs the extra ``snowredis[web]``.
 
 A request passes connections.py (limits of connections and of time), service.py (where access.py checks it), and then a
-handler: for ids in service.py itself, for pages in pages.py, for everything else in routes.py. Handlers use a pool (its
-generator, or what shared_reads.py read for all). server.py starts uvicorn. drain.py is the time between SIGTERM and
-the end. client.py is the other end, for programs without access to Redis.
+handler: for ids in service.py itself, for pages in pages.py, for everything else in routes.py. Handlers use a pool of
+served_pools.py (its generator, or what was read for all). server.py starts uvicorn.
 """
 
 # prefix of the environment variables of the service

@@ -3,7 +3,7 @@
 uvicorn has no time limit for a client that sends a request slowly or does not read its response, and no limit for the
 head of a request. GuardedProtocol adds them. It stands between the socket and uvicorn's own protocol, passes complete
 requests on, one at a time, and learns from the application when a response is complete. Only the documented interfaces
-of asyncio and ASGI are used, so any protocol of uvicorn will do.
+of asyncio and ASGI are used.
 
 A request for an id that differs from the one before on its connection only in headers that nothing reads, such as the
 id of a trace, is answered without uvicorn: see GuardedProtocol.repeat().
@@ -23,9 +23,10 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from snowredis.web.access import PROBES
 from snowredis.web.messages import CONNECTION, Problem, send_body
@@ -53,23 +54,8 @@ _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\n" + _END
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _END
 
 
-class Connection(Protocol):
-    """Interface of a connection.
-
-    Attributes:
-        address: of the client; None if it is not limited: a unix socket, or a trusted proxy.
-        since_s: since when it waits for a request, or for the rest of one.
-    """
-
-    address: str | None
-    since_s: float
-
-    def drop(self) -> None:
-        """Close it at once."""
-
-
 class Connections:
-    """All connections of a process.
+    """All connections of a process, with address, since_s and drop(). It uses no socket.
 
     Attributes:
         unfinished: those without a complete request, new ones too; the longest wait first.
@@ -84,7 +70,7 @@ class Connections:
         self.unfinished: dict[Any, None] = {}
         self.idle: dict[Any, None] = {}
 
-    def add(self, new: Connection, now_s: float) -> str:
+    def add(self, new: Any, now_s: float) -> str:
         """Add a connection that waits for its first request; drop another if there is no room.
 
         Returns:
@@ -104,7 +90,7 @@ class Connections:
         self.unfinished[new] = None
         return result
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: Any) -> None:
         """Forget a connection that was closed. May be called again."""
         if connection not in self.everyone:
             return
@@ -115,26 +101,20 @@ class Connections:
         if not self._per_address[connection.address]:
             del self._per_address[connection.address]
 
-    def request_began(self, connection: Connection, now_s: float) -> None:
+    def request_began(self, connection: Any, now_s: float) -> None:
         """Note the first byte of a request that is not complete."""
         if self.idle.pop(connection, connection) is None:
             connection.since_s = now_s
             self.unfinished[connection] = None
 
-    def request_complete(self, connection: Connection) -> None:
+    def request_complete(self, connection: Any) -> None:
         """Note that a connection is busy: its request is complete."""
         self.unfinished.pop(connection, None)
         self.idle.pop(connection, None)
 
-    def response_complete(self, connection: Connection, now_s: float) -> None:
+    def response_complete(self, connection: Any, now_s: float) -> None:
         """Note that a connection waits for its next request."""
         if connection in self.everyone and connection not in self.unfinished:
-            connection.since_s = now_s
-            self.idle[connection] = None
-
-    def answered(self, connection: Connection, now_s: float) -> None:
-        """Note that a connection that waited for a request got its response at once."""
-        if self.idle.pop(connection, connection) is None:
             connection.since_s = now_s
             self.idle[connection] = None
 
@@ -166,22 +146,14 @@ def _until(waiting: Iterable[Any], latest_s: float) -> list[Any]:
     return found
 
 
-def protocol_class(
-    limits: Limits, inner: Callable[..., Any], is_limited: Callable[[str], bool] = lambda _: True
-) -> Any:
-    """Return what makes protocols, for uvicorn's option *http*, for one process.
+class ConnectionGuard:
+    """The connections of a process, and the timer that looks for those over a time limit.
 
     Args:
-        inner: the protocol class that understands HTTP, one of uvicorn's own.
         is_limited: false for an address with any number of connections: a trusted proxy.
     """
-    return partial(GuardedProtocol, ConnectionGuard(limits, is_limited), inner)
 
-
-class ConnectionGuard:
-    """The connections of a process, and the timer that looks for those over a time limit."""
-
-    def __init__(self, limits: Limits, is_limited: Callable[[str], bool]) -> None:
+    def __init__(self, limits: Limits, is_limited: Callable[[str], bool] = lambda _: True) -> None:
         self.limits, self.connections = limits, Connections(limits)
         self._is_limited = is_limited
         # connection -> since when a response waits for its client
@@ -223,7 +195,11 @@ class GuardedProtocol(asyncio.Protocol):
     """One connection: it passes complete requests to uvicorn's protocol, the next one after the response.
 
     Args:
-        inner: uvicorn's protocol class, which takes *app_state* and *options*.
+        app_state, options: of uvicorn's protocol.
+
+    Attributes:
+        address: of the client; None if it is not limited: a unix socket, or a trusted proxy.
+        since_s: since when it waits for a request, or for the rest of one.
     """
 
     transport: asyncio.Transport
@@ -244,11 +220,9 @@ class GuardedProtocol(asyncio.Protocol):
     _repeated = b""
     _respond_again: Callable[[], bytes]
 
-    def __init__(
-        self, guard: ConnectionGuard, inner: Callable[..., Any], *, app_state: dict[str, Any], **options: Any
-    ) -> None:
+    def __init__(self, guard: ConnectionGuard, *, app_state: dict[str, Any], **options: Any) -> None:
         self._guard, self._connections = guard, guard.connections
-        self._make_inner = partial(inner, app_state={**app_state, CONNECTION: self}, **options)
+        self._make_inner = partial(HttpToolsProtocol, app_state={**app_state, CONNECTION: self}, **options)
         self._loop = asyncio.get_running_loop()
 
     # --- the connection ----------------------------------------------------------------------------
@@ -364,7 +338,8 @@ class GuardedProtocol(asyncio.Protocol):
         response = self._respond_again()
         if response:
             transport.write(response)
-            self._connections.answered(self, self._loop.time())
+            self._connections.request_complete(self)
+            self._connections.response_complete(self, self._loop.time())
         return bool(response)
 
     async def serve(self, app: Any, scope: Scope, receive: Receive, send: Send) -> None:

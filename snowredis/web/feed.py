@@ -164,11 +164,7 @@ class LiveFeed:
         history: use of the pool in the last day.
     """
 
-    def __init__(
-        self,
-        name: str,
-        open_monitor: Callable[[], WorkerPool],
-    ) -> None:
+    def __init__(self, name: str, open_monitor: Callable[[], WorkerPool]) -> None:
         self.name = name
         self.viewers = 0
         self.history = UsageHistory()

@@ -16,10 +16,10 @@ from starlette.responses import Response
 from starlette.types import Send
 
 from snowredis import errors
+from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
 from snowredis.core.text import moment_ms, parse_user_id
 from snowredis.snowflake.codes import EventKind
-from snowredis.web.shared_reads import json_bytes
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -71,26 +71,22 @@ class Problem(Exception):
         return json.dumps(self.fields()).encode()
 
 
-# the first match counts, so subclasses come before their base
-_STATUS: tuple[tuple[tuple[type[errors.SnowredisError], ...], int], ...] = (
-    # of a pool that is served: Redis has lost it, or it is not created yet
-    ((errors.PoolNotFound,), 503),
-    ((errors.InvalidId, errors.ConfigError, errors.LayoutError), 400),
-    ((errors.StoreUnavailable, errors.PoolExhausted, errors.LeaseExpired), 503),
-    ((errors.ClockMovedBack, errors.ClockSkewed, errors.GeneratorClosed, errors.GeneratorSuspended), 503),
-)
+_BAD_REQUEST = (errors.InvalidId, errors.ConfigError, errors.LayoutError)
+# a pool that is not found: Redis has lost it, or it is not created yet
+_AWAY = (errors.PoolNotFound, errors.StoreUnavailable, errors.GeneratorClosed)
 
 
 def problem_of(error: errors.SnowredisError | Problem) -> Problem:
     """Return the response for *error*."""
     if isinstance(error, Problem):
         return error
-    status = next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
-    if status == 500 and hasattr(error, "tag"):
-        # of segments and dated numbers: their tag is closed, exhausted, or has other settings
-        return Problem(503, type(error).__name__, str(error), seconds(_wait_ms(error)) if error.retry else 0)
-    retry_after_s = seconds(_wait_ms(error)) if status == 503 else 0
-    return Problem(status, type(error).__name__, str(error), retry_after_s)
+    code, detail = type(error).__name__, str(error)
+    if isinstance(error, _BAD_REQUEST):
+        return Problem(400, code, detail)
+    if error.retry or isinstance(error, _AWAY):
+        return Problem(503, code, detail, seconds(_wait_ms(error)))
+    # of segments and dated numbers: their tag is closed, exhausted, or has other settings
+    return Problem(503 if hasattr(error, "tag") else 500, code, detail)
 
 
 def seconds(wait_ms: float) -> int:
@@ -277,6 +273,25 @@ async def send_body(
         headers += more
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return *value* as compact JSON, as snowredis.core.as_json says.
+
+    Lists of an object are encoded row by row: json.dumps() keeps all other threads waiting until it returns.
+    """
+    converted = to_json(value)
+    if not isinstance(converted, dict):
+        return _dumps(converted).encode()
+    members = (
+        f"{_dumps(name)}:" + (f"[{','.join(map(_dumps, item))}]" if isinstance(item, list) else _dumps(item))
+        for name, item in converted.items()
+    )
+    return f"{{{','.join(members)}}}".encode()
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def json_response(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -13,49 +15,39 @@ from starlette.routing import Route
 from snowredis.core.as_json import to_json
 from snowredis.core.decoded import decoded
 from snowredis.monitor.events import Event
+from snowredis.monitor.metric_values import Family
+from snowredis.monitor.metrics import SERVICE
 from snowredis.monitor.polling import PoolReport, Reading
 from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind
 from snowredis.web import messages, records
-from snowredis.web.access import ID_PATHS, RequestGuard
-from snowredis.web.drain import Drain
+from snowredis.web.access import ID_PATHS
 from snowredis.web.feed import MAX_EVENTS
-from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
-from snowredis.web.pages import EndedSessions, check_origin
-from snowredis.web.served_kinds import ServedKinds
-from snowredis.web.served_pools import ServedPool, ServedPools
-from snowredis.web.settings import Limits
-from snowredis.web.shared_reads import SharedAnswers
+from snowredis.web.pages import check_origin
+from snowredis.web.served_pools import ServedPool, ServedPools, SharedAnswers
+
+if TYPE_CHECKING:
+    from snowredis.web.service import Service
 
 # how long a refused lookup waits for its response, and how many do
 _PAUSE_S = 0.1
 _MAX_PAUSING = 200
 _ASK_WITH_TOKEN = "a request with the token is told the reason"  # noqa: S105 - a text
+_METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Routes:
-    """Handlers of the service; those that read from Redis share one rate limit."""
+    """Handlers of *service*; those that read from Redis share one rate limit."""
 
-    def __init__(
-        self,
-        pools: ServedPools,
-        guard: RequestGuard,
-        limits: Limits,
-        counts: RequestCounts,
-        sessions: EndedSessions,
-        drain: Drain,
-        kinds: ServedKinds,
-    ) -> None:
-        self._pools, self._guard, self._limits, self._counts = pools, guard, limits, counts
-        self._sessions, self._drain, self._kinds = sessions, drain, kinds
+    def __init__(self, service: Service) -> None:
+        self._service, self._pools = service, service.pools
         # requests that are refused after a pause, and open dashboards by client
         self._pausing = 0
         self._viewers: Counter[str] = Counter()
         # of all pools
         self._answers = SharedAnswers()
-        self._metrics_endpoint: MetricsEndpoint | None = None
 
     def all(self) -> list[Route]:
         """Return the routes."""
@@ -63,9 +55,7 @@ class Routes:
             Route("/decode/{text:path}", self._decode),
             Route("/whois/{text:path}", self._whois),
             Route("/workers", self._workers),
-            Route("/pool", self._pool),
             Route("/pools", self._pool_names),
-            Route("/kinds", self._kinds_served),
             Route("/events", self._events),
             Route("/acknowledge", self._acknowledge, methods=["POST"]),
             Route("/history", self._history),
@@ -80,7 +70,7 @@ class Routes:
 
     async def start(self) -> None:
         """Import what /metrics needs, in a thread."""
-        self._metrics_endpoint = await in_thread(lambda: MetricsEndpoint(self._counts, self._pools))
+        self._metrics_text = await in_thread(lambda: metrics_text(self._service.counts, self._pools))
 
     # --- lookups -----------------------------------------------------------------------------------
 
@@ -96,38 +86,25 @@ class Routes:
         layout = (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
         whois = await pool.ask_alone(lambda monitor: monitor.whois(an_id))
-        return messages.json_response(records.FoundMaker(decoded(layout, an_id, form), whois))
+        return messages.json_response({"decoded": decoded(layout, an_id, form), "whois": whois})
 
     async def _workers(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
         return messages.bytes_response(await pool.answer("workers", report_of))
 
-    async def _pool(self, request: Request) -> Response:
-        pool = await self._pool_for_lookup(request)
-
-        def state(monitor: WorkerPool) -> records.PoolState:
-            report = report_of(monitor)
-            return records.PoolState(monitor.info(), report.status, pool.worker, pool.ready)
-
-        return messages.bytes_response(await pool.answer("pool", state))
-
     async def _pool_names(self, _request: Request) -> Response:
-        return messages.json_response(records.PoolNames(tuple(self._pools.names)))
-
-    async def _kinds_served(self, _request: Request) -> Response:
-        return messages.json_response(self._kinds.state())
+        return messages.json_response({"pools": self._pools.names})
 
     async def _events(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
         kind, worker = messages.parse_event_filter(_query(request))
         if kind is None and worker is None:
             answer = await pool.answer(
-                "events", lambda monitor: records.Events(pool.name, tuple(monitor.events(newest=MAX_EVENTS)))
+                "events", lambda monitor: {"pool": pool.name, "events": monitor.events(newest=MAX_EVENTS)}
             )
             return messages.bytes_response(answer)
-        return messages.json_response(
-            records.Events(pool.name, await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker)))
-        )
+        events = await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker))
+        return messages.json_response({"pool": pool.name, "events": events})
 
     async def _acknowledge(self, request: Request) -> Response:
         """Store that the deaths of a pool have been seen, for all who look at the pool."""
@@ -140,7 +117,7 @@ class Routes:
 
     async def _history(self, request: Request) -> Response:
         pool = self._pools.find(_query(request))
-        return messages.json_response(records.History(pool.name, tuple(pool.feed.history.points())))
+        return messages.json_response({"pool": pool.name, "points": pool.feed.history.points()})
 
     async def _pool_for_lookup(self, request: Request) -> ServedPool:
         """Return the pool that a lookup names.
@@ -149,7 +126,7 @@ class Routes:
         """
         pool = self._pools.find(_query(request))
         try:
-            self._guard.lookups.check()
+            self._service.guard.lookups.check()
         except messages.Problem:
             if self._pausing < _MAX_PAUSING:
                 self._pausing += 1
@@ -164,8 +141,8 @@ class Routes:
         """Stream the dashboard's feed as server-sent events."""
         pool = self._pools.find(_query(request))
         client = request.client.host if request.client else ""
-        limits = self._limits
-        if self._drain.draining:
+        limits = self._service.limits
+        if self._service.drain.draining:
             raise messages.Problem(503, "Draining", "this process of the service is stopping", 1)
         if self._pools.viewers >= limits.max_viewers:
             raise messages.Problem(503, "Busy", f"{limits.max_viewers} dashboards are already open", 30)
@@ -183,7 +160,7 @@ class Routes:
         try:
             async for event in pool.feed.stream():
                 if session is not None:
-                    await self._sessions.check(session)
+                    await self._service.sessions.check(session)
                 yield event
         except messages.Problem:
             return
@@ -194,23 +171,23 @@ class Routes:
     # --- for machines ------------------------------------------------------------------------------
 
     async def _healthz(self, _request: Request) -> Response:
-        return messages.json_response(records.Alive())
+        return messages.json_response({"ok": True})
 
     async def _readyz(self, request: Request) -> Response:
         """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status.
 
         Without the token of the service the response has no names and no texts: they say too much to strangers.
         """
-        known = self._guard.knows(request.scope)
+        known, is_draining = self._service.guard.knows(request.scope), self._service.drain.draining
         try:
             pools = self._pools.chosen(_query(request))
         except messages.Problem as error:
             raise error if known else messages.Problem(error.status, error.error, _ASK_WITH_TOKEN) from None
         draining = messages.Problem(503, "Draining", "this process of the service is stopping", 1)
         problems = {
-            pool.name: draining if self._drain.draining else await pool.reason()
+            pool.name: draining if is_draining else await pool.reason()
             for pool in pools
-            if self._drain.draining or not pool.ready
+            if is_draining or not pool.ready
         }
         # the longest wait: all of them are needed
         problem = max(problems.values(), key=lambda one: one.retry_after_s) if problems else None
@@ -225,16 +202,13 @@ class Routes:
         return messages.json_response(fields, status=problem.status, more=retry, media_type=messages.PROBLEM_JSON)
 
     async def _metrics(self, _request: Request) -> Response:
-        self._guard.metrics.check()
-        endpoint = self._metrics_endpoint
-        if endpoint is None:
-            raise messages.Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
-        answer = await self._answers.get("metrics", endpoint.text)
-        return messages.bytes_response(answer, media_type=endpoint.media_type)
+        self._service.guard.metrics.check()
+        answer = await self._answers.get("metrics", self._metrics_text)
+        return messages.bytes_response(answer, media_type=_METRICS_TEXT)
 
     async def _openapi(self, _request: Request) -> Response:
-        others = [(one.kind, one.tag) for one in self._kinds.served]
-        return messages.json_response(records.description(self._limits, self._pools.names, others))
+        others = [(one.kind, one.tag) for one in self._service.kinds.served]
+        return messages.json_response(records.description(self._service.limits, self._pools.names, others))
 
 
 async def _no_id(_request: Request) -> Response:
@@ -264,3 +238,50 @@ def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) 
 def _readiness(pool: ServedPool, problem: messages.Problem | None) -> records.PoolReadiness:
     error, detail = (problem.error, problem.detail) if problem is not None else (None, None)
     return records.PoolReadiness(problem is None, pool.feed.status, error, detail)
+
+
+# --- metrics ----------------------------------------------------------------------------------------
+
+
+class RequestCounts:
+    """Counts of one process, from 0. Plain ints: only the event loop changes them."""
+
+    def __init__(self, pools: Iterable[str] = ()) -> None:
+        names = list(pools)
+        self.ids, self.responses = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        self.errors = dict.fromkeys(SERVICE[2].values, 0)
+
+    def count_ids(self, pool: str, count: int) -> None:
+        """Count a response with *count* ids."""
+        self.ids[pool] = self.ids.get(pool, 0) + count
+        self.responses[pool] = self.responses.get(pool, 0) + 1
+
+    def count_error(self, status: int) -> None:
+        """Count a response with an error status."""
+        self.errors[str(status)] = self.errors.get(str(status), 0) + 1
+
+    def collect(self) -> Iterable[Any]:
+        """Return the counts as prometheus-client takes them."""
+        from snowredis.integrations.prometheus import as_prometheus
+
+        for metric, numbers in zip(SERVICE, (self.ids, self.responses, self.errors), strict=True):
+            yield as_prometheus(Family(metric, {(label,): number for label, number in numbers.items()}))
+
+
+def metrics_text(counts: RequestCounts, pools: ServedPools) -> Callable[[], bytes]:
+    """Return a function that makes the text of /metrics, and blocks for a few round trips to Redis.
+
+    Under PROMETHEUS_MULTIPROC_DIR the text sums up all processes and leaves out *counts*, which are of one process.
+    Importing what it needs takes a while.
+    """
+    from prometheus_client import REGISTRY, CollectorRegistry, generate_latest, multiprocess
+
+    from snowredis.integrations import prometheus
+
+    prometheus.register()
+    of_pools = prometheus.PoolCollector(None, *pools.names, open_pool=pools.monitor)
+    all_processes = CollectorRegistry()
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        multiprocess.MultiProcessCollector(all_processes)  # type: ignore[no-untyped-call]
+        return lambda: generate_latest(all_processes) + generate_latest(of_pools)
+    return lambda: generate_latest(counts) + generate_latest(of_pools) + generate_latest(REGISTRY)

@@ -16,7 +16,6 @@ from snowredis.kinds.protocol import IdGenerator
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND
 from snowredis.web.messages import Problem
-from snowredis.web.records import Kinds, KindState
 
 
 class ServedKind:
@@ -29,8 +28,7 @@ class ServedKind:
 
     def __init__(self, declared: KindAndSettings, wait_s: float) -> None:
         self.kind, self.tag = declared.kind.name, str(declared.settings.get("tag", ""))
-        self.description = declared.describe()
-        self.makes_text = self.description.type is str
+        self.makes_text = declared.describe().type is str
         self._declared, self._wait_s = declared, wait_s
         self._generator: IdGenerator[Any] | None = None
         self._lock = asyncio.Lock()
@@ -60,22 +58,6 @@ class ServedKind:
         if count == 1:
             return [await self._generator.anext_id()]
         return await self._generator.anext_ids(count)
-
-    def state(self) -> KindState:
-        """Return what its ids look like, and what its generator in this process has."""
-        described = self.description
-        return KindState(
-            self.kind,
-            self.tag,
-            described.type.__name__,  # type: ignore[arg-type]  # one of four names
-            described.text_length,
-            described.sortable,
-            described.guessable,
-            described.leaks,
-            described.needs,
-            # segments: step, numbers at hand, prefetches, waits
-            status=getattr(self._generator, "status", None),
-        )
 
     async def stop(self) -> None:
         """Close the generator."""
@@ -125,10 +107,6 @@ class ServedKinds:
         if found:
             raise Problem(400, "BadQuery", f"{what} is not one of what is served, but several: {served}")
         raise Problem(404, "KindNotFound", f"this service has no {what}; it has {served or 'pools only'}")
-
-    def state(self) -> Kinds:
-        """Return all of them with their states."""
-        return Kinds(tuple(one.state() for one in self.served))
 
     async def stop(self) -> None:
         """Close all generators."""

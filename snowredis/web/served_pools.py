@@ -6,25 +6,24 @@ Everything that reads from Redis runs in a thread and does not block the event l
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from snowredis import errors
 from snowredis.connection import connect
 from snowredis.core.layout import Layout
-from snowredis.monitor.snapshot import PoolInfo, Refusal
+from snowredis.monitor.snapshot import PoolInfo, Refusal, Snapshot
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.lease import Lease
 from snowredis.snowflake.open import is_embedded, is_in_memory
 from snowredis.web.feed import LiveFeed
-from snowredis.web.messages import Problem, problem_of, seconds
-from snowredis.web.shared_reads import SharedAnswers, SharedPool, json_bytes
+from snowredis.web.messages import Problem, json_bytes, problem_of, seconds
 
 log = logging.getLogger("snowredis")
 T = TypeVar("T")
@@ -38,6 +37,69 @@ _REASON_LIMIT_S = 0.5
 _REFUSALS = ("StoreUnavailable", "StoreRefused")
 # lookups that wait for another one
 _MAX_WAITING = 10
+# how old a response may be; a little more than the interval of the feed, whose reads are then enough for all
+FRESH_S = 1.1
+
+
+class SharedPool(WorkerPool):
+    """A WorkerPool that remembers its snapshot for FRESH_S; also that Redis is unavailable.
+
+    Args:
+        refusal: returns why Redis takes no renewal of the generator of this process; None if it does.
+    """
+
+    def __init__(self, url: Any, name: str, refusal: Callable[[], Refusal | None]) -> None:
+        super().__init__(url, name)
+        self._refusal = refusal
+        self._lock = threading.Lock()
+        # by *idle*: when it was read, and the result
+        self._remembered: dict[bool, tuple[float, Snapshot | errors.StoreUnavailable]] = {}
+
+    def snapshot(self, *, idle: bool = False) -> Snapshot:
+        # held during the read: all others wait for its result
+        with self._lock:
+            read_at_s, found = self._remembered.get(idle, (0.0, None))
+            if found is None or time.monotonic() - read_at_s >= FRESH_S:
+                try:
+                    found = replace(super().snapshot(idle=idle), refusal=self._refusal())
+                except errors.StoreUnavailable as error:
+                    found = error
+                self._remembered[idle] = time.monotonic(), found
+        if isinstance(found, errors.StoreUnavailable):
+            raise found.with_traceback(None)
+        return found
+
+    def forget_snapshot(self) -> None:
+        """Let the next call read the pool."""
+        self._remembered.pop(False, None)
+
+    def info(self) -> PoolInfo:
+        return self.snapshot().info
+
+
+class SharedAnswers:
+    """Answers by name, each made once for all requests of FRESH_S, in a thread."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[float, asyncio.Future[Any]]] = {}
+
+    async def get(self, name: str, make: Callable[[], T]) -> T:
+        """Return the answer *name*; call *make* for it if there is none or only an old one. Raises its errors."""
+        made_at_s, future = self._made.get(name, (float("-inf"), None))
+        if future is None or (future.done() and time.monotonic() - made_at_s >= FRESH_S):
+            future = asyncio.ensure_future(self._make(name, make))
+            self._made[name] = time.monotonic(), future
+        # a request that is cancelled does not cancel the others
+        answer: T = await asyncio.shield(future)
+        return answer
+
+    async def _make(self, name: str, make: Callable[[], T]) -> T:
+        try:
+            return await in_thread(make)
+        finally:
+            # its age counts from its end
+            _, future = self._made[name]
+            self._made[name] = time.monotonic(), future
 
 
 class ServedPool:
@@ -47,7 +109,6 @@ class ServedPool:
         url, options: as connect() takes them; settings that are not given are those of the existing pool.
         wait_s: how long make_ids() waits.
         create: whether a pool that does not exist is created; embedded servers and pools in memory always are.
-        tags: returns the tags that are shown with the pool.
 
     Attributes:
         feed: for dashboards.
@@ -56,15 +117,7 @@ class ServedPool:
 
     makes_text = False
 
-    def __init__(
-        self,
-        url: Any,
-        name: str,
-        options: dict[str, Any],
-        wait_s: float,
-        *,
-        create: bool = False,
-    ) -> None:
+    def __init__(self, url: Any, name: str, options: dict[str, Any], wait_s: float, create: bool) -> None:
         self.name = name
         self._url, self._options, self._wait_s = url, options, wait_s
         self._create = create or is_embedded(url) or is_in_memory(url)
@@ -76,9 +129,6 @@ class ServedPool:
         self._task: asyncio.Task[None] | None = None
         self._batch_lock = asyncio.Lock()
         self._started = False
-        # when new workers are served, on time.monotonic(); 0 if no request waits for that
-        self._floor_at_s = 0.0
-        self._looking: asyncio.Future[PoolInfo] | None = None
         self._alone, self._waiting = asyncio.Lock(), 0
         self.answers = SharedAnswers()
         self.feed = LiveFeed(name, self._monitor_anew)
@@ -137,18 +187,10 @@ class ServedPool:
         except errors.PoolNotFound:
             # a new pool is created with the options alone
             if not self._create:
-                raise self._not_found() from None
+                raise errors.PoolNotFound(self.name, self.monitor().where) from None
         # a full pool is asked again by _claim(), and requests learn the reason at once
         defaults: dict[str, Any] = {"label": "snowredis serve", "claim_timeout": 0.0}
         return connect(self._url, pool=self.name, **defaults | stored | self._options)
-
-    def _not_found(self) -> ServedPoolNotFound:
-        monitor = self.monitor()
-        others = None
-        # a user who may not list the keys gets the message without them
-        with contextlib.suppress(errors.SnowredisError):
-            others = tuple(monitor.pools())
-        return ServedPoolNotFound(self.name, monitor.where, others)
 
     async def stop(self) -> None:
         """Release the worker id."""
@@ -168,15 +210,6 @@ class ServedPool:
         """True if the generator can make ids now, whether Redis replies or not."""
         ids = self._ids
         return ids is not None and ids.clock_reading.now_ms < ids.lasts_until_ms
-
-    @property
-    def worker(self) -> int | None:
-        """The worker id of this process; None without a lease."""
-        return None if (lease := self._lease) is None else lease.worker
-
-    @property
-    def _lease(self) -> Lease | None:
-        return self._ids.lease if self._ids is not None else None
 
     @property
     def layout(self) -> Layout | None:
@@ -217,12 +250,6 @@ class ServedPool:
             raise self._problem
         if self._ids is None:
             raise Problem(503, "NotReady", f"pool {self.name!r}: no worker id yet. Try again.", 1)
-        if self._floor_at_s:
-            left_s = self._floor_at_s - time.monotonic()
-            if left_s > self._wait_s and not self.ready:
-                # nobody waits in vain
-                raise self._floor_wait(left_s * 1000)
-            self._floor_at_s = 0.0
         return self._ids
 
     async def reason(self) -> Problem:
@@ -232,30 +259,24 @@ class ServedPool:
             return Problem(503, "LayoutError", f"pool {self.name!r}: the layout is at its end; no ids can be made")
         if self._problem is not None:
             return self._problem
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self.ask(lambda monitor: monitor.info()))
-        done, _ = await asyncio.wait([self._looking], timeout=_REASON_LIMIT_S)
-        if not done:
+        try:
+            async with asyncio.timeout(_REASON_LIMIT_S):
+                info = await self.answers.get("info", self.monitor().info)
+        except TimeoutError:
             return problem_of(errors.StoreUnavailable(self.monitor().where, "it does not respond"))
-        error = self._looking.exception()
-        if isinstance(error, errors.SnowredisError):
+        except errors.SnowredisError as error:
             return problem_of(error)
-        info = self._looking.result()
         wait_ms = info.floor_ms - info.now_ms
         if wait_ms > 0 and not self.ready:
-            self._floor_at_s = time.monotonic() + wait_ms / 1000
-            return self._floor_wait(wait_ms)
+            detail = (
+                f"pool {self.name!r} is new, or Redis may have forgotten some of it: new workers wait "
+                f"{wait_ms / 1000:.1f} s more, so that no id is repeated."
+            )
+            return Problem(503, "FloorWait", detail, seconds(wait_ms))
         if not self.ready:
             why = "it has no lease, or its clock is past what Redis reserved"
             return Problem(503, "NotReady", f"pool {self.name!r}: this process can make no ids now: {why}", 1)
         return Problem(503, "NotReady", f"pool {self.name!r}: no id within {self._wait_s:g} s. Try again.", 1)
-
-    def _floor_wait(self, wait_ms: float) -> Problem:
-        detail = (
-            f"pool {self.name!r} is new, or Redis may have forgotten some of it: new workers wait "
-            f"{wait_ms / 1000:.1f} s more, so that no id is repeated."
-        )
-        return Problem(503, "FloorWait", detail, seconds(wait_ms))
 
     # --- lookups -----------------------------------------------------------------------------------
 
@@ -299,13 +320,6 @@ class ServedPool:
         return failure and Refusal(*failure)
 
 
-class ServedPoolNotFound(errors.PoolNotFound):
-    """A pool that the service was told to serve does not exist."""
-
-    def __str__(self) -> str:
-        return f"{super().__str__()} (or start the service with --create)"
-
-
 class ServedPools:
     """All pools of the service by name; they exist from start() to stop().
 
@@ -313,15 +327,7 @@ class ServedPools:
         names: the first is the default of requests.
     """
 
-    def __init__(
-        self,
-        url: Any,
-        names: list[str],
-        options: dict[str, Any],
-        wait_s: float,
-        *,
-        create: bool = False,
-    ) -> None:
+    def __init__(self, url: Any, names: list[str], options: dict[str, Any], wait_s: float, create: bool) -> None:
         self.url, self.names = url, names
         self._make = partial(ServedPool, url, options=options, wait_s=wait_s, create=create)
         self._pools: dict[str, ServedPool] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import logging
@@ -10,14 +9,14 @@ import resource
 import socket
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import httptools  # noqa: F401 - what uvicorn parses requests with; without it, it would take a slower parser
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from snowredis.errors import ConfigError
-from snowredis.web.connections import PROBE_RESERVE, protocol_class
+from snowredis.web.connections import PROBE_RESERVE, ConnectionGuard, GuardedProtocol
 from snowredis.web.settings import Limits
 
 if TYPE_CHECKING:
@@ -89,9 +88,9 @@ class ConfiguredServer(uvicorn.Server):
 
 def options(app: Service) -> dict[str, Any]:
     """Return the options of uvicorn.Config for *app*, under `snowredis serve` and under gunicorn."""
-    limits = app.limits
+    guard = ConnectionGuard(_within_file_limit(app.limits), lambda address: not app.proxies.trusts(address))
     return {
-        "http": protocol_class(_within_file_limit(limits), _http(app), lambda address: not app.proxies.trusts(address)),
+        "http": partial(GuardedProtocol, guard),
         "ws": "none",
         "server_header": False,
         "date_header": False,
@@ -102,13 +101,6 @@ def options(app: Service) -> dict[str, Any]:
     }
 
 
-def _http(app: Service) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol class for httptools."""
-    config = uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_config=None)
-    config.load()
-    return config.http_protocol_class
-
-
 def prepare_process() -> None:
     """Let threads share the interpreter in short turns."""
     sys.setswitchinterval(min(_SWITCH_INTERVAL_S, sys.getswitchinterval()))
@@ -117,13 +109,13 @@ def prepare_process() -> None:
 def _within_file_limit(limits: Limits) -> Limits:
     """Raise the limit of open files for all connections, or return limits with fewer connections."""
     more = PROBE_RESERVE + _OTHER_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = limits.max_connections + more
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return limits
     fewer = max(1, soft - more)

@@ -1,7 +1,8 @@
 """The ASGI application, and the ids themselves: GET /id and GET /ids.
 
 Ids are served here, before any routing, since a framework's routing costs more than an id. All other requests go to
-routes.py and pages.py. Nothing connects before the server starts the application, so it may be created before a fork.
+routes.py and pages.py. Drain is the time between SIGTERM and the end. Nothing connects before the server starts the
+application, so it may be created before a fork.
 
     gunicorn -k snowredis.web.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
     uvicorn --factory snowredis.web.service:from_environment
@@ -9,12 +10,16 @@ routes.py and pages.py. Nothing connects before the server starts the applicatio
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
+import signal
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -26,10 +31,8 @@ from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check, check_settings, pool_or_default, url_or_default
 from snowredis.web import messages
 from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
-from snowredis.web.drain import Drain
-from snowredis.web.metrics_endpoint import RequestCounts
 from snowredis.web.pages import EndedSessions, page_routes
-from snowredis.web.routes import Routes
+from snowredis.web.routes import RequestCounts, Routes
 from snowredis.web.served_kinds import ServedKind, ServedKinds
 from snowredis.web.served_pools import ServedPool, ServedPools
 from snowredis.web.settings import Limits, check_token, settings_from_environment
@@ -81,7 +84,7 @@ def create_app(
         check("pool", name)
     guard = RequestGuard(check_token(token), hosts, insecure, limits)
     others = ServedKinds(url, kinds, limits.wait_s)
-    served = ServedPools(url, names, options, limits.wait_s, create=create)
+    served = ServedPools(url, names, options, limits.wait_s, create)
     return Service(served, guard, limits, Proxies(trusted_proxies), others)
 
 
@@ -99,21 +102,16 @@ class Service:
     """The application; see create_app()."""
 
     def __init__(
-        self,
-        pools: ServedPools,
-        guard: RequestGuard,
-        limits: Limits,
-        proxies: Proxies,
-        kinds: ServedKinds,
+        self, pools: ServedPools, guard: RequestGuard, limits: Limits, proxies: Proxies, kinds: ServedKinds
     ) -> None:
         self.pools, self.guard, self.limits = pools, guard, limits
         self.proxies, self.kinds = proxies, kinds
         self.counts = RequestCounts(pools.names)
         self.drain = Drain(limits.drain_s, pools.end_streams)
         self._running = 0
-        self._sessions = EndedSessions(pools.url)
-        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, self.drain, kinds)
-        self._router = Router([*self._routes.all(), *page_routes(guard, self._sessions)], default=_not_found)
+        self.sessions = EndedSessions(pools.url)
+        self._routes = Routes(self)
+        self._router = Router([*self._routes.all(), *page_routes(guard, self.sessions)], default=_not_found)
         self._on_signals = contextlib.ExitStack()
         self._entry = proxies.around(self._respond)
 
@@ -144,7 +142,7 @@ class Service:
             session = self.guard.check(scope)
             if session is not None:
                 scope["snowredis.session"] = session
-                await self._sessions.check(session)
+                await self.sessions.check(session)
             if scope["path"] in ID_PATHS and scope["method"] == "GET":
                 await self._send_ids(scope, send)
             else:
@@ -255,3 +253,66 @@ def _closing(scope: Scope, send: Send) -> Send:
 
 async def _not_found(_scope: Any, _receive: Any, _send: Any) -> None:
     raise HTTPException(404)
+
+
+class Drain:
+    """The time between SIGTERM and the end: not ready any more, but every request is served.
+
+    Load balancers notice that /readyz fails and send requests elsewhere; clients are told to close their connections,
+    each with the response to a request, so that none is lost. Then the server's own handler of the signal stops it.
+    This works under every server that handles signals by signal.signal(), as uvicorn and gunicorn's worker for it do.
+
+    Args:
+        drain_s: its length; 0: none.
+        end_streams: ends responses that have no end of their own, which the server would wait for.
+
+    Attributes:
+        draining: true from SIGTERM on.
+    """
+
+    def __init__(self, drain_s: float, end_streams: Callable[[], None]) -> None:
+        self.draining = False
+        self._drain_s, self._end_streams = drain_s, end_streams
+        # the server's handlers
+        self._handlers: dict[int, Any] = {}
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Handle SIGTERM and SIGINT in this event loop before the server's own handlers do.
+
+        SIGINT, Ctrl-C for a person, stops the server at once, also during the drain. More of SIGTERM change nothing:
+        gunicorn repeats it every second.
+        """
+        loop = asyncio.get_running_loop()
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            self._handle(loop, number, frame)
+
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                installed = signal.getsignal(number)
+                # without a handler of the server the signal ends the process anyway
+                if callable(installed) and installed is not signal.default_int_handler:
+                    self._handlers[number] = installed
+                    signal.signal(number, handle)
+        try:
+            yield
+        finally:
+            handlers, self._handlers = self._handlers, {}
+            for known, installed in handlers.items():
+                if signal.getsignal(known) is handle:
+                    signal.signal(known, installed)
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, number: int, frame: FrameType | None) -> None:
+        first, self.draining = not self.draining, True
+        if number != signal.SIGTERM or self._drain_s <= 0:
+            loop.call_soon_threadsafe(self._end_streams)
+            self._handlers[number](number, frame)
+        elif first:
+            log.info("SIGTERM: not ready any more, and stopping in %g s", self._drain_s)
+            loop.call_soon_threadsafe(loop.call_later, self._drain_s, self._end, number)
+
+    def _end(self, number: int) -> None:
+        self._end_streams()
+        if number in self._handlers:
+            self._handlers[number](number, None)

@@ -38,7 +38,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClien
 REFUSALS = [schemathesis.checks.positive_data_acceptance, schemathesis.checks.ignored_auth]
 # nothing about a request without parameters can be wrong
 BARE = ["/pools", "/healthz", "/metrics", "/openapi.json"]
-PATHS = ["/id", "/ids", "/decode/{text}", "/whois/{text}", "/workers", "/events", "/pool", "/readyz"]
+PATHS = ["/id", "/ids", "/decode/{text}", "/whois/{text}", "/workers", "/events", "/readyz"]
 
 
 @pytest.mark.parametrize(

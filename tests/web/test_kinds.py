@@ -96,24 +96,6 @@ def test_text_cannot_be_packed_and_no_number_is_made_for_it(kinds_client: TestCl
     assert int(after.partition("-")[2]) == int(before.partition("-")[2]) + 1
 
 
-def test_all_kinds_are_listed_with_the_state_of_segments(kinds_client: TestClient) -> None:
-    get(kinds_client, "/ids?tag=web-invoices&count=2")
-    listed = {(one["kind"], one["tag"]): one for one in kinds_client.get("/kinds").json()["kinds"]}
-    assert [*listed] == [
-        ("uuid7", ""),
-        ("ulid", ""),
-        ("segment", "web-invoices"),
-        ("segment", "web-unknown"),
-        ("dated", "web-orders"),
-    ]
-    assert listed["uuid7", ""]["type"] == "UUID"
-    assert listed["segment", "web-unknown"]["needs"] == ["redis"]
-    status = listed["segment", "web-invoices"]["status"]
-    assert status["made"] >= 2
-    assert status["counts"]["segments"] >= 1
-    assert {"step", "tag_rate", "used_up_in_s", "left"} <= status.keys()
-
-
 def test_ids_of_kinds_are_counted_and_described(kinds_client: TestClient) -> None:
     get(kinds_client, "/ids?tag=web-invoices&count=2")
     assert 'snowredis_served_ids_total{pool="segment:web-invoices"}' in kinds_client.get("/metrics").text

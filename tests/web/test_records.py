@@ -62,17 +62,13 @@ def test_the_service_and_the_commands_show_the_same(
     whois = client.get(f"/whois/{an_id}").json()["whois"]
     assert whois["holder"]["label"] == "maker"
     assert [steady(whois)] == steady(printed(capsys, "whois", str(an_id), *options))
-    pool = client.get("/pool").json()
-    shown = printed(capsys, "pool", "show", pool_name, "--url", server.url, "--json")[0]
-    assert steady(pool["pool"]) == steady(shown["pool"])
-    assert steady(pool["status"]) == steady(shown["status"])
 
 
 def test_every_record_is_as_its_description_says(served: tuple[TestClient, int]) -> None:
     jsonschema: Any = pytest.importorskip("jsonschema_rs")
     client, an_id = served
     described = client.get("/openapi.json").json()["paths"]
-    paths = ("/workers", "/events", "/history", "/pool", "/pools", "/kinds", "/healthz", "/readyz", "/id")
+    paths = ("/workers", "/events", "/history", "/pools", "/healthz", "/readyz", "/id")
     for path, asked in [(path, path) for path in paths] + [
         ("/whois/{text}", f"/whois/{an_id}"),
         ("/decode/{text}", f"/decode/{an_id}"),

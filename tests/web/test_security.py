@@ -29,7 +29,6 @@ CLOSED = [
     "/decode/1",
     "/whois/1",
     "/workers",
-    "/pool",
     "/pools",
     "/events",
     "/live",

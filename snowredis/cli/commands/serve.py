@@ -87,7 +87,7 @@ def _check_host(host: str, app: Service) -> None:
 SERVE = Command(
     "serve",
     "serve ids over HTTP, and a dashboard",
-    """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /pool, /metrics; the dashboard is at /. Settings
+    """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /metrics; the dashboard is at /. Settings
 that are in no SNOWREDIS_* variable are those of the pools.""",
     [
         ("snowredis serve", "on http://127.0.0.1:8600"),
