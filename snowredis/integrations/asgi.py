@@ -1,4 +1,4 @@
-"""ASGI integration (Starlette, FastAPI and others): a generator that lives as long as the application.
+"""ASGI integration (Starlette, FastAPI, Litestar): a generator that lives as long as the application.
 
     app = FastAPI(lifespan=lifespan("redis://localhost:6379/0", pool="orders"))
 
@@ -12,24 +12,17 @@ the generator of the process, the one of ``snowredis.next_id()``.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Unpack
 
 from snowredis import process_generator
 from snowredis.connection import aconnect
-from snowredis.errors import ConfigError, SnowredisError
 from snowredis.kinds.protocol import IdGenerator
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import Servers, Settings, check_settings
 from snowredis.snowflake.generator import SnowflakeGenerator
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 
 
@@ -61,67 +54,6 @@ def lifespan(*url: Servers, within: Lifespan | None = None, **settings: Unpack[S
             yield state
 
     return lifespan_of_both
-
-
-class SnowredisMiddleware:
-    """Middleware for any ASGI application, also one without a lifespan: the generator is ``scope["state"]["ids"]``.
-
-    Args:
-        app: the application.
-        url, settings: arguments of snowredis.connect(); none for the generator of the process.
-    """
-
-    def __init__(self, app: App, *url: Servers, **settings: Unpack[Settings]) -> None:
-        check_settings(settings)
-        self._app = app
-        self._claimed = functools.partial(_claimed, *url, **settings)
-        self._state: dict[str, Any] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection. Raises ConfigError if the server has not run the lifespan."""
-        if scope["type"] == "lifespan":
-            await self._run_lifespan(scope, receive, send)
-            return
-        if not self._state:
-            raise ConfigError(
-                "this server runs no lifespan, so there is no generator. Turn it on; in uvicorn: --lifespan on."
-            )
-        scope.setdefault("state", {}).update(self._state)
-        await self._app(scope, receive, send)
-
-    async def _run_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        startup, is_answered = await receive(), False
-        stack = AsyncExitStack()
-        try:
-            self._state = {"ids": await stack.enter_async_context(self._claimed())}
-        except SnowredisError as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-
-        async def receive_startup_again() -> Message:
-            nonlocal startup
-            message, startup = startup or await receive(), {}
-            return message
-
-        async def release_then_send(message: Message) -> None:
-            nonlocal is_answered
-            is_answered = True
-            if message["type"] != "lifespan.startup.complete":
-                # the server may end the process as soon as it has this message
-                await stack.aclose()
-            await send(message)
-
-        async with stack:
-            try:
-                state = scope.setdefault("state", {})
-                await self._app({**scope, "state": state}, receive_startup_again, release_then_send)
-            except Exception:
-                if is_answered:
-                    raise
-                # the application has no lifespan
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-                await release_then_send({"type": "lifespan.shutdown.complete"})
 
 
 @asynccontextmanager

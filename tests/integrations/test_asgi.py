@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
 
 import snowredis
-from snowredis.integrations.asgi import SnowredisMiddleware, lifespan
+from snowredis.integrations.asgi import lifespan
 from snowredis.testing import memory_pool, use
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
@@ -97,29 +97,10 @@ def test_a_start_without_a_worker_id_fails_and_says_why() -> None:
             client.__enter__()
 
 
-async def bare(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-    """ASGI application without a lifespan."""
-    assert scope["type"] == "http"
-    body = str(await scope["state"]["ids"].anext_id()).encode()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
-    await send({"type": "http.response.body", "body": body})
-
-
-@pytest.mark.parametrize("inner", [bare, app_with()], ids=["bare", "FastAPI"])
-def test_the_middleware_goes_around_any_application(here: dict[str, Any], inner: Any) -> None:
-    with TestClient(SnowredisMiddleware(inner, **here)) as client:
-        answer = client.get("/id")
-        assert int(answer.text if inner is bare else answer.json()["id"]) > 0
-        assert leased(here) == 1
-    assert leased(here) == 0
-
-
 def test_an_unknown_setting_is_refused_at_the_call() -> None:
     wrong: dict[str, Any] = {"poool": "orders"}
     with pytest.raises(snowredis.ConfigError, match="Did you mean 'pool'"):
         lifespan(memory_pool(), **wrong)
-    with pytest.raises(snowredis.ConfigError, match="Did you mean 'pool'"):
-        SnowredisMiddleware(bare, memory_pool(), **wrong)
 
 
 def test_a_state_of_the_application_that_is_a_mapping_has_the_generator_too() -> None:
@@ -133,31 +114,6 @@ def test_a_state_of_the_application_that_is_a_mapping_has_the_generator_too() ->
             assert await app.state["ids"].anext_id() > 0
 
     asyncio.run(run())
-
-
-def test_the_middleware_says_that_a_server_runs_no_lifespan() -> None:
-    app = SnowredisMiddleware(bare, memory_pool())
-
-    async def main() -> None:
-        with pytest.raises(snowredis.ConfigError, match="runs no lifespan"):
-            await app({"type": "http"}, asyncio.sleep, asyncio.sleep)  # type: ignore[arg-type]
-
-    asyncio.run(main())
-
-
-def test_the_middleware_tells_the_server_why_it_cannot_start() -> None:
-    app = SnowredisMiddleware(bare, "redis://127.0.0.1:1/0")
-    said: list[MutableMapping[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "lifespan.startup"}
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        said.append(message)
-
-    asyncio.run(app({"type": "lifespan"}, receive, send))
-    assert [message["type"] for message in said] == ["lifespan.startup.failed"]
-    assert "127.0.0.1:1" in said[0]["message"]
 
 
 def test_a_real_uvicorn_gives_its_worker_id_back_when_it_is_told_to_end(server: RedisServer, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ _MOVING = {
     "lease_end_at",
     "reserved_until",
 }
-_MOVING |= {"ids_made", "ids_per_second", "clock_offset_ms"}
+_MOVING |= {"outage_until", "ids_made", "ids_per_second", "clock_offset_ms"}
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_a_pool_that_does_not_exist_is_not_made_by_a_typing_error(
     assert wrong.process.wait(30) == 5
     [line] = wrong.log.read_text().splitlines()
     assert f"there is no pool '{pool_name}x'" in line
-    assert f"pools there: {pool_name})" in line
+    assert f"Redis at {own_server.url}" in line
     assert snowredis.WorkerPool(own_server.url, pool_name).pools() == [pool_name]
     # Redis is away at the start: alive, not ready, and it says why
     own_server.kill()

@@ -4,9 +4,8 @@ E001 a setting that cannot work            W001 the layout ends within a year
 E002 a pool in memory outside of DEBUG     W002 embedded:// outside of DEBUG
 E003 a pool with other settings            W003 a Redis on this machine only
 E004 Redis does not answer                 W004 cache.clear() would empty the pool's database
-E010 the generator of a field              W005 the pool does not exist yet
-E011 the kind of a field                   W006 link tables may have keys of 32 bits
-E012 link tables of DEFAULT_AUTO_FIELD
+E011 the kind of a field                   W005 the pool does not exist yet
+E012 link tables of DEFAULT_AUTO_FIELD     W006 link tables may have keys of 32 bits
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ path("orders/<snowflake:pk>/", …)
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -16,7 +15,6 @@ from django.core import checks
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
 from snowredis.core.layout import MAX_ID
@@ -24,8 +22,6 @@ from snowredis.core.text import DECIMAL_ID, parse
 from snowredis.errors import InvalidId, SnowredisError
 from snowredis.integrations.id_source import IdSource
 from snowredis.process_generator import effective_kind, next_id
-
-NEXT_ID = "snowredis.next_id"
 
 
 class FilledField(models.Field):
@@ -36,7 +32,6 @@ class FilledField(models.Field):
 
     Args:
         kind: kind of ids, as snowredis.generator() takes it, such as "uuid7"; what it does not say is in SNOWREDIS.
-        generator: dotted path of a function that makes an id, instead of a kind.
         lazy: False fills a primary key as soon as an object is made, like a UUIDField with default=uuid4.
         default: with any value, None too, the field does not fill itself.
         others: as the field that this class stands beside, but editable=False and blank=True by default if the field
@@ -47,27 +42,14 @@ class FilledField(models.Field):
 
     # type of an id in Python
     id_type: type
-    # what the field is filled with if neither kind nor generator is given
+    # what the field is filled with if no kind is given
     default_kind: str | None = None
 
-    def __init__(
-        self,
-        verbose_name: Any = None,
-        *,
-        kind: str | None = None,
-        generator: str | None = None,
-        lazy: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        self.generator, self.lazy = generator or NEXT_ID, lazy
-        self.kind = kind or (self.default_kind if generator is None else None)
+    def __init__(self, verbose_name: Any = None, *, kind: str | None = None, lazy: bool = True, **kwargs: Any) -> None:
+        self.kind, self.lazy = kind or self.default_kind, lazy
         self._source = IdSource(self.kind) if self.kind else None
-        self._make_id: Callable[[], Any] = functools.partial(_call, self.generator)
-        if self._source is not None:
-            self._make_id = self._source.next_id
-        elif self.generator == NEXT_ID:
-            # one C call a row, which testing.use() and configure() switch
-            self._make_id = next_id
+        # without a kind: one C call a row, which testing.use() and configure() switch
+        self._make_id: Callable[[], Any] = self._source.next_id if self._source is not None else next_id
         if kwargs.keys().isdisjoint({"default", "db_default"}):
             kwargs = {"editable": False, "blank": True, **kwargs}
             if kwargs.get("primary_key"):
@@ -95,31 +77,19 @@ class FilledField(models.Field):
                 kwargs.pop(option, None)
                 if getattr(self, option) != default:
                     kwargs[option] = not default
-        if self.kind != self.default_kind and self.kind is not None:
+        if self.kind != self.default_kind:
             kwargs["kind"] = self.kind
-        elif self.generator != NEXT_ID:
-            kwargs["generator"] = self.generator
         if not self.lazy:
             kwargs["lazy"] = False
         # migrations name the package that models import from
         return name, path.replace(f"{__package__}.fields.", f"{__package__}."), args, kwargs
 
     def check(self, **kwargs: Any) -> list[Any]:
-        return [*super().check(**kwargs), *self._check_generator(), *self._check_kind()]
-
-    def _check_generator(self) -> list[Any]:
-        try:
-            if callable(import_string(self.generator)):
-                return []
-            reason = "it is not a function"
-        except (ImportError, ValueError) as error:
-            reason = str(error)
-        hint = "Name a function by its dotted path, such as 'shop.ids.next_id'."
-        return [checks.Error(f"generator={self.generator!r}: {reason}", hint=hint, obj=self, id="snowredis.E010")]
+        return [*super().check(**kwargs), *self._check_kind()]
 
     def _check_kind(self) -> list[Any]:
         """Return an error if ids of the kind do not fit the column."""
-        if not self.is_filled or self.generator != NEXT_ID:
+        if not self.is_filled:
             return []
         try:
             described = self._source.description if self._source else effective_kind().describe()
@@ -158,11 +128,6 @@ class FilledField(models.Field):
         return super().formfield(**{**defaults, **kwargs})
 
 
-def _call(path: str) -> Any:
-    """Call the function that *path* names, which is looked up only now: its module may import the models."""
-    return import_string(path)()
-
-
 class SnowflakeFormField(forms.IntegerField):
     """Form field for ids, as text: a browser's number input, and JavaScript, may lose digits past 2**53."""
 
@@ -187,8 +152,7 @@ class SnowflakeField(FilledField, models.BigIntegerField):
     need no Redis, and an object that is never saved uses no id.
 
     Args:
-        generator: dotted path of a function that makes an id; default: snowredis.next_id.
-        kind: kind of ids that are numbers, as snowredis.generator() takes it, instead of a function.
+        kind: kind of ids that are numbers, as snowredis.generator() takes it, instead of snowredis.next_id().
         lazy: False fills a primary key as soon as an object is made, like a UUIDField with default=uuid4.
         default: with any value, None too, the field does not fill itself.
         others: as BigIntegerField, but editable=False and blank=True by default if the field fills itself.

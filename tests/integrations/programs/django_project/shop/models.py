@@ -41,7 +41,7 @@ class Reference(models.Model):
 
 
 class Invoice(models.Model):
-    id = SnowflakeField(primary_key=True, generator="shop.ids.next_invoice")
+    id = SnowflakeField(primary_key=True, kind="snowflake:?pool=invoices")
 
 
 class Ticket(models.Model):
