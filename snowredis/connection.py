@@ -19,7 +19,7 @@ from snowredis.settings import (
     COMMON,
     SETTINGS,
     AllSettings,
-    Servers,
+    Server,
     Setting,
     Settings,
     check_settings,
@@ -101,7 +101,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
 
 
 @_with_settings
-def connect(url: Servers | None = None, **settings: Unpack[Settings]) -> SnowflakeGenerator:
+def connect(url: Server | None = None, **settings: Unpack[Settings]) -> SnowflakeGenerator:
     """Return a generator of ids. It claims its worker id at its first id, or at claim().
 
     A duration is in seconds, unless its name ends in ``_ms``.
@@ -116,7 +116,7 @@ def connect(url: Servers | None = None, **settings: Unpack[Settings]) -> Snowfla
 
 
 @_with_settings
-def aconnect(url: Servers | None = None, **settings: Unpack[Settings]) -> Connecting:
+def aconnect(url: Server | None = None, **settings: Unpack[Settings]) -> Connecting:
     """Async version of connect() that claims the worker id at once. Does not block the event loop.
 
     ``async with snowredis.aconnect(...) as ids:``, or ``ids = await snowredis.aconnect(...)`` and, at the end,
@@ -151,7 +151,7 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
     )
 
 
-def _open_store(url: Servers, settings: Mapping[str, Any]) -> Store:
+def _open_store(url: Server, settings: Mapping[str, Any]) -> Store:
     if not has_registry(settings):
         return open_store_from_settings(url, settings)
     # loaded for pools of a registry only

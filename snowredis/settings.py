@@ -12,7 +12,7 @@ import functools
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -42,7 +42,6 @@ class InMemory(Protocol):
 
 
 Server: TypeAlias = "str | redis.Redis | redis.RedisCluster | InMemory"
-Servers: TypeAlias = "Server | Sequence[Server]"
 
 Durability: TypeAlias = Literal["detect", "assured", "none"]
 MinReplicas: TypeAlias = int | Literal["all"]
@@ -179,12 +178,6 @@ def one_of(literal: Any) -> Kind:
     return Kind(f"one of {words}", str, lambda value: isinstance(value, str) and value in choices, choices)
 
 
-def split_urls(text: str) -> str | list[str]:
-    """Return *text*, or a list if it is several URLs separated by spaces: those of independent servers."""
-    urls = text.split()
-    return urls if len(urls) > 1 and all("://" in url for url in urls) else text
-
-
 ANYTHING = Kind("anything", str, _is_anything)
 TEXT = Kind("a str", str, lambda value: isinstance(value, str))
 BOOL = Kind("True or False", lambda text: _BOOLS[text.lower()], lambda value: isinstance(value, bool))
@@ -208,7 +201,7 @@ TIMEOUT = Kind(
     lambda value: _is_number(value) and value >= 0,
     convert=_number_or_same,
 )
-URL = Kind("a URL", split_urls, _is_anything)
+URL = Kind("a URL", str, _is_anything)
 POOL_NAME = Kind(
     "1 to 64 letters, digits, '_', '.' or '-', such as 'orders'",
     str,
@@ -240,7 +233,7 @@ URL_SETTING = Setting(
     "url", URL, None, f"SNOWREDIS_URL, else {DEFAULT_URL}",
     "the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for development), "
     "`sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client of any of these, or "
-    "a pool of snowredis.testing; or a list of those, the same in every process: independent servers",
+    "a pool of snowredis.testing",
 )  # fmt: skip
 
 
@@ -288,7 +281,7 @@ class Settings(CommonSettings, total=False):
         NAME, None, "none, or default if datacenter is auto",
         "name of the registry of shard numbers, in which no two pools have the same number; a pool that "
         "has no number there is refused", of_pool=True)]
-    registry_url: Annotated["Servers | None", _setting(
+    registry_url: Annotated["Server | None", _setting(
         URL, None, "the pool's own Redis",
         "the Redis of the registry, if it is another one")]
     max_clock_lead: Annotated[float | None, _setting(
@@ -346,7 +339,7 @@ class Settings(CommonSettings, total=False):
 class AllSettings(Settings, total=False):
     """All arguments of connect() by name."""
 
-    url: "Servers | None"
+    url: "Server | None"
 
 
 SETTINGS: Mapping[str, Setting] = {
@@ -426,8 +419,8 @@ def _or_default(setting: Setting, value: Any, default: str) -> Any:
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments of connect() that SNOWREDIS_* variables set, ``url`` among them.
 
-    Several URLs in SNOWREDIS_URL, separated by spaces, are those of independent servers. Unknown variables are ignored,
-    since other programs may set them; one that looks like a mistyped setting is logged as a warning.
+    Unknown variables are ignored, since other programs may set them; one that looks like a mistyped setting is logged
+    as a warning.
 
     Raises:
         ConfigError: a value is not valid.

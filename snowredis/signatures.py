@@ -8,7 +8,7 @@ from __future__ import annotations
 # what the scripts add to a signature; see pool.lua
 HINTS = ("changes_at", "changed", "lanes", "lost")
 # settings that are stored only if they are not these
-_UNSTORED = {"share": "0/1", "durability": "detect", "guard_rollbacks": "0"}
+_UNSTORED = {"durability": "detect", "guard_rollbacks": "0"}
 # a twelfth of the ttl, unless they are set
 _TWELFTHS = ("max_clock_lead_ms", "redis_skew_ms")
 
@@ -20,15 +20,12 @@ def settings_of(signature: str) -> dict[str, str]:
     twelfth = str(int(ttl_ms) // 12) if ttl_ms.isdecimal() else None
     settings = {}
     for name, text in fields.items():
-        number, _, count = text.partition("/")
         if name in _TWELFTHS and text == twelfth:
             settings[name.removesuffix("_ms")] = "ttl / 12"
         elif name.endswith("_ms") and text.isdecimal():
             settings[name.removesuffix("_ms")] = f"{int(text) / 1000:g} s"
         elif name == "guard_rollbacks":
             settings[name] = "on" if text == "1" else "off"
-        elif name == "share" and "layout" in fields and number.isdecimal() and count.isdecimal():
-            settings["place in the list of servers"] = f"{int(number) + 1} of {count}"
         elif name == "layout":
             bits, *options = text.split(";")
             settings["layout"] = escaped(bits)

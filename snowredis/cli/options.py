@@ -24,7 +24,6 @@ from snowredis.settings import (
     SETTINGS,
     Setting,
     from_environment,
-    split_urls,
     url_or_default,
 )
 
@@ -257,12 +256,11 @@ def between(lowest: int, highest: int, parse: Callable[[str], _Number]) -> Calla
     return parse_in_range
 
 
-def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]:
+def settings(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Return the URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
     options = from_environment(os.environ)
     options |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
-    url = url_or_default(options.pop("url", None))
-    return split_urls(url) if isinstance(url, str) else url, options
+    return url_or_default(options.pop("url", None)), options
 
 
 def layout_text(args: argparse.Namespace) -> str | None:

@@ -20,13 +20,13 @@ from snowredis import process_generator
 from snowredis.connection import aconnect
 from snowredis.kinds.protocol import IdGenerator
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import Servers, Settings, check_settings
+from snowredis.settings import Server, Settings, check_settings
 from snowredis.snowflake.generator import SnowflakeGenerator
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 
 
-def lifespan(*url: Servers, within: Lifespan | None = None, **settings: Unpack[Settings]) -> Lifespan:
+def lifespan(*url: Server, within: Lifespan | None = None, **settings: Unpack[Settings]) -> Lifespan:
     """Return a lifespan for Starlette, FastAPI or Litestar; the generator is ``request.state.ids``.
 
     In Litestar it is ``state.ids`` of the application's state.
@@ -57,7 +57,7 @@ def lifespan(*url: Servers, within: Lifespan | None = None, **settings: Unpack[S
 
 
 @asynccontextmanager
-async def _claimed(*url: Servers, **settings: Unpack[Settings]) -> AsyncIterator[IdGenerator[Any]]:
+async def _claimed(*url: Server, **settings: Unpack[Settings]) -> AsyncIterator[IdGenerator[Any]]:
     """Yield a generator that has claimed its worker id, of these settings or the process' own; close it at the end."""
     if url or settings:
         async with aconnect(*url, **settings) as ids:

@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
 from snowredis.kinds.protocol import IdGenerator, IdKind
-from snowredis.settings import KIND, AllSettings, did_you_mean, nearest, settings_in_environment, split_urls
+from snowredis.settings import KIND, AllSettings, did_you_mean, nearest, settings_in_environment
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -192,7 +192,7 @@ def parse_kind(text: str) -> KindAndSettings:
             rest, found = _take_settings(url, kind)
             urls.append(rest)
             settings |= found
-        return KindAndSettings(kind, {"url": split_urls(" ".join(urls)), **settings})
+        return KindAndSettings(kind, {"url": " ".join(urls), **settings})
     if alone := _KIND_ALONE.fullmatch(text):
         kind = find_kind(alone[1])
         pairs = parse_qsl(alone[2] or "", keep_blank_values=True)

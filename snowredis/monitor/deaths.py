@@ -41,18 +41,18 @@ def ended_in(events: Iterable[Event], claims: Iterable[tuple[int, str]] = ()) ->
         claims: time and generator of each claim: the process of a generator that claims is alive.
     """
     claimed_ms = {generator: at_ms for at_ms, generator in sorted(claims) if generator}
-    ended: dict[tuple[int, int, int, EventKind], Event] = {}
-    returned: set[tuple[int, int, int, EventKind]] = set()
+    ended: dict[tuple[int, int, EventKind], Event] = {}
+    returned: set[tuple[int, int, EventKind]] = set()
     lost: dict[tuple[object, ...], int] = {}
     # one that was found to be dead after its lease had ended, by the time of its claim
     found: set[tuple[object, ...]] = set()
     for event in events:
         if event.kind == EventKind.RETURNED and event.ended_ms is not None:
-            returned.add((event.server, event.worker, event.ended_ms, EventKind.EXPIRED))
+            returned.add((event.worker, event.ended_ms, EventKind.EXPIRED))
         elif event.kind == EventKind.LOST:
             lost[_process(event)] = max(event.at_ms, lost.get(_process(event), 0))
         elif event.kind in KINDS:
-            ended[event.server, event.worker, event.at_ms, event.kind] = event
+            ended[event.worker, event.at_ms, event.kind] = event
             if event.kind == EventKind.RECLAIMED:
                 found.add((*_process(event), event.claimed_ms))
     left = [
@@ -62,7 +62,7 @@ def ended_in(events: Iterable[Event], claims: Iterable[tuple[int, str]] = ()) ->
         and max(lost.get(_process(event), -1), claimed_ms.get(event.generator, -1)) < event.at_ms
         and not (event.kind == EventKind.EXPIRED and ((*_process(event), event.claimed_ms) in found or _unused(event)))
     ]
-    return sorted(left, key=lambda each: (-each.at_ms, each.server, each.worker))
+    return sorted(left, key=lambda each: (-each.at_ms, each.worker))
 
 
 def _unused(expired: Event) -> bool:
@@ -121,7 +121,7 @@ def lanes_until_ms(events: Iterable[Event], since_ms: int) -> int:
 
 def _process(event: Event) -> tuple[object, ...]:
     """Return what is equal in two events of the same process on the same worker id."""
-    return event.server, event.worker, event.host, event.pid, event.label
+    return event.worker, event.host, event.pid, event.label
 
 
 def _ended_lease(event: Event) -> EndedLease:
@@ -140,18 +140,17 @@ def _ended_lease(event: Event) -> EndedLease:
         ids_made=event.stats.ids_made if event.stats else 0,
         # reservations are on the clock of its host
         lasts_until_ms=0 if is_reclaimed else max(0, max(event.until_ms, event.outage_until_ms) - offset_ms),
-        server=event.server,
         key=event.key,
     )
 
 
 class RecentEvents:
-    """Events of the KINDS of one server, of the last hours, for a reader that comes again. Thread-safe.
+    """Events of the KINDS, of the last hours, for a reader that comes again. Thread-safe.
 
     Only what is new is read from Redis.
 
     Args:
-        read: returns all events of one server since an id or a time, the oldest first.
+        read: returns all events of the pool since an id or a time, the oldest first.
     """
 
     def __init__(self, read: Callable[..., list[Event]]) -> None:

@@ -1,6 +1,6 @@
-"""All checks: of this host and each server (checks.py), of rights and tags (number_checks.py), and of each pool.
+"""All checks: of this host and its Redis (checks.py), of rights and tags (number_checks.py), and of each pool.
 
-Those of a pool stand here: its layout, use, workers, durability, and its place on each server.
+Those of a pool stand here: its layout, use, workers and durability.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUn
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
-from snowredis.monitor.pool_reader import PoolReader
 from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
@@ -37,7 +36,6 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
     snapshot = functools.cache(pool.snapshot)
     of_pool: dict[str, Callable[[], Iterable[Result]]] = {
-        "the order of the servers": lambda: _check_server_list(pool),
         "whether Redis takes writes": lambda: _check_writes(pool),
         "the status": lambda: map(_result_of, status_of(snapshot()).conditions),
         "the layout": lambda: _check_lifetime(info),
@@ -60,40 +58,21 @@ def _result_of(condition: Condition) -> Result:
 
 
 def _check_writes(pool: WorkerPool) -> Iterator[Result]:
-    """Try on each server what every claim and every renewal does: write. The write changes nothing."""
-    for client in pool._clients:
-        try:
-            with translated(address(client)):
-                client.zadd(pool_keys(pool.name)[1], {"": 0}, xx=True)
-        except StoreRefused:
-            # a user who may only read; those of generators have a check of their rights
-            raise
-        except StoreUnavailable as failure:
-            yield error(
-                f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
-                "let Redis take writes again. Do not restart workers: they go on in their outage lanes, and a new one "
-                "cannot start",
-            )
-        else:
-            yield ok(f"{address(client)} takes writes")
-
-
-def _check_server_list(pool: WorkerPool) -> Iterator[Result]:
-    """Find pools on several servers that no process can use together."""
-    count = len(pool._clients)
-    if count < 2:
-        return
-    signatures = {index: info.signature for index, info in pool._each(PoolReader.stored)}
-    common = re.sub(r" share=\d+/\d+$", "", next(iter(signatures.values())))
-    if all(signature == f"{common} share={index}/{count}" for index, signature in signatures.items()):
-        return
-    listed = "; ".join(f"{address(pool._clients[index])} has {text}" for index, text in signatures.items())
-    yield error(
-        f"the pools of the {count} servers do not belong together, so that new workers can be refused: {listed}",
-        "list the servers in the order of their shares, if each share is there once and the rest is equal. Otherwise "
-        f"stop all workers, wait for a ttl, run `snowredis pool delete {pool.name}` on each wrong server alone, and "
-        "`snowredis pool create` on the whole list",
-    )
+    """Try what every claim and every renewal does: write. The write changes nothing."""
+    try:
+        with translated(pool.where):
+            pool.client.zadd(pool_keys(pool.name)[1], {"": 0}, xx=True)
+    except StoreRefused:
+        # a user who may only read; those of generators have a check of their rights
+        raise
+    except StoreUnavailable as failure:
+        yield error(
+            f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
+            "let Redis take writes again. Do not restart workers: they go on in their outage lanes, and a new one "
+            "cannot start",
+        )
+    else:
+        yield ok(f"{pool.where} takes writes")
 
 
 def _check_lifetime(info: PoolInfo) -> Iterator[Result]:
@@ -126,13 +105,13 @@ def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
 
 
 def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
-    """Check that the servers are fit for the durability of the pool."""
+    """Check that the server is fit for the durability of the pool."""
     stored = info.settings.get("durability", "detect")
     if stored == "none":
         wait_ms = sum(setting_ms(info.signature, name) for name in _FLOOR_PARTS)
         return ok(f"durability is none: data loss is not detected, so every new worker waits {wait_ms / 1000:.1f} s")
     if stored == "assured":
-        if any(not int(_info(client, "persistence").get("aof_enabled", 1)) for client in pool._clients):
+        if not int(_info(pool.client, "persistence").get("aof_enabled", 1)):
             return warning(
                 "durability is assured, but Redis has no append-only file: a restart loses acknowledged writes, and "
                 "ids may be repeated",
@@ -140,18 +119,16 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
             )
         return ok("durability is assured: the creator of the pool stated that no acknowledged write is lost")
     try:
-        missing = [
-            text for client in pool._clients if (text := checks.missing_identity(client, pool_keys(pool.name)[0]))
-        ]
+        missing = checks.missing_identity(pool.client, pool_keys(pool.name)[0])
     except SnowredisError as failure:
         return not_checked(failure, "durability is detect; whether Redis can be identified")
     if missing:
-        return error(f"durability is detect, but no worker id is leased: {missing[0]}", checks.UNIDENTIFIED)
+        return error(f"durability is detect, but no worker id is leased: {missing}", checks.UNIDENTIFIED)
     return ok("durability is detect, and Redis can be identified")
 
 
 def _check_replicas(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
-    replicas = sum(int(_info(client, "replication").get("connected_slaves", 0)) for client in pool._clients)
+    replicas = int(_info(pool.client, "replication").get("connected_slaves", 0))
     if replicas and not setting_ms(info.signature, "failover_slack_ms"):
         yield warning(
             f"failover_slack is 0, and Redis has {replicas} replicas: a deposed master that still answers may repeat "
@@ -163,11 +140,9 @@ def _check_replicas(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
 
 def _check_last_write(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Warn of a pool without workers in which no script ran for long; nothing if that time is not known."""
-    texts = []
-    for client in pool._clients:
-        with translated(address(client)):
-            texts.append(text_of(client.hget(pool_keys(pool.name)[0], "last") or b""))
-    last_ms = max((int(text) for text in texts if re.fullmatch(r"\d{1,15}", text, re.ASCII)), default=0)
+    with translated(pool.where):
+        text = text_of(pool.client.hget(pool_keys(pool.name)[0], "last") or b"")
+    last_ms = int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
     idle_ms = info.now_ms - last_ms
     if last_ms and idle_ms > STALE_MS:
         advice = f"if it is not needed: snowredis pool delete {info.name}"
@@ -188,7 +163,7 @@ MAX_POOLS = 100
 
 
 def diagnose(url: Any, name: str | None = None, tag: str | None = None, database: str | None = None) -> list[Finding]:
-    """Check this host, its Redis servers, their pools and tags.
+    """Check this host, its Redis, its pools and tags.
 
     Args:
         url: as WorkerPool takes it.
@@ -197,7 +172,7 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None, database
         database: SQLAlchemy's URL of a database whose fences and clock are checked, too.
 
     Blocks:
-        for about ten round trips to each server, and a few for each pool.
+        for about ten round trips to Redis, and a few for each pool.
 
     Raises:
         ConfigError: *url* is not valid.
@@ -205,13 +180,12 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None, database
     pool = WorkerPool(url, name)
     findings = checks.check_host()
     try:
-        for client in pool._clients:
-            findings += _check_server(client, name, tag)
+        findings += _check_server(pool.client, name, tag)
         unreachable = any(one.check == "redis" and one.severity == "error" for one in findings)
         if not unreachable and (name is not None or tag is None):
             findings += _check_pools(url, pool, name)
         if database is not None:
-            findings += checks.check_database(database, pool._clients[0])
+            findings += checks.check_database(database, pool.client)
     finally:
         pool.close()
     return findings
@@ -243,7 +217,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
 
 
 def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[Finding]:
-    """Check the pool *name*, or all pools; *any_pool* gives access to the servers."""
+    """Check the pool *name*, or all pools; *any_pool* gives access to the server."""
     try:
         names = any_pool.pools()
     except SnowredisError as failure:

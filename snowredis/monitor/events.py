@@ -7,9 +7,9 @@ plain commands. The protocol does not depend on these events, and hosts and labe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
@@ -51,7 +51,6 @@ class Event:
         lanes_ms: where the reservation of each lane begins, if the event is a claim; else empty.
         stats: of a release, a death or a clock-back; else None.
         id: its id in the stream, such as "1763700000000-0"; empty for an expiry that no script has written yet.
-        server: index of its server among several independent ones.
         claimed_ms, heartbeat_ms: of a release or a death, when the process had claimed the worker id, and its last
             heartbeat; else None.
         ended_ms: if a process returned, when its lease had ended; else None.
@@ -73,7 +72,6 @@ class Event:
     text: str = ""
     lanes_ms: Annotated[tuple[TimeMs, ...], Shown(name="lanes_from")] = ()
     stats: WorkerStats | None = None
-    server: int = 0
     claimed_ms: TimeMs | None = None
     heartbeat_ms: TimeMs | None = None
     ended_ms: TimeMs | None = None
@@ -88,16 +86,16 @@ class Event:
     def key(self) -> str:
         """Identity of the event: of an expiry, the same before and after a script wrote it."""
         if self.kind == EventKind.EXPIRED:
-            return f"{self.server}/{self.kind}-{self.worker}-{self.at_ms}"
-        return f"{self.server}/{self.id}"
+            return f"{self.kind}-{self.worker}-{self.at_ms}"
+        return self.id
 
     @property
     def order(self) -> tuple[int, ...]:
         """Sort key: the time, then the place in the stream. Only of expiries it is not the order of the stream."""
         time_ms, _, number = self.id.partition("-")
         if self.kind == EventKind.EXPIRED:
-            return self.at_ms, -1, self.server, self.worker
-        return int(time_ms), int(number or 0), self.server, self.worker
+            return self.at_ms, -1, self.worker
+        return int(time_ms), int(number or 0), self.worker
 
 
 def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
@@ -169,7 +167,7 @@ def check_stream_id(text: str) -> str:
 
 
 def read_events(client: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:
-    """Return events of one server, the oldest first. Raises StoreUnavailable.
+    """Return events of a pool in Redis, the oldest first. Raises StoreUnavailable.
 
     Args:
         newest: at most this many, the newest ones; None: all.
@@ -232,57 +230,48 @@ def _place(event_id: str) -> tuple[int, int]:
     return int(time_ms), int(number or -1)
 
 
-class Source(NamedTuple):
-    """Where the events of one server come from.
-
-    Attributes:
-        read: returns events of the stream, as read_events().
-        read_ended: returns the expiries that no script has written yet.
-    """
-
-    read: Callable[..., list[Event]]
-    read_ended: Callable[[], list[Event]]
-
-
 class Follower:
     """Reads what happens in a pool from now on, or since a place in its stream. One caller at a time.
 
     Args:
-        sources: one for each server.
+        read: returns events of the stream, as read_events().
+        read_ended: returns the expiries that no script has written yet.
         after: "$": what happens from now on; else a place in the stream.
         known: keys of expiries that the caller has seen before a script wrote them.
 
     Raises:
-        StoreUnavailable: with "$", a server is unavailable.
+        StoreUnavailable: with "$", Redis is unavailable.
     """
 
-    def __init__(self, sources: Sequence[Source], after: str, known: Iterable[str] = ()) -> None:
-        self._sources = sources
+    def __init__(
+        self,
+        read: Callable[..., list[Event]],
+        read_ended: Callable[[], list[Event]],
+        after: str,
+        known: Iterable[str] = (),
+    ) -> None:
+        self._read, self._read_ended = read, read_ended
         # expiries that were returned, or that are older than *after*, until they are written, too
         self._known = set(known)
-        self._places = [after] * len(sources)
-        self._after_ms = 0 if after == "$" else int(after.partition("-")[0])
-        self._found: list[Event] = []
-        if after == "$":
-            for index, source in enumerate(sources):
-                self._known.update(event.key for event in source.read_ended())
-                # entries that no script wrote are left out; every event in a stream that is empty now is new
-                newest = source.read(newest=100)
-                self._places[index] = newest[-1].id if newest else NO_ID
+        self._place, self._after_ms = after, 0
+        if after != "$":
+            self._after_ms = int(after.partition("-")[0])
+            return
+        self._known.update(event.key for event in read_ended())
+        # entries that no script wrote are left out; every event in a stream that is empty now is new
+        newest = read(newest=100)
+        self._place = newest[-1].id if newest else NO_ID
 
     def read(self) -> list[Event]:
         """Return each event since the last call, also each expiry that no script has written yet, once.
 
-        Blocks for a few round trips. Raises StoreUnavailable; the next call returns what this one has read.
+        Blocks for a few round trips. Raises StoreUnavailable; the next call returns what this one would have.
         """
-        for index, source in enumerate(self._sources):
-            written, ended = source.read(since=self._places[index]), source.read_ended()
-            self._found += [event for event in written if event.key not in self._known]
-            self._known.difference_update(event.key for event in written)
-            new = [each for each in ended if each.key not in self._known and each.at_ms > self._after_ms]
-            self._found += new
-            self._known.update(event.key for event in new)
-            if written:
-                self._places[index] = written[-1].id
-        found, self._found = self._found, []
-        return found
+        written, ended = self._read(since=self._place), self._read_ended()
+        found = [event for event in written if event.key not in self._known]
+        self._known.difference_update(event.key for event in written)
+        new = [each for each in ended if each.key not in self._known and each.at_ms > self._after_ms]
+        self._known.update(event.key for event in new)
+        if written:
+            self._place = written[-1].id
+        return found + new

@@ -36,7 +36,7 @@ def config_of(info: PoolInfo) -> PoolConfig:
     """Return the constants of the pool as it is stored."""
     registration = info.settings.get("registry", "").partition("/")[2]
     config = pool_config({"pool": info.name} | info.options)
-    return replace(config, share=info.share, registration=registration)
+    return replace(config, registration=registration)
 
 
 def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
@@ -51,11 +51,6 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
     config = config_of(info)
     if layout == info.layout:
         raise ConfigError(f"pool {info.name!r} has this layout already. Nothing was changed.")
-    if config.share[1] > 1:
-        raise ConfigError(
-            f"pool {info.name!r} is shared among independent servers, which cannot change at the same moment. Nothing "
-            "was changed. Create a second pool with other datacenter bits."
-        )
     place = (info.layout.datacenter_bits, info.layout.datacenter_shift)
     if config.registry and place != (layout.datacenter_bits, layout.datacenter_shift):
         raise ConfigError(
@@ -95,7 +90,7 @@ def _refusal(info: PoolInfo, old: Layout, new: Layout, size: int, example: int) 
 def change_layout(
     client: Any, info: PoolInfo, layout: Layout, *, delay_ms: int, caller_ms: int, force: bool = False
 ) -> LayoutChange:
-    """Plan that the pool on one server has *layout* after *delay_ms*, if no id can be repeated.
+    """Plan that the pool has *layout* after *delay_ms*, if no id can be repeated.
 
     Args:
         client: of the server; a client of open_client().

@@ -55,7 +55,6 @@ class Holder:
             (see held).
         held: whether it has the worker id now.
         first_ms, until_ms: the ticks of the id's lane that only this process may have used: [first, until).
-        server: index of its server among several independent ones.
     """
 
     worker: int
@@ -67,7 +66,6 @@ class Holder:
     held: bool = False
     first_ms: Annotated[int, Shown("time", "ids_from")] = 0
     until_ms: Annotated[int, Shown("time", "ids_until")] = FOREVER_MS
-    server: int = 0
 
     @classmethod
     def of(cls, source: Event | WorkerInfo, **times: Any) -> Holder:
@@ -219,8 +217,8 @@ class LaneHistory:
     """Everything that is known of one lane.
 
     Attributes:
-        history: of the whole server.
-        worker, lane: the lane; the worker id as its server numbers it.
+        history: of the whole pool.
+        worker, lane: the lane.
         owners: ownerships with their ranges of ticks on this lane, the oldest first.
         refusals: of renewals of the worker id, the oldest first.
         record_holder: the process of the current record, if none of the ownerships is known to be its.
@@ -235,15 +233,15 @@ class LaneHistory:
 
 
 class OwnershipHistory:
-    """Ownerships of every worker id of one server, and losses of events.
+    """Ownerships of every worker id, and losses of events.
 
     Attributes:
-        owners: ownerships by worker id, as this server numbers it; the oldest first.
+        owners: ownerships by worker id; the oldest first.
         refusals: of renewals, by worker id; the oldest first.
         losses: the oldest first.
 
     Args:
-        events: of one server, the oldest first.
+        events: of the pool, the oldest first.
         past: state of the pool.
     """
 
@@ -285,7 +283,7 @@ class OwnershipHistory:
         return ""
 
     def of_lane(self, worker: int, lane: int = 0) -> LaneHistory:
-        """Return everything that is known of *lane* of *worker*, as this server numbers it."""
+        """Return everything that is known of *lane* of *worker*."""
         owners, record = self.owners.get(worker, []), self.past.records.get(worker)
         record_holder = None
         if record is not None and record.token_hash and not (owners and owners[-1].record):

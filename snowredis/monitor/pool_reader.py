@@ -22,7 +22,7 @@ from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import parse_share, pool_keys, settings_of, share_of
+from snowredis.snowflake.protocol import pool_keys, settings_of
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Alarm
 
@@ -47,8 +47,8 @@ _POOL_NUMBERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ServerState:
-    """State of a pool on one server, with worker ids as the server numbers them.
+class PoolState:
+    """State of a pool as of one moment.
 
     Attributes:
         info: the pool.
@@ -64,7 +64,7 @@ class ServerState:
 
 
 class PoolReader(ABC):
-    """One look at a pool on one server: its fields as of one moment, and the records that it is asked for.
+    """One look at a pool: its fields as of one moment, and the records that it is asked for.
 
     Args:
         name: of the pool.
@@ -96,12 +96,12 @@ class PoolReader(ABC):
         """Return what info() returns, but without a look at the leases: as if none was leased. Does not block."""
         return self._info(0, 0)
 
-    def state(self, *, idle: bool = False) -> ServerState:
+    def state(self, *, idle: bool = False) -> PoolState:
         """Return the state of the pool; with *idle* also all worker ids without a lease."""
         infos = self._records(None if idle else self._swept_ms)
         alive, ended = [info for info in infos if info.alive], self._ended(infos)
         others = [info for info in infos if idle and not info.alive]
-        return ServerState(self._info(len(alive), len(ended)), alive, ended, others)
+        return PoolState(self._info(len(alive), len(ended)), alive, ended, others)
 
     def workers(self, *, alive_only: bool = True) -> list[snapshot.WorkerInfo]:
         """Return the workers, by worker id; with *alive_only* false also those whose lease ended."""
@@ -164,9 +164,7 @@ class PoolReader(ABC):
     def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
         texts = self._texts
         try:
-            settings = settings_of(texts["signature"])
-            layout = resolve_layout(settings["layout"])
-            capacity = share_of(layout.workers, parse_share(settings.get("share", "")))
+            layout = resolve_layout(settings_of(texts["signature"])["layout"])
         except (KeyError, ConfigError, ValueError) as error:
             raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
@@ -195,9 +193,9 @@ class PoolReader(ABC):
             layouts=periods,
             changes_ms=numbers["changes_at"],
             version=numbers["version"],
-            capacity=capacity,
+            capacity=layout.workers,
             used=used,
-            free=capacity - used,
+            free=layout.workers - used,
             peak=numbers["peak"],
             mismatch_ms=int(refused_at) if _NUMBER.fullmatch(refused_at) else 0,
             mismatch_by=", ".join(_name_of(owner) for _, _, owner in refused if _name_of(owner)),

@@ -255,11 +255,6 @@ class PoolInfo:
         """Maximum lead of a host's clock over the Redis clock, in ms."""
         return setting_ms(self.signature, "max_clock_lead_ms")
 
-    @property
-    def share(self) -> tuple[int, int]:
-        """Which part of the layout's worker ids this server leases: (index, count of servers)."""
-        return protocol.parse_share(self.settings.get("share", ""))
-
     def makes_same_ids_as(self, other: PoolInfo) -> bool:
         """Return true if ids of this pool and of *other* can be equal, so that they must not fill one table."""
         datacenters = (self.settings.get("datacenter"), other.settings.get("datacenter"))
@@ -282,7 +277,6 @@ class EndedLease:
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
         ids_made: as of its last heartbeat.
         lasts_until_ms: until when the process makes ids if it lives; 0 if it was reclaimed.
-        server: index of its server among several independent ones.
         key: identity of its event, by which the same lease is recognized in two readings.
         acknowledged: whether somebody said that he has seen it.
     """
@@ -298,7 +292,6 @@ class EndedLease:
     until_ms: Annotated[int, Shown("time", "reserved_until")]
     ids_made: int
     lasts_until_ms: TimeMs = 0
-    server: int = 0
     key: str = ""
     acknowledged: bool = False
 

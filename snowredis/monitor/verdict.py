@@ -240,7 +240,7 @@ def duplicate_causes(
     if parts is None:
         text = "it is not an id of this pool: both were made elsewhere, or one was changed later"
         return [DuplicateCause(False, text)]
-    found = _causes_in_history(history, parts.worker // info.share[1], parts.timestamp_ms)
+    found = _causes_in_history(history, parts.worker, parts.timestamp_ms)
     causes = sorted(itertools.starmap(DuplicateCause, found), key=lambda cause: not cause.shown)
     is_explained = certainty != "certain" or any(cause.shown for cause in causes)
     texts = _possible_causes(history, info, parts, alike, is_explained)

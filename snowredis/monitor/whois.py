@@ -1,4 +1,4 @@
-"""Which process made an id: read the history of the server that leases its worker id, and judge it."""
+"""Which process made an id: read the history of its pool, and judge it."""
 
 from __future__ import annotations
 
@@ -47,43 +47,30 @@ class Whois:
     duplicate_causes: tuple[DuplicateCause, ...] | None = None
 
 
-def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
+def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
     """Return which process made each distinct id, in order; for an id that is given twice also the possible causes.
 
     Args:
-        clients: of all servers of the pool, in order.
+        client: of the pool's server.
         info: of the pool.
 
     Blocks:
-        about 0.8 s for each server whose stream is full.
+        about 0.8 s if the stream is full.
 
     Raises:
         PoolNotFound, StoreUnavailable; InvalidId: not a valid id.
     """
-    index, count = info.share if len(clients) == 1 else (0, len(clients))
     datacenter = int(info.settings.get("datacenter", "0") or 0)
-    layouts = {an_id: info.layout_of(check_id(an_id)) for an_id in ids}
-    # of each id: the server, and the worker id as that numbers it
-    places = {}
-    for an_id, (layout, *_) in layouts.items():
-        worker = an_id >> layout.worker_shift & (layout.workers - 1)
-        places[an_id] = worker % len(clients), worker // count
-    histories = {
-        server: read_history(
-            RedisPoolReader(clients[server], info.name), {w for s, w in places.values() if s == server}
-        )
-        for server in {server for server, _ in places.values()}
-    }
+    periods = {an_id: info.layout_of(check_id(an_id)) for an_id in ids}
+    workers = {an_id >> layout.worker_shift & (layout.workers - 1) for an_id, (layout, *_) in periods.items()}
+    whole = read_history(RedisPoolReader(client, info.name), workers)
     makers = []
     for an_id, times in Counter(ids).items():
-        server, period = places[an_id][0], layouts[an_id]
-        history = histories[server]
-        if len(info.layouts) > 1:
-            history = _in_period(history, info, period)
-        share = (index + server, count)
-        maker = find_maker(history, an_id, period.layout, datacenter=datacenter, share=share)
+        period = periods[an_id]
+        history = _in_period(whole, info, period) if len(info.layouts) > 1 else whole
+        maker = find_maker(history, an_id, period.layout, datacenter=datacenter)
         if times > 1:
-            alike = _pools_alike(clients, info)
+            alike = _pools_alike(client, info)
             causes = duplicate_causes(history, info, maker.parts, maker.certainty, alike)
             maker = replace(maker, duplicate_causes=tuple(causes))
         makers.append(maker)
@@ -109,7 +96,7 @@ def _in_period(history: OwnershipHistory, info: PoolInfo, period: LayoutPeriod) 
 
 
 def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> OwnershipHistory:
-    """Read the history of a pool on one server, with the records of *workers*, as that server numbers them.
+    """Read the history of a pool, with the records of *workers*.
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
     """
@@ -121,13 +108,8 @@ def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> OwnershipHi
     return OwnershipHistory(read_events(reader.client, reader.name), past)
 
 
-def find_maker(
-    history: OwnershipHistory, an_id: int, layout: Layout, *, datacenter: int = 0, share: tuple[int, int] = (0, 1)
-) -> Whois:
+def find_maker(history: OwnershipHistory, an_id: int, layout: Layout, *, datacenter: int = 0) -> Whois:
     """Return which process made *an_id*, if it was made in the pool of *history*. Does not block.
-
-    Args:
-        share: (index, count): the server of *history* is number *index* of *count* independent ones.
 
     Raises:
         InvalidId: not a valid id.
@@ -139,40 +121,24 @@ def find_maker(
         check_id(an_id)
         bits = f"it has {an_id.bit_length()} bits, and the pool's layout {layout} only {layout.total_bits}"
         return Whois(an_id, None, *Verdict.unknown(f"not an id of this pool: {bits}"), now_ms=now_ms)
-    verdict = _judge_parts(history, parts, datacenter, share)
-
-    def numbered(holder: Holder) -> Holder:
-        """Return *holder* with the worker id that the id contains, in place of the server's own number."""
-        return replace(holder, worker=parts.worker, server=share[0])
-
-    holder = numbered(verdict.holder) if verdict.holder else None
-    candidates = tuple(map(numbered, verdict.candidates))
-    record = history.past.records.get(parts.worker // share[1])
-    worker_now = replace(record, worker=parts.worker) if record else None
-    return Whois(an_id, parts, holder, verdict.certainty, verdict.reason, candidates, now_ms, worker_now)
-
-
-def _judge_parts(history: OwnershipHistory, parts: Parts, datacenter: int, share: tuple[int, int]) -> Verdict:
-    index, count = share
-    if parts.datacenter != datacenter:
-        return Verdict.unknown(
+    if parts.datacenter == datacenter:
+        verdict = judge(history.of_lane(parts.worker, parts.backup), parts.timestamp_ms)
+    else:
+        verdict = Verdict.unknown(
             f"its datacenter bits are {parts.datacenter}, and this pool makes ids of datacenter {datacenter}: it was "
             "made in another pool, or with another layout"
         )
-    if parts.worker % count != index:
-        return Verdict.unknown(
-            f"worker id {parts.worker} belongs to server {parts.worker % count} of {count} independent ones, and this "
-            f"is server {index}: list all of them in --url, in the order that the processes use"
-        )
-    return judge(history.of_lane(parts.worker // count, parts.backup), parts.timestamp_ms)
+    return Whois(an_id, parts, *verdict, now_ms=now_ms, worker_now=history.past.records.get(parts.worker))
 
 
-def _pools_alike(clients: Sequence[Any], info: PoolInfo) -> list[str]:
-    """Return other pools of these servers that make the same ids."""
+def _pools_alike(client: Any, info: PoolInfo) -> list[str]:
+    """Return other pools of this server that make the same ids."""
     alike = []
-    for name in sorted({name for client in clients for name in list_pools(client)} - {info.name}):
+    for name in list_pools(client):
+        if name == info.name:
+            continue
         try:
-            other = RedisPoolReader(clients[0], name).stored()
+            other = RedisPoolReader(client, name).stored()
         except (PoolNotFound, StoreUnavailable):
             # keys of another program may look like a pool
             continue

@@ -17,10 +17,10 @@ from snowredis.kinds.protocol import IdKind
 from snowredis.numbers.counts import Steps
 from snowredis.numbers.protocol import TagConfig, TagStore, describe, parse_share
 from snowredis.numbers.segments import SegmentGenerator
-from snowredis.numbers.settings import SEGMENT_SETTINGS, SHARE
+from snowredis.numbers.settings import SEGMENT_SETTINGS, SHARE, Servers, servers_of
 from snowredis.process.clock import SYSTEM
-from snowredis.settings import Servers, url_or_default
-from snowredis.snowflake.open import is_in_memory, open_independent
+from snowredis.settings import MinReplicas, url_or_default
+from snowredis.snowflake.open import is_in_memory, open_server
 
 
 def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
@@ -38,19 +38,34 @@ def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
 
 def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]:
     """Return the stores of a tag, one for each server; several learn their shares later. Raises ConfigError."""
-    used, opened = _used(settings), open_independent(url, settings.get("min_replicas", 0))
+    used, opened = _used(settings), _open_servers(servers_of(url), settings.get("min_replicas", 0))
     config, count = _config(used, opened), len(opened)
     return [_store(each, replace(config, share=(index, count)), used) for index, each in enumerate(opened)]
 
 
 def open_store(url: Any, settings: Mapping[str, Any]) -> Any:
     """Return the store of a tag on one server, with the share in *settings*. Raises ConfigError."""
-    opened = open_independent(url, 0)
-    if len(opened) > 1:
+    servers = servers_of(url)
+    if len(servers) > 1:
         raise ConfigError("a tag is administered on one server at a time. Name one, and repeat this for the others.")
+    opened = _open_servers(servers, 0)
     used = _used(settings)
     config = replace(_config(used, opened), share=parse_share(used.get("share", SHARE.default)))
     return _store(opened[0], config, used, knows_share=True)
+
+
+def _open_servers(servers: Sequence[Any], min_replicas: MinReplicas) -> list[Any]:
+    """Return a client, or what is in memory, for each of one or several servers; see open_client()."""
+    if not servers:
+        raise ConfigError("the list of URLs is empty. Name at least one server.")
+    opened = [open_server(server, min_replicas) for server in servers]
+    # what is in memory has no address: each object is a server
+    addresses = [getattr(server, "where", server) for server in opened]
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            name = address if isinstance(address, str) else "memory"
+            raise ConfigError(f"the list of URLs names {name} twice. Name each independent server once.")
+    return opened
 
 
 def _used(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 from snowredis import settings
 from snowredis.errors import ConfigError
 from snowredis.numbers import formats
 from snowredis.numbers.formats import PeriodName
 from snowredis.numbers.protocol import MAX_NUMBER
+
+Servers: TypeAlias = "settings.Server | Sequence[settings.Server]"
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
@@ -27,6 +29,14 @@ def _at_most(most: int) -> settings.Kind:
     return settings.WHOLE._replace(
         what=what, accepts=lambda value: settings.WHOLE.accepts(value) and 1 <= value <= most
     )
+
+
+def servers_of(url: Any) -> Sequence[Any]:
+    """Return the servers of the setting ``url``: of a list, or of a text with several URLs separated by spaces."""
+    urls = url.split() if isinstance(url, str) else []
+    if len(urls) > 1 and all("://" in each for each in urls):
+        return urls
+    return url if isinstance(url, list | tuple) else [url]
 
 
 # of segments and of dated numbers
@@ -125,5 +135,5 @@ def check_settings(given: Mapping[str, Any]) -> None:
             setting.check(given[name])
     if given.get("tag") is None:
         raise ConfigError("dated numbers need a tag, their name, such as tag='invoices'")
-    if isinstance(given.get("url"), list | tuple):
+    if len(servers_of(given.get("url"))) > 1:
         raise ConfigError("dated numbers need one server, not a list: each server would start at 1")

@@ -199,6 +199,8 @@ def _check_kind(server: Any) -> None:
         wrong = "a pipeline, whose commands run later. Pass the client itself"
     elif isinstance(server, sentinel.Sentinel):
         wrong = "a client of the Sentinels only. Pass its master_for(NAME), or the URL sentinel://HOSTS/NAME/0"
+    elif isinstance(server, list | tuple) or (isinstance(server, str) and "://" in server.partition(" ")[2]):
+        wrong = "a list of servers. Name one: a Redis, or a Sentinel or Cluster that fails over"
     elif isinstance(server, type) or (not isinstance(server, str) and not callable(getattr(server, "evalsha", None))):
         wrong = f"{shown(server)}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
     if wrong:

@@ -186,7 +186,7 @@ class LeaseManager:
             return Claimed(settling_ms=max(1, reply.wait_ms))
         if isinstance(reply, PoolFull):
             self.counts.claims_refused["full"] += 1
-            raise PoolExhausted(self.config.name, self.config.capacity, reply.wait_ms)
+            raise PoolExhausted(self.config.name, self.config.layout.workers, reply.wait_ms)
         if not isinstance(reply, Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")

@@ -27,16 +27,13 @@ log = logging.getLogger("snowredis")
 BEAT_AGAIN_S = 0.5
 # how soon a call that needs more time asks Redis again after a failed renewal
 RENEW_AGAIN_S = 0.5
-# how soon another worker id is asked for again: one that fits the clock, or one of another server
+# how soon another worker id that fits the clock is asked for again
 REPLACE_AGAIN_S = 0.5
 # how soon a lease is renewed first. A claim that is never renewed counts as one whose reply was lost, and for a lease
 # that was taken over, Redis still names the process that has ended
 FIRST_BEAT_S = 0.5
 # leases of dead processes that are given back by a claim, for which an id has to wait; and how often so by a heartbeat
 MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
-# a worker id of another server that opens later than this is no better than waiting for one's own
-MOVE_WAIT_MS = 1_000
-
 
 _CLOSED = (
     "The outage lane stays closed until Redis replies: this host's clock was set, or the machine was suspended or "
@@ -139,13 +136,13 @@ class LeaseLifecycle:
         return self._allocator.marks(old)
 
     def renew_in_need(self) -> None:
-        """Renew for a call that needs more time, once each RENEW_AGAIN_S; move to another server if that fails.
+        """Renew for a call that needs more time, once each RENEW_AGAIN_S; open the outage lane if that fails.
 
         Blocks:
-            for one round trip to Redis; for another to move.
+            for one round trip to Redis.
 
         Raises:
-            LeaseExpired: Redis does not reply, no other server has an available worker id, and no outage lane is open.
+            LeaseExpired: Redis does not reply, and no outage lane is open.
         """
         held, reason = self._leases.held, self._failure
         cause: BaseException | None = None
@@ -158,7 +155,7 @@ class LeaseLifecycle:
                 return
             except errors.StoreUnavailable as error:
                 reason, cause = str(error), errors.as_cause(error)
-        if not (self._move() or self.open_outage_lane()):
+        if not self.open_outage_lane():
             if held.lease.outage_until and not self._leases.clocks_agree:
                 reason = f"{reason.rstrip('.')}. {_CLOSED}"
             raise errors.LeaseExpired(self._pool, held.lease.worker, reason) from cause
@@ -178,36 +175,6 @@ class LeaseLifecycle:
             raise
         finally:
             self._seal_if_lost()
-
-    def _move(self) -> bool:
-        """Claim a worker id of another server if there are several and that of this lease does not reply.
-
-        Not before half of the ttl is left: a server may come back, and ids are made meanwhile.
-
-        Returns:
-            whether there is another lease now.
-        """
-        held, config = self._leases.held, self._context.config
-        if held is None or not self._leases.store.redundant:
-            return False
-        left_ms = held.lease.until_ms - self._context.now_ms()
-        if left_ms >= config.ttl_ms // 2 or self._clock.monotonic() < self._replace_again_s:
-            return False
-        old = None
-        try:
-            old = self.claim(MOVE_WAIT_MS, held.serial).replaced
-        except errors.SnowredisError as error:
-            log.warning("pool %s: no other server has an available worker id: %s", self._pool, error)
-        if old is None:
-            self._replace_again_s = self._clock.monotonic() + REPLACE_AGAIN_S
-        else:
-            log.warning(
-                "pool %s: the server of worker id %d does not reply; using a worker id of another server",
-                self._pool,
-                old.lease.worker,
-            )
-        self._give_back_if_ended()
-        return self._leases.held is not held
 
     def replace(self, behind_ms: int) -> None:
         """Claim a worker id whose lanes fit a clock that went back by *behind_ms*, then give the old one back.
@@ -343,14 +310,7 @@ class LeaseLifecycle:
             one round trip to Redis; one more for each lease that is claimed or given back.
         """
         try:
-            renewed = False
-            try:
-                renewed = self._leases.held is not None and self._renew()
-            except errors.StoreUnavailable:
-                if not self._move():
-                    raise
-                renewed = True
-            if renewed:
+            if self._leases.held is not None and self._renew():
                 self._after_renewal()
                 return self.beat_after_s()
             if not (self.closed or self.suspended):

@@ -38,7 +38,7 @@ class MemoryStore:
 
     where = "memory"
     urls = ()
-    redundant = shared = False
+    shared = False
 
     def __init__(self, config: protocol.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
         self.config = config
@@ -279,7 +279,7 @@ class MemoryStore:
                 return worker
         if fitting and outage_least_ms > fit_ms:
             return fitting[0]
-        capacity = self.config.capacity
+        capacity = self.config.layout.workers
         unused = next((w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None)
         if unused is not None or fitting:
             return fitting[0] if unused is None else unused

@@ -75,8 +75,6 @@ class PoolConfig:
 
     Attributes:
         name: of the pool.
-        share: (index, count): of *count* independent servers this is number *index*, which has every worker id w with
-            w % count == index.
         registration: id under which the registry of shard numbers has given *datacenter* to this pool; empty as long as
             it is not known, and without a registry.
 
@@ -95,7 +93,6 @@ class PoolConfig:
     redis_skew_ms: int = -1
     failover_slack_ms: int = 0
     outage_reserve_ms: int = -1
-    share: tuple[int, int] = (0, 1)
     durability: str = "detect"
     guard_rollbacks: bool = False
     registry: str = ""
@@ -129,7 +126,6 @@ class PoolConfig:
         for option in ("max_clock_lead_ms", "redis_skew_ms"):
             if getattr(self, option) == -1:
                 object.__setattr__(self, option, self.ttl_ms // 12)
-        self._check_share()
         self._check_outage_reserve()
         check("durability", self.durability)
         check("guard_rollbacks", self.guard_rollbacks)
@@ -142,14 +138,6 @@ class PoolConfig:
                 f"{self.max_clock_lead_ms} + redis_skew {self.redis_skew_ms} + failover_slack {self.failover_slack_ms} "
                 f"+ one heartbeat {self.heartbeat_ms} = {needed} ms, or running workers would lose their leases in a "
                 f"failover. Raise ttl to {max(100, 2 * needed)} ms, or lower the others."
-            )
-
-    def _check_share(self) -> None:
-        index, count = self.share
-        if not (0 <= index < count <= self.layout.workers):
-            raise ConfigError(
-                f"share={self.share} does not fit {self.layout.workers} worker ids: each of the independent servers "
-                "needs at least one. Name fewer servers, or give the layout more worker bits."
             )
 
     def _check_outage_reserve(self) -> None:
@@ -169,11 +157,6 @@ class PoolConfig:
     def ordinary_lanes(self) -> int:
         """Return the number of a worker id's lanes without its outage lane, which is the highest one."""
         return self.layout.namespaces - (self.outage_reserve_ms > 0)
-
-    @property
-    def capacity(self) -> int:
-        """Return the number of worker ids that this server has: all, or its share."""
-        return share_of(self.layout.workers, self.share)
 
     def with_layout(self, layout: Layout) -> PoolConfig:
         """Return these constants with another layout, which an outage_reserve that is the default follows."""
@@ -203,7 +186,6 @@ class PoolConfig:
             f"failover_slack_ms={self.failover_slack_ms}"
             # left out if they are not used
             + (f" outage_reserve_ms={self.outage_reserve_ms}" if self.outage_reserve_ms else "")
-            + (f" share={self.share[0]}/{self.share[1]}" if self.share[1] > 1 else "")
             + (f" durability={self.durability}" if self.durability != "detect" else "")
             + (" guard_rollbacks=1" if self.guard_rollbacks else "")
             + (f" registry={self.registry}/{self.registration}" if self.registry else ""),
@@ -221,18 +203,6 @@ def default_outage_reserve_ms(layout: Layout, ttl_ms: int) -> int:
 def settings_of(signature: str) -> dict[str, str]:
     """Split a signature into its parts by name."""
     return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
-
-
-def parse_share(text: str) -> tuple[int, int]:
-    """Return (index, count) of a signature's ``share=index/count``; (0, 1) for no text. Raises ValueError."""
-    index, _, count = (text or "0/1").partition("/")
-    return int(index), max(1, int(count))
-
-
-def share_of(workers: int, share: tuple[int, int]) -> int:
-    """Return how many of *workers* worker ids the server with the share (index, count) has."""
-    index, count = share
-    return len(range(index, workers, count))
 
 
 def pool_keys(pool: str) -> tuple[str, str, str]:
@@ -335,10 +305,6 @@ class Store(Protocol):
     @property
     def shared(self) -> bool:
         """Return True if other processes can reach the pool: False for one in the memory of this process."""
-
-    @property
-    def redundant(self) -> bool:
-        """Return True if, while renewals fail, another server may still lease a worker id."""
 
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         """Lease a worker id; return the lease, or why there is none. *seen*: of the newest reply of this store."""

@@ -72,7 +72,7 @@ class ScriptStore(Scripted):
         random_bytes: source of the nonces.
     """
 
-    redundant, shared = False, True
+    shared = True
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class ScriptStore(Scripted):
             # a process that goes on calling next_id() would ask at each call
             raise LayoutMismatch(*before)
         # R9 (signature): a process that was refused says so, and creates no pool that Redis has lost
-        sizes = (self.config.capacity, self.config.layout.namespaces, int(before is not None))
+        sizes = (self.config.layout.workers, self.config.layout.namespaces, int(before is not None))
         expected = (replies.Granted, replies.ClaimRefused)
         try:
             reply = self._call("claim", expected, seen, request.caller_ms, *script_arguments(request), *sizes)

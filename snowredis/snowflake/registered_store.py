@@ -35,19 +35,15 @@ class RegisteredStore:
 
     @property
     def where(self) -> str:
-        return self._pool.servers.where
+        return self._pool.server.where
 
     @property
     def urls(self) -> Sequence[str]:
-        return self._pool.servers.urls
+        return self._pool.server.urls
 
     @property
     def shared(self) -> bool:
         return bool(self.urls)
-
-    @property
-    def redundant(self) -> bool:
-        return self._pool.servers.redundant
 
     @property
     def config(self) -> PoolConfig:
@@ -81,7 +77,7 @@ class RegisteredStore:
                 pool.registry.name,
                 pool.registry.where,
             )
-        self._store, self._highest = pool.servers.open_store(pool.config), noted
+        self._store, self._highest = pool.server.open_store(pool.config), noted
         if reply is not None and reply.highest > noted:
             self._highest = reply.highest
             self._note(reply.redis_ms)
@@ -121,7 +117,7 @@ class RegisteredStore:
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
-        self._pool.servers.after_fork()
+        self._pool.server.after_fork()
         if self._store is not None:
             self._store.after_fork()
         self._pool.registry.after_fork()

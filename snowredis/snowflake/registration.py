@@ -1,4 +1,4 @@
-"""Numbers of pools: what the servers of a pool store, and how a new pool gets its number.
+"""Numbers of pools: what the server of a pool stores, and how a new pool gets its number.
 
 RegisteredPool.register() takes a number, creates the pool with it, and confirms it. Killed at any moment, it can be run
 again: a number that was taken and not confirmed stays with the pool's name, and no process uses a number before it was
@@ -21,14 +21,8 @@ from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, Sn
 from snowredis.servers.clients import address, close_client, fresh_copy
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.settings import MinReplicas, Servers, check
-from snowredis.snowflake.open import (
-    is_in_memory,
-    open_client,
-    open_independent,
-    open_store,
-    pool_config,
-)
+from snowredis.settings import MinReplicas, Server, check
+from snowredis.snowflake.open import is_in_memory, open_client, open_server, open_store, pool_config
 from snowredis.snowflake.protocol import (
     PoolConfig,
     Store,
@@ -54,8 +48,8 @@ _ATTEMPTS = 5
 _POOL = re.compile(r"snowredis:\{([A-Za-z0-9_.-]{1,64})\}")
 
 
-class PoolServers:
-    """The servers of a pool, read before its shard number is known.
+class PoolServer:
+    """The server of a pool, read before its shard number is known.
 
     Args:
         url: as connect() takes it.
@@ -70,60 +64,43 @@ class PoolServers:
         self, url: Any, config: PoolConfig, *, min_replicas: MinReplicas = 0, default_slack: bool = False
     ) -> None:
         self._config, self._options = config, (min_replicas, default_slack)
-        self._servers = open_independent(url, min_replicas, creates=True)
-        if any(map(is_in_memory, self._servers)):
+        self.client = open_server(url, min_replicas, creates=True)
+        if is_in_memory(self.client):
             raise ConfigError(
                 f"pool {config.name!r} is in memory, where there is no registry of shard numbers. Give the number "
                 "itself, such as datacenter=1, without a registry"
             )
-        self.redundant = len(self._servers) > 1
-        self.first = self._servers[0]
 
     @property
     def where(self) -> str:
-        """The addresses, without passwords."""
-        return ", ".join(server.where for server in self._servers)
+        """The address, without password."""
+        where: str = self.client.where
+        return where
 
     @property
     def urls(self) -> Sequence[str]:
-        """The URLs with which another process reaches the servers; none if one was opened without."""
-        urls = [url for server in self._servers for url in server.urls]
-        return urls if len(urls) == len(self._servers) else ()
+        """The URLs with which another process reaches the server; none if it was opened without."""
+        urls: Sequence[str] = self.client.urls
+        return urls
 
     def stored(self, field: StoredField) -> str:
-        """Return a field of the pool on the first server that has it; "" if no server has the pool.
-
-        Raises StoreUnavailable if one is not available and no other has the field.
-        """
-        unavailable: StoreUnavailable | None = None
-        for server in self._servers:
-            try:
-                text = RedisStore(server, replace(self._config, share=(0, 1))).stored(field)
-            except StoreUnavailable as error:
-                unavailable = error
-                continue
-            if text:
-                return text
-        if unavailable is not None:
-            raise unavailable
-        return ""
+        """Return a field of the pool; "" if there is no pool. Raises StoreUnavailable."""
+        return RedisStore(self.client, self._config).stored(field)
 
     def open_store(self, config: PoolConfig) -> Store:
         """Open the store of the pool with these constants."""
         min_replicas, default_slack = self._options
-        return open_store(self._servers, config, min_replicas=min_replicas, default_slack=default_slack)
+        return open_store(self.client, config, min_replicas=min_replicas, default_slack=default_slack)
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
-        self._servers = [
-            server._replace(client=fresh_copy(server.client)) if server.owned else server for server in self._servers
-        ]
+        if self.client.owned:
+            self.client = self.client._replace(client=fresh_copy(self.client.client))
 
     def close(self) -> None:
         """Close the connections, except those of a client of the application's that is used as it is."""
-        for server in self._servers:
-            if server.owned:
-                close_client(server.client)
+        if self.client.owned:
+            close_client(self.client.client)
 
 
 class RegisteredPool:
@@ -131,13 +108,13 @@ class RegisteredPool:
 
     Args:
         config: of the pool; its datacenter and registration are not known yet.
-        servers: of the pool.
+        server: of the pool.
         wanted: the number that the settings, or a person, name; None: whichever it has, or the next one.
     """
 
-    def __init__(self, config: PoolConfig, servers: PoolServers, registry: Registry, *, wanted: int | None) -> None:
-        self.config, self.servers, self.registry, self._wanted = config, servers, registry, wanted
-        self._owner = f"host {socket.gethostname()}, pool at {servers.where}"[:300]
+    def __init__(self, config: PoolConfig, server: PoolServer, registry: Registry, *, wanted: int | None) -> None:
+        self.config, self.server, self.registry, self._wanted = config, server, registry, wanted
+        self._owner = f"host {socket.gethostname()}, pool at {server.where}"[:300]
 
     def register(
         self, now_ms: Callable[[], int], *, random_bytes: Callable[[int], bytes] = os.urandom
@@ -160,20 +137,20 @@ class RegisteredPool:
                     raise self._refusal(taken)
                 self.config = replace(self.config, datacenter=int(taken.fields[0]), registration=registration)
                 try:
-                    created = self.servers.open_store(self.config).create(now_ms())
+                    created = self.server.open_store(self.config).create(now_ms())
                 except LayoutMismatch:
                     # another process created it meanwhile
                     if attempt + 1 < _ATTEMPTS:
                         continue
                     raise
             confirmed = self.confirm(self.noted())
-            self.servers.open_store(self.config).note_number(confirmed.highest, now_ms())
+            self.server.open_store(self.config).note_number(confirmed.highest, now_ms())
             return created
         raise AssertionError("unreachable")
 
     def learn_number(self) -> bool:
         """Read the pool's number; return False if the pool does not exist. Raises ShardNumberRefused."""
-        signature = self.servers.stored("signature")
+        signature = self.server.stored("signature")
         if not signature:
             return False
         stored = settings_of(signature)
@@ -196,7 +173,7 @@ class RegisteredPool:
 
     def noted(self) -> int:
         """Return the highest number that the pool's hash has; NO_NUMBER if the pool's own was never confirmed."""
-        text = self.servers.stored("highest_number")
+        text = self.server.stored("highest_number")
         return int(text) if text.isdecimal() else NO_NUMBER
 
     def confirm(self, noted: int) -> RegistryReply:
@@ -219,8 +196,8 @@ class RegisteredPool:
         return ShardNumberRefused(self.config.name, self.registry.name, reason)
 
     def close(self) -> None:
-        """Close the connections to the pool's servers and to the registry."""
-        self.servers.close()
+        """Close the connections to the pool's server and to the registry."""
+        self.server.close()
         self.registry.close()
 
     def lost(self) -> SnowredisError:
@@ -230,14 +207,14 @@ class RegisteredPool:
         found = self.registry.find(name)
         if found is None:
             return self.refused(
-                f"it has no number there, and no pool of this name is at {self.servers.where}. Create it with: "
+                f"it has no number there, and no pool of this name is at {self.server.where}. Create it with: "
                 f"{create}. If it had a number that Redis forgot, name it instead of auto"
             )
         number, record = found
         if not record.confirmed_ms:
             return self.refused(f"its creation was not finished. Finish it with: {create}")
         return StoreUnavailable(
-            self.servers.where,
+            self.server.where,
             f"it has no pool {name!r}, whose number {number} of registry {registry!r} was confirmed: {record.owner}",
             "If this Redis lost the pool, its living processes create it again in a moment. Else check the URL. If the "
             f"pool was lost or deleted, and none of its processes runs: {_again(name, number, registry)}",
@@ -299,7 +276,7 @@ def _again(pool: str, number: int | str, registry: str) -> str:
     )
 
 
-def open_registered(url: Servers, settings: Mapping[str, Any]) -> RegisteredPool:
+def open_registered(url: Server, settings: Mapping[str, Any]) -> RegisteredPool:
     """Return the pool of a registry that *settings*, arguments of snowredis.connect(), describe. Connects to nothing.
 
     Raises:
@@ -310,11 +287,11 @@ def open_registered(url: Servers, settings: Mapping[str, Any]) -> RegisteredPool
     config = pool_config(settings, url)
     place = RegistryPlace.of(config.layout)
     default_slack = settings.get("failover_slack") is None
-    servers = PoolServers(url, config, min_replicas=settings.get("min_replicas", 0), default_slack=default_slack)
-    server = settings.get("registry_url")
-    registry = open_registry(servers.first if server is None else server, config.registry, place)
+    server = PoolServer(url, config, min_replicas=settings.get("min_replicas", 0), default_slack=default_slack)
+    other = settings.get("registry_url")
+    registry = open_registry(server.client if other is None else other, config.registry, place)
     wanted = settings.get("datacenter", "auto")
-    return RegisteredPool(config, servers, registry, wanted=None if wanted == "auto" else wanted)
+    return RegisteredPool(config, server, registry, wanted=None if wanted == "auto" else wanted)
 
 
 def open_registry(server: Any, name: str, place: RegistryPlace | None = None) -> Registry:

@@ -22,7 +22,7 @@ from snowredis.errors import SnowredisError
 from snowredis.process.coroutines import in_thread
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.open import is_in_memory, open_client, servers_of
+from snowredis.snowflake.open import is_in_memory, open_client
 from snowredis.web.access import COOKIE, COOKIE_LIFE_S, RequestGuard, no_token
 from snowredis.web.messages import PAGE_HEADERS, Problem
 
@@ -42,11 +42,11 @@ class EndedSessions:
     """
 
     def __init__(self, url: Any) -> None:
-        self._urls = [one for one in servers_of(url) if not is_in_memory(one)]
+        self._url = url
         self._ended: dict[str, int] = {}
         # ended here, and not stored yet
         self._unstored: dict[str, int] = {}
-        self._servers: list[Any] = []
+        self._server: Any = None
         self._looked_at_s = float("-inf")
         self._failed = False
 
@@ -80,12 +80,11 @@ class EndedSessions:
 
     def _exchange(self) -> dict[str, int]:
         """Store what is not stored yet, and return what is. Blocks for a few round trips to Redis."""
-        if not self._servers:
-            self._servers = [open_client(url) for url in self._urls]
-        found: dict[str, int] = {}
         unstored = dict(self._unstored)
-        now_s = int(time.time())
-        for server in self._servers:
+        rows: list[Any] = []
+        if not is_in_memory(self._url):
+            self._server = server = self._server or open_client(self._url)
+            now_s = int(time.time())
             with translated(server.where):
                 if unstored:
                     server.client.zadd(KEY, unstored)
@@ -93,10 +92,9 @@ class EndedSessions:
                 old = [name for name, until_s in rows if until_s <= now_s]
                 if old:
                     server.client.zrem(KEY, *old)
-            found |= {text_of(name): int(until_s) for name, until_s in rows}
         for name in unstored:
             del self._unstored[name]
-        return found
+        return {text_of(name): int(until_s) for name, until_s in rows}
 
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -95,8 +95,8 @@ def test_a_missing_library_is_an_error_with_the_extra_to_install(monkeypatch: py
         ),
         ("snowflake+unix:///run/redis.sock?db=1&pool=a", {"url": "unix:///run/redis.sock?db=1", "pool": "a"}),
         (
-            "snowflake+redis://a/0?pool=p redis://b/0",
-            {"url": ["redis://a/0", "redis://b/0"], "pool": "p"},
+            "segment+redis://a/0?tag=p redis://b/0",
+            {"url": "redis://a/0 redis://b/0", "tag": "p"},
         ),
         ("snowflake+sentinel://h:1,i:2/m/0?pool=a", {"url": "sentinel://h:1,i:2/m/0", "pool": "a"}),
         ("uuid7:?form=text", {"form": "text"}),

@@ -12,7 +12,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
-from tests.support.ha import Cluster, Node, Replicated, Sentinels, cluster, running, sentinels
+from tests.support.ha import Cluster, Replicated, Sentinels, cluster, running, sentinels
 from tests.support.pools import open_outage_lanes
 
 _numbers = itertools.count(1)
@@ -37,14 +37,6 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]
 def slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster(tmp_path_factory.mktemp("c")) as made:
         yield made
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[list[Node]]:
-    """Two independent servers."""
-    nodes = [Node(tmp_path / str(i)) for i in range(2)]
-    with running(nodes):
-        yield nodes
 
 
 @pytest.fixture

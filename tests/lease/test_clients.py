@@ -205,7 +205,7 @@ def test_connect_takes_that_slack_unless_told_otherwise() -> None:
 
     assert slack_of("sentinel://a/m") == 15_000
     assert slack_of("sentinel://a/m", failover_slack=0) == 0
-    assert slack_of(["redis://a", "cluster://b"]) == 15_000
+    assert slack_of("cluster://b") == 15_000
     assert slack_of("redis://a") == 0
 
 

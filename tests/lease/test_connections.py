@@ -74,6 +74,9 @@ def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
         (1, "url cannot be 1"),
         (b"redis://localhost", "url cannot be b'redis"),
         ({}, "url cannot be {}"),
+        (["redis://a/0", "redis://b/0"], "a list of servers. Name one: a Redis, or a Sentinel or Cluster"),
+        (["redis://a/0"], "a list of servers. Name one: a Redis, or a Sentinel or Cluster"),
+        ("redis://a/0 redis://b/0", "a list of servers. Name one: a Redis, or a Sentinel or Cluster"),
         (redis.asyncio.Redis(), "redis.asyncio, whose commands have to be awaited"),
         (redis.Redis().pipeline(), "a pipeline"),
         (redis.ConnectionPool(), "Pass the URL of a Redis"),
@@ -83,7 +86,7 @@ def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
     ids=lambda value: None if isinstance(value, str) else type(value).__name__,
 )
 def test_what_cannot_be_a_redis_is_refused_at_once(server: Any, text: str) -> None:
-    for connect in (snowredis.connect, snowredis.WorkerPool, lambda url: snowredis.connect([url, url])):
+    for connect in (snowredis.connect, snowredis.WorkerPool):
         with pytest.raises(snowredis.ConfigError, match=text):
             connect(server)
 

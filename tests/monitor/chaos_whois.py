@@ -63,7 +63,7 @@ class WatchedFleet(Fleet):
             pool = WorkerPool(self.server.url, POOL)
             began_ms = self._elapsed_s() * 1000
             workers = {record.worker for record in pool.workers(alive_only=False)}
-            self.looks.append((began_ms, read_history(RedisPoolReader(pool._clients[0], POOL), workers)))
+            self.looks.append((began_ms, read_history(RedisPoolReader(pool.client, POOL), workers)))
             pool.close()
         except SnowredisError:
             return

@@ -267,24 +267,6 @@ def end_lease(server: RedisServer, pool: str, worker: int) -> None:
     client.hset(pool_keys(pool)[0], "swept", now_ms - 1)
 
 
-def test_independent_servers_number_their_deaths_as_one_pool(clock: ManualClock) -> None:
-    servers = [memory_pool(clock=clock), memory_pool(clock=clock)]
-    seen = WorkerPool(servers, "test")
-    made: list[snowredis.SnowflakeGenerator] = []
-    while {ids.lease.worker % 2 for ids in made if ids.lease} != {0, 1}:
-        made.append(snowredis.connect(servers, pool="test"))
-        made[-1].claim()
-    clock.advance(1)
-    for ids in made:
-        ids._beat()
-    numbers = sorted(ids.lease.worker for ids in made if ids.lease)
-    clock.advance(TTL_MS)
-    assert sorted(death.worker for death in ended(seen)) == numbers
-    assert all(death.worker % 2 == death.server for death in ended(seen))
-    assert sorted(event.worker for event in seen.events() if event.kind == EventKind.EXPIRED) == numbers
-    assert seen.info().deaths == len(numbers)
-
-
 def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: RedisServer) -> None:
     config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
     seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)

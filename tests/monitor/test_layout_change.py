@@ -40,7 +40,7 @@ def pool(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[snowre
 
 def change(pool: snowredis.WorkerPool, layout: Layout, delay_ms: int, *, force: bool = False) -> LayoutChange:
     caller_ms = time.time_ns() // 1_000_000
-    return change_layout(pool.only_server(), pool.info(), layout, delay_ms=delay_ms, caller_ms=caller_ms, force=force)
+    return change_layout(pool.server, pool.info(), layout, delay_ms=delay_ms, caller_ms=caller_ms, force=force)
 
 
 def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
@@ -114,7 +114,7 @@ def test_a_change_that_could_repeat_ids_is_refused(pool: snowredis.WorkerPool) -
 def test_a_planned_change_can_be_undone(pool: snowredis.WorkerPool) -> None:
     change(pool, NEW, 60_000)
     assert [each.layout for each in pool.info().layouts] == [OLD, NEW]
-    undo_change(pool.only_server(), pool.info(), caller_ms=0)
+    undo_change(pool.server, pool.info(), caller_ms=0)
     info = pool.info()
     assert ([each.layout for each in info.layouts], info.changes_ms) == ([OLD], 0)
     with pytest.raises(ConfigError, match="the moment has passed"):

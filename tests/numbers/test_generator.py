@@ -27,6 +27,7 @@ from snowredis.numbers import (
 )
 from snowredis.numbers.counts import Steps
 from snowredis.numbers.opening import open_generator
+from snowredis.numbers.settings import servers_of
 from snowredis.testing import memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
@@ -307,3 +308,10 @@ def test_the_kind_is_one_of_generator(server: RedisServer) -> None:
     description = ids.description
     assert (description.kind, description.type, description.leaks) == ("segment", int, ("volume",))
     ids.close()
+
+
+def test_spaces_separate_the_servers_of_a_tag() -> None:
+    assert servers_of("redis://a:1 redis://b:2") == ["redis://a:1", "redis://b:2"]
+    assert servers_of("unix:///a path/x.sock") == ["unix:///a path/x.sock"]
+    with pytest.raises(ConfigError, match="names a:1/0 twice"):
+        open_generator("redis://a:1 redis://a:1")

@@ -43,7 +43,6 @@ OLD_NAMES: set[tuple[str, str]] = {
     ("snowredis/snowflake/lifecycle.py", "give_back"),
     ("snowredis/snowflake/memory_store.py", "fit_ms"),
     ("snowredis/snowflake/record_files.py", "take_back"),
-    ("snowredis/snowflake/sharded_store.py", "_give_back"),
     ("snowredis/snowflake/sweep.py", "_give_back"),
     ("snowredis/snowflake/sweep.py", "give_back"),
 }

@@ -148,7 +148,7 @@ class Simulation:
         return SimRegistry(self)
 
     def _create(self, name: str, server: RedisModel) -> None:
-        servers = SimServers(self, server, name)
+        servers = SimServer(self, server, name)
         while True:
             try:
                 pool = RegisteredPool(servers.config, servers, self._registry(), wanted=None)  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ class Simulation:
 
     def _live(self, name: str, server: RedisModel) -> None:
         """A process of the pool, for a while."""
-        servers = SimServers(self, server, name)
+        servers = SimServer(self, server, name)
         pool = RegisteredPool(servers.config, servers, self._registry(), wanted=None)  # type: ignore[arg-type]
         store = RegisteredStore(pool)
         ends_us = self.world.now_us + self.random.randint(0, LASTS_US // 2)
@@ -253,10 +253,10 @@ class SimStore(ScriptStore):
     def close(self) -> None: ...
 
 
-class SimServers:
-    """PoolServers of one simulated server."""
+class SimServer:
+    """A PoolServer of a simulated server."""
 
-    where, urls, redundant = "simulated", (), False
+    where, urls = "simulated", ()
 
     def __init__(self, sim: Simulation, server: RedisModel, name: str) -> None:
         self._sim, self._server = sim, server

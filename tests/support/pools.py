@@ -14,9 +14,10 @@ def open_outage_lanes(pool: Any) -> None:
     if hasattr(pool, "_outage_floor_ms"):
         pool._outage_floor_ms = 0
         return
-    name = pool.name if hasattr(pool, "_clients") else pool.config.name
-    for client in pool._clients if hasattr(pool, "_clients") else [pool._client]:
-        client.hset(pool_keys(name)[0], "outage_floor", 0)
+    name, client = (
+        (pool.name, pool.client) if isinstance(pool, snowredis.WorkerPool) else (pool.config.name, pool._client)
+    )
+    client.hset(pool_keys(name)[0], "outage_floor", 0)
 
 
 def new_pool(url: Any, pool: str, **options: Any) -> None:
@@ -24,7 +25,6 @@ def new_pool(url: Any, pool: str, **options: Any) -> None:
     seen = snowredis.WorkerPool(url, pool)
     with contextlib.closing(seen), contextlib.closing(snowredis.connect(url, pool=pool, **options)) as ids:
         # no way for anybody but tests: what WorkerPool.delete() leaves makes newcomers wait
-        for client in seen._clients:
-            client.delete(*pool_keys(pool))
+        seen.client.delete(*pool_keys(pool))
         seen.create(ids._config)
         open_outage_lanes(seen)

@@ -115,9 +115,9 @@ def _run(args: argparse.Namespace) -> int:
         contextlib.closing(WorkerPool(args.url, name)) as pool,
         _without_traces(pool, name),
     ):
-        unidentified = missing_identity(pool.only_server().client, "")
+        unidentified = missing_identity(pool.client, "")
         durability = "none" if unidentified else "detect"
-        slack_s = pool.only_server().failover_slack_ms / 1000
+        slack_s = pool.server.failover_slack_ms / 1000
         ttl_s = args.ttl or 5 + 1.5 * slack_s
         pool.create(pool_config({"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s}))
         began, canary = pool.info(), Canary(args.url, name)
@@ -169,7 +169,7 @@ def _without_traces(pool: WorkerPool, name: str) -> Iterator[None]:
         yield
     finally:
         with uninterrupted():
-            pool.only_server().client.delete(*pool_keys(name), canary_key(name), *node_keys(name))
+            pool.client.delete(*pool_keys(name), canary_key(name), *node_keys(name))
 
 
 def _while_failing(command: str | None, fleet: Fleet, canary: Canary, settle_s: float) -> None:

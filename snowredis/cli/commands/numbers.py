@@ -23,7 +23,7 @@ from snowredis.cli.output import (
     time_of,
     write,
 )
-from snowredis.settings import URL_SETTING, Setting, settings_in_environment, split_urls, url_or_default
+from snowredis.settings import URL_SETTING, Setting, settings_in_environment, url_or_default
 
 if TYPE_CHECKING:
     from snowredis.numbers.administration import DatedInfo, TagInfo
@@ -197,12 +197,11 @@ def _tag_of(args: argparse.Namespace) -> tuple[str, str]:
 
 
 def _url_and_tag(args: argparse.Namespace) -> tuple[str, str | None]:
-    from snowredis.numbers.settings import SEGMENT_SETTINGS
+    from snowredis.numbers.settings import SEGMENT_SETTINGS, servers_of
 
     given = settings_in_environment(os.environ, [SEGMENT_SETTINGS["url"], SEGMENT_SETTINGS["tag"]])
     url = url_or_default(args.url or given.get("url"))
-    url = split_urls(url) if isinstance(url, str) else url
-    if not isinstance(url, str):
+    if len(servers_of(url)) > 1:
         text = "each command is about one server, and several are named. Name one with --url; repeat it for the others."
         raise CommandError(ExitCode.USAGE, text)
     return url, args.tag or given.get("tag")

@@ -302,7 +302,7 @@ def _change_layout(args: argparse.Namespace) -> None:
         raise ConfigError("name the new layout after the pool, or give --undo")
     caller_ms = time.time_ns() // 1_000_000
     with open_known_pool(args) as pool:
-        info, client = pool.info(), pool.only_server()
+        info, client = pool.info(), pool.server
         if args.undo:
             undo_change(client, info, caller_ms=caller_ms)
             print(f"pool {pool.name} at {pool.where} keeps its layout {info.layout}")

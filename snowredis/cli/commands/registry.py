@@ -46,8 +46,9 @@ def _opened(args: argparse.Namespace, place: RegistryPlace | None = None) -> con
     from snowredis.snowflake.registration import open_registry
 
     url, options = settings(args)
-    server = options.get("registry_url") or (url[0] if isinstance(url, list) else url)
-    return contextlib.closing(open_registry(server, options.get("registry") or DEFAULT_REGISTRY, place))
+    return contextlib.closing(
+        open_registry(options.get("registry_url") or url, options.get("registry") or DEFAULT_REGISTRY, place)
+    )
 
 
 def _read(registry: Registry) -> RegistryState:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
 from typing import Any
 
 from django.apps import apps
@@ -24,9 +23,9 @@ from django.utils.module_loading import import_string
 
 from snowredis import process_generator
 from snowredis.connection import END_WARNING_MS, connect
-from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError
+from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError
 from snowredis.settings import KIND, pool_or_default, url_or_default
-from snowredis.snowflake.open import is_embedded, is_in_memory, servers_of
+from snowredis.snowflake.open import is_embedded, is_in_memory
 from snowredis.snowflake.protocol import PoolConfig
 
 # settings about the server, which ``testing`` replaces
@@ -100,13 +99,13 @@ def check_settings(**_: Any) -> list[Any]:
     # a test runner sets DEBUG to False, and makes mail.outbox
     if settings.DEBUG or hasattr(mail, "outbox"):
         return messages
-    for url in servers_of(given["url"]):
-        if is_in_memory(url):
-            text = "SNOWREDIS['url'] is a pool in memory: each process has a pool of its own, and ids are repeated"
-            messages.append(_error(2, text, "Name a Redis that all processes share: redis://host:6379/0."))
-        elif is_embedded(url):
-            text = f"SNOWREDIS['url'] is {url}: two machines with a Redis each of their own repeat ids"
-            messages.append(_warning(2, text, "Name a Redis that all machines share: redis://host:6379/0."))
+    url = given["url"]
+    if is_in_memory(url):
+        text = "SNOWREDIS['url'] is a pool in memory: each process has a pool of its own, and ids are repeated"
+        messages.append(_error(2, text, "Name a Redis that all processes share: redis://host:6379/0."))
+    elif is_embedded(url):
+        text = f"SNOWREDIS['url'] is {url}: two machines with a Redis each of their own repeat ids"
+        messages.append(_warning(2, text, "Name a Redis that all machines share: redis://host:6379/0."))
     return messages
 
 
@@ -146,24 +145,19 @@ def check_deployment(**_: Any) -> list[Any]:
     try:
         if not makes_snowflakes():
             return []
-        urls = servers_of(effective_settings()["url"])
+        of_pool = _database(effective_settings()["url"])
     except SnowredisError:
         return []  # E001
-    pool_databases = [database for url in urls if (database := _database(url))]
-    messages = [
-        _warning(
-            3,
-            f"Redis is at {host}: two machines with a Redis each of their own repeat ids",
-            "With one machine only, or a proxy there, silence snowredis.W003; else name a Redis that all share.",
-        )
-        for host, _port, _db in pool_databases
-        if host in _LOCAL_HOSTS or host.startswith("/")
-    ]
+    messages = []
+    if of_pool is not None and (of_pool[0] in _LOCAL_HOSTS or of_pool[0].startswith("/")):
+        text = f"Redis is at {of_pool[0]}: two machines with a Redis each of their own repeat ids"
+        hint = "With one machine only, or a proxy there, silence snowredis.W003; else name a Redis that all share."
+        messages.append(_warning(3, text, hint))
     for alias, cache in settings.CACHES.items():
         locations = cache.get("LOCATION") or []
         locations = locations.split(",") if isinstance(locations, str) else locations
         is_redis = "redis" in cache.get("BACKEND", "").lower()
-        if is_redis and any(_database(location) in pool_databases for location in locations):
+        if is_redis and of_pool is not None and of_pool in map(_database, locations):
             text = (
                 f"the cache {alias!r} is in the same Redis database as the pool: cache.clear() empties it, and new "
                 "workers wait for their floor then"
@@ -173,7 +167,7 @@ def check_deployment(**_: Any) -> list[Any]:
 
 
 def check_redis(**_: Any) -> list[Any]:
-    """Return messages about the pool in Redis. Blocks for about a second for each server that does not answer."""
+    """Return messages about the pool in Redis. Blocks for about a second if it does not answer."""
     from snowredis import WorkerPool
 
     try:
@@ -183,44 +177,30 @@ def check_redis(**_: Any) -> list[Any]:
         config = _pool_config(given)
     except SnowredisError:
         return []  # E001
-    urls = servers_of(given["url"])
-    messages, is_missing = [], False
-    for index, url in enumerate(urls):
-        if is_in_memory(url) or is_embedded(url):
-            continue  # E002, W002; a check starts no server
-        try:
-            with contextlib.closing(WorkerPool(url, config.name)) as pool:
-                stored = pool.info().signature
-        except PoolNotFound:
-            is_missing = True
-            continue
-        except SnowredisError as error:
-            messages.append(_error(4, str(error), "Without Redis no process gets a worker id."))
-            continue
-        wanted = replace(config, share=(index, len(urls))).signature
-        if stored != wanted:
-            hint = "Other processes make ids with the pool's settings: correct SNOWREDIS."
-            messages.append(_error(3, str(LayoutMismatch(config.name, stored, wanted)), hint))
-    if is_missing:
+    url = given["url"]
+    if is_in_memory(url) or is_embedded(url):
+        return []  # E002, W002; a check starts no server
+    try:
+        with contextlib.closing(WorkerPool(url, config.name)) as pool:
+            stored = pool.info().signature
+    except PoolNotFound:
         text = f"pool {config.name!r} does not exist yet: the first worker waits {config.floor_ms / 1000:g} s"
-        messages.append(_warning(5, text, f"If it is new, run once: snowredis pool create {config.name}"))
-    return messages
+        return [_warning(5, text, f"If it is new, run once: snowredis pool create {config.name}")]
+    except SnowredisError as error:
+        return [_error(4, str(error), "Without Redis no process gets a worker id.")]
+    if stored != config.signature:
+        hint = "Other processes make ids with the pool's settings: correct SNOWREDIS."
+        return [_error(3, str(LayoutMismatch(config.name, stored, config.signature)), hint)]
+    return []
 
 
 def _pool_config(given: dict[str, Any]) -> PoolConfig:
     """Return the pool's constants as connect() makes them; raises what it raises. Starts no embedded Redis."""
-    urls = servers_of(given["url"])
-    for url in urls:
-        if not (isinstance(url, str) or is_in_memory(url) or hasattr(url, "evalsha")):
-            # such as the value of an environment variable that is not set
-            raise ConfigError(f"{url!r} is not a URL, a redis-py client or a pool of snowredis.testing")
+    url = given["url"]
     # with min_replicas, connect() refuses such servers before it starts one
-    if not given.get("min_replicas"):
-        urls = [
-            f"redis://offline-{index}" if is_in_memory(url) or is_embedded(url) else url
-            for index, url in enumerate(urls)
-        ]
-    with contextlib.closing(connect(**{**given, "url": urls})) as generator:
+    if not given.get("min_replicas") and (is_in_memory(url) or is_embedded(url)):
+        url = "redis://offline"
+    with contextlib.closing(connect(**{**given, "url": url})) as generator:
         return generator._config
 
 

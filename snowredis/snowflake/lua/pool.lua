@@ -137,7 +137,7 @@ end
 local function lane_names(text)
   text = text or ''
   local layout = string.match(text, ' layout=[^ ]+ datacenter=%d+') or ''
-  return layout .. (string.match(text, ' share=[^ ]+') or '') .. (string.find(text, ' outage_reserve_ms=') and ' 1' or '')
+  return layout .. (string.find(text, ' outage_reserve_ms=') and ' 1' or '')
 end
 
 -- R3, R9, R10. Reads the pool, prepares a new one if it does not exist, and raises the floor if Redis may have lost

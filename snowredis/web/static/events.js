@@ -31,8 +31,6 @@ function reasonOf(event) {
   return event.text + ends;
 }
 
-const keyOf = (event) => event.key ?? `${event.server} ${event.id}`;
-
 function filter() {
   const worker = $("event-worker").value.trim();
   return { kind: $("event-kind").value, worker: /^\d{1,7}$/.test(worker) ? Number(worker) : null };
@@ -52,13 +50,13 @@ export async function fetchEvents({ kind = "", worker = null }) {
 // *fetched* and what came in since, the newest first, each once
 export function mergeEvents(fetched, wanted) {
   const merged = new Map();
-  for (const event of [...(fetched ?? []), ...state.events.filter((event) => matches(event, wanted))]) merged.set(keyOf(event), event);
+  for (const event of [...(fetched ?? []), ...state.events.filter((event) => matches(event, wanted))]) merged.set(event.key, event);
   return [...merged.values()].sort((a, b) => b.at - a.at);
 }
 
 export function drawEvents() {
   const wanted = filter(), events = mergeEvents(older, wanted).slice(0, MAX_SHOWN);
-  const order = `${timeText(0)} ${state.pool?.name} ${events.map(keyOf).join()}`;
+  const order = `${timeText(0)} ${state.pool?.name} ${events.map((event) => event.key).join()}`;
   if (order === drawn) return;
   drawn = order;
   $("events").replaceChildren(...events.map((event) => eventRow(event)));

@@ -24,7 +24,7 @@ def found(deploy=False, debug=True, caches=None, **given):
 
 redis = "redis://db.example:6379/0"
 assert found(url=redis, debug=False, deploy=True) == []
-assert found(url=["redis://a", "redis://b"], debug=False, deploy=True) == []
+assert found(url=["redis://a", "redis://b"], debug=False, deploy=True) == ["E001"]
 assert found() == []
 for bad in (
     {"layout": "no"},

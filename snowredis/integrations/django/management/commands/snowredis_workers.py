@@ -10,7 +10,6 @@ from django.core.management.base import BaseCommand, CommandError
 
 from snowredis.cli import main
 from snowredis.integrations.django.checks import effective_settings
-from snowredis.snowflake.open import servers_of
 
 
 class Command(BaseCommand):
@@ -26,13 +25,12 @@ class Command(BaseCommand):
     def handle(self, **options: Any) -> None:
         """Print the table or the JSON. Raises CommandError where the URL is not text."""
         settings = effective_settings()
-        urls = servers_of(settings["url"])
-        if not all(isinstance(url, str) for url in urls):
+        if not isinstance(settings["url"], str):
             raise CommandError(
                 "SNOWREDIS['url'] is an object of this process. A pool in memory has no workers elsewhere; for a "
                 "redis-py client name its URL: snowredis workers --url redis://…"
             )
-        arguments = ["workers", "--url", " ".join(urls), "--pool", settings["pool"]]
+        arguments = ["workers", "--url", settings["url"], "--pool", settings["pool"]]
         arguments += [f"--{name}" for name in ("json", "all") if options[name]]
         arguments += [f"--watch={options['watch']}"] if options["watch"] else []
         # the stream of call_command(stdout=…), without Django's wrapper, which adds a newline to each piece
