@@ -1,21 +1,23 @@
 """Let forked children die in every way, and see how soon their worker ids are available again.
 
     python scripts/deaths.py --seconds 120 --rate 50
-    python scripts/deaths.py --ways "os._exit;rq" --seconds 20
+    python scripts/deaths.py --ways "os._exit;kill -9" --seconds 20
 
-Children make ids and die in a given way, at a given rate, on a pool of 64 worker ids with a ttl of 30 s, on a
-redis-server of its own: forked by this process; by plain workers of rq, which do not import snowredis, and by some that
-import the tasks before; and by a worker of celery. Prints one row for each way. Exits with 1 if an id was repeated, a
-child got PoolExhausted, or a lease was left after one heartbeat of a process of this machine. Bounded by the seconds
-for each way, and 60 more. Needs rq and celery for their ways.
+Children of this process make ids and die in a given way, at a given rate, on a pool of 64 worker ids with a ttl of 30
+s, on a redis-server of its own. Prints one row for each way. Exits with 1 if an id was repeated, a child got
+PoolExhausted, or a lease was left after one heartbeat of a process of this machine. Bounded by the seconds for each
+way, and 10 more.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import multiprocessing
 import os
 import random
+import signal
+import struct
 import sys
 import tempfile
 import threading
@@ -23,33 +25,86 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-import redis  # noqa: E402
-
 import snowredis  # noqa: E402
-from scripts._deaths import forks, queues  # noqa: E402
-from scripts._deaths.forks import Death  # noqa: E402
 from snowredis.core.layout import Layout  # noqa: E402
 from snowredis.snowflake.protocol import PoolConfig  # noqa: E402
 from tests.support.servers import redis_server  # noqa: E402
-from tests.support.waiting import eventually  # noqa: E402
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=14)
-QUEUES = {
-    "rq": queues.rq_workers,
-    "rq, tasks imported before": queues.preloaded_rq_workers,
-    "celery": queues.celery_worker,
-}
-WAYS = [*QUEUES, *forks.WAYS]
 # how often the pool is looked at
 LOOK_S = 0.05
-START_S = 60.0
 # what is left when the last children have died is given back by the next heartbeat: one every ttl / 3
 END_S = 7.0
+# of each child
+IDS = 20
+
+
+class Death(NamedTuple):
+    """A child that has died: its pid, 0 if unknown, when, in ms since 1970, and the ids that it made."""
+
+    pid: int
+    at_ms: float
+    ids: list[int]
+
+
+def job(ending: Callable[[], object]) -> list[Death]:
+    """Fork a child that makes ids and then calls *ending*, and wait until it is dead."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if not pid:
+        made = _make()
+        os.write(write_end, struct.pack(f"{len(made)}q", *made))
+        ending()
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        data = pipe.read()
+    os.waitpid(pid, 0)
+    return [Death(pid, time.time() * 1000, list(struct.unpack(f"{len(data) // 8}q", data)))]
+
+
+def pool_of_four() -> list[Death]:
+    """Let the children of a pool of multiprocessing make ids, and be terminated."""
+    with multiprocessing.get_context("fork").Pool(4) as children:
+        # one task each, as far as it goes: a child that has done its own may take another
+        made = children.map(_make_in_pool, range(4), chunksize=1)
+        ended_ms = time.time() * 1000
+    ids: dict[int, list[int]] = {}
+    for pid, batch in made:
+        ids.setdefault(pid, []).extend(batch)
+    return [Death(pid, ended_ms, batch) for pid, batch in ids.items()]
+
+
+def _make_in_pool(_: int) -> tuple[int, list[int]]:
+    made = _make()
+    time.sleep(0.005)
+    return os.getpid(), made
+
+
+def _make() -> list[int]:
+    """Make ids; -1 if the pool is full."""
+    try:
+        return snowredis.next_ids(IDS)
+    except snowredis.PoolExhausted:
+        return [-1]
+
+
+def _die_by(number: int) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(10)
+
+
+WAYS: dict[str, Callable[[], list[Death]]] = {
+    "os._exit": lambda: job(lambda: os._exit(0)),
+    "kill -9": lambda: job(lambda: _die_by(signal.SIGKILL)),
+    "SIGTERM": lambda: job(lambda: _die_by(signal.SIGTERM)),
+    "multiprocessing": pool_of_four,
+}
 
 
 @dataclass
@@ -138,54 +193,6 @@ def is_dead(pid: int) -> bool:
         return True
 
 
-def at_rate(seconds: float, rate: float, rng: random.Random, act: Callable[[], int]) -> None:
-    """Call *act*, which returns how many die by that, so that *rate* die a second; a little random, as jobs come."""
-    next_s = time.monotonic()
-    end_s = next_s + seconds
-    while (now_s := time.monotonic()) < end_s:
-        if now_s < next_s:
-            time.sleep(next_s - now_s)
-        count = act()
-        next_s = max(next_s, time.monotonic() - 1) + rng.uniform(0.5, 1.5) * count / rate
-
-
-def run_forks(way: str, watcher: Watcher, seconds: float, rate: float, rng: random.Random) -> None:
-    def act() -> int:
-        deaths = forks.WAYS[way]()
-        watcher.note(deaths)
-        return len(deaths)
-
-    at_rate(seconds, rate, rng, act)
-
-
-def run_queue(
-    way: str, watcher: Watcher, seconds: float, rate: float, rng: random.Random, url: str, directory: Path
-) -> None:
-    client: Any = redis.Redis.from_url(url)
-    os.environ["DEATHS_URL"] = url
-    from scripts._deaths.tasks import NOTE, NOTES_KEY
-
-    def notes() -> int:
-        count = 0
-        while note := client.lpop(NOTES_KEY):
-            pid, at_ms, *ids = NOTE.unpack(note)
-            watcher.note([Death(pid, at_ms, ids)])
-            count += 1
-        return count
-
-    def act() -> int:
-        send()
-        notes()
-        return 1
-
-    with QUEUES[way](url, directory) as send:
-        send()
-        # the workers have started
-        eventually(notes, "the first job", START_S)
-        at_rate(seconds, rate, rng, act)
-    notes()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=120.0, help="for each way (default: 120)")
@@ -208,10 +215,14 @@ def main() -> int:
         for way in args.ways.split(";"):
             row, rng = Row(way), random.Random(args.seed)
             with Watcher(server.url, row) as watcher:
-                if way in QUEUES:
-                    run_queue(way, watcher, args.seconds, args.rate, rng, server.url, directory)
-                else:
-                    run_forks(way, watcher, args.seconds, args.rate, rng)
+                next_s = time.monotonic()
+                end_s = next_s + args.seconds
+                while (now_s := time.monotonic()) < end_s:
+                    time.sleep(max(0.0, next_s - now_s))
+                    deaths = WAYS[way]()
+                    watcher.note(deaths)
+                    # a little random, as jobs come
+                    next_s = max(next_s, time.monotonic() - 1) + rng.uniform(0.5, 1.5) * len(deaths) / args.rate
                 time.sleep(END_S)
                 watcher.finish()
             print(row.text(args.seconds), flush=True)

@@ -4,7 +4,7 @@ Everything is measured in turns within one run, many short rounds of each: trust
 nanoseconds. Redis is a private redis-server. The parts:
 
   first    one id after a pause: hot, the first of a ms, after 1.2 and 100 ms of sleep             4 min
-  ids      an id, singly and in batches, 1 and 4 threads, 1 and 2 processes, in C and in Python    2 min
+  ids      an id, singly and in batches, 1 and 4 threads, in C and in Python                       2 min
   workers  claims, heartbeats and memory at 10, 1,000 and 100,000 living workers                   2 min
   start    import time, a program's first id, and a generator's memory                             1 min
 
@@ -13,7 +13,6 @@ examples:
   scripts/bench --quick ids start            two parts, coarsely, in seconds
   scripts/bench --write                      and put tables into docs/reference/figures.md; with
                                              some of the parts, what the page has of the others stays
-  scripts/bench --python 3.14t first ids     measure another Python, too (scripts/get_python.py gets it)
   scripts/bench first                        what an id costs a program that makes one now and then
   scripts/bench --save FILE; scripts/bench --load FILE --write
 """
@@ -22,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import importlib
 import json
 import os
 import platform
@@ -49,13 +49,6 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write docs/reference/figures.md")
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the figures, as JSON")
     parser.add_argument("--load", type=Path, metavar="FILE", help="take what this has, measure the PARTs named")
-    parser.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="measure first and ids on this Python, too",
-    )
     options = parser.parse_args()
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
@@ -69,7 +62,7 @@ def main() -> int:
 
     for part in parts:
         print(f"== {part}", file=sys.stderr)
-        results[part] = _measure(part, quick=options.quick, pythons=options.python)
+        results[part] = _measure(part, quick=options.quick)
         if options.save:
             options.save.write_text(json.dumps(results, indent=1), "utf-8")
     for name, (part, make) in page.TABLES.items():
@@ -83,25 +76,13 @@ def main() -> int:
     return 0
 
 
-def _measure(part: str, *, quick: bool, pythons: list[str]) -> dict[str, Any]:
+def _measure(part: str, *, quick: bool) -> dict[str, Any]:
     from snowredis.errors import SnowredisError
 
     try:
-        if part == "first":
-            from scripts._bench import first
-
-            return first.measure(quick=quick, pythons=pythons)
-        if part == "ids":
-            from scripts._bench import ids
-
-            return ids.measure(quick=quick, pythons=pythons)
-        if part == "workers":
-            from scripts._bench import workers
-
-            return workers.measure(quick=quick)
-        from scripts._bench import start
-
-        return start.measure(quick=quick)
+        module: Any = importlib.import_module(f"scripts._bench.{part}")
+        measured: dict[str, Any] = module.measure(quick=quick)
+        return measured
     except SnowredisError as error:
         raise SystemExit(str(error)) from error
 

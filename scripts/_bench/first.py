@@ -15,8 +15,8 @@ from typing import Any
 
 from scripts._bench.contestants import BY_LABEL, BY_NAME, FLOOR, METHOD_FLOOR, OURS
 from scripts._bench.ids import workers
-from scripts._bench.measuring import BASE, in_turns, quartiles, ratios
-from scripts._bench.pauses import BOUND, ONE, OWN, PAUSES, SHARED, TWO, typical
+from scripts._bench.measuring import BASE, in_turns, ratios
+from scripts._bench.pauses import PAUSES, typical
 from scripts._bench.server import now_ms, private_server
 from scripts._bench.worker import Worker
 from snowredis.settings import DEFAULT_POOL
@@ -39,7 +39,7 @@ LABELS = (
     "TSID.create()",
 )
 PERCENTILES = (50.0, 99.0, 99.9, 99.99)
-# measured in every round; the others, and all with other Pythons, in each tenth or so, so that it takes a few minutes
+# measured in every round; the others in each tenth or so, so that it takes a few minutes
 EACH_ROUND = (
     BASE,
     IDS,
@@ -63,22 +63,12 @@ def percentiles(figures: Sequence[float]) -> dict[str, float | None]:
     }
 
 
-def measure(*, quick: bool, pythons: Sequence[str] = ()) -> dict[str, Any]:
+def measure(*, quick: bool) -> dict[str, Any]:
     with private_server() as server:
         # says that the pool is new: the first worker would wait otherwise
         RedisStore(server.url, PoolConfig(name=DEFAULT_POOL)).create(now_ms())
-        with workers(pythons, peers_everywhere=True, url=server.url, layout="default") as running:
-            missing = {
-                worker.label: {label: worker.said["missing"].get(label) for label in LABELS} for worker in running
-            }
-            return {
-                "machines": {worker.label: worker.said["machine"] for worker in running},
-                "missing": {of: {label: why for label, why in labels.items() if why} for of, labels in missing.items()},
-                "rows": _rows(running, quick=quick),
-                "scaling": [
-                    row for worker in running if worker.said["free_threaded"] for row in _scaling(worker, quick=quick)
-                ],
-            }
+        with workers(url=server.url, layout="default") as running:
+            return {"rows": _rows(running, quick=quick)}
 
 
 def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
@@ -93,7 +83,7 @@ def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
         size = max(1, pause.block // 20) if quick else pause.block
         for turn, number in enumerate(in_turns([str(at) for at in range(len(cases))], rounds)):
             (worker, label), this = cases[int(number)], turn // len(cases)
-            often = worker in running[:2] and label in EACH_ROUND
+            often = label in EACH_ROUND
             if often or this % min(10, max(1, rounds // 3)) == 0:
                 block = worker.asked("samples", label=label, pause=name, count=size)
                 blocks[int(number)][this] = block
@@ -114,26 +104,3 @@ def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def _scaling(worker: Worker, *, quick: bool) -> list[dict[str, Any]]:
-    """Measure one thread, and two: on one generator, the same with bound methods, and with a generator each.
-
-    With a layout whose ceiling is not reached.
-    """
-    cases = [(BASE, ONE), (BASE, TWO), (IDS, ONE), (IDS, SHARED), (IDS, BOUND), (IDS, OWN)]
-    found: dict[int, list[float]] = {at: [] for at in range(len(cases))}
-    calls = 2_000 if quick else 100_000
-    for number in in_turns([str(at) for at in found], 3 if quick else 31):
-        label, kind = cases[int(number)]
-        found[int(number)].append(worker.asked("scaling", base=label == BASE, kind=kind, calls=calls))
-    return [
-        {
-            "of": worker.label,
-            "what": label,
-            "kind": kind,
-            "ns": quartiles(found[at]),
-            "ratio": ratios(found[at], found[0]),
-        }
-        for at, (label, kind) in enumerate(cases)
-    ]

@@ -16,9 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from snowredis.core.presets import resolve_layout
-from snowredis.testing import memory_pool
-
 # 4,194,304 ids a ms, so that the generator is measured and not the ceiling of a layout
 UNCAPPED = "40/0/0/1/22"
 BASE = "time.time_ns()"
@@ -87,23 +84,6 @@ def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:
     """Return lower quartile, median, upper quartile."""
     low, median, high = statistics.quantiles(figures, n=4, method="inclusive")
     return low, median, high
-
-
-def ceiling(layout: str, seconds: float) -> tuple[float, float]:
-    """Make ids in one thread for *seconds*; return rate / ceiling of the layout, and the share of one CPU used."""
-    used = resolve_layout(layout)
-    with memory_pool().connect(layout=used) as ids:
-        subject = Subject("ids.next_id()", {"ids": ids})
-        for _ in range(3):
-            # from the end of one tick's ids to the end of another's
-            subject.ns(used.sequences)
-        made, wall_s, cpu_s = 0, time.perf_counter(), time.process_time()
-        until_s = wall_s + seconds
-        while time.perf_counter() < until_s:
-            subject.ns(used.sequences)
-            made += used.sequences
-        wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-    return made / wall_s / used.ids_per_second, cpu_s / wall_s
 
 
 def ratios(figures: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:

@@ -71,15 +71,6 @@ def fleets(results: Results) -> str:
     return markdown([*head, "bytes a worker", "bytes a connection"], rows)
 
 
-def real_generators(results: Results) -> str:
-    real = results["workers"]["real"]
-    return (
-        f"The {real['generators']:,} real generators stand in one process: their threads take "
-        f"{percent(real['own_share_of_core'])} of a core there, {real['own_us_a_beat']:,.0f} µs a heartbeat; they "
-        f"claimed their worker ids at {real['claims_per_second']:,.0f} a second, one after the other."
-    )
-
-
 def beat_us(results: Results) -> float:
     """Return the CPU time of Redis for one heartbeat in the largest fleet, connections included, in us."""
     return float(results["workers"]["fleets"][-1]["cpu_us_a_beat"])
@@ -117,19 +108,12 @@ def scale(results: Results) -> str:
 TABLES = {
     "single": ("ids", page_ids.single),
     "batches": ("ids", page_ids.batches),
-    "pythons": ("ids", page_ids.pythons),
-    "two-processes": ("ids", page_ids.two_processes),
-    "ceilings": ("ids", page_ids.ceilings),
     "missing": ("ids", page_ids.missing),
     "costs": ("workers", costs),
     "fleets": ("workers", fleets),
-    "real-generators": ("workers", real_generators),
     "scale": ("workers", scale),
     "start": ("start", page_start.start),
     "first": ("first", page_first.first),
-    "first-pythons": ("first", page_first.pythons),
-    "first-missing": ("first", page_first.missing),
-    "free-threaded": ("first", page_first.scaling),
 }
 # the others are printed only
 ON_PAGE = (

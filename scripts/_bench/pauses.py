@@ -1,11 +1,9 @@
-"""Measure single calls, each after a pause; and threads that call at once, each a statement of its own."""
+"""Measure single calls, each after a pause."""
 
 from __future__ import annotations
 
 import statistics
-import threading
 import time
-import timeit
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,11 +29,6 @@ PAUSES: Mapping[str, Pause] = {
     "1.2 ms of sleep": Pause("sleep(0.0012)", 2_000, 50),
     "100 ms of sleep": Pause("sleep(0.1)", 40, 4),
 }
-# kinds of threads on free-threaded Pythons
-ONE, TWO = "1 thread", "2 threads"
-SHARED, OWN = "2 threads, one generator", "2 threads, a generator each"
-# each thread looked the method up once
-BOUND = f"{SHARED}, `next_id = ids.next_id`"
 
 
 def typical(figures: Sequence[float]) -> float:
@@ -64,20 +57,3 @@ def run():
     found, nothing = scope["run"]()
     cost_ns = typical(nothing)
     return [max(0.0, ns - cost_ns) for ns in found]
-
-
-def scaled_ns(subject_of_thread: Sequence[tuple[str, Mapping[str, Any]]], calls: int) -> float:
-    """Run each statement *calls* times, each in a thread of its own, all at once; return the ns of one call of each."""
-    timers = [timeit.Timer(statement, globals=dict(names)) for statement, names in subject_of_thread]
-    gate, seconds = threading.Barrier(len(timers)), [0.0] * len(timers)
-
-    def run(at: int) -> None:
-        gate.wait()
-        seconds[at] = timers[at].timeit(calls)
-
-    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(timers))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return statistics.mean(seconds) * 1e9 / calls

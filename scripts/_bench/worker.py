@@ -1,4 +1,4 @@
-"""Process that measures on request, so that several Pythons and both implementations take turns.
+"""Process that measures on request, so that both implementations take turns.
 
 Started by ids.py; lines of JSON on standard input and output. SNOWREDIS_PURE in its environment chooses.
 """
@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,33 +17,19 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts._bench.contestants import BY_LABEL, CONTESTANTS, Field
-from scripts._bench.measuring import BASE, UNCAPPED, calls_in, ceiling, this_machine
-from scripts._bench.pauses import BOUND, ONE, OWN, samples, scaled_ns
+from scripts._bench.measuring import UNCAPPED, calls_in, this_machine
+from scripts._bench.pauses import samples
 from snowredis.snowflake.fast_path import IMPLEMENTATION
-from snowredis.snowflake.pure_path import FREE_THREADED
-from snowredis.testing import memory_pool
-
-# generators of a layout without a ceiling, which threads share, or have each
-_scaled: list[Any] = []
 
 
 class Worker:
     """The driver's interface to one measuring process."""
 
-    def __init__(
-        self,
-        label: str,
-        python: str = sys.executable,
-        *,
-        pure: bool,
-        only_ours: bool,
-        url: str = "",
-        layout: str = UNCAPPED,
-    ) -> None:
+    def __init__(self, label: str, *, pure: bool, url: str = "", layout: str = UNCAPPED) -> None:
         self.label = label
         environment = {name: value for name, value in os.environ.items() if name != "SNOWREDIS_PURE"}
         self._process = subprocess.Popen(
-            [python, "-P", __file__, "ours" if only_ours else "all", url, layout],
+            [sys.executable, "-P", __file__, "ours" if pure else "all", url, layout],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -79,7 +64,6 @@ def main() -> None:
     said = {
         "machine": this_machine(),
         "implementation": IMPLEMENTATION,
-        "free_threaded": FREE_THREADED,
         "labels": list(field.names),
         "missing": field.missing,
         "versions": {package: _version(package) for package in packages},
@@ -96,25 +80,9 @@ def main() -> None:
                     # to a tick of which nothing is used
                     time.sleep(0.002)
                 answer = field.subject(label, threads).ns(calls[label])
-            case {"what": "ceiling", "layout": layout, "seconds": seconds}:
-                answer = ceiling(layout, seconds)
             case {"what": "samples", "label": label, "pause": pause, "count": count}:
                 answer = samples(BY_LABEL[label].statement, field.names[label], pause, count)
-            case {"what": "scaling", "base": base, "kind": kind, "calls": count}:
-                answer = scaled_ns(_threads(field, kind, base=base), count)
         print(json.dumps(answer), flush=True)
-
-
-def _threads(field: Field, kind: str, *, base: bool) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the statement of each thread, with its names."""
-    count = 1 if kind == ONE else 2
-    if base:
-        return [(BASE, field.names[BASE])] * count
-    if not _scaled:
-        _scaled.extend(memory_pool().connect(layout=UNCAPPED) for _ in range(2))
-    if kind == BOUND:
-        return [("next_id()", {"next_id": _scaled[0].next_id}) for _ in range(count)]
-    return [("ids.next_id()", {"ids": _scaled[at if kind == OWN else 0]}) for at in range(count)]
 
 
 def _version(package: str) -> str:

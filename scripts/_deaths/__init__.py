@@ -1,1 +1,0 @@
-"""Ways in which forked children die, for scripts/deaths.py."""
