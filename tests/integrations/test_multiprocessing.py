@@ -49,7 +49,7 @@ def test_parent_and_children_repeat_no_id_and_children_give_their_worker_ids_bac
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     made, different, others = json.loads(done.stdout)
-    assert made == different == 39 * 110
+    assert made == different == 33 * 110
     assert others == []
 
 

@@ -64,7 +64,7 @@ RATES: dict[str, Callable[[], Iterator[float]]] = {
 @pytest.mark.parametrize("rate", RATES)
 def test_shards_get_equally_many_ids_at_any_rate(rate: str) -> None:
     # of the ceiling, whole ticks; a heartbeat for each id takes long
-    ids = ids_at(RATES[rate](), {"the ceiling": 20 * 1024, "1 id/min, to the ms": 5_000}.get(rate, COUNT))
+    ids = ids_at(RATES[rate](), {"the ceiling": 20 * 1024, "1 id/min, to the ms": 2_000}.get(rate, COUNT))
     assert ids == sorted(set(ids))
     # exact distances are a pattern of their own: the time of an id a minute is the same modulo 100
     among: Sequence[int] = POWERS if rate.endswith("to the ms") else SHARDS

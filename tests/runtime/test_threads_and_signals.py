@@ -344,13 +344,14 @@ def test_a_greenlet_beside_one_that_talks_to_redis_hears_when_to_patch() -> None
 def test_a_program_ends_whatever_its_daemons_held_and_its_finalizers_call(server: RedisServer) -> None:
     new_pool(server.url, "finalizers")
     # every other one hung
-    for _ in range(6):
-        process = start("tests.runtime.programs.finalizers_beside_daemons", server.url, "finalizers")
-        try:
-            _, errors = process.communicate(timeout=30)
-        finally:
+    running = [start("tests.runtime.programs.finalizers_beside_daemons", server.url, "finalizers") for _ in range(6)]
+    try:
+        for process in running:
+            _, errors = process.communicate(timeout=60)
+            assert (process.returncode, errors) == (0, "")
+    finally:
+        for process in running:
             process.kill()
-        assert (process.returncode, errors) == (0, "")
 
 
 def test_a_thread_that_has_ended_is_not_listed_any_more() -> None:
