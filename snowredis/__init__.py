@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from snowredis.lent_worker import worker_id
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
     from snowredis.monitor.worker_pool import WorkerPool
-    from snowredis.process.exit import close_on_sigterm
+    from snowredis.process.sigterm import close_on_sigterm
     from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
     from snowredis.snowflake.fast_path import IMPLEMENTATION
     from snowredis.snowflake.generator import SnowflakeGenerator
@@ -53,7 +53,7 @@ _MODULE_OF = {
     "anext_id": "snowredis.process_generator",
     "anext_ids": "snowredis.process_generator",
     "close": "snowredis.process_generator",
-    "close_on_sigterm": "snowredis.process.exit",
+    "close_on_sigterm": "snowredis.process.sigterm",
     "configure": "snowredis.process_generator",
     "connect": "snowredis.connection",
     "decode": "snowredis.core.text",

@@ -14,7 +14,7 @@ from snowredis.monitor.snapshot import PoolInfo
 from snowredis.snowflake.open import pool_config
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import ChangeEarly, ChangeLate, LayoutChanging
+from snowredis.snowflake.replies import Changing, Early, Late
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +104,19 @@ def change_layout(
     at_ms = info.now_ms + delay_ms
     in_order = check_change(info, layout, at_ms)
     reply = RedisStore(client, config_of(info)).change_layout(layout, at_ms, caller_ms, force=force)
-    if isinstance(reply, ChangeLate):
+    if isinstance(reply, Late):
         raise ConfigError(
             f"the moment has passed before the change was planned, or is over a year away. Nothing was changed; "
             f"allow more than {delay_ms} ms."
         )
-    if isinstance(reply, ChangeEarly):
+    if isinstance(reply, Early):
         raise ConfigError(
             f"workers of pool {info.name!r} have outage lanes beyond that moment, in which they may make ids of the "
             "old layout as long as they do not reach Redis. Nothing was changed. Plan it for "
             f"{utc_text(reply.earliest_ms)} or later: in {math.ceil((reply.earliest_ms - info.now_ms) / 1000)} s. "
             "With --force it is planned in any case; then a process that does not reach Redis may repeat ids."
         )
-    if not isinstance(reply, LayoutChanging):
+    if not isinstance(reply, Changing):
         raise ConfigError(f"pool {info.name!r} kept its layout")
     return LayoutChange(at_ms, reply.new_floor_ms, in_order)
 

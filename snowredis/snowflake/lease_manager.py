@@ -30,7 +30,7 @@ from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
-from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, LossReason, PoolFull, Settling, pool_id
+from snowredis.snowflake.replies import ClaimReply, Exhausted, Granted, LossReason, Lost, Settling, pool_id
 from snowredis.snowflake.sweep import DeadProcesses
 
 log = logging.getLogger("snowredis")
@@ -184,7 +184,7 @@ class LeaseManager:
         self.view.learn(reply, sent_s)
         if isinstance(reply, Settling):
             return Claimed(settling_ms=max(1, reply.wait_ms))
-        if isinstance(reply, PoolFull):
+        if isinstance(reply, Exhausted):
             self.counts.claims_refused["full"] += 1
             raise PoolExhausted(self.config.name, self.config.layout.workers, reply.wait_ms)
         if not isinstance(reply, Granted):
@@ -327,7 +327,7 @@ class LeaseManager:
             self.slot.drop_kept()
             self._lose(held, "it was taken over from a process of another pool at this address; claiming another")
             return False
-        if isinstance(reply, LeaseGone):
+        if isinstance(reply, Lost):
             if reply.reason == LossReason.COPIED:
                 self.slot.drop_kept()
             elif self.clocks_agree:

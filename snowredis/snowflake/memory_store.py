@@ -139,9 +139,9 @@ class MemoryStore:
         with self._lock:
             now = self._server_time_ms()
             if not self._incarnation:
-                return replies.NoPool(*self._pool(now))
+                return replies.Absent(*self._pool(now))
             self._highest_number = str(max(int(self._highest_number or 0), highest))
-            return replies.NumberNoted(*self._pool(now))
+            return replies.Noted(*self._pool(now))
 
     def after_fork(self) -> None:
         """Do nothing: the child's copy of the memory is a pool of its own."""
@@ -286,7 +286,7 @@ class MemoryStore:
         if not oldest:
             self._counts["refused"] += 1
             first = min(r.lease_end_ms for r in self._records.values())
-            return replies.PoolFull(*self._pool(now), max(0, first - now))
+            return replies.Exhausted(*self._pool(now), max(0, first - now))
         nearest = min(oldest, key=lambda worker: self._low_mark_ms(self._records[worker]))
         behind = self._low_mark_ms(self._records[nearest]) - fit_ms
         return nearest if behind <= wait_ms else replies.Behind(*self._pool(now), behind)
@@ -321,7 +321,7 @@ class MemoryStore:
                 if any(from_ms < held_outage_ms <= to_ms for from_ms, to_ms in cuts_ms):
                     reason = LossReason.COPIED
                 lost = LeaseRecord(owner=request.owner, until_ms=request.held_until_ms)
-                reply = replies.LeaseGone(*self._pool(now), reason)
+                reply = replies.Lost(*self._pool(now), reason)
                 self._event(EventKind.LOST, request.worker, now, lost, reason=reason, outage=request.held_outage_ms)
                 self._counts["lost"] += 1
                 return reply
@@ -383,7 +383,7 @@ class MemoryStore:
                 or record.renewal_id not in (request.renewal_id, request.pending_renewal_id)
                 or record.incarnation != self._incarnation
             ):
-                return replies.NotHeld(*self._pool(now))
+                return replies.Gone(*self._pool(now))
             ended_ms = record.lease_end_ms if record.lease_end_ms <= now else 0
             self._note_end(request.worker, record, now)
             if ended_ms and not request.reclaimed:
@@ -432,7 +432,7 @@ class MemoryStore:
         with self._lock:
             now = self._server_time_ms()
             if self._incarnation:
-                return replies.AlreadyExists(*self._pool(now))
+                return replies.Exists(*self._pool(now))
             # as in create.lua; what this object is new for was never lost
             is_certain = self.config.durability == "assured"
             self._raise_floors(0, 0 if is_certain else self._outage_horizon_ms(now), Seen())

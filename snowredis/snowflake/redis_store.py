@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
@@ -23,8 +23,6 @@ from snowredis.snowflake.replies import Reply, Seen, parse_reply
 
 log = logging.getLogger("snowredis")
 
-_Done = TypeVar("_Done", bound=Reply)
-_Refused = TypeVar("_Refused", bound=Reply)
 _Kept = TypeVar("_Kept", bound=Reply)
 
 # how often replicas are asked whether they have what a person did; WAIT_MS each
@@ -103,11 +101,11 @@ class ScriptStore(Scripted):
     def _call(
         self,
         name: str,
-        expected: tuple[type[_Done], type[_Refused]],
+        expected: Iterable[type[Reply]],
         seen: Seen,
         caller_ms: int,
         *args: str | int,
-    ) -> _Done | _Refused:
+    ) -> Any:
         if caller_ms - self._replied_ms > self.config.ttl_ms // 2:
             # this host stood still, or its calls fail: the connection may lead to a master of before
             self.reconnect(also_in_use=False)
@@ -115,12 +113,9 @@ class ScriptStore(Scripted):
         texts = self.texts_of(request, self.run(*request))
         self._replied_ms = caller_ms
         try:
-            reply = parse_reply(texts)
+            return parse_reply(texts, expected)
         except ValueError:
-            reply = None
-        if not isinstance(reply, expected):
-            raise self.unknown(texts)
-        return reply
+            raise self.unknown(texts) from None
 
     def claim(self, request: protocol.ClaimRequest, seen: Seen) -> replies.ClaimReply:
         before, refused_ms = self._refusal or (None, 0)
@@ -129,9 +124,11 @@ class ScriptStore(Scripted):
             raise LayoutMismatch(*before)
         # R9 (signature): a process that was refused says so, and creates no pool that Redis has lost
         sizes = (self.config.layout.workers, self.config.layout.namespaces, int(before is not None))
-        expected = (replies.Granted, replies.ClaimRefused)
+        expected = (replies.Granted, replies.Settling, replies.Behind, replies.Exhausted)
         try:
-            reply = self._call("claim", expected, seen, request.caller_ms, *script_arguments(request), *sizes)
+            reply: replies.ClaimReply = self._call(
+                "claim", expected, seen, request.caller_ms, *script_arguments(request), *sizes
+            )
         except LayoutMismatch as error:
             stored = error.stored
             if before is not None and stored == LOST:
@@ -142,20 +139,26 @@ class ScriptStore(Scripted):
         return reply
 
     def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:
-        expected = (replies.Renewed, replies.LeaseGone)
-        return self._call("renew", expected, seen, request.caller_ms, *script_arguments(request))
+        expected, args = (replies.Renewed, replies.Lost), script_arguments(request)
+        reply: replies.RenewReply = self._call("renew", expected, seen, request.caller_ms, *args)
+        return reply
 
     def release(self, request: protocol.ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
-        expected = (replies.Released, replies.NotHeld)
-        return self._call("release", expected, seen, request.caller_ms, *script_arguments(request))
+        expected = (replies.Released, replies.Gone)
+        reply: replies.ReleaseReply = self._call(
+            "release", expected, seen, request.caller_ms, *script_arguments(request)
+        )
+        return reply
 
     def create(self, caller_ms: int) -> replies.CreateReply:
-        expected = (replies.Created, replies.AlreadyExists)
-        return self._kept(lambda: self._call("create", expected, Seen(), caller_ms))
+        expected = (replies.Created, replies.Exists)
+        reply: replies.CreateReply = self._kept(lambda: self._call("create", expected, Seen(), caller_ms))
+        return reply
 
     def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
-        expected = (replies.NumberNoted, replies.NoPool)
-        return self._call("note_number", expected, Seen(), caller_ms, highest)
+        expected = (replies.Noted, replies.Absent)
+        reply: replies.NoteReply = self._call("note_number", expected, Seen(), caller_ms, highest)
+        return reply
 
     def change_layout(self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False) -> replies.ChangeReply:
         """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan.
@@ -165,16 +168,18 @@ class ScriptStore(Scripted):
 
         def plan(layout: Layout) -> replies.ChangeReply:
             args = (self.config.with_layout(layout).signature, at_ms, int(force))
-            expected = (replies.LayoutChanging, replies.LayoutKept)
-            return self._call("change_layout", expected, Seen(), caller_ms, *args)
+            expected = (replies.Changing, replies.Kept, replies.Late, replies.Early)
+            reply: replies.ChangeReply = self._call("change_layout", expected, Seen(), caller_ms, *args)
+            return reply
 
         undo = None if layout == self.config.layout else lambda: plan(self.config.layout)
         return self._kept(lambda: plan(layout), undo)
 
     def delete(self, caller_ms: int) -> replies.DeleteReply:
         """Delete the pool, whatever its settings."""
-        expected = (replies.Deleted, replies.NoPool)
-        return self._kept(lambda: self._call("delete", expected, Seen(), caller_ms))
+        expected = (replies.Deleted, replies.Absent)
+        reply: replies.DeleteReply = self._kept(lambda: self._call("delete", expected, Seen(), caller_ms))
+        return reply
 
     def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
         """Make a *change* that a person asked for; subclasses put it on every copy of the pool that can come back.

@@ -1,12 +1,14 @@
 """Replies of the scripts, one class for each, and the one place where their texts are parsed. Pure.
 
+A class has the name of its status: what the script replies as "granted" is Granted.
+
 All times are milliseconds since 1970: on the Redis clock, or, for lanes and reservations, on the clock of the process
 that holds the lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
@@ -63,7 +65,8 @@ class Alarm(NamedTuple):
     @property
     def text(self) -> str:
         """Return the alarm as a clause for people, with its times in UTC."""
-        return f"{self.reason.text} between {_time(self.from_ms)} and {_time(self.until_ms)}"
+        times = (utc_text(time_ms) or f"{time_ms} ms" for time_ms in (self.from_ms, self.until_ms))
+        return f"{self.reason.text} between {' and '.join(times)}"
 
     @classmethod
     def parse(cls, text: str) -> Alarm:
@@ -72,8 +75,22 @@ class Alarm(NamedTuple):
         return cls(AlarmReason(code), int(from_ms), int(until_ms))
 
 
+def _ints(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+def _flag(text: str) -> bool:
+    return text == "1"
+
+
+def _alarm(text: str) -> Alarm | None:
+    return Alarm.parse(text) if text else None
+
+
 class Reply:
     """Reply of any script: the state of the pool after the call.
+
+    A subclass declares what reads each of the fields that it adds.
 
     Attributes:
         redis_ms: the time of the call on the Redis clock.
@@ -83,8 +100,13 @@ class Reply:
     """
 
     # not a dataclass: a program would take 3 ms longer to its first id, in which the methods of six are generated
-    __slots__ = ("redis_ms", "incarnation", "version", "floor_ms", "alarm")
-    _fields: ClassVar[tuple[str, ...]] = __slots__
+    READERS: ClassVar[dict[str, Callable[[str], Any]]] = {
+        "redis_ms": int,
+        "incarnation": str,
+        "version": int,
+        "floor_ms": int,
+        "alarm": _alarm,
+    }
 
     redis_ms: int
     incarnation: str
@@ -92,27 +114,29 @@ class Reply:
     floor_ms: int
     alarm: Alarm | None
 
-    def __init_subclass__(cls) -> None:
-        cls._fields += cls.__slots__
+    def __init_subclass__(cls, **readers: Callable[[str], Any]) -> None:
+        cls.READERS = cls.READERS | readers
 
     def __init__(self, *values: object) -> None:
-        for name, value in zip(self._fields, values, strict=True):
-            setattr(self, name, value)
+        self.__dict__.update(zip(self.READERS, values, strict=True))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and repr(self) == repr(other)
+        return type(self) is type(other) and self.__dict__ == other.__dict__
 
     def __hash__(self) -> int:
         return hash(repr(self))
 
     def __repr__(self) -> str:
-        values = (f"{name}={getattr(self, name)!r}" for name in self._fields)
-        return f"{type(self).__name__}({', '.join(values)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
     def replaced(self, **changes: object) -> Self:
         """Return a copy with other values of some attributes."""
-        values = {name: getattr(self, name) for name in self._fields} | changes
-        return type(self)(*values.values())
+        return type(self)(*(self.__dict__ | changes).values())
+
+    @classmethod
+    def parse(cls, texts: Sequence[str]) -> Self:
+        """Return the reply in *texts*, which follow the status. Raises ValueError for what no script replies."""
+        return cls(*(read(text) for read, text in zip(cls.READERS.values(), texts, strict=True)))
 
     @property
     def seen(self) -> Seen:
@@ -120,18 +144,16 @@ class Reply:
         return Seen(self.incarnation, self.version)
 
 
-class Granted(Reply):
+class Granted(Reply, worker=int, until_ms=int, lanes_ms=_ints, renewal_id=str, outage_until_ms=int):
     """Reply to a claim: a worker id was leased.
 
     Attributes:
-        worker: the worker id, as this server numbers it.
+        worker: the worker id.
         until_ms: the end of the reservation, the same in all lanes but the outage lane.
         lanes_ms: the beginning of the reservation in each lane.
         renewal_id: the id that the first renewal has to present as the one before it.
         outage_until_ms: the end of the reservation in the outage lane; 0 if there is none.
     """
-
-    __slots__ = ("worker", "until_ms", "lanes_ms", "renewal_id", "outage_until_ms")
 
     worker: int
     until_ms: int
@@ -140,10 +162,8 @@ class Granted(Reply):
     outage_until_ms: int
 
 
-class ClaimRefused(Reply):
+class ClaimRefused(Reply, wait_ms=int):
     """Reply to a claim: no worker id was leased; a claim may succeed after *wait_ms*."""
-
-    __slots__ = ("wait_ms",)
 
     wait_ms: int
 
@@ -151,22 +171,16 @@ class ClaimRefused(Reply):
 class Settling(ClaimRefused):
     """Reply to a claim: the floor was raised, and until it has passed only existing leases are renewed."""
 
-    __slots__ = ()
-
 
 class Behind(ClaimRefused):
     """Reply to a claim: every available lane was used at times later than the caller's clock shows."""
 
-    __slots__ = ()
 
-
-class PoolFull(ClaimRefused):
+class Exhausted(ClaimRefused):
     """Reply to a claim: every worker id is leased."""
 
-    __slots__ = ()
 
-
-class Renewed(Reply):
+class Renewed(Reply, until_ms=int, adopted=_flag, outage_from_ms=int, outage_until_ms=int):
     """Reply to a renewal: the lease was extended.
 
     Attributes:
@@ -175,18 +189,14 @@ class Renewed(Reply):
         outage_from_ms, outage_until_ms: its reservation in the outage lane; 0 if there is none.
     """
 
-    __slots__ = ("until_ms", "adopted", "outage_from_ms", "outage_until_ms")
-
     until_ms: int
     adopted: bool
     outage_from_ms: int
     outage_until_ms: int
 
 
-class LeaseGone(Reply):
+class Lost(Reply, reason=LossReason):
     """Reply to a renewal: it was refused, and the lease is lost; but not the outage lane, unless it was copied."""
-
-    __slots__ = ("reason",)
 
     reason: LossReason
 
@@ -194,141 +204,78 @@ class LeaseGone(Reply):
 class Released(Reply):
     """Reply to a release: the worker id is available again."""
 
-    __slots__ = ()
 
-
-class NotHeld(Reply):
+class Gone(Reply):
     """Reply to a release: nothing changed, since the caller does not hold the worker id any more."""
-
-    __slots__ = ()
 
 
 class Created(Reply):
     """Reply to a creation: the pool was created; its first worker does not have to wait."""
 
-    __slots__ = ()
 
-
-class AlreadyExists(Reply):
+class Exists(Reply):
     """Reply to a creation: nothing changed, since the pool exists with the same settings."""
 
-    __slots__ = ()
 
-
-class Deleted(Reply):
+class Deleted(Reply, guessed=_flag):
     """Reply to a deletion: the pool was deleted.
 
     Attributes:
         guessed: True if its settings could not be read, so that those of the request were used.
     """
 
-    __slots__ = ("guessed",)
-
     guessed: bool
 
 
-class NoPool(Reply):
+class Absent(Reply):
     """Reply to a deletion or to a note: nothing changed, since no such pool exists."""
 
-    __slots__ = ()
 
-
-class NumberNoted(Reply):
+class Noted(Reply):
     """Reply to a note: the pool stores that the registry has confirmed its shard number."""
 
-    __slots__ = ()
 
-
-class LayoutChanging(Reply):
+class Changing(Reply, new_floor_ms=int):
     """Reply to a change of the layout: it is planned.
 
     Attributes:
         new_floor_ms: ids of the old layout have earlier times, those of the new one this or later ones.
     """
 
-    __slots__ = ("new_floor_ms",)
-
     new_floor_ms: int
 
 
-class LayoutKept(Reply):
+class Kept(Reply):
     """Reply to a change of the layout: nothing was planned; a plan that there was is undone."""
 
-    __slots__ = ()
 
-
-class ChangeLate(LayoutKept):
+class Late(Kept):
     """Reply to a change of the layout: its moment has passed, or is over a year away; nothing changed."""
 
-    __slots__ = ()
 
-
-class ChangeEarly(LayoutKept):
+class Early(Kept, earliest_ms=int):
     """Reply to a change of the layout: outage lanes are reserved beyond its moment; nothing changed.
 
     Attributes:
         earliest_ms: the first moment that is behind all reservations.
     """
 
-    __slots__ = ("earliest_ms",)
-
     earliest_ms: int
 
 
 ClaimReply: TypeAlias = Granted | ClaimRefused
-RenewReply: TypeAlias = Renewed | LeaseGone
-ReleaseReply: TypeAlias = Released | NotHeld
-CreateReply: TypeAlias = Created | AlreadyExists
-DeleteReply: TypeAlias = Deleted | NoPool
-NoteReply: TypeAlias = NumberNoted | NoPool
-ChangeReply: TypeAlias = LayoutChanging | LayoutKept
+RenewReply: TypeAlias = Renewed | Lost
+ReleaseReply: TypeAlias = Released | Gone
+CreateReply: TypeAlias = Created | Exists
+DeleteReply: TypeAlias = Deleted | Absent
+NoteReply: TypeAlias = Noted | Absent
+ChangeReply: TypeAlias = Changing | Kept
 
 
-def _ints(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(",")))
-
-
-def _time(time_ms: int) -> str:
-    return utc_text(time_ms) or f"{time_ms} ms"
-
-
-def _flag(text: str) -> bool:
-    return text == "1"
-
-
-# a script's status -> the class of the reply, and what reads each of the fields that it adds to Reply
-_CLASSES: dict[str, tuple[type[Reply], tuple[Callable[[str], Any], ...]]] = {
-    "granted": (Granted, (int, int, _ints, str, int)),
-    "settling": (Settling, (int,)),
-    "behind": (Behind, (int,)),
-    "exhausted": (PoolFull, (int,)),
-    "renewed": (Renewed, (int, _flag, int, int)),
-    "lost": (LeaseGone, (LossReason,)),
-    "released": (Released, ()),
-    "gone": (NotHeld, ()),
-    "created": (Created, ()),
-    "exists": (AlreadyExists, ()),
-    "deleted": (Deleted, (_flag,)),
-    "absent": (NoPool, ()),
-    "noted": (NumberNoted, ()),
-    "changing": (LayoutChanging, (int,)),
-    "kept": (LayoutKept, ()),
-    "late": (ChangeLate, ()),
-    "early": (ChangeEarly, (int,)),
-}
-
-
-def parse_reply(texts: Sequence[str]) -> Reply:
-    """Parse the reply of any script. Raises ValueError for what no script replies."""
-    status, redis_ms, incarnation, version, floor_ms, alarm, *fields = texts
-    if status not in _CLASSES:
-        raise ValueError(status)
-    reply, readers = _CLASSES[status]
-    return reply(
-        int(redis_ms),
-        incarnation,
-        int(version),
-        int(floor_ms),
-        Alarm.parse(alarm) if alarm else None,
-        *(read(text) for read, text in zip(readers, fields, strict=True)),
-    )
+def parse_reply(texts: Sequence[str], expected: Iterable[type[Reply]]) -> Any:
+    """Return the reply in *texts*, of one of the *expected* classes. Raises ValueError for any other text."""
+    status, *fields = texts
+    for each in expected:
+        if each.__name__.lower() == status:
+            return each.parse(fields)
+    raise ValueError(status)

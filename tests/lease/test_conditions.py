@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from snowredis.snowflake.replies import Granted, LeaseGone, LossReason, Renewed, Seen, Settling
+from snowredis.snowflake.replies import Granted, LossReason, Lost, Renewed, Seen, Settling
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.stage import Stage
 from tests.support.holder import Holder
@@ -67,7 +67,7 @@ def test_an_adoption_asks_for_the_time_that_a_deposed_master_goes_on_answering_t
     assert isinstance(holders[0].ask_renew(), Renewed)
     place.stage.wait(1)
     refused = holders[1].ask_renew()
-    assert isinstance(refused, LeaseGone)
+    assert isinstance(refused, Lost)
     assert refused.reason == LossReason.TOO_OLD
 
 
@@ -98,7 +98,7 @@ def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was
     assert second.until_ms == first.until_ms + 1_000
     assert isinstance(two.ask_renew(), Renewed)
     refused = one.ask_renew()
-    assert isinstance(refused, LeaseGone)
+    assert isinstance(refused, Lost)
     assert refused.reason == LossReason.COPIED
 
 
@@ -113,7 +113,7 @@ def test_a_copy_is_refused_at_its_next_renewal_when_its_original_released(place:
     assert (heir.worker, heir.lanes_ms) == (one.worker, (used_ms,))
     assert two.until_ms > used_ms
     refused = two.ask_renew()
-    assert isinstance(refused, LeaseGone)
+    assert isinstance(refused, Lost)
     assert refused.reason == LossReason.REASSIGNED
 
 
@@ -129,7 +129,7 @@ def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: Place,
     assert heir.worker == one.worker
     place.restart()
     refused = copy.ask_renew()
-    assert isinstance(refused, LeaseGone)
+    assert isinstance(refused, Lost)
     assert refused.reason == LossReason.REASSIGNED
     assert isinstance(heir.ask_renew(), Renewed)
 

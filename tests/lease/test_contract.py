@@ -9,15 +9,15 @@ import pytest
 
 from snowredis.errors import LayoutMismatch
 from snowredis.snowflake.replies import (
-    AlreadyExists,
+    Absent,
     Behind,
     Created,
+    Exhausted,
+    Exists,
     Granted,
-    LeaseGone,
     LossReason,
-    NoPool,
-    NumberNoted,
-    PoolFull,
+    Lost,
+    Noted,
     Renewed,
     Settling,
 )
@@ -39,7 +39,7 @@ def test_every_claim_gets_a_worker_id_of_its_own_until_the_pool_is_full(pool: Pl
     holders = [pool.holder().claim() for _ in range(4)]
     assert [holder.worker for holder in holders] == [0, 1, 2, 3]
     answer = pool.holder().ask_claim()
-    assert isinstance(answer, PoolFull)
+    assert isinstance(answer, Exhausted)
     assert 0 < answer.wait_ms <= TTL_MS
 
 
@@ -90,14 +90,14 @@ def test_whoever_has_an_earlier_answer_to_a_claim_is_no_holder_of_a_later_one(po
     """Clones of a process whose claim was in progress repeat the same claim."""
     first = pool.holder().claim()
     again = Holder(pool.store, pool.now_ms, token=first.token).claim()
-    assert isinstance(first.ask_renew(), LeaseGone)
+    assert isinstance(first.ask_renew(), Lost)
     assert isinstance(again.ask_renew(), Renewed)
     # when that lease is over, too
     pool.elapse(TTL_MS + SLACK_MS)
     once_more = Holder(pool.store, pool.now_ms, token=first.token).claim()
     assert once_more.renewal_id not in (first.renewal_id, again.renewal_id)
     if once_more.worker == again.worker:
-        assert isinstance(again.ask_renew(), LeaseGone)
+        assert isinstance(again.ask_renew(), Lost)
         assert not again.release()
     assert isinstance(once_more.ask_renew(), Renewed)
 
@@ -140,7 +140,7 @@ def test_of_two_clones_the_slower_is_refused(pool: Place) -> None:
     )
     assert isinstance(holder.ask_renew(), Renewed)
     answer = clone.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.COPIED
     assert isinstance(holder.ask_renew(), Renewed)
 
@@ -158,7 +158,7 @@ def test_an_expired_lease_is_never_renewed_once_somebody_else_has_it(pool: Place
     pool.elapse(TTL_MS + SLACK_MS)
     pool.holder().claim()
     answer = dead[0].ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.REASSIGNED
 
 
@@ -195,7 +195,7 @@ def test_only_the_holder_can_release(pool: Place) -> None:
     assert isinstance(holder.ask_renew(), Renewed)
     assert holder.release()
     assert not holder.release()
-    assert isinstance(holder.ask_renew(), LeaseGone)
+    assert isinstance(holder.ask_renew(), Lost)
 
 
 def test_the_worker_id_that_was_free_the_longest_is_taken_first(pool: Place) -> None:
@@ -229,7 +229,7 @@ def test_a_caller_whose_clock_is_behind_all_lanes_is_told_by_how_much(pool: Plac
 
 def test_a_pool_is_created_once(place: Place) -> None:
     assert isinstance(place.store.create(place.now_ms()), Created)
-    assert isinstance(place.store.create(place.now_ms()), AlreadyExists)
+    assert isinstance(place.store.create(place.now_ms()), Exists)
 
 
 def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Place) -> None:
@@ -283,7 +283,7 @@ def test_a_lease_end_of_a_time_when_the_redis_clock_was_ahead_is_replaced(steppe
     killed = [Holder(stepped.store, lambda: true_ms).claim() for _ in range(4)]
     stepped.step(-HOURS_MS)
     answer = stepped.holder().ask_claim()
-    assert isinstance(answer, PoolFull)
+    assert isinstance(answer, Exhausted)
     stepped.elapse(TTL_MS + SKEW_MS + 1)
     assert stepped.holder().claim().worker in [each.worker for each in killed]
 
@@ -296,7 +296,7 @@ def test_a_small_step_back_of_the_redis_clock_changes_no_lease_end(stepped: Plac
     stepped.elapse(TTL_MS)
     others = [stepped.holder().claim().worker for _ in range(3)]
     assert holder.worker not in others
-    assert isinstance(stepped.holder().ask_claim(), PoolFull)
+    assert isinstance(stepped.holder().ask_claim(), Exhausted)
 
 
 def test_after_a_wipe_living_holders_go_on_and_newcomers_wait(pool: Place) -> None:
@@ -325,7 +325,7 @@ def test_after_a_wipe_a_holder_is_refused_when_its_worker_id_was_given_away(pool
     pool.elapse(FLOOR_MS + SLACK_MS)
     heir = pool.holder().claim()
     assert heir.worker == holder.worker
-    assert isinstance(holder.ask_renew(), LeaseGone)
+    assert isinstance(holder.ask_renew(), Lost)
     assert min(heir.lanes_ms) >= holder.until_ms
 
 
@@ -334,7 +334,7 @@ def test_after_a_wipe_a_holder_whose_time_is_nearly_up_is_refused(pool: Place) -
     pool.wipe()
     pool.elapse(TTL_MS - LEAD_MS - SKEW_MS + 5)
     answer = holder.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.TOO_OLD
 
 
@@ -390,7 +390,7 @@ def test_where_losses_go_unnoticed_nobody_is_taken_up_again(forgetful: Place) ->
     holder = forgetful.holder().claim()
     forgetful.wipe()
     answer = holder.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.FORGOTTEN
 
 
@@ -402,7 +402,7 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
     assert isinstance(punctual.ask_renew(), Renewed)
     forgetful.elapse(TTL_MS // 2 - SKEW_MS)
     answer = holder.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.LATE
     assert isinstance(punctual.ask_renew(), Renewed)
     # nor does a claim that is repeated so late
@@ -411,7 +411,7 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
 
 
 def test_a_number_is_noted_in_a_pool_that_exists_and_creates_none(place: Place) -> None:
-    assert isinstance(place.store.note_number(7, place.now_ms()), NoPool)
-    assert isinstance(place.store.note_number(7, place.now_ms()), NoPool)
+    assert isinstance(place.store.note_number(7, place.now_ms()), Absent)
+    assert isinstance(place.store.note_number(7, place.now_ms()), Absent)
     place.created()
-    assert isinstance(place.store.note_number(7, place.now_ms()), NumberNoted)
+    assert isinstance(place.store.note_number(7, place.now_ms()), Noted)

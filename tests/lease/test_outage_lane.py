@@ -14,13 +14,13 @@ from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import (
-    ChangeEarly,
+    Changing,
     Created,
     Deleted,
+    Early,
     Granted,
-    LayoutChanging,
-    LeaseGone,
     LossReason,
+    Lost,
     Renewed,
     Settling,
 )
@@ -178,7 +178,7 @@ def lost_to_another(pool: Place) -> tuple[Holder, Holder]:
 def test_whoever_lost_the_worker_id_is_not_told_that_it_was_copied(pool: Place) -> None:
     holder, _ = lost_to_another(pool)
     answer = holder.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.REASSIGNED
 
 
@@ -189,7 +189,7 @@ def test_a_copy_whose_outage_lane_was_released_is_told_that_it_was_copied(pool: 
     assert holder.release(pool.now_ms(), 0, 0, 0)
     assert pool.holder().claim().worker == holder.worker
     answer = copy.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.COPIED
 
 
@@ -205,7 +205,7 @@ def test_a_later_holder_is_not_told_so_for_an_earlier_release(pool: Place) -> No
             holder.ask_renew()
     assert pool.holder().claim().worker == 2
     answer = later.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.REASSIGNED
 
 
@@ -251,7 +251,7 @@ def test_adoption_looks_at_the_end_of_the_ordinary_reservation_only(pool: Place)
     pool.wipe()
     pool.elapse(TTL_MS - LEAD_MS - SKEW_MS + 5)
     answer = holder.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.TOO_OLD
     assert holder.outage_ms > pool.now_ms() + DAY_MS // 2
 
@@ -339,10 +339,10 @@ def test_a_pool_whose_lanes_are_others_starts_after_the_outage_lanes_of_a_delete
 def test_a_change_of_the_layout_waits_for_all_outage_lanes(store: RedisStore) -> None:
     holder = Holder(store, wall_ms).claim()
     early = store.change_layout(WIDER, wall_ms() + 10_000, wall_ms())
-    assert isinstance(early, ChangeEarly)
+    assert isinstance(early, Early)
     assert early.earliest_ms + LONG.floor_ms >= holder.outage_ms
     planned = store.change_layout(WIDER, early.earliest_ms + 5, wall_ms())
-    assert isinstance(planned, LayoutChanging)
+    assert isinstance(planned, Changing)
     assert planned.new_floor_ms >= holder.outage_ms
 
 
@@ -350,14 +350,14 @@ def test_after_a_loss_a_change_of_the_layout_waits_for_the_floor(server: RedisSe
     began = wall_ms()
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "another")
     early = store.change_layout(WIDER, wall_ms() + 10_000, wall_ms())
-    assert isinstance(early, ChangeEarly)
+    assert isinstance(early, Early)
     assert early.earliest_ms + LONG.floor_ms >= began + DAY_MS
 
 
 def test_no_outage_lane_is_reserved_beyond_a_planned_change(server: RedisServer, store: RedisStore) -> None:
     holder = Holder(store, wall_ms).claim()
     planned = store.change_layout(WIDER, wall_ms() + DAY_MS + 1000, wall_ms())
-    assert isinstance(planned, LayoutChanging)
+    assert isinstance(planned, Changing)
     # as if a day had passed
     assert isinstance(holder.ask_renew(ahead_ms=2_000), Renewed)
     newcomer = Holder(store, wall_ms).claim(ahead_ms=2_000)
@@ -368,7 +368,7 @@ def test_a_loss_moves_a_planned_change_behind_the_outage_lanes_that_may_be_forgo
     server: RedisServer, store: RedisStore
 ) -> None:
     planned = store.change_layout(WIDER, wall_ms() + 1_000, wall_ms())
-    assert isinstance(planned, LayoutChanging)
+    assert isinstance(planned, Changing)
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "another")
     before = wall_ms()
     Holder(store, wall_ms).ask_claim()
@@ -385,7 +385,7 @@ def test_a_loss_moves_a_planned_change_behind_the_outage_lanes_that_may_be_forgo
 def test_a_change_of_the_layout_is_forced(store: RedisStore) -> None:
     Holder(store, wall_ms).claim()
     planned = store.change_layout(WIDER, wall_ms() + 10_000, wall_ms(), force=True)
-    assert isinstance(planned, LayoutChanging)
+    assert isinstance(planned, Changing)
 
 
 def test_a_token_in_two_records_keeps_the_newer_one_findable(server: RedisServer, store: RedisStore) -> None:

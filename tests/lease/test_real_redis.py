@@ -43,8 +43,8 @@ from snowredis.snowflake.replies import (
     AlarmReason,
     Created,
     Granted,
-    LeaseGone,
     LossReason,
+    Lost,
     Renewed,
     Seen,
     Settling,
@@ -196,11 +196,11 @@ def test_a_holder_that_the_snapshot_shows_but_that_lost_its_worker_id_later_is_r
     for late in (paused, living, heir):
         late.store = store
     answer = paused.ask_renew()
-    assert isinstance(answer, LeaseGone)
+    assert isinstance(answer, Lost)
     assert answer.reason == LossReason.TOO_OLD
     assert heir.ask_renew().adopted
     assert living.ask_renew().adopted
-    assert isinstance(paused.ask_renew(), LeaseGone)
+    assert isinstance(paused.ask_renew(), Lost)
 
 
 def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: RedisServer) -> None:
@@ -810,7 +810,7 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     end_lease(server, name, third.worker)
     heir = holder(store).claim()
     assert heir.worker == third.worker == 1
-    assert isinstance(third.ask_renew(), LeaseGone)
+    assert isinstance(third.ask_renew(), Lost)
     end_lease(server, name, heir.worker)
     ended_ms = heir.ask_renew().redis_ms
     assert heir.release(unknown=True, reclaimed=True)
@@ -1175,7 +1175,7 @@ def test_adoption_counts_the_time_that_a_deposed_master_may_go_on(server: RedisS
     now_ms = holder(store).ask_claim().redis_ms
     living.until_ms = now_ms + margin_ms
     reply = living.ask_renew()
-    assert isinstance(reply, LeaseGone)
+    assert isinstance(reply, Lost)
     assert reply.reason is LossReason.TOO_OLD
     living.until_ms = wall_ms() + margin_ms + 2_000
     assert isinstance(living.ask_renew(), Renewed)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from snowredis.snowflake.replies import Alarm, AlarmReason, Granted, Seen, parse_reply
+from snowredis.snowflake.replies import Absent, Alarm, AlarmReason, Created, Exists, Granted, Lost, Seen, parse_reply
 
 GRANTED = ["granted", "1000", "Fv2", "3", "900", "", "17", "61000", "1000,2000", "17:1", "99000"]
 
 
 def test_replies_with_the_same_values_are_equal() -> None:
-    reply, again = parse_reply(GRANTED), parse_reply(GRANTED)
+    reply, again = parse_reply(GRANTED, [Granted]), parse_reply(GRANTED, [Granted])
     assert reply == again
     assert hash(reply) == hash(again)
-    assert reply != parse_reply([*GRANTED[:-1], "99001"])
+    assert reply != parse_reply([*GRANTED[:-1], "99001"], [Granted])
     # of another class, with the same values
-    assert parse_reply(["exists", *GRANTED[1:6]]) != parse_reply(["absent", *GRANTED[1:6]])
+    assert Exists.parse(GRANTED[1:6]) != Absent.parse(GRANTED[1:6])
 
 
 def test_a_reply_is_shown_with_its_values_and_copied_with_others() -> None:
-    reply = parse_reply(GRANTED)
+    reply = parse_reply(GRANTED, [Lost, Granted])
     assert isinstance(reply, Granted)
     assert repr(reply).startswith("Granted(redis_ms=1000, incarnation='Fv2', version=3, floor_ms=900, alarm=None")
     moved = reply.replaced(worker=35)
@@ -29,7 +29,7 @@ def test_a_reply_is_shown_with_its_values_and_copied_with_others() -> None:
 
 def test_an_alarm_comes_with_the_reply_that_raised_it() -> None:
     code = next(iter(AlarmReason))
-    reply = parse_reply(["exists", "1000", "Fv2", "3", "900", f"{code} 17 42"])
+    reply = parse_reply(["exists", "1000", "Fv2", "3", "900", f"{code} 17 42"], [Created, Exists])
     assert reply.alarm == Alarm(code, 17, 42)
 
 
@@ -37,6 +37,8 @@ def test_an_alarm_comes_with_the_reply_that_raised_it() -> None:
     "texts",
     [
         ["granted?", *GRANTED[1:]],
+        # a reply to another script
+        ["exists", *GRANTED[1:6]],
         [*GRANTED[:1], "soon", *GRANTED[2:]],
         # a field less, a field more, and no field at all
         GRANTED[:-1],
@@ -45,5 +47,5 @@ def test_an_alarm_comes_with_the_reply_that_raised_it() -> None:
     ],
 )
 def test_what_no_script_replies_is_refused(texts: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"granted\?|soon|zip\(\)|not enough values"):
-        parse_reply(texts)
+    with pytest.raises(ValueError, match=r"granted\?|exists|soon|zip\(\)|not enough values"):
+        parse_reply(texts, [Granted, Lost])

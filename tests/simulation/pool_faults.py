@@ -10,7 +10,7 @@ from snowredis.errors import LayoutMismatch
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.redis_store import ScriptStore
-from snowredis.snowflake.replies import LayoutKept, Reply, Seen
+from snowredis.snowflake.replies import Kept, Reply, Seen
 from tests.simulation.process import Process
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class AtTheServer(ScriptStore):
 
     def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
         reply = change()
-        if ("undo" if type(reply) is LayoutKept else self._script) not in self._unkept:
+        if ("undo" if type(reply) is Kept else self._script) not in self._unkept:
             self._server.save()
         return reply
 

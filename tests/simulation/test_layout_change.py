@@ -19,10 +19,10 @@ from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.replies import (
-    ChangeEarly,
+    Changing,
+    Early,
     Granted,
-    LayoutChanging,
-    LayoutKept,
+    Kept,
     Renewed,
     Reply,
     Settling,
@@ -93,7 +93,7 @@ def run(seed: int, *, without: str = "") -> Outcome:
 
     stores[OLD].create(now_ms())
     at_ms = now_ms() + random.randint(2_000, 8_000)
-    assert isinstance(stores[OLD].change_layout(NEW, at_ms, now_ms()), LayoutChanging)
+    assert isinstance(stores[OLD].change_layout(NEW, at_ms, now_ms()), Changing)
     # the new processes are deployed some time after the change
     new_come_ms = at_ms + random.randint(0, 4_000)
     holders = [(layout, Holder(stores[layout], now_ms)) for layout in (OLD, OLD, OLD, NEW, NEW, NEW)]
@@ -158,7 +158,7 @@ class KeptStore(Store):
 
     def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
         reply = change()
-        if self.unkept != ("undo" if type(reply) is LayoutKept else "change"):
+        if self.unkept != ("undo" if type(reply) is Kept else "change"):
             self._server.save()
         return reply
 
@@ -197,7 +197,7 @@ def run_with_crashes(seed: int, *, without: str = "") -> Outcome:
             with contextlib.suppress(LayoutMismatch):
                 layout = random.choice((NEW, NEW, OLD))
                 reply = stores[OLD].change_layout(layout, now_ms() + random.randint(1, 2_000), now_ms())
-                if isinstance(reply, ChangeEarly):
+                if isinstance(reply, Early):
                     stores[OLD].change_layout(layout, reply.earliest_ms + random.randint(1, 2_000), now_ms())
                 backups.append(server.disk)
         layout, holder = random.choice(holders)
@@ -242,7 +242,7 @@ def test_a_pool_that_is_rolled_back_to_before_its_change_waits_and_raises_an_ala
 
     old.create(now_ms())
     planned = old.change_layout(NEW, now_ms() + 1_000, now_ms())
-    assert isinstance(planned, LayoutChanging)
+    assert isinstance(planned, Changing)
     before = server.copy_data()
     world.run(planned.new_floor_ms * 1000)
     first, second = (Holder(new, now_ms).claim() for _ in range(2))

@@ -12,7 +12,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import LayoutChanging
+from snowredis.snowflake.replies import Changing
 from tests.lease.conftest import wall_ms
 from tests.support.ports import free_port
 from tests.support.servers import PROGRAM, RedisServer
@@ -27,7 +27,7 @@ KEY = pool_keys("orders")[0]
 
 def plan(server: RedisServer) -> None:
     store = RedisStore(server.url, CONFIG)
-    assert isinstance(store.change_layout(NEW, wall_ms() + 600_000, wall_ms()), LayoutChanging)
+    assert isinstance(store.change_layout(NEW, wall_ms() + 600_000, wall_ms()), Changing)
     store.close()
 
 

@@ -14,7 +14,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import Granted, LayoutChanging, Renewed
+from snowredis.snowflake.replies import Changing, Granted, Renewed
 from tests.lease.conftest import wall_ms
 from tests.support.holder import Holder
 from tests.support.pools import open_outage_lanes
@@ -64,7 +64,7 @@ def claimed(store: RedisStore) -> Holder:
 def test_a_plan_that_was_undone_does_not_come_back_after_a_crash(kept: RedisServer) -> None:
     store = store_at(kept)
     store.create(wall_ms())
-    assert isinstance(store.change_layout(NEW, wall_ms() + 2 * DAY_MS, wall_ms()), LayoutChanging)
+    assert isinstance(store.change_layout(NEW, wall_ms() + 2 * DAY_MS, wall_ms()), Changing)
     store.change_layout(OLD, wall_ms() + 1, wall_ms())
     kept.restart()
     assert kept.client().exists(KEY)
@@ -76,7 +76,7 @@ def test_a_change_that_comes_back_waits_for_all_lanes_that_may_have_been_granted
     store = store_at(kept)
     store.create(wall_ms())
     open_outage_lanes(store)
-    assert isinstance(store.change_layout(NEW, wall_ms() + 700, wall_ms()), LayoutChanging)
+    assert isinstance(store.change_layout(NEW, wall_ms() + 700, wall_ms()), Changing)
     kept.save()
     backup = (kept.directory / "dump.rdb").read_bytes()
     store.change_layout(OLD, wall_ms() + 1, wall_ms())
