@@ -1,41 +1,36 @@
 """redis-py clients that only snowredis uses: from URLs, and like the application's clients.
 
+Those of Sentinels and of a Cluster are made in sentinel.py and cluster.py, which are loaded where they are used.
+
 Every command returns or fails within about two seconds, and redis-py never repeats it. Nothing connects before the
 first command, and no error shows a password.
 """
 
 from __future__ import annotations
 
-import copy
 import inspect
 import re
 import socket
 import threading
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import redis
-from redis import connection, sentinel
+from redis import sentinel
 from redis.cluster import RedisCluster
 from redis.sentinel import SentinelConnectionPool
 
 from snowredis.errors import ConfigError, shown
 from snowredis.servers.connections import (
-    SENTINEL_TIMEOUT_S,
-    SOCKET_TIMEOUT_S,
-    UNDECODED,
+    REDIS_PORT,
+    SENTINEL_PORT,
     OwnCluster,
+    client_on,
     close_connections,
     limits,
     prepare,
+    settings_of_pool,
 )
 from snowredis.settings import SETTINGS, nearest
-
-# redis-py gives these no types
-_Sentinel: Any = sentinel.Sentinel
-_parse_url: Any = connection.parse_url
-
-SENTINEL_PORT, REDIS_PORT = 26379, 6379
 
 
 def client_of_url(url: str) -> Any:
@@ -46,9 +41,16 @@ def client_of_url(url: str) -> Any:
             f"{redacted(url)!r} names a unix socket, which Python does not have on this system: nothing was connected. "
             "Use redis://host:6379/0."
         )
-    create = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
     try:
-        return create(url)
+        if scheme == "sentinel":
+            from snowredis.servers.sentinel import from_sentinel_url
+
+            return from_sentinel_url(url)
+        if scheme == "cluster":
+            from snowredis.servers.cluster import from_cluster_url
+
+            return from_cluster_url(url)
+        return prepare(redis.Redis.from_url(url, **limits()))
     # nothing connects here: a ConnectionError is about a value
     except (ValueError, TypeError, redis.ConnectionError) as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -77,60 +79,6 @@ def _unknown_option(name: str) -> str:
     )
 
 
-def _from_redis_url(url: str) -> redis.Redis:
-    return prepare(redis.Redis.from_url(url, **limits()))
-
-
-def _from_sentinel_url(url: str) -> redis.Redis:
-    hosts, path, options = _split(url, SENTINEL_PORT)
-    master, _, db = path.strip("/").partition("/")
-    if not master or not re.fullmatch(r"\d*", db, re.ASCII):
-        raise ValueError("the master's name has to come after the Sentinels, then perhaps a database number")
-    tls = options.pop("ssl", False)
-    to_sentinels: dict[str, Any] = limits(SENTINEL_TIMEOUT_S) | ({"ssl": True} if tls else {})
-    for name in ("username", "password"):
-        if f"sentinel_{name}" in options:
-            to_sentinels[name] = options.pop(f"sentinel_{name}")
-    others = int(options.pop("min_other_sentinels", 0))
-    sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
-    settings = limits() | options | {"db": int(db or options.get("db", 0))}
-    client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
-    for sentinel_client in sentinels.sentinels:
-        prepare(sentinel_client)
-    return prepare(client)
-
-
-def _from_cluster_url(url: str) -> OwnCluster:
-    hosts, path, options = _split(url, REDIS_PORT)
-    if path.strip("/") not in ("", "0") or options.pop("db", 0):
-        raise ValueError("a Cluster has no databases but 0")
-    settings = limits() | options
-    if not settings.get("ssl"):
-        settings.pop("ssl", None)
-    from snowredis.servers.cluster import ClusterClient
-
-    return ClusterClient(hosts, settings)
-
-
-def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
-    """Return the hosts with ports, the path, and credentials and options as redis-py parses them. Raises ValueError."""
-    match = re.fullmatch(r"\w+://(?:([^/?#]*)@)?([^/?#@]+)(/[^?#]*)?(?:\?([^#]*))?", url)
-    if match is None:
-        raise ValueError("hosts, separated by commas, have to come after ://")
-    credentials, hosts, path, query = match.groups(default="")
-    options: dict[str, Any] = dict(_parse_url(f"redis://{credentials}@host/?{query}"))
-    del options["host"]
-    if "ssl" in options:
-        options["ssl"] = str(options["ssl"]).lower() in ("1", "true", "yes")
-    addresses = []
-    for host in hosts.split(","):
-        parts = urlsplit(f"//{host}")
-        if not parts.hostname:
-            raise ValueError(f"{host!r} is not a host")
-        addresses.append((parts.hostname, parts.port or default_port))
-    return addresses, path, options
-
-
 def redacted(url: str) -> str:
     """Return *url* without its password."""
     url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
@@ -140,9 +88,6 @@ def redacted(url: str) -> str:
         return url
     return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"
 
-
-# redis-py gives these no types
-_SentinelPool: Any = sentinel.SentinelConnectionPool
 
 # how the address of a server with TLS begins
 TLS_PREFIX = "rediss://"
@@ -210,75 +155,22 @@ def _check_kind(server: Any) -> None:
 def without_retries(client: Any) -> Any:
     """Return a copy of *client* with short timeouts and without retries, or *client* if its class is unknown here."""
     if type(client) is RedisCluster:
-        return _cluster_without_retries(client)
+        from snowredis.servers.cluster import cluster_without_retries
+
+        return cluster_without_retries(client)
     if type(client) is not redis.Redis:
         return client
     pool = client.connection_pool
-    if type(pool) is SentinelConnectionPool and type(pool.sentinel_manager) is _Sentinel:
-        return _sentinel_without_retries(pool)
+    if type(pool) is SentinelConnectionPool and type(pool.sentinel_manager) is sentinel.Sentinel:
+        from snowredis.servers.sentinel import sentinel_without_retries
+
+        return sentinel_without_retries(pool)
     if type(pool) not in (redis.ConnectionPool, redis.BlockingConnectionPool):
         return client
-    settings = _settings_of(pool)
+    settings = settings_of_pool(pool)
     if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
         settings.pop("socket_connect_timeout", None)
-    return _on_pool(redis.ConnectionPool(connection_class=pool.connection_class, **settings))
-
-
-def _on_pool(pool: redis.ConnectionPool) -> redis.Redis:
-    return prepare(redis.Redis(connection_pool=pool))
-
-
-def _sentinel_without_retries(pool: Any) -> redis.Redis:
-    manager = pool.sentinel_manager
-    # with its other settings
-    manager_copy = copy.copy(manager)
-    manager_copy.sentinels = [
-        _on_pool(
-            redis.ConnectionPool(
-                connection_class=sentinel_client.connection_pool.connection_class,
-                **_settings_of(sentinel_client.connection_pool, SENTINEL_TIMEOUT_S),
-            )
-        )
-        for sentinel_client in manager.sentinels
-    ]
-    settings = _settings_of(pool)
-    # the pool adds itself
-    settings.pop("connection_pool", None)
-    return _on_pool(
-        _SentinelPool(
-            pool.service_name,
-            manager_copy,
-            connection_class=pool.connection_class,
-            is_master=pool.is_master,
-            check_connection=pool.check_connection,
-            **settings,
-        )
-    )
-
-
-def _cluster_without_retries(client: Any) -> Any:
-    manager = client.nodes_manager
-    nodes = [(node.host, node.port) for node in (client.get_nodes() or manager.startup_nodes.values())]
-    settings = _settings_of(manager)
-    # those of one node, and what the client adds itself
-    for name in ("host", "port", "db", "redis_connect_func", "himport_registry", "cache"):
-        settings.pop(name, None)
-    # in a client that was created from a URL
-    if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
-        settings["ssl"] = True
-    from snowredis.servers.cluster import ClusterClient
-
-    return ClusterClient(nodes, settings, address_remap=getattr(manager, "address_remap", None))
-
-
-def _settings_of(pool: Any, seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
-    """Return the arguments for a copy of *pool* with time limits, without what *pool* added for itself."""
-    settings = {
-        name: value
-        for name, value in pool.connection_kwargs.items()
-        if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
-    }
-    return settings | limits(seconds) | UNDECODED
+    return client_on(redis.ConnectionPool(connection_class=pool.connection_class, **settings))
 
 
 def fresh_copy(client: Any) -> Any:

@@ -18,7 +18,18 @@ from redis.cluster import RedisCluster
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from snowredis.servers.connections import CALL_LIMIT_S, OwnCluster, close_connections, prepare, remaining_s, time_limit
+from snowredis.servers.connections import (
+    CALL_LIMIT_S,
+    REDIS_PORT,
+    OwnCluster,
+    close_connections,
+    limits,
+    prepare,
+    remaining_s,
+    settings_of_pool,
+    time_limit,
+)
+from snowredis.servers.sentinel import split_url
 
 Address = tuple[str, int]
 # redis-py gives it no types
@@ -201,6 +212,31 @@ class ClusterClient(OwnCluster):
             close_connections(client)
         self._redis_clusters.clear()
         self._clients.clear()
+
+
+def from_cluster_url(url: str) -> ClusterClient:
+    """Return a client for cluster://HOSTS. Raises ValueError, TypeError."""
+    hosts, path, options = split_url(url, REDIS_PORT)
+    if path.strip("/") not in ("", "0") or options.pop("db", 0):
+        raise ValueError("a Cluster has no databases but 0")
+    settings = limits() | options
+    if not settings.get("ssl"):
+        settings.pop("ssl", None)
+    return ClusterClient(hosts, settings)
+
+
+def cluster_without_retries(client: Any) -> ClusterClient:
+    """Return a client of the same Cluster as *client*, a RedisCluster, with short timeouts and without retries."""
+    manager = client.nodes_manager
+    nodes = [(node.host, node.port) for node in (client.get_nodes() or manager.startup_nodes.values())]
+    settings = settings_of_pool(manager)
+    # those of one node, and what the client adds itself
+    for name in ("host", "port", "db", "redis_connect_func", "himport_registry", "cache"):
+        settings.pop(name, None)
+    # in a client that was created from a URL
+    if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
+        settings["ssl"] = True
+    return ClusterClient(nodes, settings, address_remap=getattr(manager, "address_remap", None))
 
 
 def on_one_connection(client: Any, key: str, commands: Sequence[Sequence[Any]]) -> list[Any]:

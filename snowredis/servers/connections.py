@@ -38,6 +38,7 @@ SENTINEL_TIMEOUT_S = 0.5
 # a client's own encoding is for the application's values
 UNDECODED = {"decode_responses": False, "encoding": "utf-8", "encoding_errors": "strict"}
 
+SENTINEL_PORT, REDIS_PORT = 26379, 6379
 # a connect within a second and a read within another, as with a single server
 CALL_LIMIT_S = 2.0
 
@@ -101,6 +102,21 @@ def prepare(client: redis.Redis) -> redis.Redis:
     if hasattr(connection, "driver_info"):
         pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
     return client
+
+
+def client_on(pool: redis.ConnectionPool) -> redis.Redis:
+    """Return a client of its own on *pool*."""
+    return prepare(redis.Redis(connection_pool=pool))
+
+
+def settings_of_pool(pool: Any, seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """Return the arguments for a copy of *pool* with time limits, without what *pool* added for itself."""
+    settings = {
+        name: value
+        for name, value in pool.connection_kwargs.items()
+        if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
+    }
+    return settings | limits(seconds) | UNDECODED
 
 
 def close_connections(client: Any) -> None:

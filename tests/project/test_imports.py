@@ -70,6 +70,7 @@ IMPORTS_REDIS = (
     "snowredis.servers.cluster",
     "snowredis.servers.connections",
     "snowredis.servers.runner",
+    "snowredis.servers.sentinel",
 )
 # what is loaded in a process that may never use Redis: it imports none of these, however indirectly
 LIGHT = ("snowredis.process_generator", "snowredis.testing", "snowredis.cli", "snowredis.numbers")
