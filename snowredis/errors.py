@@ -144,31 +144,15 @@ class SettingsMismatch(SnowredisError):
     @property
     def differences(self) -> dict[str, tuple[str, str]]:
         """The settings that differ."""
-        from snowredis.signatures import HINTS, settings_of
+        from snowredis.signatures import differences
 
-        stored, given = settings_of(self.stored), settings_of(self.given)
-        different: dict[str, tuple[str, str]] = {}
-        for name in [name for name in {**given, **stored} if name not in HINTS]:
-            texts = (stored.get(name, "not set"), given.get(name, "not set"))
-            if texts[0] != texts[1]:
-                different[name] = texts
-        return different
+        return differences(self.stored, self.given)
 
     def __str__(self) -> str:
-        from snowredis.signatures import escaped, wrong_format
+        from snowredis.signatures import mismatch
 
-        other = wrong_format(self.given, self.stored)
-        if other:
-            return f"{self._what} {self.name!r} is of another version: {other}."
-        different = [
-            f"{name} is {stored} {self._where}, {given} here" for name, (stored, given) in self.differences.items()
-        ]
-        if not different:
-            different = [f"({escaped(self.stored)}) {self._where}, ({escaped(self.given)}) here"]
-        return (
-            f"{self._what} {self.name!r} was created with other settings: {'; '.join(different)}. {self._refused} "
-            f"{self._advice}"
-        )
+        what, advice = f"{self._what} {self.name!r}", f"{self._refused} {self._advice}"
+        return mismatch(what, self._where, self.stored, self.given, advice)
 
     @property
     def _advice(self) -> str:
@@ -194,32 +178,9 @@ class LayoutMismatch(SettingsMismatch):
 
     @property
     def _advice(self) -> str:
-        from snowredis.signatures import settings_of
+        from snowredis.signatures import layout_advice
 
-        stored = settings_of(self.stored)
-        if "lost" in stored:
-            return (
-                "Redis does not know the pool any more: a process with its settings has to create it again. If those "
-                f"of this process are right, run once: snowredis pool create {self.pool}"
-            )
-        at_ms = stored.get("changes_at", "")
-        if at_ms.isdecimal() and len(at_ms) < 14:
-            from time import gmtime, strftime
-
-            at = strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(int(at_ms) // 1000))
-            return f"The pool changes to these settings at {at}: start this process again after that."
-        if "changed" in stored:
-            return "The layout of the pool was changed: start this process again with the new one."
-        registry = stored.get("registry", "").partition("/")[0]
-        if registry and " registry=" not in self.given:
-            return f'Its number is that of a registry: use datacenter="auto" and registry={registry!r}.'
-        # the default of outage_reserve follows the layout
-        if all(name.startswith("layout") or name == "outage_reserve" for name in self.differences):
-            return (
-                "Use the layout of the pool, or another pool name. If the layout was changed and Redis went back to a "
-                "time before, change it again: snowredis pool change-layout."
-            )
-        return "Use the settings of the pool, or another pool name."
+        return layout_advice(self.pool, self.stored, self.given)
 
 
 class ShardNumberRefused(LayoutMismatch):

@@ -1,9 +1,11 @@
-"""Signatures: settings and format of a pool, tag or registry as they are stored in Redis, for messages.
+"""Signatures: settings and format of a pool, tag or registry as they are stored in Redis, and messages about them.
 
 The text may come from Redis: what snowredis does not write is escaped and shortened.
 """
 
 from __future__ import annotations
+
+import time
 
 # what the scripts add to a signature; see pool.lua
 HINTS = ("changes_at", "changed", "lanes", "lost")
@@ -39,6 +41,52 @@ def settings_of(signature: str) -> dict[str, str]:
 
 def escaped(text: str) -> str:
     return ascii(text)[1:-1][:60] or "empty"
+
+
+def differences(stored: str, given: str) -> dict[str, tuple[str, str]]:
+    """Return name -> its values in two signatures, for the settings that differ."""
+    there, here = settings_of(stored), settings_of(given)
+    texts = {name: (there.get(name, "not set"), here.get(name, "not set")) for name in {**here, **there}}
+    return {name: pair for name, pair in texts.items() if name not in HINTS and pair[0] != pair[1]}
+
+
+def mismatch(what: str, where: str, stored: str, given: str, advice: str) -> str:
+    """Return the message for *what* is stored with another signature than the *given* one; *where*: "in the pool"."""
+    other = wrong_format(given, stored)
+    if other:
+        return f"{what} is of another version: {other}."
+    different = [
+        f"{name} is {there} {where}, {here} here" for name, (there, here) in differences(stored, given).items()
+    ]
+    if not different:
+        different = [f"({escaped(stored)}) {where}, ({escaped(given)}) here"]
+    return f"{what} was created with other settings: {'; '.join(different)}. {advice}"
+
+
+def layout_advice(pool: str, stored: str, given: str) -> str:
+    """Return what to do about a pool that has another signature."""
+    there = settings_of(stored)
+    if "lost" in there:
+        return (
+            "Redis does not know the pool any more: a process with its settings has to create it again. If those "
+            f"of this process are right, run once: snowredis pool create {pool}"
+        )
+    at_ms = there.get("changes_at", "")
+    if at_ms.isdecimal() and len(at_ms) < 14:
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(int(at_ms) // 1000))
+        return f"The pool changes to these settings at {at}: start this process again after that."
+    if "changed" in there:
+        return "The layout of the pool was changed: start this process again with the new one."
+    registry = there.get("registry", "").partition("/")[0]
+    if registry and " registry=" not in given:
+        return f'Its number is that of a registry: use datacenter="auto" and registry={registry!r}.'
+    # the default of outage_reserve follows the layout
+    if all(name.startswith("layout") or name == "outage_reserve" for name in differences(stored, given)):
+        return (
+            "Use the layout of the pool, or another pool name. If the layout was changed and Redis went back to a "
+            "time before, change it again: snowredis pool change-layout."
+        )
+    return "Use the settings of the pool, or another pool name."
 
 
 # format of what is stored in Redis -> the versions that write and read it. A number stands for one form of everything;
