@@ -15,8 +15,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec, layouts, resolve_layout
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import layouts, resolve_layout
 from snowredis.core.text import FORMS, encode
 
 PLACE = Path(__file__).resolve().parents[1] / "docs/reference/vectors.json"

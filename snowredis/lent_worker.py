@@ -15,8 +15,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from snowredis.connection import connect
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec
+from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_from_ms
 from snowredis.errors import ConfigError, LeaseExpired, LeaseLost
 from snowredis.process.fork import GUARD

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec, resolve_layout
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import resolve_layout
 from snowredis.core.sql import CLOCKS, FENCE, first_writable
 from snowredis.errors import ConfigError, shown
 

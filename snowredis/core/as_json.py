@@ -34,8 +34,7 @@ from typing import (
     get_type_hints,
 )
 
-from snowredis.core.layout import Layout, Parts
-from snowredis.core.presets import layout_spec
+from snowredis.core.layout import Layout, Parts, layout_spec
 from snowredis.core.values import utc_text
 
 __all__ = [

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from snowredis.core.layout import ID_BITS, MAX_ID, Layout
-from snowredis.core.values import as_int
+from snowredis.core.layout import Layout
+from snowredis.core.values import ID_BITS, MAX_ID, as_int
 from snowredis.errors import ConfigError, shown
 
 __all__ = ["CommonIds", "IdSet", "Proof", "common_ids", "counter_ids", "layout_ids", "prove"]

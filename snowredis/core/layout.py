@@ -2,7 +2,8 @@
 
 Pure arithmetic: no lock, no socket, no logging, no environment. The wall clock is read once, in Layout's constructor,
 which refuses an epoch in the future. Values that do not fit are refused, never masked.
-A little over 400 lines: one class, whose docstrings are its manual.
+A little over 400 lines: one class, whose docstrings are its manual. The text form of layouts, which layout_spec()
+writes, is stored in Redis as part of a pool's signature, so it must never change for a given layout.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snowredis.core.values import (
+    ID_BITS,
     MS_PER_YEAR,
     YEAR_10000_MS,
     as_int,
+    check_id,
     iso_text,
     lasting,
     micros_of,
@@ -30,11 +33,6 @@ from snowredis.errors import InvalidId, LayoutError, shown
 if TYPE_CHECKING:
     from snowredis.core.columns import Columns
 
-__all__ = ["MAX_ID", "Layout", "Parts", "check_id"]
-
-# ids stay positive in a signed 64-bit column, so the top bit is never used
-ID_BITS = 63
-MAX_ID = (1 << ID_BITS) - 1
 # 64 namespaces: a worker id's record in Redis has one mark for each
 MAX_BACKUP_BITS = 6
 # the most that a pool supports; uid-generator and jd-seconds use as many
@@ -60,23 +58,6 @@ _RANGES = (
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
 # a pool stores the names
 MAX_NAMES = 8
-
-
-def check_id(an_id: object) -> int:
-    """Return *an_id*, a whole number of any type, as an int in 0 .. 2**63 - 1; raises InvalidId if it is none."""
-    try:
-        number = as_int(an_id)
-    except TypeError:
-        raise InvalidId(
-            f"an id must be an int, not {type(an_id).__name__} {shown(an_id)}. Convert a number with "
-            f"int(...), or a text with parse()."
-        ) from None
-    if not 0 <= number <= MAX_ID:
-        raise InvalidId(
-            f"{shown(number)} is not a valid id: ids are in 0 .. {MAX_ID} (2**63 - 1). Check for a sign, and for "
-            f"missing or extra digits."
-        )
-    return number
 
 
 class Parts(NamedTuple):
@@ -491,3 +472,14 @@ class Layout:
 
 def _bits(count: int) -> str:
     return f"{shown(count)} bit{'' if count == 1 else 's'}"
+
+
+def layout_spec(layout: Layout) -> str:
+    """Return the full text form of a layout, which resolve_layout() of presets.py parses; one text per layout."""
+    named = ",".join(f"{name}:{bits}" for name, bits in layout.datacenter_fields)
+    gene = f";gene_bits={layout.gene_bits}" if layout.gene_bits else ""
+    return (
+        f"{layout.timestamp_bits}/{named or layout.datacenter_bits}/{layout.backup_bits}/{layout.worker_bits}/"
+        f"{layout.sequence_bits};tick_ms={layout.tick_ms};epoch_ms={layout.epoch_ms};"
+        f"worker_last={int(layout.worker_last)}{gene}"
+    )

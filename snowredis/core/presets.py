@@ -1,7 +1,6 @@
-"""Preset layouts by name, and the text form of layouts.
+"""Preset layouts by name, and layouts from their text form.
 
-Pure; builds nothing at import: a preset becomes a Layout when it is first used. The text form that layout_spec()
-writes is stored in Redis as part of a pool's signature, so it must never change for a given layout.
+Pure; builds nothing at import: a preset becomes a Layout when it is first used.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TypedDict
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, shown
 
-__all__ = ["layout_spec", "layouts", "preset_source", "resolve_layout"]
+__all__ = ["layouts", "preset_source", "resolve_layout"]
 
 
 class _Fields(TypedDict, total=False):
@@ -196,17 +195,6 @@ def resolve_layout(layout: Layout | str | None) -> Layout:
     raise ConfigError(
         f"unknown layout {shown(layout)}. {f'Did you mean {near[0]!r}? ' if near else ''}The presets are "
         f"{', '.join(layouts)}; or give the widths, for example 41/0/2/10/10;tick_ms=1."
-    )
-
-
-def layout_spec(layout: Layout) -> str:
-    """Return the full text form of a layout, which resolve_layout() parses; one text per layout."""
-    named = ",".join(f"{name}:{bits}" for name, bits in layout.datacenter_fields)
-    gene = f";gene_bits={layout.gene_bits}" if layout.gene_bits else ""
-    return (
-        f"{layout.timestamp_bits}/{named or layout.datacenter_bits}/{layout.backup_bits}/{layout.worker_bits}/"
-        f"{layout.sequence_bits};tick_ms={layout.tick_ms};epoch_ms={layout.epoch_ms};"
-        f"worker_last={int(layout.worker_last)}{gene}"
     )
 
 

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
-from snowredis.core.layout import MAX_ID, Layout
-from snowredis.core.presets import layout_spec
+from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.text import DIGITS
-from snowredis.core.values import utc_from_ms
+from snowredis.core.values import MAX_ID, utc_from_ms
 from snowredis.errors import ConfigError, shown
 
 __all__ = ["CLOCKS", "DIALECTS", "FENCE", "PERIODS", "fence", "first_writable", "functions", "partitions"]

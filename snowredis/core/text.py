@@ -15,8 +15,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
-from snowredis.core.layout import MAX_ID, Layout, Parts, check_id
+from snowredis.core.layout import Layout, Parts
 from snowredis.core.presets import resolve_layout
+from snowredis.core.values import MAX_ID, check_id
 from snowredis.errors import ConfigError, InvalidId, shown
 from snowredis.settings import FORMS
 

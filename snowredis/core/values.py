@@ -1,4 +1,4 @@
-"""Values that callers give and messages show: whole numbers of any type, moments, and times as text."""
+"""Values that callers give and messages show: whole numbers of any type, ids, moments, and times as text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import operator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from snowredis.errors import ConfigError, LayoutError, shown
+from snowredis.errors import ConfigError, InvalidId, LayoutError, shown
 
 # Julian years, 365.25 days
 MS_PER_YEAR = 31_557_600_000
 # datetime ends with the year 9999
 YEAR_10000_MS = 253_402_300_800_000
+# ids stay positive in a signed 64-bit column, so the top bit is never used
+ID_BITS = 63
+MAX_ID = (1 << ID_BITS) - 1
 # ids that can be asked for at once
 MAX_BATCH = 1_000_000
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,6 +46,23 @@ def check_count(count: int) -> int:
         raise TypeError(refusal) from None
     if not 0 <= number <= MAX_BATCH:
         raise ConfigError(refusal)
+    return number
+
+
+def check_id(an_id: object) -> int:
+    """Return *an_id*, a whole number of any type, as an int in 0 .. 2**63 - 1; raises InvalidId if it is none."""
+    try:
+        number = as_int(an_id)
+    except TypeError:
+        raise InvalidId(
+            f"an id must be an int, not {type(an_id).__name__} {shown(an_id)}. Convert a number with "
+            f"int(...), or a text with parse()."
+        ) from None
+    if not 0 <= number <= MAX_ID:
+        raise InvalidId(
+            f"{shown(number)} is not a valid id: ids are in 0 .. {MAX_ID} (2**63 - 1). Check for a sign, and for "
+            f"missing or extra digits."
+        )
     return number
 
 

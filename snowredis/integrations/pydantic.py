@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
-from snowredis.core.layout import MAX_ID
 from snowredis.core.text import DECIMAL_ID
+from snowredis.core.values import MAX_ID
 
 __all__ = ["JsonSnowflakeId"]
 

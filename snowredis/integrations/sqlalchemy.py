@@ -23,7 +23,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from snowredis import process_generator
 from snowredis.core.description import IdDescription
-from snowredis.core.layout import check_id
+from snowredis.core.values import check_id
 from snowredis.errors import InvalidId, shown
 from snowredis.integrations.id_source import IdSource
 from snowredis.kinds.protocol import IdGenerator

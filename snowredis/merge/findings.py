@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from snowredis.core.as_json import IdNumber, NowMs, TimeMs
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec
+from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_text
 from snowredis.merge.id_sql import Bounds, FieldSql
 from snowredis.merge.sources import Source

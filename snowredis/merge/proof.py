@@ -15,8 +15,8 @@ from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Parser, moment_ms, natural
 from snowredis.cli.output import Line, duration, printable, time_of, wrapped, write
 from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec, layouts, resolve_layout
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import layouts, resolve_layout
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

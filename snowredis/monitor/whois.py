@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from snowredis.core.as_json import IdNumber, NowMs
-from snowredis.core.layout import Layout, Parts, check_id
+from snowredis.core.layout import Layout, Parts
+from snowredis.core.values import check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import read_events, read_gaps
 from snowredis.monitor.ownership import Holder, OwnershipHistory, Past

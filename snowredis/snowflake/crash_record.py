@@ -1,4 +1,4 @@
-"""Crash records: the data with which another process gives the lease of a dead process back, in memory that both see.
+"""Where the lease of one generator is stored: in memory (LeaseSlot), and in a crash record, which other processes see.
 
 A process that was killed cannot release its lease, and no other process knows what it used: its worker id would be
 unavailable until the end of the reservation. So a process records in a file in memory (record_files.py) the
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import binascii
 import contextlib
+import itertools
 import json
 import logging
 import sys
@@ -31,7 +32,7 @@ from typing import Any, Protocol
 from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, Store, WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, ReleaseRequest, Store, WorkerStats
 from snowredis.snowflake.replies import Granted, Released, Seen
 
 log = logging.getLogger("snowredis")
@@ -40,12 +41,12 @@ log = logging.getLogger("snowredis")
 UNKNOWN_WORKER = -1
 
 
-def of_claim(token: str, owner: str) -> dict[str, Any]:
+def claim_credentials(token: str, owner: str) -> dict[str, Any]:
     """Return the part for a claim that is under way."""
     return {"worker": UNKNOWN_WORKER, "token": token, "owner": owner, "stats": ""}
 
 
-def of_lease(held: HeldLease, stats: WorkerStats) -> dict[str, Any]:
+def lease_credentials(held: HeldLease, stats: WorkerStats) -> dict[str, Any]:
     """Return the part for a lease."""
     return {
         "worker": held.lease.worker,
@@ -115,7 +116,7 @@ RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
 
 
 class PageOwner(Protocol):
-    """The file of a crash record."""
+    """File of a crash record."""
 
     @property
     def is_writer(self) -> bool:
@@ -124,12 +125,12 @@ class PageOwner(Protocol):
     def touch(self) -> None:
         """Show that the page is still in use; called at each claim and heartbeat."""
 
-    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
-        """Take the page back: its generator makes no more ids.
+    def close(self, *, records_lease: bool) -> None:
+        """Remove the file: its generator makes no more ids.
 
         Args:
-            records_lease: a lease could not be released, or a claim has no reply. The page is kept for the processes
-                that give it back after the end of this process, unless room is needed.
+            records_lease: a lease could not be released, or a claim has no reply. The file is kept for the processes
+                that release the lease after the end of this process, unless room is needed.
         """
 
 
@@ -142,10 +143,11 @@ def read_page(page: bytes) -> dict[str, Any] | None:
 
 
 class CrashRecord:
-    """One generator's crash record: a CrashRecorder. One writer at a time: the thread that talks to the store.
+    """Record of what another process needs to release one generator's lease if this process is killed.
 
-    A process that this one forks shares the page, too, and may be in the middle of any of these methods: it
-    calls forget(), after which writing raises an error, so that nothing is written by a child.
+    One writer at a time: the thread that talks to the store. No method blocks or raises. A process that this one forks
+    shares the page, too, and may be in the middle of any of these methods. It calls forget(), after which a write
+    raises an error, so that a child writes nothing.
 
     Args:
         owner: the file that the page belongs to.
@@ -166,12 +168,17 @@ class CrashRecord:
         self._owner = owner
 
     def write_claim(self, token: str, owner: str) -> None:
-        """Record that a claim is under way."""
-        self._write(of_claim(token, owner), fresh=True)
+        """Record that a claim is under way: its worker id may be leased though no reply came."""
+        self._write(claim_credentials(token, owner), fresh=True)
 
     def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
-        """Record the lease *held*; return where its marks belong, or None. See CrashRecorder."""
-        return self._write(of_lease(held, stats), fresh=fresh, marks_ms=held.marks_before_ms)
+        """Record the lease *held*; no lane of a *fresh* one was used yet, beyond its ``marks_before_ms``.
+
+        Returns:
+            where its marks belong (int64): ms of each lane's first unused tick, 0 for a lane never used. They may
+            be stored from anywhere, and only ever grow within a lease. None if nothing could be recorded.
+        """
+        return self._write(lease_credentials(held, stats), fresh=fresh, marks_ms=held.marks_before_ms)
 
     def note_release(self, token: str | None, *, sent: bool) -> None:
         """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""
@@ -244,11 +251,11 @@ class CrashRecord:
         self._rows = []
 
     def give_up(self) -> None:
-        """Release this part for another generator. Later calls do nothing."""
+        """Release the memory for another generator. A lease that is still recorded stays so if there is room."""
         owner, self._owner = self._owner, None
         with contextlib.suppress(ValueError):
             if owner is not None and owner.is_writer and GUARD.alive:
-                owner.take_back(self._page, records_lease=self._header[0] != 0)
+                owner.close(records_lease=self._header[0] != 0)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # a generator that got no lease may be dropped without close(). At exit, modules may be gone, and others will
@@ -271,3 +278,172 @@ class CrashRecord:
         written: dict[str, Any] = json.loads(text)
         marks_ms = tuple(self._rows[written["row"]][: written["lanes"]])
         return written | {"marks_ms": marks_ms, "end": self._header[1]}
+
+
+class LeaseSlot:
+    """Stores a lease and a token; a fork or a suspension makes either void.
+
+    A signal handler may fork, or suspend the generator, in the middle of any method of LeaseManager; the rest of the
+    method then runs in the child, or after the suspension, with what it had learned before. So every claim takes a
+    serial before anything of its request is made, and its lease and its token count only if that serial is not below
+    ``oldest``. A fork and a suspension raise ``oldest``: whatever is stored late is void.
+
+    Attributes:
+        oldest: the lowest serial that is not void.
+        latest: the lease that was stored last and not removed, even if it is void.
+        record: where the lease is recorded in case of a crash; None if nowhere.
+        lent: true if another program makes the ids of the lease; its outage lane is not used.
+    """
+
+    def __init__(self, store: Store, new_record: Callable[[Store], CrashRecord | None]) -> None:
+        self._store, self._open_record = store, new_record
+        self._serials = itertools.count(1)
+        self.oldest = 0
+        self.latest: HeldLease | None = None
+        self._kept: HeldLease | None = None
+        # the serial and the token of a claim
+        self._asked = (0, "")
+        self.record: CrashRecord | None = None
+        self.lent = False
+
+    def lend(self) -> None:
+        """Let another program make the ids of the lease, in its first lane only.
+
+        Nobody here knows which times that program used. So no lease is recorded: another process would give it back
+        with marks that nobody raises.
+        """
+        self.lent, self._open_record = True, lambda _: None
+
+    def next_serial(self) -> int:
+        """Return the serial of a new claim, greater than all before."""
+        return next(self._serials)
+
+    @property
+    def held(self) -> HeldLease | None:
+        """The lease that ids may be made of; None if there is none."""
+        latest = self.latest
+        return latest if latest is not None and latest.serial >= self.oldest else None
+
+    @property
+    def kept(self) -> HeldLease | None:
+        """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
+        kept = self._kept
+        return kept if kept is not None and kept.serial >= self.oldest else None
+
+    def keep(self, lost: HeldLease) -> None:
+        """Keep the outage lane of *lost*, unless it was not open yet and another one is kept."""
+        lease, kept = lost.lease, self.kept
+        was_open = lease.opens[-1] < lease.until
+        if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or kept is None):
+            # recorded nowhere: nobody can give it back
+            self._kept = lost._replace(marks=None)
+
+    def drop_kept(self) -> None:
+        """Keep no outage lane of a lost lease."""
+        self._kept = None
+
+    @property
+    def token(self) -> str:
+        """The token of a claim that has no reply yet, to be sent again; empty if there is none."""
+        serial, token = self._asked
+        return token if serial >= self.oldest else ""
+
+    def set_token(self, token: str, serial: int | None = None) -> None:
+        """Store the *token* of the claim with *serial*; by default one that is not void now."""
+        self._asked = (self.oldest if serial is None else serial, token)
+
+    def open_record(self, serial: int) -> CrashRecord | None:
+        """Return where the claim with *serial* is recorded; None if nowhere.
+
+        Called before the token is made: a child that is forked after that has no record of its own in which the
+        token, which is its parent's, would be given back when the child is killed.
+        """
+        record = self.record
+        if record is None:
+            record = self._new_record()
+            # not that of a parent, in a child that was forked meanwhile
+            if serial >= self.oldest:
+                self.record = record
+        return record
+
+    def record_claim(self, record: CrashRecord | None, token: str, owner: str) -> None:
+        """Record that a claim is under way: a process killed before its reply comes may have a worker id."""
+        # the record of a lease that is to be replaced stays
+        if record is not None and self.latest is None:
+            record.write_claim(token, owner)
+
+    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+        """Record *held*, then make it the lease that ids may be made of; return False if it is void.
+
+        A lease that is not *fresh* is recorded only if it was when it was fresh: else its use since is unknown. Without
+        *stats* only its pending renewal is new.
+        """
+        record = self.record
+        # after the record was read: a child that was forked before has another one, and this lease is void there
+        if held.serial < self.oldest:
+            return False
+        if record is not None and (fresh or held.marks is not None):
+            if stats is None:
+                record.write_pending(held.pending_renewal_id)
+            else:
+                marks = record.write_lease(held, stats, fresh=fresh)
+                if fresh:
+                    held = held._replace(marks=marks)
+        if held.serial < self.oldest:
+            return False
+        self.latest = held
+        return True
+
+    def remove(self, held: HeldLease) -> None:
+        """Remove *held*, unless the lease of another claim was stored since."""
+        latest = self.latest
+        if latest is not None and latest.serial == held.serial:
+            self.latest = None
+
+    def detach(self) -> HeldLease | None:
+        """Remove the lease, and return it; None if there is none."""
+        held = self.latest
+        if self.latest is held:
+            self.latest = None
+        return held
+
+    def record_taken(self, record: CrashRecord | None, taken: HeldLease) -> HeldLease:
+        """Record the lease of a dead process as one of this process; return it with where its marks belong."""
+        if record is None:
+            return taken
+        return taken._replace(marks=record.write_lease(taken, NO_STATS, fresh=True))
+
+    def note_release(self, held: HeldLease | None, *, sent: bool) -> None:
+        """Record whether a release of *held*, or of what is recorded, may have been sent."""
+        record = self.record
+        if record is not None:
+            record.note_release(held and held.token, sent=sent)
+
+    def clear_record(self) -> None:
+        """Record that nothing is held, unless a lease is stored here."""
+        record = self.record
+        if record is not None and self.latest is None:
+            record.clear()
+
+    def make_void(self) -> None:
+        """Invalidate the lease, and any claim under way."""
+        self.oldest = self.next_serial()
+        self.set_token("")
+
+    def after_fork(self) -> None:
+        """Forget the parent's lease, in a forked child."""
+        # first: whatever a call that goes on here stores from now on is void
+        self.make_void()
+        record, self.record = self.record, None
+        if record is not None:
+            record.forget()
+        self.latest = self._kept = None
+
+    def close(self) -> None:
+        """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""
+        record, self.record = self.record, None
+        if record is not None:
+            record.give_up()
+
+    def _new_record(self) -> CrashRecord | None:
+        return self._open_record(self._store)

@@ -26,8 +26,8 @@ from snowredis.errors import (
 from snowredis.process.names import PROCESS, owner_text
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.context import Context, Conversation, PoolView
+from snowredis.snowflake.crash_record import LeaseSlot
 from snowredis.snowflake.lease import Claimed, HeldLease, Lease
-from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Exhausted, Granted, LossReason, Lost, Settling, pool_id

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec
+from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import as_int
 from snowredis.errors import ConfigError
 from snowredis.servers.scripts import with_format

@@ -205,7 +205,7 @@ class _RecordFile:
             with contextlib.suppress(OSError):
                 os.utime(self._path)
 
-    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
+    def close(self, *, records_lease: bool) -> None:
         """Remove the file; for now, keep one that records a lease."""
         if records_lease:
             self._files.keep(self)

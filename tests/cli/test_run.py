@@ -24,7 +24,7 @@ import pytest
 import snowredis
 from snowredis import ConfigError, WorkerPool
 from snowredis.cli.commands.run import _Watch
-from snowredis.core.presets import layout_spec
+from snowredis.core.layout import layout_spec
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
 from tests.support.programs import run

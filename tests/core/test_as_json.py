@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pytest
 
 from snowredis.core.as_json import Hidden, IdNumber, NowMs, Shown, TimeMs, in_json, schema_of, to_json
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec, layouts
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import layouts
 from snowredis.monitor.events import Event
 from snowredis.monitor.ownership import Holder
 from snowredis.monitor.polling import PoolReport

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snowredis.core.collisions import IdSet, common_ids, counter_ids, layout_ids, prove
-from snowredis.core.layout import MAX_ID, Layout
+from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
+from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
 
 EPOCH = 1735689600000

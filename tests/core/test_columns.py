@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snowredis.core.layout import MAX_ID, Layout
+from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
+from snowredis.core.values import MAX_ID
 from snowredis.errors import InvalidId
 
 

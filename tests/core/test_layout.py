@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from snowredis.core import layout as layout_module
-from snowredis.core.layout import MAX_ID, Layout, Parts, check_id
+from snowredis.core.layout import Layout, Parts
 from snowredis.core.presets import layouts
-from snowredis.core.values import utc_from_ms
+from snowredis.core.values import MAX_ID, check_id, utc_from_ms
 from snowredis.errors import InvalidId, LayoutError, shown
 
 EPOCH = 1735689600000

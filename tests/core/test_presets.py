@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snowredis.core import presets
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec, layouts, preset_source, resolve_layout
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import layouts, preset_source, resolve_layout
 from snowredis.errors import ConfigError, LayoutError
 
 NAMES = (

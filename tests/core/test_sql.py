@@ -15,10 +15,11 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snowredis.core.layout import MAX_ID, Layout
+from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts, resolve_layout
 from snowredis.core.sql import functions, partitions
 from snowredis.core.text import DIGITS, encode
+from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
 from tests.support.databases import DatabaseServer
 

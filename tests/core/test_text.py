@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import snowredis
-from snowredis.core.layout import MAX_ID, Layout
+from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.core.text import FORMS, encode, parse, parse_any, parse_user_id
-from snowredis.core.values import YEAR_10000_MS
+from snowredis.core.values import MAX_ID, YEAR_10000_MS
 from snowredis.errors import ConfigError, InvalidId, LayoutError
 
 WIDTHS = {"base62": 11, "base58": 11, "base36": 13, "base32": 13, "hex": 16}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scripts import vectors
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec, resolve_layout
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import resolve_layout
 from snowredis.core.text import encode, parse
 from snowredis.errors import ConfigError, InvalidId, LayoutError
 

@@ -37,12 +37,10 @@ OLD_NAMES: set[tuple[str, str]] = {
     ("snowredis/merge/commands.py", "_take_back"),
     ("snowredis/monitor/gameday.py", "node_keys"),
     ("snowredis/process/heartbeat.py", "HasBeat"),
-    ("snowredis/snowflake/crash_record.py", "take_back"),
     ("snowredis/snowflake/lifecycle.py", "_give_back_if_ended"),
     ("snowredis/snowflake/lifecycle.py", "_give_back_of_dead"),
     ("snowredis/snowflake/lifecycle.py", "give_back"),
     ("snowredis/snowflake/memory_store.py", "fit_ms"),
-    ("snowredis/snowflake/record_files.py", "take_back"),
     ("snowredis/snowflake/sweep.py", "_give_back"),
     ("snowredis/snowflake/sweep.py", "give_back"),
 }

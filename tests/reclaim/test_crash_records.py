@@ -24,7 +24,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.process.clock import StepClock
 from snowredis.process.exit import End
-from snowredis.snowflake.crash_record import UNKNOWN_WORKER, CrashRecord, of_claim, read_page, release
+from snowredis.snowflake.crash_record import UNKNOWN_WORKER, CrashRecord, claim_credentials, read_page, release
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
@@ -316,7 +316,7 @@ def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_give_back(
 
 def test_a_claim_that_redis_never_saw_is_no_death(url: str, records: Path) -> None:
     create(url)
-    lease = of_claim("5a" * 16, "{}") | {"lanes": 4, "marks_ms": [0] * 4, "end": End.KILLED}
+    lease = claim_credentials("5a" * 16, "{}") | {"lanes": 4, "marks_ms": [0] * 4, "end": End.KILLED}
     give_back(url, lease)
     info = snowredis.WorkerPool(url, "killed").info()
     assert (info.reclaimed, info.expired, info.releases) == (0, 0, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.snowflake.crash_record import of_lease
+from snowredis.snowflake.crash_record import lease_credentials
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig
 from snowredis.snowflake.replies import Granted
@@ -21,7 +21,7 @@ def record(**changes: Any) -> dict[str, Any]:
     lanes_ms = (NOW_MS, NOW_MS, NOW_MS, NOW_MS + 10)
     granted = Granted(0, "i", 0, 0, None, 5, NOW_MS + 30_000, lanes_ms, "a1", NOW_MS + 86_400_000)
     held = HeldLease.granted(granted, CONFIG, "70c3", 1, 0)._replace(pending_renewal_id="b2", clocks_s=(1.5, 2.5))
-    credentials: dict[str, Any] = json.loads(json.dumps(of_lease(held, NO_STATS)))
+    credentials: dict[str, Any] = json.loads(json.dumps(lease_credentials(held, NO_STATS)))
     return credentials | {"marks_ms": [NOW_MS + 700, 0, 0, 0]} | changes
 
 

@@ -254,6 +254,6 @@ class _PageOwner:
     def touch(self) -> None:
         """Nothing gets old here."""
 
-    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
+    def close(self, *, records_lease: bool) -> None:
         if not records_lease:
             self._pages.pop(self._name, None)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.crash_record import CrashRecord
+from snowredis.snowflake.crash_record import CrashRecord, LeaseSlot
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
-from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
 from snowredis.snowflake.redis_store import ScriptStore
 from tests.simulation.world import START_US

@@ -25,8 +25,8 @@ from snowredis.cli.output import (
     width_of,
     write,
 )
-from snowredis.core.layout import Layout
-from snowredis.core.presets import layout_spec, resolve_layout
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.settings import FORMS, SETTINGS
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import Cell, Column, Line, encodable, print_json, table, wrapped, write
-from snowredis.core.layout import ID_BITS, Layout
-from snowredis.core.presets import layout_spec, layouts, preset_source, resolve_layout
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import layouts, preset_source, resolve_layout
+from snowredis.core.values import ID_BITS
 
 _BITS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
 # arguments of Layout

@@ -17,8 +17,8 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from snowredis.core.layout import MAX_ID
 from snowredis.core.text import DECIMAL_ID, parse
+from snowredis.core.values import MAX_ID
 from snowredis.errors import InvalidId, SnowredisError
 from snowredis.integrations.id_source import IdSource
 from snowredis.process_generator import effective_kind, next_id

@@ -14,8 +14,8 @@ from typing import Any
 from rest_framework.relations import PrimaryKeyRelatedField
 from rest_framework.serializers import IntegerField, ModelSerializer, ValidationError
 
-from snowredis.core.layout import MAX_ID
 from snowredis.core.text import parse
+from snowredis.core.values import MAX_ID
 from snowredis.errors import InvalidId
 from snowredis.integrations.django.fields import SnowflakeField
 
