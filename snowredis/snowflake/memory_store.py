@@ -141,7 +141,7 @@ class MemoryStore:
             if not self._incarnation:
                 return replies.Absent(*self._pool(now))
             self._highest_number = str(max(int(self._highest_number or 0), highest))
-            return replies.Noted(*self._pool(now))
+            return replies.NumberNoted(*self._pool(now))
 
     def after_fork(self) -> None:
         """Do nothing: the child's copy of the memory is a pool of its own."""
@@ -286,7 +286,7 @@ class MemoryStore:
         if not oldest:
             self._counts["refused"] += 1
             first = min(r.lease_end_ms for r in self._records.values())
-            return replies.Exhausted(*self._pool(now), max(0, first - now))
+            return replies.IdsExhausted(*self._pool(now), max(0, first - now))
         nearest = min(oldest, key=lambda worker: self._low_mark_ms(self._records[worker]))
         behind = self._low_mark_ms(self._records[nearest]) - fit_ms
         return nearest if behind <= wait_ms else replies.Behind(*self._pool(now), behind)

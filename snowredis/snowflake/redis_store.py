@@ -124,7 +124,7 @@ class ScriptStore(Scripted):
             raise LayoutMismatch(*before)
         # R9 (signature): a process that was refused says so, and creates no pool that Redis has lost
         sizes = (self.config.layout.workers, self.config.layout.namespaces, int(before is not None))
-        expected = (replies.Granted, replies.Settling, replies.Behind, replies.Exhausted)
+        expected = (replies.Granted, replies.Settling, replies.Behind, replies.IdsExhausted)
         try:
             reply: replies.ClaimReply = self._call(
                 "claim", expected, seen, request.caller_ms, *script_arguments(request), *sizes
@@ -156,7 +156,7 @@ class ScriptStore(Scripted):
         return reply
 
     def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
-        expected = (replies.Noted, replies.Absent)
+        expected = (replies.NumberNoted, replies.Absent)
         reply: replies.NoteReply = self._call("note_number", expected, Seen(), caller_ms, highest)
         return reply
 

@@ -1,6 +1,6 @@
 """Replies of the scripts, one class for each, and the one place where their texts are parsed. Pure.
 
-A class has the name of its status: what the script replies as "granted" is Granted.
+The last word of a class's name is its status: what a script replies as "granted" is Granted.
 
 All times are milliseconds since 1970: on the Redis clock, or, for lanes and reservations, on the clock of the process
 that holds the lease.
@@ -8,6 +8,7 @@ that holds the lease.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -108,6 +109,8 @@ class Reply:
         "alarm": _alarm,
     }
 
+    STATUS: ClassVar[str]
+
     redis_ms: int
     incarnation: str
     version: int
@@ -116,6 +119,7 @@ class Reply:
 
     def __init_subclass__(cls, **readers: Callable[[str], Any]) -> None:
         cls.READERS = cls.READERS | readers
+        cls.STATUS = re.split("(?=[A-Z])", cls.__name__)[-1].lower()
 
     def __init__(self, *values: object) -> None:
         self.__dict__.update(zip(self.READERS, values, strict=True))
@@ -176,7 +180,7 @@ class Behind(ClaimRefused):
     """Reply to a claim: every available lane was used at times later than the caller's clock shows."""
 
 
-class Exhausted(ClaimRefused):
+class IdsExhausted(ClaimRefused):
     """Reply to a claim: every worker id is leased."""
 
 
@@ -231,7 +235,7 @@ class Absent(Reply):
     """Reply to a deletion or to a note: nothing changed, since no such pool exists."""
 
 
-class Noted(Reply):
+class NumberNoted(Reply):
     """Reply to a note: the pool stores that the registry has confirmed its shard number."""
 
 
@@ -268,7 +272,7 @@ RenewReply: TypeAlias = Renewed | Lost
 ReleaseReply: TypeAlias = Released | Gone
 CreateReply: TypeAlias = Created | Exists
 DeleteReply: TypeAlias = Deleted | Absent
-NoteReply: TypeAlias = Noted | Absent
+NoteReply: TypeAlias = NumberNoted | Absent
 ChangeReply: TypeAlias = Changing | Kept
 
 
@@ -276,6 +280,6 @@ def parse_reply(texts: Sequence[str], expected: Iterable[type[Reply]]) -> Any:
     """Return the reply in *texts*, of one of the *expected* classes. Raises ValueError for any other text."""
     status, *fields = texts
     for each in expected:
-        if each.__name__.lower() == status:
+        if status == each.STATUS:
             return each.parse(fields)
     raise ValueError(status)

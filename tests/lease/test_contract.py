@@ -12,12 +12,12 @@ from snowredis.snowflake.replies import (
     Absent,
     Behind,
     Created,
-    Exhausted,
     Exists,
     Granted,
+    IdsExhausted,
     LossReason,
     Lost,
-    Noted,
+    NumberNoted,
     Renewed,
     Settling,
 )
@@ -39,7 +39,7 @@ def test_every_claim_gets_a_worker_id_of_its_own_until_the_pool_is_full(pool: Pl
     holders = [pool.holder().claim() for _ in range(4)]
     assert [holder.worker for holder in holders] == [0, 1, 2, 3]
     answer = pool.holder().ask_claim()
-    assert isinstance(answer, Exhausted)
+    assert isinstance(answer, IdsExhausted)
     assert 0 < answer.wait_ms <= TTL_MS
 
 
@@ -283,7 +283,7 @@ def test_a_lease_end_of_a_time_when_the_redis_clock_was_ahead_is_replaced(steppe
     killed = [Holder(stepped.store, lambda: true_ms).claim() for _ in range(4)]
     stepped.step(-HOURS_MS)
     answer = stepped.holder().ask_claim()
-    assert isinstance(answer, Exhausted)
+    assert isinstance(answer, IdsExhausted)
     stepped.elapse(TTL_MS + SKEW_MS + 1)
     assert stepped.holder().claim().worker in [each.worker for each in killed]
 
@@ -296,7 +296,7 @@ def test_a_small_step_back_of_the_redis_clock_changes_no_lease_end(stepped: Plac
     stepped.elapse(TTL_MS)
     others = [stepped.holder().claim().worker for _ in range(3)]
     assert holder.worker not in others
-    assert isinstance(stepped.holder().ask_claim(), Exhausted)
+    assert isinstance(stepped.holder().ask_claim(), IdsExhausted)
 
 
 def test_after_a_wipe_living_holders_go_on_and_newcomers_wait(pool: Place) -> None:
@@ -414,4 +414,4 @@ def test_a_number_is_noted_in_a_pool_that_exists_and_creates_none(place: Place) 
     assert isinstance(place.store.note_number(7, place.now_ms()), Absent)
     assert isinstance(place.store.note_number(7, place.now_ms()), Absent)
     place.created()
-    assert isinstance(place.store.note_number(7, place.now_ms()), Noted)
+    assert isinstance(place.store.note_number(7, place.now_ms()), NumberNoted)
