@@ -45,7 +45,7 @@ OLD_NAMES: set[tuple[str, str]] = {
     ("snowredis/snowflake/sweep.py", "give_back"),
 }
 # classes of which two packages have one of this name. The same
-OLD_DOUBLES: set[str] = {"Problem", "Server", "Source"}
+OLD_DOUBLES: set[str] = {"Problem"}
 # names that others chose: Redis Cluster's nodes, clocks in the standard library
 OF_OTHERS = {("snowredis/servers/cluster.py", "node")}
 
