@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -28,9 +28,6 @@ from snowredis.web.feed import MAX_EVENTS
 from snowredis.web.pages import check_origin
 from snowredis.web.served_pools import ServedPool, ServedPools, SharedAnswers
 
-if TYPE_CHECKING:
-    from snowredis.web.service import Service
-
 # how long a refused lookup waits for its response, and how many do
 _PAUSE_S = 0.1
 _MAX_PAUSING = 200
@@ -39,9 +36,9 @@ _METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Routes:
-    """Handlers of *service*; those that read from Redis share one rate limit."""
+    """Handlers of *service*, a Service of service.py; those that read from Redis share one rate limit."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Any) -> None:
         self._service, self._pools = service, service.pools
         # requests that are refused after a pause, and open dashboards by client
         self._pausing = 0
