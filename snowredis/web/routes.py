@@ -113,7 +113,7 @@ class Routes:
         return messages.json_response(seen)
 
     async def _history(self, request: Request) -> Response:
-        pool = self._pools.find(_query(request))
+        pool: ServedPool = self._pools.find(_query(request))
         return messages.json_response({"pool": pool.name, "points": pool.feed.history.points()})
 
     async def _pool_for_lookup(self, request: Request) -> ServedPool:
@@ -121,7 +121,7 @@ class Routes:
 
         Raises Problem, after a pause, if there are too many lookups: who repeats them at once slows down ids.
         """
-        pool = self._pools.find(_query(request))
+        pool: ServedPool = self._pools.find(_query(request))
         try:
             self._service.guard.lookups.check()
         except messages.Problem:
