@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from snowredis.errors import SnowredisError
 from snowredis.numbers import change_tag, create_tag, open_tag, show_tag
-from snowredis.numbers.protocol import MAX_NUMBER
+from snowredis.numbers.settings import MAX_NUMBER
 from snowredis.numbers.stores import tag_keys
 from tests.numbers.simulation import SegmentSimulation, Violation
 from tests.support.servers import RedisServer
@@ -170,10 +170,10 @@ class Chaos:
         """Say from where on no number was handed out, as a person who knows the numbers in use."""
         with contextlib.suppress(SnowredisError, OSError):
             info = show_tag(self.url, TAG)
-            if info.exists and info.reason is not None:
+            if info is not None and info.reason is not None:
                 open_tag(self.url, TAG, int(self.numbers().max(initial=0)) + MARGIN, failover_slack=0)
                 self.fired["opened"] += 1
-            if info.config is not None and info.config.maximum != MAX_NUMBER:
+            if info is not None and info.config is not None and info.config.maximum != MAX_NUMBER:
                 # a snapshot may have it, too
                 change_tag(self.url, TAG, maximum=MAX_NUMBER)
 

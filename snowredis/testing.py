@@ -24,8 +24,8 @@ from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 
 if TYPE_CHECKING:
-    from snowredis.numbers.memory_store import MemoryTagStore
-    from snowredis.numbers.protocol import TagConfig
+    from snowredis.numbers.settings import TagConfig
+    from snowredis.numbers.stores import MemoryTagStore
 
 __all__ = ["ManualClock", "MemoryPool", "memory_pool", "use"]
 
@@ -93,8 +93,8 @@ class MemoryPool:
 
     def tag_store(self, config: TagConfig) -> MemoryTagStore:
         """Return the store of the tag *config.tag*. Raises NumbersDiffer if it was opened with other settings."""
-        from snowredis.numbers.errors import NumbersDiffer
-        from snowredis.numbers.memory_store import MemoryTagStore
+        from snowredis.numbers.protocol import NumbersDiffer
+        from snowredis.numbers.stores import MemoryTagStore
 
         store = self._tags.get(config.tag)
         if store is None:

@@ -43,8 +43,7 @@ GROUP = "snowredis.generators"
 # name -> module and attribute; pyproject.toml declares the same as entry points
 OUR_KINDS = {
     "snowflake": "snowredis.kinds.snowflake:SNOWFLAKE",
-    "segment": "snowredis.numbers.opening:SEGMENT",
-    "ticket": "snowredis.numbers.opening:TICKET",
+    "segment": "snowredis.numbers.segments:SEGMENT",
     "dated": "snowredis.numbers.dated:DATED",
     "uuid7": "snowredis.kinds.libraries:UUID7",
     "uuid4": "snowredis.kinds.libraries:UUID4",
@@ -118,7 +117,7 @@ def generator(kind: Literal["snowflake"], /, **settings: Unpack[AllSettings]) ->
 
 
 @overload
-def generator(kind: Literal["segment", "ticket"], /, **settings: Any) -> NumberGenerator: ...
+def generator(kind: Literal["segment"], /, **settings: Any) -> NumberGenerator: ...
 
 
 @overload
@@ -155,7 +154,7 @@ def generator(kind: str | None = None, /, **settings: Any) -> IdGenerator[Any]:
     """Return a generator of ids of any kind. Which kinds and settings there are: see the settings in the reference.
 
     Args:
-        kind: name of a kind: "snowflake", "segment", "ticket", "dated", "uuid7", "uuid4", "ulid", "objectid", or one
+        kind: name of a kind: "snowflake", "segment", "dated", "uuid7", "uuid4", "ulid", "objectid", or one
             that another package declares; or a URL with a kind and settings, such as
             "snowflake+redis://localhost:6379/0?pool=orders". By default, the variable SNOWREDIS_KIND, which is
             "snowflake" if it is not set, and SNOWREDIS_* variables for settings that are not given here. If a kind is

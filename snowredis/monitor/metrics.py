@@ -179,7 +179,6 @@ _segment_counts = _Metrics("snowredis_segment_", "counts.", ("tag",))
 SEGMENTS = (
     _segment.counter("numbers", "numbers made", "{number}", "made"),
     _segment_counts.counter("fetches", "segments fetched", "{segment}", "segments"),
-    _segment_counts.counter("prefetch_hits", "segments that were there when the one before was used up", "{segment}"),
     _segment_counts.counter("waits", "waits of callers for a segment, the first one included", "{wait}"),
     _segment_counts.counter("failures", "requests for segments that failed", "{request}"),
     _segment_counts.counter("closed", "replies that the tag is closed", "{reply}"),

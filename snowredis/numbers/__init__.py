@@ -20,60 +20,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from snowredis.numbers.administration import (
-        DatedInfo,
-        NumbersAlarm,
-        TagInfo,
-        change_tag,
-        create_tag,
-        delete_dated,
-        delete_tag,
-        open_dated,
-        open_tag,
-        show_dated,
-        show_tag,
-    )
-    from snowredis.numbers.dated import DatedGenerator
-    from snowredis.numbers.errors import NumbersBroken, NumbersClosed, NumbersDiffer, NumbersExhausted
-    from snowredis.numbers.segments import SegmentGenerator
-    from snowredis.numbers.transaction import TransactionNumbers
+    from snowredis.numbers.administration import DatedInfo as DatedInfo
+    from snowredis.numbers.administration import NumbersAlarm as NumbersAlarm
+    from snowredis.numbers.administration import TagInfo as TagInfo
+    from snowredis.numbers.administration import change_tag as change_tag
+    from snowredis.numbers.administration import create_tag as create_tag
+    from snowredis.numbers.administration import delete_tag as delete_tag
+    from snowredis.numbers.administration import open_dated as open_dated
+    from snowredis.numbers.administration import open_tag as open_tag
+    from snowredis.numbers.administration import show_dated as show_dated
+    from snowredis.numbers.administration import show_tag as show_tag
+    from snowredis.numbers.dated import DatedGenerator as DatedGenerator
+    from snowredis.numbers.protocol import NumbersBroken as NumbersBroken
+    from snowredis.numbers.protocol import NumbersClosed as NumbersClosed
+    from snowredis.numbers.protocol import NumbersDiffer as NumbersDiffer
+    from snowredis.numbers.protocol import NumbersExhausted as NumbersExhausted
+    from snowredis.numbers.segments import SegmentGenerator as SegmentGenerator
+    from snowredis.numbers.transaction import TransactionNumbers as TransactionNumbers
 
 # module -> its names. Loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
 _NAMES = {
-    "administration": "DatedInfo NumbersAlarm TagInfo change_tag create_tag delete_dated delete_tag open_dated "
-    "open_tag show_dated show_tag",
+    "administration": "DatedInfo NumbersAlarm TagInfo change_tag create_tag delete_tag open_dated open_tag show_dated "
+    "show_tag",
     "dated": "DatedGenerator",
-    "errors": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
+    "protocol": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
     "segments": "SegmentGenerator",
     "transaction": "TransactionNumbers",
 }
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = [
-    "DatedGenerator",
-    "DatedInfo",
-    "NumbersAlarm",
-    "NumbersBroken",
-    "NumbersClosed",
-    "NumbersDiffer",
-    "NumbersExhausted",
-    "SegmentGenerator",
-    "TagInfo",
-    "TransactionNumbers",
-    "change_tag",
-    "create_tag",
-    "delete_dated",
-    "delete_tag",
-    "open_dated",
-    "open_tag",
-    "show_dated",
-    "show_tag",
-]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    for module, names in _NAMES.items():
+        if name in names.split():
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

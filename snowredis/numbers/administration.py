@@ -13,26 +13,28 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs, in_json
-from snowredis.core.values import as_int
 from snowredis.errors import ConfigError, shown
 from snowredis.numbers.dated import DatedGenerator
-from snowredis.numbers.errors import NumbersBroken, NumbersExhausted
 from snowredis.numbers.formats import MAX_NUMBER as MAX_DATED
 from snowredis.numbers.formats import Calendar
-from snowredis.numbers.opening import open_store
+from snowredis.numbers.protocol import Closed as ClosedReply
 from snowredis.numbers.protocol import (
-    MAX_NUMBER,
     ClosedReason,
     Exhausted,
     NotNew,
+    NumbersBroken,
+    NumbersExhausted,
     OpenRequest,
     SettlingTag,
+)
+from snowredis.numbers.settings import (
+    CHANGEABLE,
+    SEGMENT_SETTINGS,
     TagConfig,
     parse_signature,
+    with_defaults,
 )
-from snowredis.numbers.protocol import Closed as ClosedReply
-from snowredis.numbers.settings import CHANGEABLE, SEGMENT_SETTINGS
-from snowredis.numbers.stores import DatedStore
+from snowredis.numbers.stores import DatedStore, open_stores, refuse_several
 from snowredis.settings import Server
 
 # a tag that was closed only now opens after failover_slack
@@ -62,8 +64,7 @@ class TagInfo:
 
     Attributes:
         where: the server's address.
-        exists: False if the server does not know the tag; most others are empty then.
-        config: its constants; None if the tag does not exist, or is stored in another format.
+        config: its constants; None if the tag is stored in another format.
         signature: its constants as they are stored.
         position: the lowest position that was not handed out.
         next_number: its number; beyond the maximum if all are handed out.
@@ -77,10 +78,9 @@ class TagInfo:
     """
 
     where: str
-    exists: bool
-    config: TagConfig | None = None
-    signature: Annotated[str, Shown("hidden")] = ""
-    position: IdNumber = 0
+    config: TagConfig | None
+    signature: Annotated[str, Shown("hidden")]
+    position: IdNumber
     next_number: IdNumber = 0
     reason: ClosedReason | None = None
     closed_ms: TimeMs = 0
@@ -90,6 +90,11 @@ class TagInfo:
     alarms: int = 0
     alarm: NumbersAlarm | None = None
     clients: int = 0
+
+    @property
+    def state(self) -> str:
+        """Return "open", "closed", or "unknown" for another format."""
+        return "unknown" if self.config is None else "open" if self.reason is None else "closed"
 
     @property
     @in_json
@@ -133,6 +138,12 @@ class DatedInfo:
 # --- segments ------------------------------------------------------------------------------------------
 
 
+def _open_store(url: Server, **settings: Any) -> Any:
+    """Return the store of a tag, with its share in *settings*. Raises ConfigError."""
+    refuse_several(url)
+    return open_stores(url, with_defaults(settings))[0]
+
+
 def create_tag(url: Server, tag: str, **settings: Any) -> int:
     """Create a tag of segments that is new: no number of it was ever handed out. A person says so.
 
@@ -146,7 +157,7 @@ def create_tag(url: Server, tag: str, **settings: Any) -> int:
         ConfigError: it exists, or processes have reported numbers of it.
         StoreUnavailable, NumbersDiffer: the server does not reply, or has the tag with other constants.
     """
-    with contextlib.closing(open_store(url, {"tag": tag, **settings})) as store:
+    with contextlib.closing(_open_store(url, tag=tag, **settings)) as store:
         reply = store.open(OpenRequest("create"))
     if isinstance(reply, NotNew):
         raise ConfigError(
@@ -173,12 +184,17 @@ def open_tag(url: Server, tag: str, first: int | None, **settings: Any) -> int:
     Blocks:
         for failover_slack, if the tag was closed only now.
     """
-    with contextlib.closing(open_store(url, {"tag": tag, **settings})) as store:
+    with contextlib.closing(_open_store(url, tag=tag, **settings)) as store:
         signature = store.stored_signature()
         if signature is not None:
             store.use(parse_signature(tag, signature))
         config: TagConfig = store.config
-        request = OpenRequest("word", 0 if first is None else _position(config, first))
+        if first is not None and first > config.maximum:
+            raise ConfigError(
+                f"{first} is beyond the maximum {config.maximum} of the tag {tag!r}, so no number would be left. "
+                f"Nothing was opened. Check the number, or create another tag with: --start {first}"
+            )
+        request = OpenRequest("word", 0 if first is None else config.position_from(first))
         end_s = time.monotonic() + LONGEST_SETTLE_S
         while isinstance(reply := store.open(request), SettlingTag):
             if time.monotonic() > end_s:
@@ -188,21 +204,6 @@ def open_tag(url: Server, tag: str, first: int | None, **settings: Any) -> int:
                 )
             time.sleep(min(reply.wait_ms, 1000) / 1000)
     return config.number_at(reply.next)
-
-
-def _position(config: TagConfig, first: Any) -> int:
-    try:
-        number = as_int(first)
-    except TypeError:
-        number = -1
-    if not 0 <= number <= MAX_NUMBER:
-        raise ConfigError(f"a tag can be opened from 0 to {MAX_NUMBER}, not from {shown(first)}")
-    if number > config.maximum:
-        raise ConfigError(
-            f"{number} is beyond the maximum {config.maximum} of the tag {config.tag!r}, so no number would be left. "
-            f"Nothing was opened. Check the number, or create another tag with: --start {number}"
-        )
-    return config.position_from(number)
 
 
 def change_tag(url: Server, tag: str, **settings: Any) -> int:
@@ -231,7 +232,7 @@ def change_tag(url: Server, tag: str, **settings: Any) -> int:
                 "this one."
             )
         SEGMENT_SETTINGS[name].check(value)
-    with contextlib.closing(open_store(url, {"tag": tag})) as store:
+    with contextlib.closing(_open_store(url, tag=tag)) as store:
         signature = store.stored_signature()
         if signature is None:
             raise ConfigError(f"there is no tag {tag!r} at {store.where}. Nothing was changed.")
@@ -250,41 +251,43 @@ def change_tag(url: Server, tag: str, **settings: Any) -> int:
 
 
 def delete_tag(url: Server, tag: str) -> bool:
-    """Delete the segments of a tag, of any format. Returns False if there were none.
+    """Delete the segments of a tag, of any format, and its dated numbers. Returns False if there were none.
 
-    Processes keep what they have, and report it if the tag is used again.
+    Processes keep what they have of segments, and report it if the tag is used again.
     """
-    with contextlib.closing(open_store(url, {"tag": tag})) as store:
-        deleted: bool = store.delete()
-    return deleted
+    with contextlib.closing(_open_store(url, tag=tag)) as store, contextlib.closing(DatedStore(url, tag, "")) as dated:
+        deleted = [store.delete(), dated.delete()]
+    return any(deleted)
 
 
-def show_tag(url: Server, tag: str) -> TagInfo:
-    """Return the state of the segments of a tag. Runs no script and writes nothing. Raises StoreUnavailable."""
-    with contextlib.closing(open_store(url, {"tag": tag})) as store:
-        return tag_info(store.where, tag, store.read())
+def show_tag(url: Server, tag: str) -> TagInfo | None:
+    """Return the state of the segments of a tag; None if there are none. Runs no script and writes nothing.
+
+    Raises StoreUnavailable and its subclasses.
+    """
+    with contextlib.closing(_open_store(url, tag=tag)) as store:
+        fields = store.read()
+        return tag_info(store.where, tag, fields) if "signature" in fields else None
 
 
 def tag_info(where: str, tag: str, fields: Mapping[str, str]) -> TagInfo:
     """Return the state of a tag whose hash has *fields* on the server *where*. Raises NumbersBroken."""
-    if "signature" not in fields:
-        return TagInfo(where, exists=False)
+    signature, position = fields["signature"], _whole(fields, "next")
     try:
-        config = parse_signature(tag, fields["signature"])
+        config = parse_signature(tag, signature)
     except ConfigError:
-        return TagInfo(where, exists=True, signature=fields["signature"], position=_whole(fields, "next"))
+        return TagInfo(where, None, signature, position)
     try:
         reason = ClosedReason(fields["reason"]) if fields.get("reason") else None
     except ValueError:
         raise NumbersBroken(where, tag, "reason", fields["reason"]) from None
     alarm = [int(text) for text in fields.get("alarm", "").split(" ") if _WHOLE.fullmatch(text)]
     return TagInfo(
-        where=where,
-        exists=True,
-        config=config,
-        signature=fields["signature"],
-        position=_whole(fields, "next"),
-        next_number=config.number_at(_whole(fields, "next")),
+        where,
+        config,
+        signature,
+        position,
+        next_number=config.number_at(position),
         reason=reason,
         closed_ms=_whole(fields, "closed_at") if reason is not None else 0,
         last_ms=_whole(fields, "last"),
@@ -364,7 +367,10 @@ def open_dated(url: Any, tag: str, next_number: int, period: str | None = None, 
     """
     info = show_dated(url, tag)
     if info is None:
-        raise ConfigError(f"there are no dated numbers of the tag {tag!r}. Nothing was opened.")
+        raise ConfigError(
+            f"this Redis knows no dated numbers of {tag}. Nothing was opened. Let a process ask for a number, which "
+            f"makes them known, then repeat this. If they are new: snowredis numbers create {tag} --period day"
+        )
     constants: dict[str, Any] = {"period": info.period, "zone": info.zone, "durability": info.durability}
     if info.format:
         constants["format"] = info.format
@@ -372,9 +378,3 @@ def open_dated(url: Any, tag: str, next_number: int, period: str | None = None, 
         constants["maximum"] = MAX_DATED
     with DatedGenerator(tag, url, **constants, **settings) as ids:
         return ids.open(next_number, period)
-
-
-def delete_dated(url: Any, tag: str) -> bool:
-    """Delete the dated numbers of a tag. Returns False if there were none."""
-    with contextlib.closing(DatedStore(url, tag, "")) as store:
-        return store.delete()

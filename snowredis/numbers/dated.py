@@ -8,33 +8,31 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from snowredis.core.description import IdDescription
-from snowredis.core.values import as_int, check_count
-from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable, shown
+from snowredis.core.values import check_count
+from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.kinds.protocol import GeneratorBase, IdKind
-from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
 from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
 from snowredis.numbers.protocol import (
     Exhausted,
-    ForgottenPeriod,
     GrantedNumbers,
+    NumbersClosed,
+    NumbersExhausted,
     Opened,
     OtherPeriod,
     PeriodReply,
     PeriodRequest,
     SettlingTag,
     Shut,
-    as_options,
 )
-from snowredis.numbers.settings import DATED_SETTINGS, check_settings
+from snowredis.numbers.settings import DATED_SETTINGS, as_options
 from snowredis.numbers.stores import REPLY_LIFE_MS, DatedStore
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format
-from snowredis.settings import url_or_default
+from snowredis.settings import check_settings, url_or_default
 
 # of what is stored, see FORMATS in snowredis.signatures
 FORMAT = 2
@@ -64,9 +62,6 @@ class DatedGenerator(GeneratorBase[str]):
         redis_skew: how far the clocks of two Redis servers may differ, s.
         failover_slack: how long a deposed master may go on answering, s; default: 0, under Sentinel and Cluster 15.
         min_replicas: how many replicas must have each number before it is used, or "all".
-        bound: returns the highest number in use of the period that begins at its argument, 0 for none, for example from
-            the table: it is called instead of raising NumbersClosed. Numbers that are in transactions which are not
-            committed yet would be repeated, so the column should be UNIQUE.
 
     Raises:
         ConfigError: a setting that cannot work. Nothing connects yet.
@@ -85,10 +80,10 @@ class DatedGenerator(GeneratorBase[str]):
         redis_skew: float = 2.5,
         failover_slack: float | None = None,
         min_replicas: int | Literal["all"] = 0,
-        bound: Callable[[datetime], int] | None = None,
     ) -> None:
-        check_settings(locals())
-        self.tag, self._bound = tag, bound
+        given = {name: value for name, value in locals().items() if name in DATED_SETTINGS}
+        check_settings(given, DATED_SETTINGS)
+        self.tag = tag
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
         self._store = DatedStore(
@@ -166,27 +161,20 @@ class DatedGenerator(GeneratorBase[str]):
 
         Blocks until 6 s + failover_slack after the loss was noticed.
         """
-        try:
-            number = as_int(next_number)
-        except TypeError:
-            number = 0
-        if not 1 <= number <= self._format.maximum:
+        if not 1 <= next_number <= self._format.maximum:
             raise ConfigError(
-                f"a period can be opened from 1 to {self._format.maximum}, its highest number, not from "
-                f"{shown(next_number)}. Nothing was opened."
+                f"a period can be opened from 1 to {self._format.maximum}, its highest number, not from {next_number}. "
+                "Nothing was opened."
             )
         GUARD.check()
-        return self._open_from(number, period)
-
-    def _open_from(self, next_number: int, label: str | None) -> int:
-        deadline = time.monotonic() + _MAX_SETTLE_S
+        end_s, label = time.monotonic() + _MAX_SETTLE_S, period
         while True:
-            reply, period = self._ask_now(lambda period: PeriodRequest("open", period, next_number), label)
+            reply, at = self._ask_now(lambda period: PeriodRequest("open", period, next_number), label)
             # what was said is true of this period, whatever time it is after a wait
-            label = period.label
+            label = at.label
             if isinstance(reply, Opened):
                 return reply.next
-            if not isinstance(reply, SettlingTag) or time.monotonic() > deadline:
+            if not isinstance(reply, SettlingTag) or time.monotonic() > end_s:
                 raise StoreUnavailable(self._store.where, "a deposed master may still hand out numbers. Try again")
             time.sleep(min(0.5, reply.wait_ms / 1000))
 
@@ -202,7 +190,7 @@ class DatedGenerator(GeneratorBase[str]):
             asked_s = time.monotonic()
             granted, period = self._take(count)
             self._note_seen(period.label, granted.until_position)
-            # a process that was stopped for longer may have numbers that a person or a bound handed out again since
+            # a process that was stopped for longer may have numbers that a person handed out again since
             passed_ms = abs(self._redis_ms() - granted.redis_ms)
             if max(passed_ms, 1000 * (time.monotonic() - asked_s)) < REPLY_LIFE_MS:
                 numbers = range(granted.from_position, granted.until_position)
@@ -217,41 +205,18 @@ class DatedGenerator(GeneratorBase[str]):
         return self._wall_ms() + self._offset_ms
 
     def _take(self, count: int) -> tuple[GrantedNumbers, Period]:
-        deadline = time.monotonic() + _MAX_SETTLE_S
-        while True:
-            reply, period = self._ask_now(lambda period: self._request("take", period, count))
-            match reply:
-                case GrantedNumbers():
-                    return reply, period
-                case Exhausted():
-                    raise NumbersExhausted(self.tag, self._format.maximum, period.label, reply.left)
-                case ForgottenPeriod():
-                    raise StoreUnavailable(
-                        self._store.where, f"its clock went back to {period.label}, which it has forgotten"
-                    )
-                case Shut():
-                    self._open_by_bound(reply, period, time.monotonic() > deadline)
-
-    def _request(self, action: Literal["take", "open"], period: Period, count: int) -> PeriodRequest:
-        return PeriodRequest(action, period, count, self._seen.get(period.label, 1))
-
-    def _open_by_bound(self, reply: Shut, period: Period, is_late: bool) -> None:
-        """Open the period by the bound, or wait a little, so that this can be done. Raises NumbersClosed."""
-        if self._bound is None or is_late:
-            wait_ms = self._calendar.first_from(period, reply.since_ms) - reply.redis_ms
-            raise NumbersClosed(self.tag, reply.reason, reply.next, period.label, wait_ms, self._options)
-        if reply.wait_ms > 0:
-            # before the bound is read: processes still use numbers that they had
-            time.sleep(min(0.5, reply.wait_ms / 1000))
-            return
-        used = self._bound(period.date)
-        if isinstance(used, bool) or not isinstance(used, int) or used < 0:
-            raise ConfigError(f"bound must return the highest number in use, 0 for none, not {used!r}")
-        following = max(used + 1, reply.next)
-        if following > self._format.maximum:
-            raise NumbersExhausted(self.tag, self._format.maximum, period.label)
-        # not repeated: after another loss, or in another period, the bound is read again
-        self._store.send(self._request("open", period, following))
+        reply, period = self._ask_now(
+            lambda period: PeriodRequest("take", period, count, self._seen.get(period.label, 1))
+        )
+        match reply:
+            case GrantedNumbers():
+                return reply, period
+            case Exhausted():
+                raise NumbersExhausted(self.tag, self._format.maximum, period.label, reply.left)
+            case Shut():
+                wait_ms = self._calendar.first_from(period, reply.since_ms) - reply.redis_ms
+                raise NumbersClosed(self.tag, reply.reason, reply.next, period.label, wait_ms, self._options)
+        raise StoreUnavailable(self._store.where, f"its clock went back to {period.label}, which it has forgotten")
 
     def _ask_now(
         self, request: Callable[[Period], PeriodRequest], label: str | None = None
@@ -305,15 +270,11 @@ def describe(number_format: NumberFormat) -> IdDescription:
 
 
 def _describe(settings: Mapping[str, Any]) -> IdDescription:
-    check_settings(settings)
     period: PeriodName = settings.get("period", "day")
     text = settings.get("format") or DEFAULT_FORMATS[period]
-    return describe(NumberFormat(text, period, settings["tag"], settings.get("maximum")))
-
-
-def _open(settings: Mapping[str, Any]) -> DatedGenerator:
-    check_settings(settings)
-    return DatedGenerator(**settings)
+    return describe(
+        NumberFormat(text, period, settings.get("tag", DATED_SETTINGS["tag"].default), settings.get("maximum"))
+    )
 
 
 DATED = IdKind(
@@ -321,5 +282,5 @@ DATED = IdKind(
     summary="texts with the date and a number that starts again each hour, day, month or year",
     settings=DATED_SETTINGS,
     describe=_describe,
-    open=_open,
+    open=lambda settings: DatedGenerator(**{"tag": DATED_SETTINGS["tag"].default, **settings}),
 )

@@ -18,22 +18,15 @@ import os
 import random
 import socket
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, fields
 
-from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
+from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, shown
 from snowredis.numbers import protocol
-from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
+from snowredis.numbers.path import Segment
+from snowredis.numbers.protocol import NumbersClosed, NumbersExhausted
+from snowredis.numbers.settings import share_text
 from snowredis.process.clock import Clock
 from snowredis.process.names import PROCESS, owner_text
-
-
-class TagView(NamedTuple):
-    """Progress of the whole tag in a reply: its next position at a time of the Redis clock, ms since 1970."""
-
-    redis_ms: int
-    incarnation: str
-    next: int
 
 
 class TagClient:
@@ -46,7 +39,7 @@ class TagClient:
         seen: the highest end of a segment on this server that is known.
 
     Attributes:
-        since, view: the first reply of an incarnation, and the newest one.
+        since, view: the first reply of an incarnation of the tag, and the newest one.
         away: it did not hand out when it was asked last: others are asked before it.
         silent: it did not even reply.
         is_asked: a report to it is under way in a thread of its own.
@@ -63,8 +56,8 @@ class TagClient:
         self.store = store
         self._random_name, self._owner = random_name, owner
         self.seen = seen
-        self.since: TagView | None = None
-        self.view: TagView | None = None
+        self.since: protocol.Answer | None = None
+        self.view: protocol.Answer | None = None
         self.away = self.silent = self.is_asked = False
         self.told_at_s = 0.0
         self._begin()
@@ -105,9 +98,9 @@ class TagClient:
 
     def _learn(self, reply: protocol.TakeReply) -> None:
         self.seen = max(self.seen, reply.next)
-        self.view = TagView(reply.redis_ms, reply.incarnation, reply.next)
+        self.view = reply
         if self.since is None or self.since.incarnation != reply.incarnation:
-            self.since = self.view
+            self.since = reply
         match reply:
             case protocol.GrantedNumbers():
                 self._received += 1
@@ -137,28 +130,112 @@ def random_name(random_bytes: Callable[[int], bytes], clock: Clock) -> str:
 
 log = logging.getLogger("snowredis")
 
-# the next segment is fetched when this part of one is used up: a process that needs few numbers fetches one only
-HEAD = 10
 # between two requests of a process to one server, whether it needs segments of it or not
 REPORT_S = 10.0
 # a rate is known after this time
 LEAST_MS = 1_000
 
 
-class Segment(NamedTuple):
-    """Positions [from_position, until_position) of one server, which only this process may use.
+GROWTH = 10
+SHRINK = 2
 
-    Attributes:
-        server: index of the server.
-        first: number at the first position.
-        stride: distance of its numbers.
+
+class Steps:
+    """Sizes of the segments of one generator.
+
+    Args:
+        step: size of the first segment, and the least of any, 1 or more.
+        max_step: the most.
+        period_s: how long a segment shall last.
+
+    Raises ConfigError for values that cannot work.
     """
 
-    server: int
-    from_position: int
-    until_position: int
-    first: int
-    stride: int
+    def __init__(self, step: int, max_step: int, period_s: float) -> None:
+        if max_step < step:
+            raise ConfigError(f"max_step={max_step} is less than step={step}. Raise max_step.")
+        if not period_s > 0:
+            raise ConfigError(f"period must be more than 0 s, not {shown(period_s)}")
+        self.step, self.max_step, self.period_s = step, max_step, period_s
+        self.size = step
+        self._fetched_s: float | None = None
+
+    def next_size(self, now_s: float) -> int:
+        """Return how many numbers to ask for at *now_s*, a monotonic clock; the segment before is being used up."""
+        if self._fetched_s is None:
+            return self.size
+        lasted_s = max(now_s - self._fetched_s, 1e-6)
+        target = self.size * self.period_s / lasted_s
+        wish = min(max(target, self.size / SHRINK), self.size * GROWTH)
+        return int(min(max(wish, self.step), self.max_step))
+
+    def fetched(self, size: int, now_s: float) -> None:
+        """Note that a segment of *size* numbers came at *now_s*."""
+        self.size = min(max(size, self.step), self.max_step)
+        self._fetched_s = now_s
+
+    def after_fork(self) -> None:
+        """Begin again."""
+        self.size, self._fetched_s = self.step, None
+
+
+@dataclass(slots=True)
+class SegmentCounts:
+    """Counters of one generator; they only grow, but begin again in a forked child. Not exact if threads count at once.
+
+    Attributes:
+        segments: segments that were fetched.
+        waits: times that a caller waited for a segment, the first one included.
+        longest_wait_s: the longest of these waits, s.
+        reports: requests that only told Redis which numbers are used.
+        failures: requests that failed.
+        closed: replies that the tag is closed.
+        alarms: replies that numbers of this process may have been handed out twice.
+        copied: replies that this process is a copy of another.
+        dropped: about how many numbers were not used, because others may have them, or of a fork or suspend().
+    """
+
+    segments: int = 0
+    waits: int = 0
+    longest_wait_s: float = 0.0
+    reports: int = 0
+    failures: int = 0
+    closed: int = 0
+    alarms: int = 0
+    copied: int = 0
+    dropped: int = 0
+
+    def clear(self) -> None:
+        """Begin again at 0, in a forked child."""
+        for field in fields(self):
+            setattr(self, field.name, field.default)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentStatus:
+    """State of one generator at a moment.
+
+    Attributes:
+        tag: its tag.
+        made: about how many numbers this generator made in this process.
+        left: about how many numbers it has at hand, prefetched ones included.
+        step: how many numbers the newest segment has.
+        tag_rate: numbers a second that Redis hands out to all processes; None if that is not known yet.
+        next_number: the lowest number that Redis has not handed out; None if that is not known yet.
+        remaining: how many numbers of the range are not handed out; None if that is not known.
+        used_up_in_s: when the range is used up at that rate, s; None if it is not known, or never.
+        counts: the counters.
+    """
+
+    tag: str
+    made: int
+    left: int
+    step: int
+    tag_rate: float | None
+    next_number: int | None
+    remaining: int | None
+    used_up_in_s: float | None
+    counts: SegmentCounts
 
 
 class Fetcher:
@@ -169,7 +246,8 @@ class Fetcher:
         steps: sizes of the segments.
         counts: counters.
         label: name of this process, for people.
-        drop: called with a server's index and a position: numbers from there on may be in use elsewhere.
+        drop: weak reference to what is called with a server's index and a number: numbers from there on may be in use
+            elsewhere.
         start: runs a function in a thread of its own.
         clock, random_bytes: of the generator.
     """
@@ -181,7 +259,7 @@ class Fetcher:
         counts: SegmentCounts,
         *,
         label: str,
-        drop: Callable[[int, int], None],
+        drop: Callable[[], Callable[[int, int], None] | None],
         start: Callable[[Callable[[], None]], None],
         clock: Clock,
         random_bytes: Callable[[int], bytes],
@@ -260,11 +338,10 @@ class Fetcher:
                 continue
             client.away = client.silent = False
             self._next = (index + 1) % count
-            first, until = granted.from_position, granted.until_position
-            steps.fetched(until - first, self._clock.monotonic())
+            numbers = client.store.config.numbers(granted.from_position, granted.until_position)
+            steps.fetched(len(numbers), self._clock.monotonic())
             self._counts.segments += 1
-            config = client.store.config
-            return Segment(index, first, until, config.number_at(first), config.share[1])
+            return Segment(index, numbers)
         # closed, else away, else exhausted
         raise min(
             errors,
@@ -333,24 +410,27 @@ class Fetcher:
 
     def _notice(self, index: int, client: TagClient, reply: protocol.TakeReply) -> None:
         """Count a closed tag, and drop the numbers that others may have."""
-        config = client.store.config
+        config, from_number = client.store.config, None
         if isinstance(reply, protocol.Closed):
             self._counts.closed += 1
         if reply.alarm is not None:
             self._counts.alarms += 1
-            low, high = reply.alarm
+            numbers = config.numbers(*reply.alarm)
+            from_number = numbers[0]
             log.error(
                 "Redis at %s forgot segments of tag %s: numbers from %d to %d may have been handed out twice",
-                *(client.store.where, config.tag, config.number_at(low), config.number_at(high - 1)),
+                *(client.store.where, config.tag, numbers[0], numbers[-1]),
             )
-            self._drop(index, low)
         if isinstance(reply, protocol.CopiedClient):
             self._counts.copied += 1
+            from_number = 0
             log.error(
                 "this process is a copy of another one: it had the same segments of tag %s, which it dropped",
                 config.tag,
             )
-            self._drop(index, 0)
+        drop = self._drop()
+        if from_number is not None and drop is not None:
+            drop(index, from_number)
 
     def _learn_share(self, client: TagClient) -> None:
         """Learn which share of the tag a server has, once. Raises as TagStore.learn_share(), ConfigError."""
@@ -363,6 +443,6 @@ class Fetcher:
                 store.knows_share = False
                 raise ConfigError(
                     f"the servers at {other.where} and {store.where} both have share "
-                    f"{protocol.share_text(store.config.share)} of the tag {store.config.tag!r}, so they hand out the "
+                    f"{share_text(store.config.share)} of the tag {store.config.tag!r}, so they hand out the "
                     "same numbers. No number was made. Use another tag, created on each server with a share of its own."
                 )

@@ -16,48 +16,50 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from snowredis.kinds.protocol import GeneratorBase
+from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.pure_path import FREE_THREADED, NO_IDS, exhaust
 
 
-class NumberRange(NamedTuple):
-    """Numbers of one segment: first, first + stride, …; *size* of them.
+class Segment(NamedTuple):
+    """Numbers that only this process may use: those of a segment, or of a part of one.
 
     Attributes:
-        alive: the fork guard's: bytes-like; false in a forked child that was not reset.
-        segment: of the generator, which alone uses it; None if it has no numbers.
+        server: index of the server that handed them out.
+        numbers: the numbers.
     """
 
-    first: int
-    stride: int
-    size: int
-    alive: Any
-    segment: Any
+    server: int
+    numbers: range
 
 
-NOTHING = NumberRange(0, 1, 0, b"", None)
+def no_numbers() -> Segment:
+    """Return a new segment without numbers."""
+    return Segment(-1, range(0))
 
-# the current range, about how many numbers it has left, and about how many were taken so far in all
-Position = tuple[NumberRange, int, int]
-# the numbers that are left, and NumberRange.alive: read by next_id()
+
+# the current segment, about how many numbers it has left, and about how many were taken so far in all
+Position = tuple[Segment, int, int]
+# the numbers that are left, and the fork guard's ``alive``: read by next_id()
 Block = tuple[Iterator[int], Any]
-# the block, its range, how many numbers were taken before, and under the key "next" what replaced it
-Current = tuple[Block, NumberRange, int, dict[str, Any]]
+# the block, its segment, how many numbers were taken before, and under the key "next" what replaced it
+Current = tuple[Block, Segment, int, dict[str, Any]]
 
 
 class SegmentPath(GeneratorBase[int]):
-    """Take numbers of the current segment. The base class of SegmentGenerator, which has _lock and _next_slow()."""
+    """Take numbers of the current segment. The base class of SegmentGenerator, which has the other names."""
 
     __slots__ = ("_block", "_last")
 
     _block: Block
     _last: Current
+    _guard: ForkGuard
     # reentrant; held by the fast path where FREE_THREADED
     _lock: threading.RLock
     _next_slow: Callable[[], int]
 
     def __init__(self) -> None:
         self._block = (NO_IDS, b"")
-        self._last = (self._block, NOTHING, 0, {})
+        self._last = (self._block, no_numbers(), 0, {})
 
     def next_id(self) -> int:
         """Make one number. Thread-safe, and safe in signal handlers and finalizers.
@@ -104,13 +106,13 @@ class SegmentPath(GeneratorBase[int]):
 
     @property
     def _position(self) -> Position:
-        """The current range, about how many numbers it has left, and about how many were taken so far."""
-        (numbers, _), published, before, _ = self._current
+        """The current segment, about how many numbers it has left, and about how many were taken so far."""
+        (numbers, _), segment, before, _ = self._current
         left = operator.length_hint(numbers)
-        return published, left, before + published.size - left
+        return segment, left, before + len(segment.numbers) - left
 
-    def _supersede(self, old: NumberRange, new: NumberRange) -> bool:
-        """Replace the range *old* by *new*; nobody can take what was left of *old*. *new* must be a new object.
+    def _supersede(self, old: Segment, new: Segment) -> bool:
+        """Replace the segment *old* by *new*; what was left of *old* is not taken any more. *new* must be a new object.
 
         Returns:
             False if *old* is not current any more; nothing is published then.
@@ -119,8 +121,8 @@ class SegmentPath(GeneratorBase[int]):
         if current[1] is not old:
             return False
         numbers = current[0][0]
-        block = (iter(range(new.first, new.first + new.size * new.stride, new.stride)), new.alive)
-        taken = current[2] + old.size - operator.length_hint(numbers)
+        block = (iter(new.numbers), self._guard.alive)
+        taken = current[2] + len(old.numbers) - operator.length_hint(numbers)
         opened: Current = (block, new, taken, {})
         # one step of the interpreter: a comparison and a store would let a tracer's callback in between
         if current[-1].setdefault("next", opened) is not opened:
@@ -133,13 +135,13 @@ class SegmentPath(GeneratorBase[int]):
         return True
 
     def _take_now(self, count: int) -> list[int]:
-        """Take up to *count* numbers of the current range; return a list."""
+        """Take up to *count* numbers of the current segment; return a list."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
             numbers, alive = self._block
             return list(itertools.islice(numbers, count)) if alive else []
 
     def _fill_now(self, buffer: memoryview) -> int:
-        """Write numbers of the current range into a buffer of int64; return how many."""
+        """Write numbers of the current segment into a buffer of int64; return how many."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
             numbers, alive = self._block
             # in one call of C, as list() above

@@ -1,177 +1,35 @@
-"""Constants of a tag, requests to its store, and the replies. Pure data.
+"""Requests to the store of a tag, its replies, and the errors of numbers. Pure data.
 
 A *tag* names one sequence of numbers. It lives on one server, or has a *share* on each of several independent ones. Its
 numbers are handed out as *segments*, half-open ranges of *positions*: position 0 is the first number of the share,
 position 1 the next one. The scripts know positions only.
 Of dated numbers, each period has numbers of its own, and a position is a number.
+
+SnowredisError
+├── NumbersClosed          no numbers are handed out until the tag is opened
+├── NumbersExhausted       every number of the range, or of the period, is handed out
+├── SettingsMismatch
+│   └── NumbersDiffer      the tag was created with other settings
+└── StoreUnavailable
+    └── NumbersBroken      a field of the tag holds a value that snowredis never writes
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from snowredis.core.as_json import IdNumber
-from snowredis.core.description import IdDescription
-from snowredis.core.values import as_int
-from snowredis.errors import ConfigError, shown
-from snowredis.numbers.errors import CLOSED_REASONS, NumbersClosed
-from snowredis.servers.scripts import with_format
-from snowredis.settings import POOL_NAME
+from snowredis.errors import SettingsMismatch, SnowredisError, StoreUnavailable
 
 if TYPE_CHECKING:
     from snowredis.numbers.formats import Period
+    from snowredis.numbers.settings import TagConfig
 
-# of what is stored, see FORMATS in snowredis.signatures
-FORMAT = 4
-# exact in Lua's doubles, 16 digits
-MAX_POSITION = 9_000_000_000_000_000
-MAX_NUMBER = 2**63 - 1
 # segments that a client tells with every request: the script accepts no more
 MOST_SEGMENTS = 16
-_SIGNATURE = re.compile(
-    rf"format={FORMAT} start=(?P<start>\d+) maximum=(?P<maximum>\d+) share=(?P<share>\d+/\d+) "
-    r"durability=(?P<durability>detect|assured) failover_slack_ms=(?P<failover_slack_ms>\d+)"
-)
-_LIMITS = {
-    "start": MAX_NUMBER,
-    "maximum": MAX_NUMBER,
-    "failover_slack_ms": 86_400_000,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagConfig:
-    """Constants of a tag of segments, the same in all its processes.
-
-    Attributes:
-        tag: its name: 1 to 64 letters, digits, '_', '.' or '-'.
-        start: the first number.
-        maximum: the last number that may be handed out.
-        durability: "detect": a restart or failover of Redis closes the tag; "assured": Redis never loses a write that
-            it acknowledged.
-        failover_slack_ms: how long a deposed master may go on answering.
-        share: (index, count): this server has share *index* of *count*, from 0: the numbers with
-            (number - start) % count == index. People count from 1: "1/2" is (0, 2).
-
-    Raises:
-        ConfigError: a value that cannot work.
-    """
-
-    tag: str
-    start: IdNumber = 1
-    maximum: IdNumber = MAX_NUMBER
-    durability: str = "detect"
-    failover_slack_ms: int = 0
-    share: tuple[int, int] = (0, 1)
-
-    def __post_init__(self) -> None:
-        if not POOL_NAME.accepts(self.tag):
-            raise ConfigError(
-                f"tag must be 1 to 64 letters, digits, '_', '.' or '-', such as 'invoices', not {shown(self.tag)}"
-            )
-        for name, most in _LIMITS.items():
-            try:
-                value = as_int(getattr(self, name))
-            except TypeError:
-                value = -1
-            if not 0 <= value <= most:
-                raise ConfigError(f"{name} must be a whole number from 0 to {most}, not {shown(value)}")
-            object.__setattr__(self, name, value)
-        index, count = self.share
-        if not 0 <= index < count or self.start + count - 1 > self.maximum:
-            raise ConfigError(
-                f"the numbers from {self.start} to {self.maximum} are too few: each of {count} shares needs at least "
-                "one. Raise maximum."
-            )
-        if self.durability not in ("detect", "assured"):
-            raise ConfigError(f"durability must be detect or assured, not {shown(self.durability)}")
-
-    @property
-    def assured(self) -> bool:
-        """True if Redis never loses a write that it acknowledged."""
-        return self.durability == "assured"
-
-    @property
-    def size(self) -> int:
-        """Return how many positions this server has."""
-        index, count = self.share
-        return min((self.maximum - self.start - index) // count + 1, MAX_POSITION)
-
-    @property
-    def signature(self) -> str:
-        """Return the constants as text. They are stored in the tag, and compared by every script."""
-        return with_format(
-            FORMAT,
-            f"start={self.start} maximum={self.maximum} share={share_text(self.share)} durability={self.durability} "
-            f"failover_slack_ms={self.failover_slack_ms}",
-        )
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return the settings that these constants are made from."""
-        return {
-            "start": self.start,
-            "maximum": self.maximum,
-            "share": share_text(self.share),
-            "durability": self.durability,
-            "failover_slack": self.failover_slack_ms / 1000,
-        }
-
-    @property
-    def options(self) -> str:
-        """Return the settings that are not the defaults, as options of a command."""
-        usual = TagConfig(tag=self.tag).settings
-        return as_options({name: value for name, value in self.settings.items() if value != usual[name]})
-
-    def number_at(self, position: int) -> int:
-        """Return the number at *position*; one beyond the maximum if all are handed out."""
-        index, count = self.share
-        return self.start + index + position * count
-
-    def position_from(self, number: int) -> int:
-        """Return the first position whose number is *number* or more; ``size`` if there is none."""
-        index, count = self.share
-        return min(max(0, -((self.start + index - number) // count)), self.size)
-
-
-def parse_signature(tag: str, signature: str) -> TagConfig:
-    """Return the constants that a stored *signature* describes. Raises ConfigError if it is not valid."""
-    found = _SIGNATURE.fullmatch(signature)
-    if found is None:
-        raise ConfigError(
-            f"the tag {tag!r} has a signature that this version of snowredis does not write: {shown(signature)}. Use "
-            "the version that created it, or another tag."
-        )
-    fields = found.groupdict()
-    share, durability = parse_share(fields.pop("share")), fields.pop("durability")
-    numbers = {name: int(text) for name, text in fields.items()}
-    return TagConfig(tag=tag, durability=durability, share=share, **numbers)
-
-
-def share_text(share: tuple[int, int]) -> str:
-    """Return a share as people write it: "1/2" is the first of two."""
-    return f"{share[0] + 1}/{share[1]}"
-
-
-def parse_share(text: str) -> tuple[int, int]:
-    """Parse a share, "1/2". Raises ConfigError."""
-    index, slash, count = text.partition("/")
-    if slash and all(part.isascii() and part.isdecimal() and len(part) < 5 for part in (index, count)):
-        share = int(index) - 1, int(count)
-        if 0 <= share[0] < share[1]:
-            return share
-    raise ConfigError(f"share must be K/N, such as 1/2 for the first of two servers, not {shown(text)}")
-
-
-def as_options(settings: Mapping[str, Any]) -> str:
-    """Return *settings* as options of a command, each after a space."""
-    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in settings.items())
-
 
 # --- requests ------------------------------------------------------------------------------------------
 
@@ -379,46 +237,160 @@ def parse_reply(texts: Sequence[str]) -> Reply:
     return cls(int(redis_ms), incarnation, int(next_position), bounds, *fields)
 
 
-class TagStore(Protocol):
-    """Store of the state of one tag on one server. Thread-safe is only what says so.
+# --- errors --------------------------------------------------------------------------------------------
+
+# reason -> the same for people
+CLOSED_REASONS = {
+    "no-tag": "this Redis does not know the tag: it is new, or Redis lost it",
+    "other-server": "Redis was restarted, failed over or replaced, and may have lost its last writes",
+    "replicated": "a replica was connected or Redis was promoted, so that Redis has another replication id; a loss "
+    "cannot be excluded",
+    "rolled-back": "Redis forgot numbers that it had handed out",
+    "other-database": "it was copied from another database of Redis, where the original may hand out the same numbers",
+}
+
+
+class NumbersClosed(SnowredisError):
+    """The tag hands out no numbers, since Redis may have forgotten some; no number was made.
+
+    Attributes:
+        tag: the tag.
+        reason: a key of CLOSED_REASONS.
+        next_number: the lowest number that may be unused, as far as this Redis and the processes know.
+        period: label of the period, of dated numbers; "" for segments.
+        wait_ms: until the first period that is open for certain; 0 for segments, which a person opens.
+        options: of the command that creates this tag, if it is new.
+    """
+
+    def __init__(
+        self, tag: str, reason: str, next_number: int, period: str = "", wait_ms: int = 0, options: str = ""
+    ) -> None:
+        super().__init__(tag, reason, next_number, period, wait_ms, options)
+        self.tag, self.reason, self.next_number = tag, reason, next_number
+        self.period, self.wait_ms, self.options = period, wait_ms, options
+
+    @property
+    def retry(self) -> bool:  # type: ignore[override]  # of dated numbers, the next period opens by itself
+        """True for dated numbers."""
+        return bool(self.period)
+
+    def __str__(self) -> str:
+        why = CLOSED_REASONS.get(self.reason, ascii(self.reason))
+        what = f"the tag {self.tag!r} is closed" + (f" in the period {self.period}" if self.period else "")
+        create = f"snowredis numbers create {self.tag}{self.options}"
+        new = f"if it is new, create it: {create}; otherwise " if self.reason == "no-tag" else ""
+        # what a Redis that lost the tag does not know
+        constants = self.options if self.reason == "no-tag" and not self.period else ""
+        text = (
+            f"{what}: {why}. No number was made. Next: {new}find the highest number in use, such as that in the "
+            f"table, and open the tag beyond it, from {self.next_number} or later: snowredis numbers open {self.tag} "
+            f"--from N{constants}"
+        )
+        if self.period:
+            text += (
+                f" --period {self.period}. The next period that is open by itself begins in {self.wait_ms / 1000:.0f} s"
+            )
+        return f"{text}."
+
+
+class NumbersExhausted(SnowredisError):
+    """Every number of the range, or of the period, is handed out, or too few are left; no number was made.
+
+    Attributes:
+        tag: the tag.
+        maximum: the highest number.
+        period: label of the period, of dated numbers; "" for segments.
+        left: how many numbers are left, fewer than were asked for.
+    """
+
+    def __init__(self, tag: str, maximum: int, period: str = "", left: int = 0) -> None:
+        super().__init__(tag, maximum, period, left)
+        self.tag, self.maximum, self.period, self.left = tag, maximum, period, left
+
+    def __str__(self) -> str:
+        of = f" of the period {self.period}" if self.period else ""
+        have = f"has only {self.left} numbers left" if self.left else "has no number left"
+        advice = "a format with more digits" if self.period else "change it: snowredis numbers change"
+        return (
+            f"the tag {self.tag!r} {have}{of}, up to its maximum {self.maximum}. No number was made. Use another tag, "
+            f"or a higher maximum: {advice}."
+        )
+
+
+class NumbersDiffer(SettingsMismatch):
+    """The tag was created with other settings, or by a version with another format; no number was made.
+
+    Attributes:
+        tag: its name.
+    """
+
+    _what, _where, _refused = "the tag", "in the tag", "No number was made."
+    _advice = "Use the settings of the tag, or another tag."
+
+    def __init__(self, tag: str, stored: str, given: str) -> None:
+        super().__init__(tag, stored, given)
+        self.tag = tag
+
+
+class NumbersBroken(StoreUnavailable):
+    """A field of the tag holds a value that snowredis never writes, for example after a manual edit."""
+
+    retry = False
+
+    def __init__(self, where: str, tag: str, field: str, value: str) -> None:
+        super().__init__(where, f"field {field!a} holds {value[:60]!a}")
+        self.args = (where, tag, field, value)
+        self.tag, self.field, self.value = tag, field, value
+
+    def __str__(self) -> str:
+        return (
+            f"the tag {self.tag!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never writes. "
+            f"Nothing was changed. Find the highest number in use, delete the tag with: snowredis numbers delete "
+            f"{self.tag}, and open it beyond that number: snowredis numbers open {self.tag} --from N"
+        )
+
+
+# --- store ---------------------------------------------------------------------------------------------
+
+
+class TagStore(ABC):
+    """Base class of the stores of a tag of segments on one server.
 
     Attributes:
         where: the address, for messages.
         config: the constants; the share counts once it is known.
         knows_share: False until learn_share(), of several servers.
-        urls: the URL with which another process reaches the same server; empty if it has none.
     """
 
     where: str
     config: TagConfig
-    knows_share: bool
-    urls: Sequence[str]
+    knows_share = True
 
-    def learn_share(self) -> None:
-        """Learn which share of the tag the server has. Raises as take(), NumbersClosed, ConfigError."""
+    @property
+    def options(self) -> str:
+        """Return the options of the command that creates this tag."""
+        if self.knows_share:
+            return self.config.options
+        return f"{replace(self.config, share=(0, 1)).options} --share K/{self.config.share[1]}"
 
     def closed(self, reply: Closed) -> NumbersClosed:
         """Return the error for a tag that is closed."""
+        config = self.config
+        return NumbersClosed(config.tag, reply.reason, config.number_at(reply.next), options=self.options)
 
+    def learn_share(self) -> None:  # noqa: B027 - in memory, it is known
+        """Read which share of the tag the server has.
+
+        Raises NumbersClosed if it does not know the tag, ConfigError if it is a share of another number of servers,
+        NumbersDiffer, StoreUnavailable.
+        """
+
+    @abstractmethod
     def take(self, request: TakeRequest) -> TakeReply:
         """Hand out a segment, or note a report. Raises StoreUnavailable and its subclasses, NumbersDiffer."""
 
-    def after_fork(self) -> None:
+    def after_fork(self) -> None:  # noqa: B027 - in memory, the child's copy is a tag of its own
         """In a forked child: use nothing of the parent's connections and locks."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Close the connections."""
-
-
-def describe(maximum: int) -> IdDescription:
-    """Return the description of the numbers of a tag that ends at *maximum*."""
-    return IdDescription(
-        kind="segment",
-        type=int,
-        bits=max(1, maximum.bit_length()),
-        text_length=len(str(maximum)),
-        sortable=True,
-        guessable=True,
-        leaks=("volume",),
-        needs=("redis",),
-    )

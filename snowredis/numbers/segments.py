@@ -1,4 +1,4 @@
-"""SegmentGenerator: the numbers of one tag, in one process."""
+"""SegmentGenerator: the numbers of one tag, in one process. The kind "segment"."""
 
 from __future__ import annotations
 
@@ -6,52 +6,28 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NoReturn, Self, TypeAlias
 
 from snowredis.core.description import IdDescription
 from snowredis.core.values import MAX_BATCH, check_count
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
-from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.fetcher import HEAD, Fetcher, Segment
-from snowredis.numbers.path import NumberRange, SegmentPath
-from snowredis.numbers.protocol import TagStore, describe
+from snowredis.kinds.protocol import IdKind
+from snowredis.numbers.fetcher import Fetcher, SegmentCounts, SegmentStatus, Steps
+from snowredis.numbers.path import Segment, SegmentPath, no_numbers
+from snowredis.numbers.protocol import TagStore
+from snowredis.numbers.settings import SEGMENT_SETTINGS, Servers, with_defaults
 from snowredis.numbers.waiting import Prefetcher, Threads, again
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import with_lock
+from snowredis.settings import url_or_default
 from snowredis.snowflake.fast_path import as_int64
 
 WAIT_S = 10.0
 
-
-class SegmentWait(NamedTuple):
-    """Wait of *seconds* at most for a segment of *wanted* numbers."""
-
-    prefetcher: Prefetcher
-    seconds: float
-    wanted: int
-
-
-# what takes numbers, and yields where it has to wait
-Waits: TypeAlias = Generator[SegmentWait, None, None]
-
-
-class Published(NamedTuple):
-    """The segment that a NumberRange is a part of.
-
-    Attributes:
-        segment: the segment.
-        rest: the part that comes next; None if this is the last one.
-    """
-
-    segment: Segment
-    rest: NumberRange | None
-
-
-def nothing() -> NumberRange:
-    """Return a new range without numbers."""
-    return NumberRange(0, 1, 0, b"", None)
+# what takes numbers, and yields where it has to wait: for what, how many s at most, and how many numbers are wanted
+Waits: TypeAlias = Generator[tuple[Prefetcher, float, int], None, None]
 
 
 class SegmentGenerator(SegmentPath):
@@ -99,13 +75,12 @@ class SegmentGenerator(SegmentPath):
             steps,
             self._counts,
             label=label,
-            drop=_weakly(self._drop),
+            drop=weakref.WeakMethod(self._drop),
             start=threads().start,
             clock=clock,
             random_bytes=random_bytes,
         )
         self._prefetcher = Prefetcher(self._fetcher, clock, threads(), ahead=prefetch)
-        self._supersede(self._position[0], nothing())
         guard.reset_in_child(self)
         # a thread that is forgotten with its generator ends
         self._to_stop = [self._prefetcher]
@@ -121,8 +96,7 @@ class SegmentGenerator(SegmentPath):
     @property
     def description(self) -> IdDescription:
         """Return the description of its numbers."""
-        config = self._stores[0].config
-        return describe(config.maximum)
+        return describe(self._stores[0].config.maximum)
 
     @property
     def closed(self) -> bool:
@@ -137,11 +111,9 @@ class SegmentGenerator(SegmentPath):
     @property
     def status(self) -> SegmentStatus:
         """Return what this generator has and knows at the moment. Does not block."""
-        published, left, made = self._position
-        rest = published.segment.rest if published.segment is not None else None
-        at_hand = left + (rest.size if rest is not None else 0)
-        at_hand += sum(s.until_position - s.from_position for s in list(self._prefetcher.ready))
-        return self._fetcher.status(made=made - self._made_before, left=at_hand)
+        _, left, made = self._position
+        left += sum(len(segment.numbers) for segment in list(self._prefetcher.ready))
+        return self._fetcher.status(made=made - self._made_before, left=left)
 
     # --- numbers -----------------------------------------------------------------------------------
 
@@ -158,14 +130,7 @@ class SegmentGenerator(SegmentPath):
             As next_id(); nothing of the batch is returned then, and its numbers are not used.
         """
         count = check_count(count)
-        while True:
-            generation, era = self._guard.generation, self._era
-            batch = self._take_now(count)
-            if len(batch) < count:
-                self._run(self._fill_up(batch, count, generation, era))
-            # else forked in between: some of the numbers are the parent's
-            if self._guard.alive and self._guard.generation == generation:
-                return batch
+        return self._guard.in_one_process(lambda: self._batch(count))
 
     def fill(self, buffer: Any) -> None:
         """Fill a writable buffer of int64 with numbers: array('q'), numpy int64, or any contiguous one.
@@ -175,22 +140,10 @@ class SegmentGenerator(SegmentPath):
             As next_id(); some of the numbers are in the buffer then.
         """
         view = as_int64(buffer)
-        while True:
-            generation, filled = self._guard.generation, 0
-            while filled < len(view):
-                count = self._fill_now(view[filled : filled + MAX_BATCH])
-                if not count:
-                    self._run(self._waits(len(view) - filled))
-                filled += count
-            if self._guard.alive and self._guard.generation == generation:
-                return
+        self._guard.in_one_process(lambda: self._fill(view))
 
     async def anext_id(self) -> int:
         """Make one number. Async version of next_id(): does not block the event loop."""
-        generation = self._guard.generation
-        for number in self._take_now(1):
-            if self._guard.alive and self._guard.generation == generation:
-                return number
         return (await self.anext_ids(1))[0]
 
     async def anext_ids(self, count: int) -> list[int]:
@@ -200,24 +153,31 @@ class SegmentGenerator(SegmentPath):
         """
         count = check_count(count)
         while True:
-            generation, era = self._guard.generation, self._era
-            batch = self._take_now(count)
-            if len(batch) < count:
-                await self._run_async(self._fill_up(batch, count, generation, era))
-            if self._guard.alive and self._guard.generation == generation:
+            generation, batch = self._guard.generation, list[int]()
+            await self._run_async(self._fill_up(batch, count))
+            # else forked in between: some of the numbers are the parent's
+            if self._guard.is_still(generation):
                 return batch
 
     def _next_slow(self) -> int:
-        while True:
-            generation = self._guard.generation
-            self._run(self._waits(1))
-            for number in self._take_now(1):
-                # else forked in between: it is the parent's
-                if self._guard.alive and self._guard.generation == generation:
-                    return number
+        return self._guard.in_one_process(lambda: self._batch(1)[0])
 
-    def _fill_up(self, batch: list[int], count: int, generation: int, era: int) -> Waits:
-        """Add numbers to *batch*, begun in *generation* and *era*. If that fails, others use all of them."""
+    def _batch(self, count: int) -> list[int]:
+        batch: list[int] = []
+        self._run(self._fill_up(batch, count))
+        return batch
+
+    def _fill(self, view: memoryview) -> None:
+        filled = 0
+        while filled < len(view):
+            count = self._fill_now(view[filled : filled + MAX_BATCH])
+            if not count:
+                self._run(self._waits(len(view) - filled))
+            filled += count
+
+    def _fill_up(self, batch: list[int], count: int) -> Waits:
+        """Add numbers to the empty *batch*. If that fails, others use all of them."""
+        generation, era = self._guard.generation, self._era
         try:
             while len(batch) < count:
                 part = self._take_now(count - len(batch))
@@ -225,7 +185,7 @@ class SegmentGenerator(SegmentPath):
                     yield from self._waits(count - len(batch))
                 batch += part
         except BaseException:
-            if self._guard.alive and self._guard.generation == generation:
+            if self._guard.is_still(generation):
                 self._put_back(batch, era)
             raise
 
@@ -239,13 +199,11 @@ class SegmentGenerator(SegmentPath):
         servers = {store.config.share[0]: index for index, store in enumerate(self._stores) if store.knows_share}
         segments: list[Segment] = []
         for number in numbers:
-            position, share = divmod(number - start, stride)
-            server = servers[share]
-            last = segments[-1] if segments else None
-            if last is not None and (last.server, last.until_position) == (server, position):
-                segments[-1] = last._replace(until_position=position + 1)
-            else:
-                segments.append(Segment(server, position, position + 1, number, stride))
+            first = number
+            if segments and segments[-1].numbers.stop == number:
+                first = segments.pop().numbers.start
+            server = servers[(number - start) % stride]
+            segments.append(Segment(server, range(first, number + stride, stride)))
         self._prefetcher.ready.extendleft(reversed(segments))
 
     def _waits(self, wanted: int) -> Waits:
@@ -258,7 +216,7 @@ class SegmentGenerator(SegmentPath):
         started_s = self._clock.monotonic()
         self._counts.waits += 1
         prefetcher, failures = self._prefetcher, self._prefetcher.failures
-        while not self._advance(waited=True):
+        while not self._advance():
             if prefetcher is not self._prefetcher:
                 # forked: a child begins again
                 prefetcher, failures = self._prefetcher, self._prefetcher.failures
@@ -269,91 +227,70 @@ class SegmentGenerator(SegmentPath):
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
-            yield SegmentWait(prefetcher, left_s, wanted)
+            yield prefetcher, left_s, wanted
         waited_s = self._clock.monotonic() - started_s
         self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
 
     @staticmethod
     def _run(waits: Waits) -> None:
         with contextlib.closing(waits):
-            for wait in waits:
-                wait.prefetcher.wait(wait.seconds, wait.wanted)
+            for prefetcher, seconds, wanted in waits:
+                prefetcher.wait(seconds, wanted)
 
     @staticmethod
     async def _run_async(waits: Waits) -> None:
         with contextlib.closing(waits):
-            for wait in waits:
-                await wait.prefetcher.wait_async(wait.seconds, wait.wanted)
+            for prefetcher, seconds, wanted in waits:
+                await prefetcher.wait_async(seconds, wanted)
 
-    def _advance(self, *, waited: bool = False) -> bool:
-        """Publish the next numbers that are here, if the current ones are used up. Returns False if there are none.
-
-        Args:
-            waited: the caller waited for them.
-        """
+    def _advance(self) -> bool:
+        """Publish the next numbers that are here, if the current ones are used up. Returns False if there are none."""
         self._guard.check()
-        return self._publish_next(waited)
+        return self._publish_next()
 
     @with_lock
-    def _publish_next(self, waited: bool) -> bool:
+    def _publish_next(self) -> bool:
         if self._closed:
             raise GeneratorClosed(self.tag, "segment")
         if self._suspended:
             raise GeneratorSuspended(self.tag)
-        # read before anything is taken: a call that goes on in a forked child finds another range then
-        current, left, _ = self._position
+        # read before anything is taken: a call that goes on in a forked child finds another segment then
+        current, left, made = self._position
         prefetcher = self._prefetcher
         if left:
-            return True
-        if current.segment is not None and current.segment.rest is not None:
-            if self._supersede(current, current.segment.rest):
-                prefetcher.fetch_ahead()
             return True
         try:
             segment = prefetcher.ready.popleft()
         except IndexError:
             return False
-        head = self._head(segment)
-        if self._supersede(current, head):
-            self._counts.prefetch_hits += not waited
+        if self._supersede(current, segment):
             # a process that makes one number with step=1 needs no second segment
-            prefetcher.fetch_ahead(head.segment.rest is None and self._counts.segments > 1)
+            prefetcher.fetch_ahead(not prefetcher.ready and made > self._made_before)
         else:
             prefetcher.ready.appendleft(segment)
         return True
 
-    def _head(self, segment: Segment) -> NumberRange:
-        """Return the first part of *segment*, with the rest."""
-        count = segment.until_position - segment.from_position
-        first = -(-count // HEAD)
-        alive, stride = self._guard.alive, segment.stride
-        rest = None
-        if count > first:
-            rest = NumberRange(segment.first + first * stride, stride, count - first, alive, Published(segment, None))
-        return NumberRange(segment.first, stride, first, alive, Published(segment, rest))
-
     @with_lock
-    def _drop(self, server: int, from_position: int) -> None:
-        """Use no number of *server* from that position on, of all segments that are here."""
+    def _drop(self, server: int, from_number: int) -> None:
+        """Use no number of *server* from that one on, of all segments that are here."""
         self._era += 1
+
+        def has_some(segment: Segment) -> bool:
+            return segment.server == server and segment.numbers[-1] >= from_number
+
         ready = self._prefetcher.ready
-        for segment in list(ready):
-            if segment.server == server and segment.until_position > from_position:
-                ready.remove(segment)
-                self._counts.dropped += segment.until_position - segment.from_position
-        current = self._position[0]
-        if current.segment is not None:
-            segment = current.segment.segment
-            if segment.server == server and segment.until_position > from_position:
-                self._seal()
+        for segment in filter(has_some, list(ready)):
+            ready.remove(segment)
+            self._counts.dropped += len(segment.numbers)
+        if has_some(self._position[0]):
+            self._seal()
 
     def _seal(self) -> None:
-        """Let nobody take what is left of the current range and its rest."""
+        """Let nobody take what is left of the current segment."""
         while True:
             current, left, _ = self._position
-            rest = current.segment.rest if current.segment is not None else None
-            if self._supersede(current, nothing()):
-                self._counts.dropped += left + (rest.size if rest is not None else 0)
+            if self._supersede(current, no_numbers()):
+                self._counts.dropped += left
                 return
 
     # --- life --------------------------------------------------------------------------------------
@@ -421,18 +358,49 @@ class SegmentGenerator(SegmentPath):
         return f"<snowredis.SegmentGenerator tag={self.tag!r}{state}>"
 
 
-def _weakly(method: Callable[[int, int], None]) -> Callable[[int, int], None]:
-    """Return a function that calls a method of an object, as long as the object exists."""
-    weak = weakref.WeakMethod(method)
-
-    def call(server: int, from_position: int) -> None:
-        bound = weak()
-        if bound is not None:
-            bound(server, from_position)
-
-    return call
-
-
 def _stop(prefetchers: list[Prefetcher]) -> None:
     for prefetcher in prefetchers:
         prefetcher.stop()
+
+
+def describe(maximum: int) -> IdDescription:
+    """Return the description of the numbers of a tag that ends at *maximum*."""
+    return IdDescription(
+        kind="segment",
+        type=int,
+        bits=max(1, maximum.bit_length()),
+        text_length=len(str(maximum)),
+        sortable=True,
+        guessable=True,
+        leaks=("volume",),
+        needs=("redis",),
+    )
+
+
+def open_generator(url: Servers | None, **settings: Any) -> SegmentGenerator:
+    """Return a generator of the numbers of a tag; *settings* are those of SEGMENT_SETTINGS.
+
+    Connects to nothing yet, but starts embedded://. Raises ConfigError for a setting, or a combination, that cannot
+    work.
+    """
+    # loads redis-py
+    from snowredis.numbers.stores import open_stores
+
+    used, url = with_defaults(settings), url_or_default(url)
+    steps = Steps(used["step"], used["max_step"], used["period"])
+    stores = open_stores(url, used)
+    clock = getattr(url, "clock", None) or SYSTEM
+    return SegmentGenerator(stores, steps, prefetch=used["prefetch"], label=used["label"], clock=clock)
+
+
+def _describe(settings: Mapping[str, Any]) -> IdDescription:
+    return describe(settings.get("maximum", SEGMENT_SETTINGS["maximum"].default))
+
+
+SEGMENT = IdKind(
+    name="segment",
+    summary="short numbers, nearly in sequence, for one business tag; handed out by Redis in segments",
+    settings=SEGMENT_SETTINGS,
+    describe=_describe,
+    open=lambda settings: open_generator(**{"url": None, **settings}),
+)

@@ -1,29 +1,33 @@
-"""Stores of a tag in Redis, of segments and of dated numbers: their scripts, the arguments and the replies.
+"""Stores of a tag, of segments and of dated numbers: scripts, arguments and replies. And how a store is opened.
 
-ScriptTagStore is independent of redis-py: a subclass runs the scripts, in Redis or in a simulation.
+ScriptTagStore is independent of redis-py: a subclass runs the scripts, in Redis or in a simulation. MemoryTagStore is
+for tests of applications.
 """
 
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from snowredis.errors import ConfigError, ServerUnidentified
 from snowredis.numbers import protocol
-from snowredis.numbers.errors import NumbersBroken, NumbersClosed, NumbersDiffer
+from snowredis.numbers.protocol import NumbersBroken, NumbersClosed, NumbersDiffer, TagStore
+from snowredis.numbers.settings import TagConfig, parse_share, parse_signature, servers_of, share_text
 from snowredis.servers.clients import is_cluster
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
 from snowredis.settings import MinReplicas
-from snowredis.snowflake.open import open_client
+from snowredis.snowflake.open import is_in_memory, open_client, open_server
+
+T = TypeVar("T")
 
 SCRIPTS = ("take", "open", "change")
-# an event takes about 250 bytes
-DEFAULT_MAX_EVENTS = 10_000
+# length at which the stream of events is trimmed: an event takes about 250 bytes
+MAX_EVENTS = 10_000
 # a process uses no dated number that it asked for this long ago
 REPLY_LIFE_MS = 5_000
 # how long after a loss a period is opened at the earliest: by then, no process has numbers of before
@@ -104,94 +108,49 @@ class NumberStore(Scripted):
 class _InRedis(RedisScripts, NumberStore):
     """Base class of the stores in Redis or Valkey, 6.2 or later."""
 
+    def _ask(self, call: Callable[[], T]) -> T:
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            return call()
+
     def read(self) -> Mapping[str, str]:
         """Return the stored fields of the tag; none if there is no such tag. Runs no script and writes nothing."""
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            fields: Mapping[Any, Any] = self._client.hgetall(self._keys[0])
+        fields: Mapping[Any, Any] = self._ask(lambda: self._client.hgetall(self._keys[0]))
         return {text_of(name): text_of(value) for name, value in fields.items()}
 
     def stored_signature(self) -> str | None:
         """Return the signature that the server has; None if it has no such tag. Runs no script and writes nothing."""
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            value: Any = self._client.hget(self._keys[0], "signature")
+        value: Any = self._ask(lambda: self._client.hget(self._keys[0], "signature"))
         return None if value is None else text_of(value)
 
     def delete(self) -> bool:
         """Delete the tag. Returns False if there was none."""
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            return bool(self._client.delete(*self._keys))
+        return bool(self._ask(lambda: self._client.delete(*self._keys)))
 
 
 # --- segments ------------------------------------------------------------------------------------------
 
 
-class ScriptTagStore(NumberStore):
+class ScriptTagStore(NumberStore, TagStore):
     """Base class of stores of segments.
 
     Args:
         config: of the tag.
         database: number of the server's database that this process uses.
-        knows_share: False: config.share is (0, count), and which share the server has is to be learned.
-        max_events: length at which the stream of events is trimmed.
         random_bytes: source of the nonces.
     """
 
     def __init__(
-        self,
-        config: protocol.TagConfig,
-        *,
-        database: int = 0,
-        knows_share: bool = True,
-        max_events: int = DEFAULT_MAX_EVENTS,
-        random_bytes: Callable[[int], bytes] = os.urandom,
+        self, config: TagConfig, *, database: int = 0, random_bytes: Callable[[int], bytes] = os.urandom
     ) -> None:
         scripts = {name: load(name) for name in SCRIPTS}
         super().__init__(config.signature, tag_keys(config.tag), scripts, random_bytes=random_bytes)
-        self.tag, self.knows_share = config.tag, knows_share
-        self.urls: Sequence[str] = ()
-        self._database, self._max_events = database, max_events
+        self.tag, self._database = config.tag, database
         self.use(config)
 
-    def use(self, config: protocol.TagConfig) -> None:
+    def use(self, config: TagConfig) -> None:
         """Go on with other constants of the same tag."""
         self.config, self.signature = config, config.signature
-        self._constants = (int(config.assured), config.size, config.failover_slack_ms, self._database, self._max_events)
-
-    @property
-    def options(self) -> str:
-        """Return the options of the command that creates this tag."""
-        if self.knows_share:
-            return self.config.options
-        return f"{replace(self.config, share=(0, 1)).options} --share K/{self.config.share[1]}"
-
-    @abstractmethod
-    def stored_signature(self) -> str | None:
-        """Return the signature that the server has; None if it has no such tag. Runs no script and writes nothing."""
-
-    def learn_share(self) -> None:
-        """Read which share of the tag the server has.
-
-        Raises NumbersClosed if it does not know the tag, ConfigError if it is a share of another number of servers,
-        NumbersDiffer, StoreUnavailable.
-        """
-        signature = self.stored_signature()
-        if signature is None:
-            raise NumbersClosed(self.tag, "no-tag", self.config.start, options=self.options)
-        try:
-            share = protocol.parse_signature(self.tag, signature).share
-        except ConfigError:
-            raise self.mismatch(signature) from None
-        if share[1] != self.config.share[1]:
-            raise ConfigError(
-                f"the tag {self.tag!r} at {self.where} is share {protocol.share_text(share)}, and url names "
-                f"{self.config.share[1]} servers. No number was made. Name the servers of all shares, each once."
-            )
-        self.use(replace(self.config, share=share))
-        self.knows_share = True
-
-    def closed(self, reply: protocol.Closed) -> NumbersClosed:
-        """Return the error for a tag that is closed."""
-        return NumbersClosed(self.tag, reply.reason, self.config.number_at(reply.next), options=self.options)
+        self._constants = (int(config.assured), config.size, config.failover_slack_ms, self._database, MAX_EVENTS)
 
     def take(self, request: protocol.TakeRequest) -> protocol.TakeReply:
         reply: protocol.TakeReply = self._call("take", *request.arguments())
@@ -201,16 +160,10 @@ class ScriptTagStore(NumberStore):
         reply: protocol.OpenReply = self._call("open", *request)
         return reply
 
-    def change(self, config: protocol.TagConfig) -> protocol.ChangeReply:
+    def change(self, config: TagConfig) -> protocol.ChangeReply:
         """Give the tag the constants *config*, in one step, if it is open. Raises ConfigError if there is no tag."""
         reply: protocol.ChangeReply = self._call("change", config.signature, int(config.assured), config.size)
         return reply
-
-    def after_fork(self) -> None:
-        """In a forked child: use nothing of the parent's connections and locks."""
-
-    @abstractmethod
-    def close(self) -> None: ...
 
 
 class RedisTagStore(_InRedis, ScriptTagStore):
@@ -218,16 +171,117 @@ class RedisTagStore(_InRedis, ScriptTagStore):
 
     Args:
         server: a URL, a redis-py client, or what own_client() returned for one.
-        config, knows_share: as of ScriptTagStore.
+        config: of the tag.
         min_replicas: how many replicas must have each change, 0 or more, or "all".
     """
 
-    def __init__(
-        self, server: Any, config: protocol.TagConfig, *, knows_share: bool = True, min_replicas: MinReplicas = 0
-    ) -> None:
+    def __init__(self, server: Any, config: TagConfig, *, min_replicas: MinReplicas = 0) -> None:
         client = open_client(server)
-        ScriptTagStore.__init__(self, config, database=database_of(client.client), knows_share=knows_share)
+        ScriptTagStore.__init__(self, config, database=database_of(client.client))
         RedisScripts.__init__(self, client, min_replicas)
+
+    def learn_share(self) -> None:
+        signature = self.stored_signature()
+        if signature is None:
+            raise NumbersClosed(self.tag, "no-tag", self.config.start, options=self.options)
+        try:
+            share = parse_signature(self.tag, signature).share
+        except ConfigError:
+            raise self.mismatch(signature) from None
+        if share[1] != self.config.share[1]:
+            raise ConfigError(
+                f"the tag {self.tag!r} at {self.where} is share {share_text(share)}, and url names "
+                f"{self.config.share[1]} servers. No number was made. Name the servers of all shares, each once."
+            )
+        self.use(replace(self.config, share=share))
+        self.knows_share = True
+
+
+class MemoryTagStore(TagStore):
+    """One tag in this process' memory, shared by all generators that use this object. Thread-safe.
+
+    It loses nothing, so it knows no rule for a loss.
+
+    Args:
+        config: of the tag.
+        server_time_ms: returns the time of the Redis clock, ms since 1970.
+        new: False: the tag is closed until it is opened, as on a Redis that does not know it.
+    """
+
+    where = "memory"
+
+    def __init__(self, config: TagConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
+        self.config = config
+        self._server_time_ms = server_time_ms
+        self._lock = threading.RLock()
+        self._next, self._closed, self._closed_ms = 0, not new, server_time_ms()
+
+    def _answer(self) -> tuple[int, str, int, None]:
+        return self._server_time_ms(), "0-0" if self._closed else "1-0", self._next, None
+
+    def take(self, request: protocol.TakeRequest) -> protocol.TakeReply:
+        with self._lock:
+            if self._closed:
+                return protocol.Closed(*self._answer(), protocol.ClosedReason.NO_TAG, self._closed_ms)
+            if request.wanted == 0:
+                return protocol.Noted(*self._answer())
+            first, self._next = self._next, min(self._next + request.wanted, self.config.size)
+            if first == self._next:
+                return protocol.Exhausted(*self._answer(), 0)
+            return protocol.GrantedNumbers(*self._answer(), first, self._next)
+
+    def open(self, request: protocol.OpenRequest) -> protocol.OpenReply:
+        with self._lock:
+            if request.how == "create" and not self._closed:
+                return protocol.NotNew(*self._answer())
+            changed = self._closed or request.from_position > self._next
+            if changed:
+                self._next, self._closed = max(self._next, request.from_position), False
+            return protocol.Opened(*self._answer(), changed)
+
+
+def open_stores(url: Any, used: Mapping[str, Any]) -> list[Any]:
+    """Return the stores of a tag, one for each server; several learn their shares later.
+
+    *used*: all settings of segments. Connects to nothing, but starts embedded://. Raises ConfigError.
+    """
+    opened = [open_server(server, used["min_replicas"]) for server in servers_of(url)]
+    if not opened:
+        raise ConfigError("the list of URLs is empty. Name at least one server.")
+    # what is in memory has no address: each object is a server
+    addresses = [getattr(server, "where", server) for server in opened]
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            name = address if isinstance(address, str) else "memory"
+            raise ConfigError(f"the list of URLs names {name} twice. Name each independent server once.")
+    count, slack_s = len(opened), used["failover_slack"]
+    slack_ms = max(getattr(each, "failover_slack_ms", 0) for each in opened) if slack_s is None else slack_s * 1000
+    stores = []
+    for index, server in enumerate(opened):
+        config = TagConfig(
+            tag=used["tag"],
+            start=used["start"],
+            maximum=used["maximum"],
+            durability=used["durability"],
+            failover_slack_ms=round(slack_ms),
+            # a server that is administered alone is told which share it has
+            share=(index, count) if count > 1 else parse_share(used["share"]),
+        )
+        if is_in_memory(server):
+            stores.append(server.tag_store(config))
+        else:
+            stores.append(RedisTagStore(server, config, min_replicas=used["min_replicas"]))
+            stores[-1].knows_share = count == 1
+    return stores
+
+
+def refuse_several(url: Any) -> None:
+    """Raise ConfigError if *url* names several servers."""
+    if len(servers_of(url)) > 1:
+        raise ConfigError(
+            "dated numbers are on one server, and a tag is administered on one server at a time. Name one instead of a "
+            "list, and repeat this for the others."
+        )
 
 
 # --- dated numbers -------------------------------------------------------------------------------------
@@ -260,6 +314,7 @@ class DatedStore(_InRedis):
         format: str = "",  # noqa: A002 - it is one
         min_replicas: MinReplicas = 0,
     ) -> None:
+        refuse_several(server)
         client = open_client(server)
         NumberStore.__init__(self, signature, dated_keys(tag), {"dated": load("dated")})
         RedisScripts.__init__(self, client, min_replicas)
@@ -282,9 +337,13 @@ class DatedStore(_InRedis):
 
     def now_ms(self) -> int:
         """Return the time of the server, ms since 1970."""
-        client = self._client
-        with translated(self.where), time_limit(CALL_LIMIT_S):
+
+        def time_of() -> tuple[int, int]:
+            client = self._client
             if is_cluster(client):
                 client = client.get_redis_connection(client.get_node_from_key(self._keys[0]))
-            seconds, micros = client.time()
+            seconds_and_micros: tuple[int, int] = client.time()
+            return seconds_and_micros
+
+        seconds, micros = self._ask(time_of)
         return int(seconds) * 1000 + int(micros) // 1000

@@ -22,9 +22,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from snowredis.errors import ConfigError
-from snowredis.numbers.errors import NumbersExhausted
 from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, PeriodName
-from snowredis.numbers.settings import check_settings
+from snowredis.numbers.protocol import NumbersExhausted
+from snowredis.numbers.settings import DATED_SETTINGS
+from snowredis.settings import check_settings
 
 TABLE = "snowredis_number"
 
@@ -55,7 +56,8 @@ class TransactionNumbers:
         format: str | None = None,  # noqa: A002 - it is one
         maximum: int | None = None,
     ) -> None:
-        check_settings({"tag": tag, "period": period, "zone": zone, "format": format, "maximum": maximum})
+        given = {"tag": tag, "period": period, "zone": zone, "format": format, "maximum": maximum}
+        check_settings(given, DATED_SETTINGS)
         self.tag = tag
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)

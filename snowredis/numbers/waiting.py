@@ -14,11 +14,14 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from snowredis.errors import StoreUnavailable
-from snowredis.numbers.fetcher import REPORT_S, Fetcher, Segment
+from snowredis.numbers.fetcher import REPORT_S, Fetcher
+from snowredis.numbers.path import Segment
 from snowredis.process.clock import MAX_SLEEP_S, Clock
 from snowredis.process.coroutines import wait_for
 from snowredis.process.threads import start_thread
 
+# the next segment is fetched when this part of one is used up: a process that needs few numbers fetches one only
+HEAD = 10
 # between two attempts while Redis does not hand out segments: the first, and the longest
 RETRY_S, MAX_RETRY_S = 0.05, 1.0
 # a coroutine looks again after this time: its loop has one timer for each that waits
@@ -101,7 +104,7 @@ class Prefetcher:
         ahead: fetch segments before callers wait for them.
 
     Attributes:
-        ready: segments that nobody uses yet, the oldest first.
+        ready: the parts of segments that nobody uses yet, the oldest first.
         failures: how many attempts failed; error: why the newest one did, None if it did not.
     """
 
@@ -226,7 +229,7 @@ class Prefetcher:
                 return self._retry_s
             self._retry_s, self.error = 0.0, None
             if era == self._era:
-                self.ready.append(segment)
+                self.ready.extend(parts_of(segment))
                 self._notify()
             return 0.0
         return self._report_at_s - now_s
@@ -235,6 +238,13 @@ class Prefetcher:
         for waiter in list(self._waiters):
             if self._waiters.pop(waiter, None) is not None:
                 waiter.notify()
+
+
+def parts_of(segment: Segment) -> list[Segment]:
+    """Return the beginning of *segment*, and the rest if there is one: when that begins, the next one is fetched."""
+    server, numbers = segment
+    first = -(-len(numbers) // HEAD)
+    return [Segment(server, part) for part in (numbers[:first], numbers[first:]) if part]
 
 
 def again(error: Exception) -> Exception:

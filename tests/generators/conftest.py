@@ -14,7 +14,6 @@ from tests.support.servers import RedisServer
 KINDS: dict[str, dict[str, Any]] = {
     "snowflake": {"pool": "orders"},
     "segment": {"tag": "invoices"},
-    "ticket": {"tag": "tickets"},
     "dated": {"tag": "orders", "period": "year"},
     "uuid7": {},
     "uuid4": {},
@@ -33,7 +32,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def settings(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings with which a generator of *kind* works here."""
-    if kind in ("snowflake", "segment", "ticket"):
+    if kind in ("snowflake", "segment"):
         return KINDS[kind] | {"url": testing.memory_pool()}
     if kind == "dated":
         server: RedisServer = request.getfixturevalue("server")

@@ -19,8 +19,6 @@ from snowredis.kinds.opening import GROUP, OUR_KINDS, find_kind
 from snowredis.kinds.protocol import NumberGenerator
 
 ROOT = Path(__file__).parents[2]
-# kinds whose ids are made by another one
-MAKERS = {"ticket": "segment"}
 
 
 def test_ids_of_every_kind_are_what_its_description_says(kind: str, settings: dict[str, Any]) -> None:
@@ -32,7 +30,7 @@ def test_ids_of_every_kind_are_what_its_description_says(kind: str, settings: di
         assert {type(an_id) for an_id in made} == {described.type}
         assert len(set(made)) == 203
         assert all(len(str(an_id)) <= described.text_length for an_id in made)
-        assert described.kind == MAKERS.get(kind, kind)
+        assert described.kind == kind
         assert isinstance(ids, NumberGenerator) == described.is_number
         if described.is_number:
             assert described.bits is not None
@@ -73,12 +71,12 @@ def test_no_kind_makes_an_id_after_close(kind: str, settings: dict[str, Any]) ->
         ids.next_id()
     with pytest.raises(snowredis.GeneratorClosed):
         ids.next_ids(2)
-    assert raised.value.kind == MAKERS.get(kind, kind)
-    assert f"the {MAKERS.get(kind, kind)} generator" in str(raised.value) or kind == "snowflake"
+    assert raised.value.kind == kind
+    assert f"the {kind} generator" in str(raised.value) or kind == "snowflake"
 
 
 def test_coroutines_that_wait_for_a_server_are_one_thread(kind: str, settings: dict[str, Any]) -> None:
-    if kind in ("segment", "ticket"):
+    if kind == "segment":
         pytest.skip("fetches in a thread of its own")
     most = 0
 

@@ -78,21 +78,21 @@ RULES: Mapping[str, Rule] = {
         ("local wait = how == 'create' and 0 or slack", "local wait = 0"),
         None,
         ("split",),
-        1,
+        2,
     ),
     "deposed-again": Rule(
         "the slack of a deposed master counts from the newest failover, also if the tag was closed before",
         ("    tag.closed_at = now\n", ""),
         None,
         ("split",),
-        3,
+        15,
     ),
     "clock-ahead": Rule(
         "a tag that was closed while Redis' clock was ahead can be opened when the clock is right",
         ("tag.closed_at = math.min(tag.closed_at, now)", ""),
         None,
         ("ahead",),
-        1,
+        3,
         "makes no numbers",
     ),
     "gaps": Rule(
@@ -100,7 +100,7 @@ RULES: Mapping[str, Rule] = {
         ("tag.gaps = table.concat(gaps, ',')", "tag.gaps = ''"),
         None,
         ("failover", "moved"),
-        21,
+        11,
         r"an alarm without a cause.*; [1-9]\d* numbers were lost",
     ),
     "seen-numbers": Rule(
@@ -114,7 +114,7 @@ RULES: Mapping[str, Rule] = {
     "alarm-drops": Rule(
         "a process drops numbers that others may have",
         None,
-        lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position == 0)),
+        lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda number: number == 0)),
         ("rollback",),
         78,
         "which had dropped it",
@@ -122,7 +122,7 @@ RULES: Mapping[str, Rule] = {
     "copy-drops": Rule(
         "a copy of a process drops what both have, as soon as it is told so",
         None,
-        lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position > 0)),
+        lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda number: number > 0)),
         ("clone",),
         1,
     ),
@@ -158,12 +158,12 @@ RULES: Mapping[str, Rule] = {
 
 
 def _drop_if(wanted: Callable[[int], bool]) -> Callable[[SegmentGenerator, int, int], None]:
-    """Return a SegmentGenerator._drop that drops only from *wanted* positions on: 0 means that this is a copy."""
+    """Return a SegmentGenerator._drop that drops only from *wanted* numbers on: 0 means that this is a copy."""
     drop = SegmentGenerator._drop
 
-    def drop_some(self: SegmentGenerator, server: int, from_position: int) -> None:
-        if wanted(from_position):
-            drop(self, server, from_position)
+    def drop_some(self: SegmentGenerator, server: int, from_number: int) -> None:
+        if wanted(from_number):
+            drop(self, server, from_number)
 
     return drop_some
 

@@ -6,11 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from snowredis.numbers.counts import Steps
-from snowredis.numbers.fetcher import TagClient
-from snowredis.numbers.path import NumberRange
-from snowredis.numbers.protocol import TagConfig
-from snowredis.numbers.segments import Published, SegmentGenerator
+from snowredis.numbers.fetcher import Steps, TagClient
+from snowredis.numbers.segments import SegmentGenerator
+from snowredis.numbers.settings import TagConfig
 from snowredis.numbers.stores import ScriptTagStore
 from snowredis.numbers.waiting import Threads
 from tests.simulation.base import SimulatedProcess
@@ -44,9 +42,6 @@ class SimTagStore(ScriptTagStore):
             if process.copies is not None:
                 process.copies.heard(process, self._index, str(args[REQUEST_ID]), reply)
         return reply
-
-    def stored_signature(self) -> str | None:
-        raise AssertionError("each process knows the shares")
 
     def close(self) -> None:
         """Nothing to close."""
@@ -158,8 +153,7 @@ class SegmentProcess(SimulatedProcess):
         )
         # number -> when this process was told to drop it, us
         self.dropped: dict[int, int] = {}
-        self._drop: Callable[[int, int], None] = self.generator._fetcher._drop
-        self.generator._fetcher._drop = self._drop_and_note
+        self.generator._fetcher._drop = lambda: self._drop_and_note
         self.new_locks()
         if like is not None:
             self._copy(like)
@@ -168,15 +162,9 @@ class SegmentProcess(SimulatedProcess):
     def _copy(self, other: SegmentProcess) -> None:
         """Have the memory of *other*, but no thread."""
         mine, theirs = self.generator, other.generator
-        published, left, _ = theirs._position
-        if published.segment is not None:
-            first = published.first + (published.size - left) * published.stride
-            rest = published.segment.rest
-            alive = self.guard.alive
-            if rest is not None:
-                rest = rest._replace(alive=alive, segment=Published(published.segment.segment, None))
-            copied = Published(published.segment.segment, rest)
-            mine._supersede(mine._position[0], NumberRange(first, published.stride, left, alive, copied))
+        segment, left, _ = theirs._position
+        if left:
+            mine._supersede(mine._position[0], segment._replace(numbers=segment.numbers[-left:]))
         mine._prefetcher.ready = deque(theirs._prefetcher.ready)
         mine._prefetcher._hungry = theirs._prefetcher._hungry
         for client, original in zip(mine._fetcher._clients, theirs._fetcher._clients, strict=True):
@@ -185,15 +173,12 @@ class SegmentProcess(SimulatedProcess):
                     setattr(client, name, value)
         mine._suspended = theirs._suspended
 
-    def _drop_and_note(self, server: int, from_position: int) -> None:
-        segments = list(self.generator._prefetcher.ready)
-        published = self.generator._position[0].segment
-        segments += [published.segment] if published is not None else []
+    def _drop_and_note(self, server: int, from_number: int) -> None:
+        segments = [self.generator._position[0], *self.generator._prefetcher.ready]
         for segment in segments:
-            if segment.server == server and segment.until_position > from_position:
-                for i in range(segment.until_position - segment.from_position):
-                    self.dropped[segment.first + i * segment.stride] = self.world.now_us
-        self._drop(server, from_position)
+            if segment.server == server and segment.numbers[-1] >= from_number:
+                self.dropped |= dict.fromkeys(segment.numbers, self.world.now_us)
+        self.generator._drop(server, from_number)
 
     @property
     def forgot(self) -> bool:

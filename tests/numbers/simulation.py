@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Literal
 
 from snowredis.errors import SnowredisError
-from snowredis.numbers.protocol import NotNew, OpenRequest, TagConfig
+from snowredis.numbers.protocol import NotNew, OpenRequest
+from snowredis.numbers.settings import TagConfig
 from tests.numbers.simulated_faults import FAULTS, FAULTY_US
 from tests.numbers.simulated_process import TAKEN_US, Operator, SegmentProcess, SimTagStore
 from tests.simulation.base import Schedule

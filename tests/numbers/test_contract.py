@@ -12,11 +12,11 @@ import pytest
 
 from snowredis.errors import ConfigError
 from snowredis.numbers import protocol as replies
-from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
 from snowredis.numbers.fetcher import TagClient
-from snowredis.numbers.memory_store import MemoryTagStore
-from snowredis.numbers.protocol import ClosedReason, OpenRequest, TagConfig, TakeRequest, parse_signature
-from snowredis.numbers.stores import RedisTagStore, tag_keys
+from snowredis.numbers.protocol import ClosedReason, NumbersBroken, NumbersDiffer, OpenRequest, TakeRequest
+from snowredis.numbers.settings import TagConfig, parse_signature, with_defaults
+from snowredis.numbers.stores import MemoryTagStore, RedisTagStore, open_stores, tag_keys
+from snowredis.testing import memory_pool
 from tests.support.servers import RedisServer
 
 _tags = (f"tag-{number}" for number in itertools.count())
@@ -257,10 +257,11 @@ def test_positions_and_numbers_belong_to_each_other(share: tuple[int, int]) -> N
         {"tag": "t", "start": -1},
         {"tag": "t", "start": 5, "maximum": 4},
         {"tag": "t", "maximum": 2**63},
-        {"tag": "t", "start": 1, "maximum": 2, "share": (0, 3)},
-        {"tag": "t", "failover_slack_ms": 1.5},
+        {"tag": "t", "start": 1, "maximum": 2, "share": "1/3"},
+        {"tag": "t", "share": "3/2"},
+        {"tag": "t", "failover_slack": -1},
     ],
 )
 def test_constants_that_cannot_work_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        TagConfig(**settings)
+        open_stores(memory_pool(), with_defaults(settings))

@@ -193,33 +193,6 @@ def test_a_clock_that_was_ahead_when_the_loss_was_noticed_closes_no_later_day(st
     assert ids.next_id() == "20261123-000001"
 
 
-def sleeps(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) -> None:
-    """Let generators call *sleep* instead of waiting."""
-    clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic, time_ns=time.time_ns)
-    monkeypatch.setattr("snowredis.numbers.dated.time", clock)
-
-
-def test_a_bound_from_the_table_opens_the_period_by_itself(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def bound(date: datetime) -> int:
-        asked.append(date.isoformat())
-        return 17
-
-    ids = stage.generator(bound=bound, zone="Europe/Berlin")
-    ids.next_ids(2)
-    stage.server.client().flushall()
-    sleeps(monkeypatch, lambda _: stage.set("2026-11-22T12:01"))
-    assert ids.next_id() == "20261122-000018"
-    assert asked == ["2026-11-22T00:00:00+01:00"]
-    ids = stage.generator("wrong", bound=lambda _: None)
-    ids.next_id()
-    stage.server.client().flushall()
-    sleeps(monkeypatch, lambda _: stage.set("2026-11-22T12:02"))
-    with pytest.raises(snowredis.ConfigError, match="bound must return the highest number in use"):
-        ids.next_id()
-
-
 def test_numbers_of_a_request_that_began_long_ago_are_not_used(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = stage.generator()
     passed_s = iter([0.0, 6.0])
@@ -346,13 +319,12 @@ def test_it_is_a_kind_with_settings_by_url_and_environment(stage: Stage, monkeyp
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({}, "dated numbers need a tag"),
         ({"tag": "a b"}, "tag must be 1 to 64 letters"),
         ({"tag": "x", "period": "week"}, "period must be one of hour, day, month, year, not 'week'"),
         ({"tag": "x", "durability": "none"}, "durability must be one of detect, assured, not 'none'"),
         ({"tag": "x", "zone": "Mars/Base"}, "zone must be the name of a time zone"),
         ({"tag": "x", "format": "{number}"}, "numbers start again each day"),
-        ({"tag": "x", "url": ["redis://a", "redis://b"]}, "dated numbers need one server, not a list"),
+        ({"tag": "x", "url": ["redis://a", "redis://b"]}, "dated numbers are on one server"),
         ({"tag": "x", "pool": "y"}, "unknown setting 'pool' of dated generators"),
     ],
 )

@@ -26,7 +26,7 @@ from snowredis.numbers import (
 )
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.formats import Calendar
-from snowredis.numbers.opening import open_generator
+from snowredis.numbers.segments import open_generator
 from snowredis.numbers.stores import tag_keys
 from tests.numbers.conftest import Stage
 from tests.support.servers import RedisServer
@@ -172,13 +172,11 @@ def test_a_process_that_makes_one_number_with_step_1_takes_one(server: RedisServ
     assert made == [1, 2, 3, 4]
 
 
-def test_tickets_are_not_fetched_ahead(server: RedisServer, tag: str) -> None:
-    import snowredis
-
+def test_without_prefetch_nothing_is_fetched_ahead(server: RedisServer, tag: str) -> None:
     create_tag(server.url, tag)
     made = []
     for _ in range(3):
-        with snowredis.generator("ticket", url=server.url, tag=tag) as ids:
+        with open_generator(server.url, tag=tag, step=1, max_step=1, prefetch=False) as ids:
             made += [ids.next_id() for _ in range(5)]
             time.sleep(0.03)
     assert made == list(range(1, 16))

@@ -25,8 +25,8 @@ from snowredis.numbers import (
     open_tag,
     show_tag,
 )
-from snowredis.numbers.counts import Steps
-from snowredis.numbers.opening import open_generator
+from snowredis.numbers.fetcher import Steps
+from snowredis.numbers.segments import open_generator
 from snowredis.numbers.settings import servers_of
 from snowredis.testing import memory_pool
 from tests.support.programs import run
@@ -67,7 +67,7 @@ def test_a_number_at_a_time_waits_for_the_first_segment_only() -> None:
             assert ids.next_id() == number
             if number % 100 == 95:
                 eventually(lambda: ids._prefetcher.ready)
-        assert (ids.counts.waits, ids.counts.prefetch_hits) == (1, 9)
+        assert (ids.counts.waits, ids.counts.segments) == (1, 11)
 
 
 def test_a_process_that_needs_few_numbers_fetches_one_segment() -> None:

@@ -15,7 +15,8 @@ import pytest
 from snowredis.numbers import NumbersDiffer, protocol
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.formats import Calendar
-from snowredis.numbers.protocol import Closed, GrantedNumbers, OpenRequest, PeriodRequest, Shut, TagConfig
+from snowredis.numbers.protocol import Closed, GrantedNumbers, OpenRequest, PeriodRequest, Shut
+from snowredis.numbers.settings import TagConfig
 from snowredis.numbers.stores import DatedStore, NumberStore, ScriptTagStore, dated_keys, load
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World

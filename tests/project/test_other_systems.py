@@ -243,7 +243,7 @@ def test_uid_generator_worker_ids_come_back(pool: MemoryPool, clock: ManualClock
 
 def test_flickr_either_of_two_servers_may_be_down(two_servers: list[RedisServer]) -> None:
     urls = [server.url for server in two_servers]
-    with snowredis.generator("ticket", url=urls, tag="photos") as ids:
+    with snowredis.generator("segment", url=urls, tag="photos", max_step=1, step=1, prefetch=False) as ids:
         for index, store in enumerate(ids._stores):  # type: ignore[attr-defined]
             store.open(snowredis.numbers.protocol.OpenRequest("create", 0))
             assert store.config.share == (index, 2)

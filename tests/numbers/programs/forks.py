@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from snowredis.numbers.opening import open_generator
+from snowredis.numbers.segments import open_generator
 
 url, tag = sys.argv[1:]
 ids = open_generator(url, tag=tag, step=7, max_step=7)

@@ -12,7 +12,7 @@ from array import array
 from pathlib import Path
 
 from snowredis.errors import SnowredisError
-from snowredis.numbers.opening import open_generator
+from snowredis.numbers.segments import open_generator
 
 url, path = sys.argv[1:]
 ids = open_generator(url, tag="word", step=500, max_step=2000, failover_slack=0)

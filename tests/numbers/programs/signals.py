@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from snowredis.numbers.opening import open_generator
+from snowredis.numbers.segments import open_generator
 
 url, tag = sys.argv[1:]
 ids = open_generator(url, tag=tag, step=20, max_step=20)
