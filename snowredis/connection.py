@@ -155,11 +155,10 @@ def _open_store(url: Server, settings: Mapping[str, Any]) -> Store:
     if not has_registry(settings):
         return open_store_from_settings(url, settings)
     # loaded for pools of a registry only
-    from snowredis.snowflake.registered_store import RegisteredStore
     from snowredis.snowflake.registration import open_registered
 
     # 0 is the default: a pool whose registry is named has its number
-    return RegisteredStore(open_registered(url, {**settings, "datacenter": settings["datacenter"] or "auto"}))
+    return open_registered(url, {**settings, "datacenter": settings["datacenter"] or "auto"})
 
 
 def _clock_of(url: Any) -> Clock | None:

@@ -92,6 +92,10 @@ class ScriptStore(Scripted):
         # the last refusal of a claim for its settings, and when it came; until a claim is not refused
         self._refusal: tuple[tuple[str, str, str], int] | None = None
 
+    def use(self, config: protocol.PoolConfig) -> None:
+        """Go on with another shard number, which is in the signature only."""
+        self.config, self.signature = config, config.signature
+
     def mismatch(self, stored: str) -> LayoutMismatch:
         return LayoutMismatch(self.config.name, stored, self.signature)
 

@@ -1,14 +1,20 @@
-"""Numbers of pools: what the server of a pool stores, and how a new pool gets its number.
+"""Pools that have a number of a registry: how a new pool gets its number, and the store of such a pool.
 
-RegisteredPool.register() takes a number, creates the pool with it, and confirms it. Killed at any moment, it can be run
-again: a number that was taken and not confirmed stays with the pool's name, and no process uses a number before it was
-confirmed once. So of two pools that a registry gave the same number, before and after it forgot the first one, only one
-is ever used. confirm_pools() tells a registry of the pools that are in a Redis: each pool's own hash holds its number.
+RegisteredStore.register() takes a number, creates the pool with it, and confirms it. Killed at any moment, it can be
+run again: a number that was taken and not confirmed stays with the pool's name, and no process uses a number before it
+was confirmed once. So of two pools that a registry gave the same number, before and after it forgot the first one, only
+one is ever used. confirm_pools() tells a registry of the pools that are in a Redis: each pool's own hash holds its
+number.
+
+Each process goes by the pool's own hash: the number, and the registration that the registry gave it, are constants in
+its signature, and the hash notes that the registry has confirmed the number. From then on the registry may be away at
+any time: a process asks it when it starts, only to notice a number that two pools have.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import socket
@@ -18,107 +24,70 @@ from typing import Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, SnowredisError, StoreUnavailable
-from snowredis.servers.clients import address, close_client, fresh_copy
+from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.settings import MinReplicas, Server, check
-from snowredis.snowflake.open import is_in_memory, open_client, open_server, open_store, pool_config
-from snowredis.snowflake.protocol import (
-    PoolConfig,
-    Store,
-    StoredField,
-    pool_keys,
-    settings_of,
-)
+from snowredis.settings import Server, check
+from snowredis.snowflake import replies
+from snowredis.snowflake.open import is_in_memory, open_client, open_server, pool_config
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys, settings_of
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.registry import (
-    CLOSED_TEXTS,
     NO_NUMBER,
     RedisRegistry,
     Registry,
     RegistryPlace,
     RegistryReply,
     RegistryStatus,
+    closed_text,
     parse_registration,
 )
-from snowredis.snowflake.replies import CreateReply
+from snowredis.snowflake.replies import Renewed, Seen
+
+log = logging.getLogger("snowredis")
 
 # a pool may be created by another process between two looks at it
 _ATTEMPTS = 5
 _POOL = re.compile(r"snowredis:\{([A-Za-z0-9_.-]{1,64})\}")
 
 
-class PoolServer:
-    """The server of a pool, read before its shard number is known.
+class RegisteredStore:
+    """A Store whose pool has, or gets, a number of *registry*. It learns the number before the first claim.
+
+    Blocks as the pool's store does, and for the registry before the first claim. Has no thread and no lock: one caller
+    at a time, as the lease manager.
 
     Args:
-        url: as connect() takes it.
-        config: of the pool; its datacenter and registration are not known.
-        min_replicas, default_slack: as of open_store().
-
-    Connects to nothing, but starts the server of embedded:// if it is not running. Raises ConfigError,
-    StoreUnavailable.
-    """
-
-    def __init__(
-        self, url: Any, config: PoolConfig, *, min_replicas: MinReplicas = 0, default_slack: bool = False
-    ) -> None:
-        self._config, self._options = config, (min_replicas, default_slack)
-        self.client = open_server(url, min_replicas, creates=True)
-        if is_in_memory(self.client):
-            raise ConfigError(
-                f"pool {config.name!r} is in memory, where there is no registry of shard numbers. Give the number "
-                "itself, such as datacenter=1, without a registry"
-            )
-
-    @property
-    def where(self) -> str:
-        """The address, without password."""
-        where: str = self.client.where
-        return where
-
-    @property
-    def urls(self) -> Sequence[str]:
-        """The URLs with which another process reaches the server; none if it was opened without."""
-        urls: Sequence[str] = self.client.urls
-        return urls
-
-    def stored(self, field: StoredField) -> str:
-        """Return a field of the pool; "" if there is no pool. Raises StoreUnavailable."""
-        return RedisStore(self.client, self._config).stored(field)
-
-    def open_store(self, config: PoolConfig) -> Store:
-        """Open the store of the pool with these constants."""
-        min_replicas, default_slack = self._options
-        return open_store(self.client, config, min_replicas=min_replicas, default_slack=default_slack)
-
-    def after_fork(self) -> None:
-        """In a forked child: use nothing of the parent's connections and locks."""
-        if self.client.owned:
-            self.client = self.client._replace(client=fresh_copy(self.client.client))
-
-    def close(self) -> None:
-        """Close the connections, except those of a client of the application's that is used as it is."""
-        if self.client.owned:
-            close_client(self.client.client)
-
-
-class RegisteredPool:
-    """A pool that has, or gets, a number of *registry*.
-
-    Args:
-        config: of the pool; its datacenter and registration are not known yet.
-        server: of the pool.
+        store: of the pool; the number and the registration in its constants are not known yet.
         wanted: the number that the settings, or a person, name; None: whichever it has, or the next one.
     """
 
-    def __init__(self, config: PoolConfig, server: PoolServer, registry: Registry, *, wanted: int | None) -> None:
-        self.config, self.server, self.registry, self._wanted = config, server, registry, wanted
-        self._owner = f"host {socket.gethostname()}, pool at {server.where}"[:300]
+    def __init__(self, store: RedisStore, registry: Registry, *, wanted: int | None) -> None:
+        self._store, self.registry, self._wanted = store, registry, wanted
+        self._is_known, self._highest = False, NO_NUMBER
+        self._owner = f"host {socket.gethostname()}, pool at {store.where}"[:300]
+
+    @property
+    def where(self) -> str:
+        return self._store.where
+
+    @property
+    def urls(self) -> Sequence[str]:
+        return self._store.urls
+
+    @property
+    def shared(self) -> bool:
+        return bool(self.urls)
+
+    @property
+    def config(self) -> PoolConfig:
+        return self._store.config
+
+    # --- the number --------------------------------------------------------------------------------
 
     def register(
         self, now_ms: Callable[[], int], *, random_bytes: Callable[[int], bytes] = os.urandom
-    ) -> CreateReply | None:
+    ) -> replies.CreateReply | None:
         """Create the pool with a number, or confirm the number that it has. Return the reply of the pool's creation.
 
         Returns None if the pool existed.
@@ -129,60 +98,91 @@ class RegisteredPool:
             StoreUnavailable: run it again.
         """
         for attempt in range(_ATTEMPTS):
-            created: CreateReply | None = None
-            if not self.learn_number():
+            created: replies.CreateReply | None = None
+            if not self._learn_number():
                 registration = random_bytes(8).hex()
                 taken = self.registry.take(self.config.name, registration, wanted=self._wanted, owner=self._owner)
                 if taken.status is not RegistryStatus.TAKEN:
                     raise self._refusal(taken)
-                self.config = replace(self.config, datacenter=int(taken.fields[0]), registration=registration)
+                self._use(int(taken.fields[0]), registration)
                 try:
-                    created = self.server.open_store(self.config).create(now_ms())
+                    created = self._store.create(now_ms())
                 except LayoutMismatch:
                     # another process created it meanwhile
                     if attempt + 1 < _ATTEMPTS:
                         continue
                     raise
-            confirmed = self.confirm(self.noted())
-            self.server.open_store(self.config).note_number(confirmed.highest, now_ms())
+            confirmed = self._confirm(self._noted())
+            self._store.note_number(confirmed.highest, now_ms())
             return created
         raise AssertionError("unreachable")
 
-    def learn_number(self) -> bool:
+    def prepare(self) -> None:
+        """Learn the pool's number from its own hash, and have the registry confirm it.
+
+        Raises:
+            ShardNumberRefused: the pool has no number, or another pool has it.
+            StoreUnavailable: the pool's Redis is not available, or does not have the pool; or the number was never
+                confirmed, and the registry is not available.
+        """
+        if self._is_known:
+            return
+        if not self._learn_number():
+            raise self._lost()
+        noted = self._noted()
+        reply = None
+        try:
+            reply = self._confirm(noted)
+        except StoreUnavailable:
+            # a confirmed number belongs to the pool whatever the registry does
+            if noted == NO_NUMBER:
+                raise
+            log.warning(
+                "pool %s: its number %d was not confirmed, since registry %s at %s is not available",
+                *(self.config.name, self.config.datacenter, self.registry.name, self.registry.where),
+            )
+        self._is_known, self._highest = True, noted
+        if reply is not None and reply.highest > noted:
+            self._highest = reply.highest
+            self._note(reply.redis_ms)
+
+    def _use(self, number: int, registration: str) -> None:
+        self._store.use(replace(self.config, datacenter=number, registration=registration))
+
+    def _learn_number(self) -> bool:
         """Read the pool's number; return False if the pool does not exist. Raises ShardNumberRefused."""
-        signature = self.server.stored("signature")
+        signature = self._store.stored("signature")
         if not signature:
             return False
         stored = settings_of(signature)
         registry, registration = parse_registration(stored.get("registry", ""))
         if not registration:
-            raise self.refused(
+            raise self._refused(
                 "the pool exists, but was created without a registry. A number is given to a new pool only: use "
                 "another pool name, and create it with: snowredis pool create NAME --datacenter auto "
                 f"--registry {self.registry.name}"
             )
         if registry != self.registry.name:
-            raise self.refused(f"the pool has a number of the registry {registry!r}. Use registry={registry!r}")
+            raise self._refused(f"the pool has a number of the registry {registry!r}. Use registry={registry!r}")
         number = int(stored["datacenter"])
         if self._wanted not in (None, number):
-            raise self.refused(
+            raise self._refused(
                 f'the pool has the number {number}, and datacenter is {self._wanted} here. Use datacenter="auto"'
             )
-        self.config = replace(self.config, datacenter=number, registration=registration)
+        self._use(number, registration)
         return True
 
-    def noted(self) -> int:
+    def _noted(self) -> int:
         """Return the highest number that the pool's hash has; NO_NUMBER if the pool's own was never confirmed."""
-        text = self.server.stored("highest_number")
+        text = self._store.stored("highest_number")
         return int(text) if text.isdecimal() else NO_NUMBER
 
-    def confirm(self, noted: int) -> RegistryReply:
-        """Confirm the number; *noted*: result of noted(). Raises ShardNumberRefused if another pool has the number."""
-        config = self.config
+    def _confirm(self, noted: int) -> RegistryReply:
+        """Confirm the number; *noted*: result of _noted(). Raises ShardNumberRefused if another pool has the number."""
         reply = self.registry.confirm(
-            config.name,
-            config.registration,
-            config.datacenter,
+            self.config.name,
+            self.config.registration,
+            self.config.datacenter,
             highest=noted,
             first=noted == NO_NUMBER,
             owner=self._owner,
@@ -191,30 +191,65 @@ class RegisteredPool:
             raise self._refusal(reply, used=noted != NO_NUMBER)
         return reply
 
-    def refused(self, reason: str) -> ShardNumberRefused:
-        """Return the error for this pool."""
-        return ShardNumberRefused(self.config.name, self.registry.name, reason)
+    def _note(self, now_ms: int) -> None:
+        """Store in the pool that its number is confirmed. If that fails, the next process that starts does it."""
+        with contextlib.suppress(StoreUnavailable):
+            self._store.note_number(self._highest, now_ms)
+
+    # --- as the pool's store -----------------------------------------------------------------------
+
+    def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
+        self.prepare()
+        return self._store.claim(request, seen)
+
+    def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
+        """Renew the lease. If that created the pool again, note there that its number is confirmed."""
+        reply = self._store.renew(request, seen)
+        if isinstance(reply, Renewed) and reply.adopted:
+            self._note(reply.redis_ms)
+        return reply
+
+    def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
+        return self._store.release(request, seen)
+
+    def create(self, caller_ms: int) -> replies.CreateReply:
+        self.prepare()
+        return self._store.create(caller_ms)
+
+    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
+        self.prepare()
+        return self._store.note_number(highest, caller_ms)
+
+    def after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's connections and locks."""
+        self._store.after_fork()
+        self.registry.after_fork()
 
     def close(self) -> None:
         """Close the connections to the pool's server and to the registry."""
-        self.server.close()
+        self._store.close()
         self.registry.close()
 
-    def lost(self) -> SnowredisError:
+    # --- errors ------------------------------------------------------------------------------------
+
+    def _refused(self, reason: str) -> ShardNumberRefused:
+        return ShardNumberRefused(self.config.name, self.registry.name, reason)
+
+    def _lost(self) -> SnowredisError:
         """Return the error for a pool that its own Redis does not have."""
         name, registry = self.config.name, self.registry.name
         create = f"snowredis pool create {name} --datacenter auto --registry {registry}"
         found = self.registry.find(name)
         if found is None:
-            return self.refused(
-                f"it has no number there, and no pool of this name is at {self.server.where}. Create it with: "
+            return self._refused(
+                f"it has no number there, and no pool of this name is at {self.where}. Create it with: "
                 f"{create}. If it had a number that Redis forgot, name it instead of auto"
             )
         number, record = found
         if not record.confirmed_ms:
-            return self.refused(f"its creation was not finished. Finish it with: {create}")
+            return self._refused(f"its creation was not finished. Finish it with: {create}")
         return StoreUnavailable(
-            self.server.where,
+            self.where,
             f"it has no pool {name!r}, whose number {number} of registry {registry!r} was confirmed: {record.owner}",
             "If this Redis lost the pool, its living processes create it again in a moment. Else check the URL. If the "
             f"pool was lost or deleted, and none of its processes runs: {_again(name, number, registry)}",
@@ -226,15 +261,11 @@ class RegisteredPool:
         create = f"snowredis pool create {pool} --datacenter"
         match reply.status, *reply.fields:
             case RegistryStatus.MISSING, *_:
-                reason = (
-                    f"there is no such registry at {self.registry.where}. If it never existed, create it once: "
-                    f"snowredis registry create {name} --layout LAYOUT. If Redis lost it, name the servers of its "
-                    f"pools: snowredis registry open {name} --from URL..."
-                )
+                reason = self.registry.missing
             case RegistryStatus.CLOSED, *_:
                 reason = (
                     "it gives no new numbers, since Redis may have forgotten some: "
-                    f"{CLOSED_TEXTS.get(reply.closed, reply.closed)}. See that every pool is in "
+                    f"{closed_text(reply.closed)}. See that every pool is in "
                     f"`snowredis registry show {name}`, then run: snowredis registry open {name}"
                 )
             case RegistryStatus.FULL, *_:
@@ -265,7 +296,7 @@ class RegisteredPool:
                 )
             case _:
                 reason = f"unexpected reply {reply.status}"
-        return self.refused(reason)
+        return self._refused(reason)
 
 
 def _again(pool: str, number: int | str, registry: str) -> str:
@@ -276,22 +307,28 @@ def _again(pool: str, number: int | str, registry: str) -> str:
     )
 
 
-def open_registered(url: Server, settings: Mapping[str, Any]) -> RegisteredPool:
-    """Return the pool of a registry that *settings*, arguments of snowredis.connect(), describe. Connects to nothing.
+def open_registered(url: Server, settings: Mapping[str, Any]) -> RegisteredStore:
+    """Return the store of the pool that *settings*, arguments of snowredis.connect(), describe. Connects to nothing.
 
     Raises:
         ConfigError, LayoutError: a setting, or a combination, that cannot work.
         StoreUnavailable: the server of embedded:// does not start.
     """
     settings = {name: check(name, value) for name, value in settings.items()}
-    config = pool_config(settings, url)
+    config, min_replicas = pool_config(settings, url), settings.get("min_replicas", 0)
     place = RegistryPlace.of(config.layout)
-    default_slack = settings.get("failover_slack") is None
-    server = PoolServer(url, config, min_replicas=settings.get("min_replicas", 0), default_slack=default_slack)
-    other = settings.get("registry_url")
-    registry = open_registry(server.client if other is None else other, config.registry, place)
-    wanted = settings.get("datacenter", "auto")
-    return RegisteredPool(config, server, registry, wanted=None if wanted == "auto" else wanted)
+    server = open_server(url, min_replicas)
+    if is_in_memory(server):
+        raise ConfigError(
+            f"pool {config.name!r} is in memory, where there is no registry of shard numbers. Give the number itself, "
+            "such as datacenter=1, without a registry"
+        )
+    if settings.get("failover_slack") is None:
+        config = replace(config, failover_slack_ms=server.failover_slack_ms)
+    other, wanted = settings.get("registry_url"), settings.get("datacenter", "auto")
+    registry = open_registry(server if other is None else other, config.registry, place)
+    store = RedisStore(server, config, min_replicas=min_replicas)
+    return RegisteredStore(store, registry, wanted=None if wanted == "auto" else wanted)
 
 
 def open_registry(server: Any, name: str, place: RegistryPlace | None = None) -> Registry:

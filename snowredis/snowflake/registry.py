@@ -29,6 +29,13 @@ CLOSED_TEXTS = {
     "other-server": "its Redis is another server process since then",
     "rolled-back": "it was older than what a pool had seen",
 }
+
+
+def closed_text(code: str) -> str:
+    """Return the reason why a registry is closed, for people."""
+    return CLOSED_TEXTS.get(code, ascii(code)[:40])
+
+
 # a registry in which no number was seen has this one as its highest
 NO_NUMBER = -1
 # of what a registry stores; see FORMATS in snowredis.signatures
@@ -223,6 +230,15 @@ class Registry(Scripted):
         signature = with_format(FORMAT, f"place={place or ANY_PLACE}")
         scripts = {script: load_script(script, __file__, ("registry",)) for script in REGISTRY_SCRIPTS}
         super().__init__(signature, (registry_key(name),), scripts, random_bytes=random_bytes)
+
+    @property
+    def missing(self) -> str:
+        """Return what to do if there is no such registry."""
+        return (
+            f"there is no registry {self.name!r} at {self.where}. If it never existed, create it once: snowredis "
+            f"registry create {self.name} --layout LAYOUT. If Redis lost it, name the servers of its pools: snowredis "
+            f"registry open {self.name} --from URL..."
+        )
 
     def create(self, *, first: int) -> RegistryReply:
         """Create the registry, which is new, as a person confirms; it gives *first* and numbers above it."""

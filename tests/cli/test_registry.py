@@ -19,7 +19,7 @@ def test_shards_are_created_shown_and_used(cli: Cli, pool_name: str, server_url:
     create = ("pool", "create", "--layout", "game-shards", "--registry", name)
     assert cli("registry", "show", name).code == 5
     result = cli(*create, shard[0], "--datacenter", "auto")
-    assert (result.code, f"there is no such registry at {server_url}" in result.err) == (6, True)
+    assert (result.code, f"there is no registry '{name}' at {server_url}" in result.err) == (6, True)
     result = cli("registry", "create", name, "--layout", "game-shards")
     assert (result.code, "it gives the numbers 1 to 4,095" in result.out) == (0, True)
     assert "already exists; nothing was changed" in cli("registry", "create", name, "--layout", "game-shards").out

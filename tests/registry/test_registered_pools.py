@@ -15,7 +15,7 @@ import snowredis
 from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, StoreUnavailable
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys
-from snowredis.snowflake.registration import RegisteredPool, open_registered, open_registry
+from snowredis.snowflake.registration import RegisteredStore, open_registered, open_registry
 from snowredis.snowflake.registry import Registry, RegistryStatus, registry_key
 from snowredis.testing import memory_pool
 from tests.registry.conftest import LAYOUT, PLACE
@@ -43,7 +43,7 @@ class Shards:
             registered.register(lambda: time.time_ns() // 1_000_000)
             return registered.config.datacenter
 
-    def registered(self, pool: str, wanted: int | None = None, url: Any = None) -> RegisteredPool:
+    def registered(self, pool: str, wanted: int | None = None, url: Any = None) -> RegisteredStore:
         settings = self.settings | {"pool": pool, "datacenter": "auto" if wanted is None else wanted}
         return open_registered(url or self.url, settings)
 

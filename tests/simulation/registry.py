@@ -18,8 +18,7 @@ from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig, pool_keys, settings_of
 from snowredis.snowflake.redis_store import ScriptStore
-from snowredis.snowflake.registered_store import RegisteredStore
-from snowredis.snowflake.registration import RegisteredPool
+from snowredis.snowflake.registration import RegisteredStore
 from snowredis.snowflake.registry import NO_NUMBER, Registry, RegistryPlace, parse_registration, registry_key
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
@@ -147,11 +146,15 @@ class Simulation:
     def _registry(self) -> SimRegistry:
         return SimRegistry(self)
 
+    def _store(self, server: RedisModel, name: str) -> RegisteredStore:
+        config = PoolConfig(name=name, layout=LAYOUT, registry="world")
+        store: Any = SimStore(self, server, config)
+        return RegisteredStore(store, self._registry(), wanted=None)
+
     def _create(self, name: str, server: RedisModel) -> None:
-        servers = SimServer(self, server, name)
         while True:
             try:
-                pool = RegisteredPool(servers.config, servers, self._registry(), wanted=None)  # type: ignore[arg-type]
+                pool = self._store(server, name)
                 pool.register(lambda: self.world.now_us // 1000, random_bytes=self.random.randbytes)
                 break
             except StoreUnavailable:
@@ -171,9 +174,7 @@ class Simulation:
 
     def _live(self, name: str, server: RedisModel) -> None:
         """A process of the pool, for a while."""
-        servers = SimServer(self, server, name)
-        pool = RegisteredPool(servers.config, servers, self._registry(), wanted=None)  # type: ignore[arg-type]
-        store = RegisteredStore(pool)
+        store = self._store(server, name)
         ends_us = self.world.now_us + self.random.randint(0, LASTS_US // 2)
         while self.world.now_us < ends_us:
             try:
@@ -252,29 +253,12 @@ class SimStore(ScriptStore):
 
     def close(self) -> None: ...
 
-
-class SimServer:
-    """A PoolServer of a simulated server."""
-
-    where, urls = "simulated", ()
-
-    def __init__(self, sim: Simulation, server: RedisModel, name: str) -> None:
-        self._sim, self._server = sim, server
-        self.config = PoolConfig(name=name, layout=LAYOUT, registry="world")
-
     def stored(self, field: str) -> str:
         self._sim.world.sleep(self._sim.random.randint(100, 2_000))
         if field == "highest_number" and self._sim.without == "confirmed before it is used":
             return "1"
         text: str = self._server.data.get(pool_keys(self.config.name)[0], {}).get(field, "")
         return text
-
-    def open_store(self, config: PoolConfig) -> SimStore:
-        return SimStore(self._sim, self._server, config)
-
-    def after_fork(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def call(

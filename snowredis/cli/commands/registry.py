@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from snowredis.cli import output
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, confirm, natural, settings
-from snowredis.cli.output import (
-    MAX_FOREIGN,
-    Cell,
-    Column,
-    Line,
-    Pair,
-    ago,
-    pairs,
-    print_json,
-    printable,
-    table,
-    write,
-)
 from snowredis.errors import ConfigError
 from snowredis.settings import SETTINGS
 from snowredis.snowflake.open import DEFAULT_REGISTRY
@@ -54,17 +42,8 @@ def _opened(args: argparse.Namespace, place: RegistryPlace | None = None) -> con
 def _read(registry: Registry) -> RegistryState:
     state = registry.read()
     if state is None:
-        raise _not_found(registry)
+        raise CommandError(ExitCode.POOL_NOT_FOUND, registry.missing)
     return state
-
-
-def _not_found(registry: Registry) -> CommandError:
-    return CommandError(
-        ExitCode.POOL_NOT_FOUND,
-        f"there is no registry {registry.name!r} at {registry.where}. If it never existed, create it once: snowredis "
-        f"registry create {registry.name} --layout LAYOUT. If Redis lost it, name the servers of its pools: snowredis "
-        f"registry open {registry.name} --from URL...",
-    )
 
 
 def _add_create_arguments(parser: Parser) -> None:
@@ -119,17 +98,19 @@ def _show(args: argparse.Namespace) -> None:
     with _opened(args) as registry:
         state, where = _read(registry), registry.where
     if args.json:
-        print_json(state)
+        output.print_json(state)
         return
-    head: Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
-    write([head, *pairs(_rows(state, args.time_text), wrap=True), [], *_numbers_table(state)])
+    head: output.Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
+    output.write([head, *output.pairs(_rows(state, args.time_text), wrap=True), [], *_table(state, state.records)])
 
 
-def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[Pair]:
-    opened: str | Line = "new numbers are given"
+def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[output.Pair]:
+    from snowredis.snowflake.registry import closed_text
+
+    opened: str | output.Line = "new numbers are given"
     if state.closed:
         since = time_text(state.closed_ms)
-        opened = [(f"gives no new numbers since {since}: {_closed_text(state.closed)}", "warn")]
+        opened = [(f"gives no new numbers since {since}: {closed_text(state.closed)}", "warn")]
     numbers = f"{len(state.records):,} given, the next is {state.next_number:,} of {state.place.capacity:,}"
     return [
         ("state", opened),
@@ -140,26 +121,24 @@ def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[Pair]:
     ]
 
 
-def _closed_text(code: str) -> str:
-    """Return the reason why a registry is closed."""
-    from snowredis.snowflake.registry import CLOSED_TEXTS
-
-    return CLOSED_TEXTS.get(code, printable(code, 40))
-
-
-def _numbers_table(state: RegistryState) -> list[Line]:
-    columns = [Column("number", right=True), Column("pool", shrinks=True), Column("confirmed", right=True)]
-    columns.append(Column("where", shrinks=True, optional=True))
-    rows: list[list[Cell]] = [
+def _table(state: RegistryState, numbers: Collection[int]) -> list[output.Line]:
+    columns = [
+        output.Column("number", right=True),
+        output.Column("pool", shrinks=True),
+        output.Column("confirmed", right=True),
+        output.Column("where", shrinks=True, optional=True),
+    ]
+    rows = [
         [
             f"{number:,}",
-            (printable(record.pool, MAX_FOREIGN), "strong"),
-            ago(state.now_ms - record.confirmed_ms) if record.confirmed_ms else ("never", "warn"),
-            printable(record.owner, 80),
+            output.printable(record.pool, output.MAX_FOREIGN),
+            output.ago(state.now_ms - record.confirmed_ms) if record.confirmed_ms else ("never", "warn"),
+            output.printable(record.owner, 80),
         ]
         for number, record in state.records.items()
+        if number in numbers
     ]
-    return table(columns, rows)
+    return output.table(columns, rows)
 
 
 _SHOW = Command(
@@ -167,8 +146,7 @@ _SHOW = Command(
     "show a registry: which pool has which number",
     "",
     [
-        ("snowredis registry show", "which pool has which number"),
-        ("snowredis registry show world --json", "for programs"),
+        ("snowredis registry show world", "which pool has which number"),
     ],
     _add_show_arguments,
     _show,
@@ -184,15 +162,16 @@ def _add_open_arguments(parser: Parser) -> None:
 
 def _open(args: argparse.Namespace) -> None:
     from snowredis.snowflake.registration import confirm_pools
+    from snowredis.snowflake.registry import closed_text
 
     with _opened(args) as registry:
         for server in args.servers:
             for line in confirm_pools(server, registry, lambda place: _opened(args, place)):
                 print(line)
         state = _read(registry)
-        text = f"closed: {_closed_text(state.closed)}" if state.closed else "open, as far as is known"
+        text = f"closed: {closed_text(state.closed)}" if state.closed else "open, as far as is known"
         print(f"registry {state.name} is {text}. It knows these pools:")
-        write(_numbers_table(state))
+        output.write(_table(state, state.records))
         question = f"Are these all pools that have a number? Then give {state.next_number} and above"
         confirm(args, question, f"registry {state.name} was not opened")
         # above also what is shown, if Redis goes back to an older state meanwhile
@@ -201,7 +180,7 @@ def _open(args: argparse.Namespace) -> None:
             raise CommandError(
                 ExitCode.ERROR,
                 f"registry {registry.name} was not opened: Redis may have forgotten more meanwhile "
-                f"({_closed_text(reply.closed)}). Run it again: snowredis registry open {registry.name}",
+                f"({closed_text(reply.closed)}). Run it again: snowredis registry open {registry.name}",
             )
         print(f"registry {registry.name} gives new numbers again, from {reply.highest + 1}")
 
@@ -237,18 +216,13 @@ def _free(args: argparse.Namespace) -> None:
         state = _read(registry)
         record = state.records.get(args.number)
         if record is None:
-            text = f"no pool has the number {args.number}; nothing was changed"
-            raise CommandError(ExitCode.BAD_INPUT, text)
-        last = ago(state.now_ms - record.confirmed_ms) if record.confirmed_ms else "never"
-        print(f"number {args.number} belongs to pool {printable(record.pool, MAX_FOREIGN)}, which confirmed it {last}")
-        print(f"  {printable(record.owner, 80)}")
+            raise CommandError(ExitCode.BAD_INPUT, f"no pool has the number {args.number}; nothing was changed")
+        output.write(_table(state, [args.number]))
         question = "If a process of this pool still runs, its ids will be repeated. Are all of them stopped?"
         confirm(args, question, f"number {args.number} was not freed")
         reply = registry.free(args.number, confirmed_ms=record.confirmed_ms)
         if reply.status is not RegistryStatus.FREED:
-            text = (
-                f"number {args.number} was confirmed or freed in this moment, so nothing was changed. Look at it again"
-            )
+            text = f"number {args.number} was confirmed or freed meanwhile, so nothing was changed. Look at it again"
             raise CommandError(ExitCode.ERROR, text)
         print(f"number {args.number} of registry {registry.name} is free; pool {reply.fields[0]} had it")
 
@@ -260,7 +234,6 @@ _FREE = Command(
 this very number; `auto` never gives it. Ids of both pools differ by their times, as long as the old pool makes
 none any more.""",
     [
-        ("snowredis registry free 17", "its pool is gone for good"),
         ("snowredis registry free 17 --registry world", "of another registry"),
     ],
     _add_free_arguments,
