@@ -98,7 +98,7 @@ class MemoryPool:
 
         store = self._tags.get(config.tag)
         if store is None:
-            store = self._tags[config.tag] = MemoryTagStore(config, self._server_time_ms, new=self._new)
+            store = self._tags[config.tag] = MemoryTagStore(config, self._server_time_ms)
         if store.config.signature != config.signature:
             raise NumbersDiffer(config.tag, store.config.signature, config.signature)
         return store

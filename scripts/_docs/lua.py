@@ -6,7 +6,7 @@ import re
 
 from scripts._docs.tables import table
 from snowredis.numbers import stores as numbers
-from snowredis.servers.scripts import PROLOGUE
+from snowredis.servers.scripts import PROLOGUE, read_lua
 from snowredis.snowflake.redis_store import SCRIPTS, lua_of
 from snowredis.snowflake.registry import REGISTRY_SCRIPTS
 
@@ -23,12 +23,12 @@ def of_leases() -> str:
 def of_segments() -> str:
     """Return a section for each script of segments; first for the part that they begin with."""
     names = ("common", *numbers.SCRIPTS)
-    return "\n\n".join(_section(numbers.lua_of(name)) for name in names)
+    return "\n\n".join(_section(read_lua(name, numbers.__file__)) for name in names)
 
 
 def of_dated_numbers() -> str:
     """Return the section for the script of dated numbers."""
-    return _section(numbers.lua_of("dated"))
+    return _section(read_lua("dated", numbers.__file__))
 
 
 def _section(source: str) -> str:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError, shown
@@ -28,7 +28,6 @@ from snowredis.numbers.protocol import (
     SettlingTag,
 )
 from snowredis.numbers.settings import (
-    CHANGEABLE,
     SEGMENT_SETTINGS,
     TagConfig,
     parse_signature,
@@ -206,38 +205,36 @@ def open_tag(url: Server, tag: str, first: int | None, **settings: Any) -> int:
     return config.number_at(reply.next)
 
 
-def change_tag(url: Server, tag: str, **settings: Any) -> int:
+def change_tag(
+    url: Server,
+    tag: str,
+    *,
+    maximum: int | None = None,
+    durability: Literal["detect", "assured"] | None = None,
+    failover_slack: float | None = None,
+) -> int:
     """Give an open tag of segments other constants, in one step. Its numbers go on where they are.
 
-    Processes use up what they have, and need the new settings for more: restart them.
-
-    Args:
-        settings: maximum, durability, failover_slack: those that change. What is not named stays as it is stored.
+    Processes use up what they have, and need the new settings for more: restart them. What is not named stays as it is
+    stored. Start and share are fixed: for others, create another tag, with a start above the numbers of this one.
 
     Returns:
         the first number that is handed out next.
 
     Raises, with nothing changed:
-        ConfigError: a constant that cannot work or cannot be changed; there is no such tag.
+        ConfigError: a constant that cannot work; there is no such tag.
         NumbersClosed: the tag is closed: open it first.
         NumbersExhausted: no number would be left.
         NumbersDiffer: another person changed it meanwhile.
         StoreUnavailable: the server does not reply.
     """
-    for name, value in settings.items():
-        if name not in CHANGEABLE:
-            raise ConfigError(
-                f"{name} is fixed when a tag is created. Nothing was changed. What can be changed: "
-                f"{', '.join(CHANGEABLE)}. For anything else create another tag, with a start above the numbers of "
-                "this one."
-            )
-        SEGMENT_SETTINGS[name].check(value)
+    named = {"maximum": maximum, "durability": durability, "failover_slack": failover_slack}
+    given = {name: SEGMENT_SETTINGS[name].check(value) for name, value in named.items() if value is not None}
     with contextlib.closing(_open_store(url, tag=tag)) as store:
         signature = store.stored_signature()
         if signature is None:
             raise ConfigError(f"there is no tag {tag!r} at {store.where}. Nothing was changed.")
         store.use(parse_signature(tag, signature))
-        given = {name: value for name, value in settings.items() if value is not None}
         if "failover_slack" in given:
             given["failover_slack_ms"] = round(given.pop("failover_slack") * 1000)
         config = replace(store.config, **given)

@@ -35,7 +35,7 @@ class TagClient:
     Args:
         store: of the server.
         random_name: returns a random name, hex, that no other process has.
-        owner: returns JSON that names this process, for people.
+        owner: JSON that names this process, for people.
         seen: the highest end of a segment on this server that is known.
 
     Attributes:
@@ -50,7 +50,7 @@ class TagClient:
         self,
         store: protocol.TagStore,
         random_name: Callable[[], str],
-        owner: Callable[[], str],
+        owner: str,
         seen: int = 0,
     ) -> None:
         self.store = store
@@ -90,7 +90,7 @@ class TagClient:
             self._incarnation,
             self.seen,
             wanted,
-            self._owner(),
+            self._owner,
         )
         reply = self.store.take(request)
         self._learn(reply)
@@ -115,11 +115,6 @@ class TagClient:
         """Note that it handed out nothing."""
         self.away = True
         self.silent = self.silent or isinstance(error, StoreUnavailable)
-
-
-def owner_of(label: str) -> str:
-    """Return JSON that names this process, for people."""
-    return owner_text(socket.gethostname(), os.getpid(), label or PROCESS.label)
 
 
 def random_name(random_bytes: Callable[[int], bytes], clock: Clock) -> str:
@@ -275,7 +270,7 @@ class Fetcher:
         """Take new names, since a clone may have the old ones. What was seen stays known."""
         seen = [client.seen for client in self._clients] or [0] * len(self._stores)
         new_name = functools.partial(random_name, self._random_bytes, self._clock)
-        owner = functools.partial(owner_of, self._label)
+        owner = owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label)
         self._clients = tuple(
             TagClient(store, new_name, owner, known) for store, known in zip(self._stores, seen, strict=True)
         )

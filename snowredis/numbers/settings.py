@@ -25,11 +25,6 @@ FORMAT = 4
 # exact in Lua's doubles, 16 digits
 MAX_POSITION = 9_000_000_000_000_000
 MAX_NUMBER = 2**63 - 1
-DEFAULT_STEP = 1_000
-DEFAULT_MAX_STEP = 1_000_000
-# as Leaf's
-DEFAULT_PERIOD_S = 900.0
-DEFAULT_SKEW_S = 2.5
 # larger segments are probably mistakes
 MAX_STEP = 10**12
 
@@ -58,13 +53,6 @@ _DURABILITY = settings.Setting(
     "or the current period, is closed; `assured`: never",
     of_pool=True,
 )
-_REDIS_SKEW = settings.Setting(
-    "redis_skew",
-    settings.SECONDS,
-    DEFAULT_SKEW_S,
-    "2.5 s",
-    "how far the clocks of two Redis servers may differ",
-)
 _FAILOVER_SLACK = settings.Setting(
     "failover_slack",
     settings.SECONDS,
@@ -84,11 +72,12 @@ SEGMENT_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for se
             "the first number", of_pool=True),
     settings.Setting("maximum", _whole(0, MAX_NUMBER), MAX_NUMBER, "2^63 - 1",
             "the last number", of_pool=True),
-    settings.Setting("step", _whole(1, MAX_STEP), DEFAULT_STEP, f"{DEFAULT_STEP:,}",
+    settings.Setting("step", _whole(1, MAX_STEP), 1_000, "1,000",
             "how many numbers the first segment has, and the least of any"),
-    settings.Setting("max_step", _whole(1, MAX_STEP), DEFAULT_MAX_STEP, f"{DEFAULT_MAX_STEP:,}",
+    settings.Setting("max_step", _whole(1, MAX_STEP), 1_000_000, "1,000,000",
             "the most numbers of a segment; a crash leaves at most two of them unused"),
-    settings.Setting("period", settings.SECONDS, DEFAULT_PERIOD_S, "900 s",
+    # as Leaf's
+    settings.Setting("period", settings.SECONDS, 900.0, "900 s",
             "how long a segment shall last: its size follows the consumption"),
     settings.Setting("prefetch", settings.BOOL, True, "on",
             "fetch a segment before it is needed; off: when a caller waits for it"),
@@ -109,10 +98,6 @@ SHARE = settings.Setting(
     "this server's share of the numbers, fixed when the tag is created: `1/2` and `2/2` on two independent servers",
     of_pool=True,
 )
-# constants that can be changed
-CHANGEABLE = ("maximum", "durability", "failover_slack")
-
-
 # fmt: off
 DATED_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for setting in (
     settings.SETTINGS["url"],
@@ -127,7 +112,7 @@ DATED_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for sett
     settings.Setting("maximum", _whole(1, formats.MAX_NUMBER), None, "as many digits as in the format",
             "the highest number of a period", of_pool=True),
     _DURABILITY,
-    _REDIS_SKEW,
+    settings.SETTINGS["redis_skew"]._replace(default=2.5, default_text="2.5 s", of_pool=False),
     _FAILOVER_SLACK,
     settings.SETTINGS["min_replicas"],
 )}

@@ -19,7 +19,7 @@ from snowredis.numbers.settings import TagConfig, parse_share, parse_signature, 
 from snowredis.servers.clients import is_cluster
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
-from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
+from snowredis.servers.scripts import Script, Scripted, load_script, text_of
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import is_in_memory, open_client, open_server
 
@@ -34,11 +34,6 @@ REPLY_LIFE_MS = 5_000
 PERIOD_SETTLE_MS = REPLY_LIFE_MS + 1_000
 # characters of a format that are stored
 MAX_FORMAT = 100
-
-
-def lua_of(name: str) -> str:
-    """Return the text of lua/NAME.lua."""
-    return read_lua(name, __file__)
 
 
 def load(name: str) -> Script:
@@ -200,44 +195,28 @@ class RedisTagStore(_InRedis, ScriptTagStore):
 class MemoryTagStore(TagStore):
     """One tag in this process' memory, shared by all generators that use this object. Thread-safe.
 
-    It loses nothing, so it knows no rule for a loss.
+    It loses nothing, so it is never closed.
 
     Args:
         config: of the tag.
         server_time_ms: returns the time of the Redis clock, ms since 1970.
-        new: False: the tag is closed until it is opened, as on a Redis that does not know it.
     """
 
     where = "memory"
 
-    def __init__(self, config: TagConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
-        self.config = config
-        self._server_time_ms = server_time_ms
-        self._lock = threading.RLock()
-        self._next, self._closed, self._closed_ms = 0, not new, server_time_ms()
-
-    def _answer(self) -> tuple[int, str, int, None]:
-        return self._server_time_ms(), "0-0" if self._closed else "1-0", self._next, None
+    def __init__(self, config: TagConfig, server_time_ms: Callable[[], int]) -> None:
+        self.config, self._server_time_ms = config, server_time_ms
+        self._lock, self._next = threading.RLock(), 0
 
     def take(self, request: protocol.TakeRequest) -> protocol.TakeReply:
         with self._lock:
-            if self._closed:
-                return protocol.Closed(*self._answer(), protocol.ClosedReason.NO_TAG, self._closed_ms)
-            if request.wanted == 0:
-                return protocol.Noted(*self._answer())
             first, self._next = self._next, min(self._next + request.wanted, self.config.size)
+            answer = self._server_time_ms(), "1-0", self._next, None
+            if request.wanted == 0:
+                return protocol.Noted(*answer)
             if first == self._next:
-                return protocol.Exhausted(*self._answer(), 0)
-            return protocol.GrantedNumbers(*self._answer(), first, self._next)
-
-    def open(self, request: protocol.OpenRequest) -> protocol.OpenReply:
-        with self._lock:
-            if request.how == "create" and not self._closed:
-                return protocol.NotNew(*self._answer())
-            changed = self._closed or request.from_position > self._next
-            if changed:
-                self._next, self._closed = max(self._next, request.from_position), False
-            return protocol.Opened(*self._answer(), changed)
+                return protocol.Exhausted(*answer, 0)
+            return protocol.GrantedNumbers(*answer, first, self._next)
 
 
 def open_stores(url: Any, used: Mapping[str, Any]) -> list[Any]:

@@ -31,7 +31,7 @@ class Place:
     wipe: Callable[[], object]
 
     def client(self, store: Any = None) -> TagClient:
-        return TagClient(store or self.store, lambda: uuid4().hex, lambda: '{"host":"h"}')
+        return TagClient(store or self.store, lambda: uuid4().hex, '{"host":"h"}')
 
     def create(self) -> Place:
         assert self.store.open(OpenRequest("create")).changed
@@ -162,21 +162,14 @@ def test_a_range_ends(request: pytest.FixtureRequest) -> None:
     assert isinstance(client.ask(8), replies.Exhausted)
 
 
-def test_the_store_in_memory_hands_out_segments_once_it_is_open() -> None:
+def test_the_store_in_memory_hands_out_segments() -> None:
     store = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000)
     place = Place(store, lambda **_: store, lambda: None)
-    assert isinstance(store.open(OpenRequest("create")), replies.NotNew)
     one, other = place.client(), place.client()
-    assert [positions(one.ask(5)), positions(other.ask(5))] == [(0, 5), (5, 10)]
-    assert not place.word(7).changed
-    assert place.word(20).changed
+    assert [positions(one.ask(5)), positions(other.ask(15))] == [(0, 5), (5, 20)]
+    assert isinstance(other.ask(0), replies.Noted)
     assert [positions(one.ask(8)), positions(one.ask(8))] == [(20, 28), (28, 30)]
     assert isinstance(one.ask(8), replies.Exhausted)
-    closed = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000, new=False)
-    client = place.client(closed)
-    assert isinstance(client.ask(5), replies.Closed)
-    assert closed.open(OpenRequest("create")).changed
-    assert positions(client.ask(5)) == (0, 5)
 
 
 def test_processes_with_other_constants_are_refused(request: pytest.FixtureRequest) -> None:

@@ -41,7 +41,7 @@ def tag() -> str:
 
 
 def client_of(store: Any) -> TagClient:
-    return TagClient(store, lambda: next(_hex), lambda: '{"host":"h"}')
+    return TagClient(store, lambda: next(_hex), '{"host":"h"}')
 
 
 _hex = (f"{number:032x}" for number in itertools.count(1))

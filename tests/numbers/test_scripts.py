@@ -52,7 +52,7 @@ class Stage:
         return TagStoreOnStage(self, config, database)
 
     def client(self, store: TagStoreOnStage | None = None) -> TagClient:
-        return TagClient(store or self.store(), lambda: next(_hex), lambda: '{"host":"h"}')
+        return TagClient(store or self.store(), lambda: next(_hex), '{"host":"h"}')
 
     def take(self, client: TagClient, wanted: int = 10) -> Any:
         return self.note(client, client.ask(wanted))

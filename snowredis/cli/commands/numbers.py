@@ -102,9 +102,7 @@ def _open(args: argparse.Namespace) -> None:
 
 
 def _changeable() -> dict[str, Setting]:
-    from snowredis.numbers.settings import CHANGEABLE, SEGMENT_SETTINGS
-
-    return {name: SEGMENT_SETTINGS[name] for name in CHANGEABLE}
+    return {name: _constants(dated=False)[name] for name in ("maximum", "durability", "failover_slack")}
 
 
 def _change(args: argparse.Namespace) -> None:
