@@ -25,7 +25,6 @@ INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 BASE = "import snowredis, snowredis.testing; print(snowredis.testing.memory_pool().connect().next_id() > 0)"
 # what each extra is for
 IMPORTS = {
-    "cli": "import shtab",
     "fake": "import fakeredis, lupa",
     "merge": "import snowredis.merge.check, snowredis.merge.id_sql, snowredis.merge.databases",
     "ulid": "print(snowredis.generator('ulid').next_id())",

@@ -29,7 +29,7 @@ from snowredis.cli.commands.serve import SERVE
 from snowredis.cli.commands.sql import SQL
 from snowredis.cli.commands.workers import WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
-from snowredis.cli.options import Command, Parser, add_commands, add_print_completion, print_completion
+from snowredis.cli.options import Command, Parser, add_commands
 from snowredis.cli.output import printable
 
 # of a write to a full disk, to a file that is too large, or to a broken device
@@ -73,7 +73,6 @@ def build_parser(wanted: str | None = None) -> Parser:
     )
     text = "show the version, and what it runs on"
     parser.add_argument("--version", action="store_true", help=text)
-    add_print_completion(parser)
     add_commands(parser, "command", [*_COMMANDS, *joined_commands(wanted)], wanted)
     return parser
 
@@ -89,9 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         given = sys.argv[1:] if argv is None else argv
-        first = given[0] if given else ""
-        # a completion script has the options of all commands; --help of the program has none of them
-        code = _run(build_parser(None if first.startswith("--print-completion") else first), argv)
+        # --help of the program has the options of no command
+        code = _run(build_parser(given[0] if given else ""), argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\nsnowredis: interrupted", file=sys.stderr)
@@ -120,8 +118,6 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
     if args.version:
         print(_versions())
         return ExitCode.OK
-    if args.print_completion:
-        return print_completion(parser, args.print_completion)
     code: int | None = args.run(args)
     return code or ExitCode.OK
 

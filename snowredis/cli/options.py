@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
+from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.output import local_time_of, printable, time_of
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.settings import (
@@ -285,37 +285,3 @@ def open_known_pool(args: argparse.Namespace) -> Iterator[WorkerPool]:
             yield pool
         except PoolNotFound as error:
             raise PoolNotFound(error.pool, pool.where, tuple(pool.pools())) from error
-
-
-# --- shell completion -------------------------------------------------------------------------------
-
-# as shtab.SUPPORTED_SHELLS, which is not imported for --help; a test compares them
-SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
-
-
-def add_print_completion(parser: Parser) -> None:
-    """Add --print-completion."""
-    text = f"print a completion script for {', '.join(SHELLS[:-1])} or {SHELLS[-1]} and exit"
-    parser.add_argument("--print-completion", choices=SHELLS, metavar="SHELL", help=text)
-
-
-def print_completion(parser: Parser, shell: str) -> int:
-    """Print the script that completes the commands and options of *parser* in *shell*."""
-    try:
-        import shtab
-    except ImportError as error:
-        raise missing_extra(error, "cli") from error
-    for action in _actions(parser):
-        if action.metavar == "FILE":
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
-    print(shtab.complete(parser, shell=shell))
-    return ExitCode.OK
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the options and arguments of *parser* and of all its commands."""
-    for action in parser._actions:
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for child in action.choices.values():
-                yield from _actions(child)

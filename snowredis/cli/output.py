@@ -267,15 +267,6 @@ def wants_color(stream: TextIO) -> bool:
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
-def encodable(text: str) -> bool:
-    """Return whether standard output can show *text*; lines and bars have ASCII substitutes."""
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
 def terminal_width() -> int | None:
     """Return the columns of the terminal on standard output; None for a file or a pipe, which have no limit."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

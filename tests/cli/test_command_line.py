@@ -308,9 +308,7 @@ def test_an_encoding_that_knows_no_ellipsis_ends_no_command(monkeypatch: pytest.
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     assert main(["decode", AN_ID]) == 0
     sys.stdout.flush()
-    shown = raw.getvalue().decode("ascii")
-    assert "+-+" in shown
-    assert "?" not in shown
+    assert "worker 0" in raw.getvalue().decode("ascii")
 
 
 @pytest.mark.parametrize("command_line", ["layout", "decode 5", "--version"])

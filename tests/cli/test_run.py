@@ -23,7 +23,7 @@ import pytest
 
 import snowredis
 from snowredis import ConfigError, WorkerPool
-from snowredis.cli.commands.run import _Watch
+from snowredis.cli.commands.run import _Killer
 from snowredis.core.layout import layout_spec
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
@@ -211,9 +211,9 @@ def test_a_worker_id_that_is_claimed_again_has_no_time_that_was_used_even_if_the
         assert mine.worker != before[0] or mine.from_ms >= until_ms
 
 
-def tell(watch: _Watch, times: int) -> None:
+def tell(killer: _Killer, times: int) -> None:
     for _ in range(times):
-        watch.tell(0, 1)
+        killer.tell(0, 1)
 
 
 def in_time(function: Callable[..., None], *args: Any) -> None:
@@ -224,16 +224,16 @@ def in_time(function: Callable[..., None], *args: Any) -> None:
     assert not thread.is_alive()
 
 
-def test_a_watch_that_reads_nothing_is_replaced_and_stops_neither_run_nor_its_end() -> None:
-    watch = _Watch()
+def test_a_killer_that_reads_nothing_is_replaced_and_stops_neither_run_nor_its_end() -> None:
+    killer = _Killer()
     for times in (5_000, 1):
-        stopped = watch._process
+        stopped = killer._process
         stopped.send_signal(signal.SIGSTOP)
         # 64 KiB are the room of the pipe
-        in_time(tell, watch, times)
-        assert (watch._process is stopped) == (times == 1)
-    in_time(watch.close)
-    assert watch._process.returncode == -signal.SIGKILL
+        in_time(tell, killer, times)
+        assert (killer._process is stopped) == (times == 1)
+    in_time(killer.close)
+    assert killer._process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

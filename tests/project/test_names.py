@@ -30,8 +30,6 @@ SYNONYMS = {
 }
 # (file, name) that still stands there. Do not add to it: rename, and remove the line
 OLD_NAMES: set[tuple[str, str]] = {
-    ("snowredis/cli/commands/run.py", "_Watch"),
-    ("snowredis/cli/commands/run.py", "watch"),
     ("snowredis/merge/apply.py", "take_back"),
     ("snowredis/merge/commands.py", "_add_take_back"),
     ("snowredis/merge/commands.py", "_take_back"),

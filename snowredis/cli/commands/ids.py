@@ -9,22 +9,10 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from snowredis.cli import output
 from snowredis.cli.commands.layout import draw, name_of
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
 from snowredis.cli.options import Command, Parser, layout_text, open_pool, positive, settings
-from snowredis.cli.output import (
-    Line,
-    Pair,
-    ago,
-    pairs,
-    plain,
-    print_json,
-    printable,
-    terminal_width,
-    time_of,
-    width_of,
-    write,
-)
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
@@ -80,7 +68,7 @@ def warnings_on_stderr() -> Iterator[None]:
 
     class Printable(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
-            return f"snowredis: {record.levelname.lower()}: {printable(record.getMessage(), 4000)}"
+            return f"snowredis: {record.levelname.lower()}: {output.printable(record.getMessage(), 4000)}"
 
     log, handler = logging.getLogger("snowredis"), logging.StreamHandler()
     handler.setFormatter(Printable())
@@ -129,9 +117,9 @@ def _decode(args: argparse.Namespace) -> int:
             code = ExitCode.BAD_INPUT
             continue
         if args.json:
-            print_json(id_record(text, readings, layout))
+            output.print_json(id_record(text, readings, layout))
         else:
-            write([*([] if first else [[]]), *id_lines(text, readings, layout)])
+            output.write([*([] if first else [[]]), *id_lines(text, readings, layout)])
         first = False
     return code
 
@@ -145,17 +133,17 @@ def _texts(arguments: list[str]) -> Iterator[str]:
             yield from line.split()
 
 
-def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[Line]:
+def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[output.Line]:
     from snowredis.core.text import FUTURE_MS
 
     (form, an_id), *others = readings
     parts, name = layout.decode(an_id), name_of(layout)
-    head: Line = [(str(an_id), "strong")]
+    head: output.Line = [(str(an_id), "strong")]
     if text.strip() != str(an_id):
-        head = [(printable(text.strip(), 60), ""), (" is ", "dim"), *head]
-    rows: list[Pair] = [
+        head = [(output.printable(text.strip(), 60), ""), (" is ", "dim"), *head]
+    rows: list[output.Pair] = [
         ("read as", form),
-        ("time", [(time_of(parts.timestamp_ms), "note"), (f"  {_ago(parts.timestamp_ms)}", "dim")]),
+        ("time", [(output.time_of(parts.timestamp_ms), "note"), (f"  {_ago(parts.timestamp_ms)}", "dim")]),
         ("unix ms", str(parts.timestamp_ms)),
         ("layout", f"{name}  {layout_spec(layout).partition(';')[0]}" if name else str(layout)),
     ]
@@ -164,11 +152,11 @@ def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list
         rows.append(("warning", [("its time is in the future: was it made with another --layout?", "warn")]))
     for other_form, other_id in others:
         time_ms = layout.decode(other_id).timestamp_ms
-        rows.append((f"or {other_form}", [(f"{other_id}  {time_of(time_ms)}  {_ago(time_ms)}", "dim")]))
-    diagram: list[Line] = [[("  ", ""), *line] for line in draw(layout, an_id)]
+        rows.append((f"or {other_form}", [(f"{other_id}  {output.time_of(time_ms)}  {_ago(time_ms)}", "dim")]))
+    diagram: list[output.Line] = [[("  ", ""), *line] for line in draw(layout, an_id)]
     # a diagram that does not fit shows nothing
-    fits = max(width_of(plain(line)) for line in diagram) <= (terminal_width() or 1000)
-    return [head, *pairs(rows), *(diagram if fits else [])]
+    fits = max(output.width_of(output.plain(line)) for line in diagram) <= (output.terminal_width() or 1000)
+    return [head, *output.pairs(rows), *(diagram if fits else [])]
 
 
 def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
@@ -186,7 +174,7 @@ def _now_ms() -> int:
 
 
 def _ago(time_ms: int) -> str:
-    return ago(_now_ms() - time_ms)
+    return output.ago(_now_ms() - time_ms)
 
 
 DECODE = Command(

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from snowredis.cli.options import Command, Parser
-from snowredis.cli.output import Cell, Column, Line, encodable, print_json, table, wrapped, write
+from snowredis.cli.output import Cell, Column, Line, print_json, table, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, preset_source, resolve_layout
 from snowredis.core.values import ID_BITS
@@ -105,59 +105,25 @@ _FIELD_STYLES = {
     "sequence": "strong",
     "gene": "good",
 }
-_ASCII_RULES = str.maketrans("┌┬┐│└┴┘─", "+++|+++-")
 
 
 def draw(layout: Layout, an_id: int) -> list[Line]:
-    """Return the diagram of the 64 bits of an id of *layout*."""
+    """Return the diagram of the 64 bits of an id of *layout*, with a label below each field."""
     from snowredis.core.text import bits_of
 
     fields = bits_of(layout, an_id)
     above = "0" * (ID_BITS + 1 - layout.total_bits)
-    cells = [
-        ("always 0", above, "dim"),
-        *((name, bits, _FIELD_STYLES[name]) for name, bits in fields.items()),
-    ]
-    values = [""] + [f" {int(bits, 2)}" for bits in fields.values()]
-    rules = ["─" * len(bits) for _, bits, _ in cells]
+    cells = [(above, "always 0", "dim")]
+    cells += [(bits, f"{name} {int(bits, 2)}", _FIELD_STYLES[name]) for name, bits in fields.items()]
+    rules = ["─" * len(bits) for bits, _, _ in cells]
     middle: Line = [("│", "dim")]
-    starts, column = [], 1
-    for _, bits, style in cells:
+    for bits, _, style in cells:
         middle += [(bits, style), ("│", "dim")]
-        starts.append(column)
-        column += len(bits) + 1
-    labels = [
-        (start, name + value, style) for start, (name, _, style), value in zip(starts, cells, values, strict=True)
-    ]
     lines: list[Line] = [[(f"┌{'┬'.join(rules)}┐", "dim")], middle, [(f"└{'┴'.join(rules)}┘", "dim")]]
-    lines += _labels(labels)
-    if encodable("┌─│"):
-        return lines
-    return [[(text.translate(_ASCII_RULES), style) for text, style in line] for line in lines]
-
-
-def _labels(labels: list[tuple[int, str, str]]) -> list[Line]:
-    """Put each label (start, text, style) below its field, in as few rows as possible; strokes lead to lower rows.
-
-    Labels are placed from right to left, so that each needs to fit only before those to its right.
-    """
-    rows: list[list[tuple[int, str, str]]] = []
-    for start, text, style in reversed(labels):
-        end = start + len(text) + 2
-        at = next((at for at, row in enumerate(rows) if end <= row[-1][0]), len(rows))
-        if at == len(rows):
-            rows.append([])
-        rows[at].append((start, text, style))
-        for row in rows[:at]:
-            row.append((start, "│", "dim"))
-    lines: list[Line] = []
-    for row in rows:
-        line: Line = []
-        column = 0
-        for start, text, style in reversed(row):
-            line += [(" " * (start - column), ""), (text, style)]
-            column = start + len(text)
-        lines.append(line)
+    # the last field's label first, and strokes that lead from the other fields to theirs
+    for at, (_, label, style) in reversed([*enumerate(cells)]):
+        strokes = "".join("│".ljust(len(bits) + 1) for bits, _, _ in cells[:at])
+        lines.append([(f" {strokes}", "dim"), (label, style)])
     return lines
 
 

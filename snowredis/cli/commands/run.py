@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _KNOWN = {known.name: known for known in signal.Signals}
 _STOP = [_KNOWN[name] for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if name in _KNOWN]
 _PASSED = _STOP + [_KNOWN[name] for name in ("SIGUSR1", "SIGUSR2", "SIGWINCH") if name in _KNOWN]
-# so long before the end of the reservation this process kills the program, at most a quarter of a ttl; the watch does
-# in half of this time
+# so long before the end of the reservation this process kills the program, at most a quarter of a ttl; run_killer.py
+# does in half of this time
 _KILL_S = 1.0
 _EVERY_S = 0.1
-_WATCH = Path(__file__).parents[1] / "run_watch.py"
+_KILLER = Path(__file__).parents[1] / "run_killer.py"
 
 
 class _Lost(CommandError):
@@ -65,7 +65,7 @@ class _Signals:
         return numbers
 
 
-class _Watch:
+class _Killer:
     """The process that ends the program if this one is killed or stopped."""
 
     def __init__(self) -> None:
@@ -74,18 +74,18 @@ class _Watch:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_WATCH)], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-I", "-S", str(_KILLER)], stdin=subprocess.PIPE, start_new_session=True
         )
         stdin: Any = self._process.stdin
         self.pipe: int = stdin.fileno()
         os.set_blocking(self.pipe, False)
 
     def line(self, group: int, left_s: float) -> bytes:
-        """Return what tells the watch to end *group* if nothing else does in *left_s*."""
+        """Return what tells the killer to end *group* if nothing else does in *left_s*."""
         return f"{group} {time.time() + left_s:.3f} {time.monotonic() + left_s:.3f}\n".encode()
 
     def tell(self, group: int, left_s: float) -> None:
-        """Set what is ended, and when; start another watch if somebody killed this one, or it was stopped for long."""
+        """Set what is ended, and when; start another one if somebody killed it, or it was stopped for long."""
         try:
             os.write(self.pipe, self.line(group, left_s))
         except (BrokenPipeError, BlockingIOError):
@@ -94,7 +94,7 @@ class _Watch:
             os.write(self.pipe, self.line(group, left_s))
 
     def close(self) -> None:
-        """End the watch."""
+        """End the killer."""
         self._process.stdin.close()  # type: ignore[union-attr]
         try:
             self._process.wait(_EVERY_S)
@@ -109,8 +109,8 @@ class _Watch:
 class _Program:
     """One run of the program, in a process group of its own."""
 
-    def __init__(self, words: list[str], held: WorkerId, watch: _Watch) -> None:
-        self._watch = watch
+    def __init__(self, words: list[str], held: WorkerId, killer: _Killer) -> None:
+        self._killer = killer
         self.kill_s = min(_KILL_S, held.ttl_ms / 4000)
         self.code: int | None = None
         variables = {
@@ -126,15 +126,15 @@ class _Program:
         left_s = held.left_s - self.kill_s / 2
 
         def begin() -> None:
-            # in the child, before the program begins: the watch knows it even if this process is killed here
+            # in the child, before the program begins: the killer knows it even if this process is killed here
             os.setpgid(0, 0)
-            os.write(watch.pipe, watch.line(os.getpid(), left_s))
+            os.write(killer.pipe, killer.line(os.getpid(), left_s))
             _pass_terminal(own, os.getpid())
 
         try:
             self._process = subprocess.Popen(words, env=environment, preexec_fn=begin)  # noqa: PLW1509 - see begin()
         except (OSError, subprocess.SubprocessError) as error:
-            watch.tell(0, 0)
+            killer.tell(0, 0)
             raise CommandError(ExitCode.ERROR, f"{words[0]} does not start: {error}") from error
         self.group = self._process.pid
 
@@ -143,7 +143,7 @@ class _Program:
         with contextlib.suppress(ChildProcessError):
             if os.getpid() == 1:
                 while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-                    if ended.si_pid in (self.group, self._watch._process.pid):
+                    if ended.si_pid in (self.group, self._killer._process.pid):
                         break
                     os.waitpid(ended.si_pid, 0)
         self.code = self._process.poll()
@@ -185,7 +185,7 @@ class _Program:
         self.code = self._process.wait()
         _pass_terminal(self.group, os.getpgrp())
         self.group = 0
-        self._watch.tell(0, 0)
+        self._killer.tell(0, 0)
 
     def _send_all(self, number: int) -> None:
         # macOS: EPERM if only zombies are left
@@ -232,7 +232,7 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError(ExitCode.ERROR, f"{words[0]} does not start: it is not found, or may not be run")
     url, options = settings(args)
     options = {"label": f"snowredis run {Path(words[0]).name}"[:100]} | settings_of_pool(args) | options
-    watch = _Watch()
+    killer = _Killer()
     try:
         # before the handlers: until there is a program, signals end this process
         with warnings_on_stderr(), worker_id(url=url, grace=0, **options) as held:
@@ -240,7 +240,7 @@ def _run(args: argparse.Namespace) -> int:
             signals, grace_s = _Signals(), min(5.0 if args.grace is None else args.grace, ttl_s / 4)
             while True:
                 try:
-                    return _supervise(_Program(words, held, watch), held, watch, signals, grace_s)
+                    return _supervise(_Program(words, held, killer), held, killer, signals, grace_s)
                 except _Lost as error:
                     if not args.restart or signals.stopped:
                         raise
@@ -248,7 +248,7 @@ def _run(args: argparse.Namespace) -> int:
                 if not _claim_again(held, signals):
                     return ExitCode.INTERRUPTED
     finally:
-        watch.close()
+        killer.close()
 
 
 def _claim_again(held: WorkerId, signals: _Signals) -> bool:
@@ -270,7 +270,7 @@ def _claim_again(held: WorkerId, signals: _Signals) -> bool:
             return False
 
 
-def _supervise(program: _Program, held: WorkerId, watch: _Watch, signals: _Signals, grace_s: float) -> int:
+def _supervise(program: _Program, held: WorkerId, killer: _Killer, signals: _Signals, grace_s: float) -> int:
     """Wait for the end of the program; return its exit code. Raises _Lost if it had to be ended."""
     worker = held.worker
     try:
@@ -280,7 +280,7 @@ def _supervise(program: _Program, held: WorkerId, watch: _Watch, signals: _Signa
                 program.end(left_s, grace_s, signals)
                 why = "could not be renewed in time" if left_s else "was lost"
                 raise _Lost(ExitCode.LEASE_OR_CLOCK, f"worker id {worker} {why}; the program was ended")
-            watch.tell(program.group, left_s - program.kill_s / 2)
+            killer.tell(program.group, left_s - program.kill_s / 2)
             program.follow_stop()
             for number in signals.wait(_EVERY_S):
                 program.send(number)

@@ -5,5 +5,5 @@ import sys
 from snowredis.cli import main
 
 code = main(sys.argv[1:])
-heavy = {"redis", "shtab", "asyncio"} & set(sys.modules)
+heavy = {"redis", "asyncio"} & set(sys.modules)
 sys.exit(f"imported {heavy}" if heavy else code)

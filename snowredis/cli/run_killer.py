@@ -18,7 +18,7 @@ _EVERY_S = 0.2
 
 
 def main() -> None:
-    """Watch until the end of stdin."""
+    """Wait for the end of stdin, or of the reservation."""
     group, wall_s, monotonic_s, rest = 0, 0.0, 0.0, b""
     while True:
         left_s = min(wall_s - time.time(), monotonic_s - time.monotonic())
