@@ -15,6 +15,7 @@ from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUn
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
+from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
@@ -207,9 +208,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
         if not (isinstance(failure, StoreRefused) and failure.code == "no-permission"):
             yield Finding("redis", *error(str(failure), "nothing else was checked"))
             return
-    if is_cluster(client):
-        # the checks need a single server
-        client = client.get_redis_connection(client.get_node_from_key(key))
+    client = server_of(client, key)
     yield from checks.check_server(client, key)
     if pool is not None or tag is None:
         yield Finding("rights", *check_rights(client, pool or "default"))

@@ -33,7 +33,6 @@ OLD_NAMES: set[tuple[str, str]] = {
     ("snowredis/merge/apply.py", "take_back"),
     ("snowredis/merge/commands.py", "_add_take_back"),
     ("snowredis/merge/commands.py", "_take_back"),
-    ("snowredis/monitor/gameday.py", "node_keys"),
     ("snowredis/process/heartbeat.py", "HasBeat"),
     ("snowredis/snowflake/lifecycle.py", "_give_back_if_ended"),
     ("snowredis/snowflake/lifecycle.py", "_give_back_of_dead"),

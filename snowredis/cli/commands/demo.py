@@ -165,6 +165,16 @@ def start_python(module: str, arguments: Sequence[str], log: Path, **environment
         )
 
 
+def end_processes(processes: Sequence[subprocess.Popen[bytes]], limit_s: float) -> None:
+    """Wait for *processes*, which were told to end; kill those that live after *limit_s*."""
+    deadline_s = time.monotonic() + limit_s
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline_s - time.monotonic()))
+        process.kill()
+        process.wait()
+
+
 @contextlib.contextmanager
 def _stopped(demo: Demo) -> Iterator[None]:
     """Stop the fleet at the end; a process that does not end within 5 s is killed."""
@@ -173,13 +183,8 @@ def _stopped(demo: Demo) -> Iterator[None]:
     finally:
         with uninterrupted():
             demo.terminate()
-            deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+            end_processes([each.process for each in demo.processes], _STOP_TIMEOUT_S)
             for each in demo.processes:
-                try:
-                    each.process.wait(max(0.0, deadline_s - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    each.process.kill()
-                    each.process.wait()
                 if each.process.stdin:
                     with contextlib.suppress(BrokenPipeError):
                         each.process.stdin.close()

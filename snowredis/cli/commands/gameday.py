@@ -1,31 +1,34 @@
 """`gameday`: find out what a Redis loses when it fails, with a fleet that makes ids meanwhile.
 
-The fleet is processes of gameday_process.py in a pool of its own, whose keys are deleted at the end.
+The fleet is processes of gameday_process.py in a pool of its own, whose keys are deleted at the end. Numbered writes
+show what is lost, and INFO which identities Redis has: see monitor/gameday.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
+import math
 import secrets
 import subprocess
 import tempfile
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.commands.demo import start_python
+from snowredis.cli.commands.demo import end_processes, start_python
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.options import Command, Parser, between, natural, seconds
 from snowredis.cli.output import pairs, printable, write
+from snowredis.core.layout import Layout
 
 if TYPE_CHECKING:
     from snowredis.monitor.gameday import Canary
-    from snowredis.monitor.worker_pool import WorkerPool
 
 # between two starts of processes while Redis fails
 _START_EVERY_S = 3.0
@@ -43,52 +46,55 @@ class Fleet:
     def __init__(self, directory: Path, url: str, settings: list[str]) -> None:
         self._directory, self._url, self._settings = directory, url, settings
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._started_s: list[float] = []
 
     def start(self) -> None:
         """Start one more process."""
         path = self._directory / str(len(self._processes))
-        made = start_python(
-            "snowredis.cli.gameday_process",
-            [*self._settings, str(path)],
-            path.with_suffix(".log"),
-            SNOWREDIS_URL=self._url,
+        settings, log = [*self._settings, str(path)], path.with_suffix(".log")
+        self._started_s.append(time.time())
+        self._processes.append(
+            start_python("snowredis.cli.gameday_process", settings, log, SNOWREDIS_URL=self._url),
         )
-        self._processes.append(made)
 
-    def makes_ids(self, count: int) -> bool:
-        """Say if the first *count* processes have made ids of both kinds."""
-        files = (self._directory / f"{number}.{kind}" for number in range(count) for kind in ("lease", "setnx"))
-        return all(file.exists() and file.stat().st_size for file in files)
+    def makes_ids(self) -> bool:
+        """Return True if all processes have made ids of both kinds."""
+        return all(self._ids(number, kind) for number in range(len(self._processes)) for kind in ("lease", "setnx"))
 
     def stop(self) -> None:
         """End all processes."""
         for process in self._processes:
-            if process.stdin and not process.stdin.closed:
+            if process.stdin:
                 with contextlib.suppress(BrokenPipeError):
                     process.stdin.close()
-        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
-        for process in self._processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.1, deadline_s - time.monotonic()))
-            process.kill()
-            process.wait()
+        end_processes(self._processes, _STOP_TIMEOUT_S)
 
-    def result(self, kind: str, first: int) -> dict[str, Any]:
-        """Return what became of the ids of a kind, and the pauses of the *first* processes and of later ones."""
+    def _ids(self, number: int, kind: str) -> array[int]:
         ids = array("q")
-        for file in sorted(self._directory.glob(f"*.{kind}")):
-            ids.frombytes(file.read_bytes()[: file.stat().st_size // 8 * 8])
-        seen = [
-            json.loads(file.read_text())[kind]
-            for file in sorted(self._directory.glob("*.json"), key=lambda f: int(f.stem))
-        ]
-        starts = [each["first_s"] for each in seen[first:] if "first_s" in each]
+        with contextlib.suppress(FileNotFoundError):
+            data = (self._directory / f"{number}.{kind}").read_bytes()
+            ids.frombytes(data[: len(data) // ids.itemsize * ids.itemsize])
+        return ids
+
+    def ids(self, kind: str) -> dict[str, int]:
+        """Return how many ids of a kind were made, and how many of them repeat another one."""
+        ids = [an_id for number in range(len(self._processes)) for an_id in self._ids(number, kind)]
+        return {"ids": len(ids), "repeated": len(ids) - len(set(ids))}
+
+    def pauses(self, first: int) -> dict[str, Any]:
+        """Return the longest pause of the *first* processes, and how long later ones took to make an id."""
+        longest_s, starts_s, layout = 0.0, [], Layout()
+        for number, started_s in enumerate(self._started_s):
+            ticks = [an_id >> layout.timestamp_shift for an_id in self._ids(number, "lease")]
+            if number < first:
+                gaps = (after - before for before, after in itertools.pairwise(ticks))
+                longest_s = max(longest_s, max(gaps, default=0) / 1000)
+            elif ticks:
+                starts_s.append(layout.ms_at(ticks[0]) / 1000 - started_s)
         return {
-            "ids": len(ids),
-            "repeated": len(ids) - len(set(ids)),
-            "longest_pause_s": round(max((each.get("pause_s", 0.0) for each in seen[:first]), default=0.0), 2),
-            "slowest_start_s": round(max(starts, default=0.0), 2),
-            "never_started": len(seen[first:]) - len(starts),
+            "longest_pause_s": round(longest_s, 2),
+            "slowest_start_s": round(max(starts_s, default=0.0), 2),
+            "never_started": len(self._started_s) - first - len(starts_s),
         }
 
 
@@ -104,53 +110,49 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from snowredis.monitor.checks import missing_identity
-    from snowredis.monitor.gameday import Canary, advise
+    from snowredis.monitor.gameday import Canary, advise, registry_keys
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.open import pool_config
+    from snowredis.snowflake.protocol import pool_keys
 
     name = f"gameday-{secrets.token_hex(4)}"
+    canary_key = f"{pool_keys(name)[0]}:canary"
     with (
         interrupted_by_signals(),
         tempfile.TemporaryDirectory() as directory,
         contextlib.closing(WorkerPool(args.url, name)) as pool,
-        _without_traces(pool, name),
     ):
         unidentified = missing_identity(pool.client, "")
         durability = "none" if unidentified else "detect"
         slack_s = pool.server.failover_slack_ms / 1000
         ttl_s = args.ttl or 5 + 1.5 * slack_s
-        pool.create(pool_config({"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s}))
-        began, canary = pool.info(), Canary(args.url, name)
+        canary = Canary(pool.client, canary_key)
         fleet = Fleet(Path(directory), args.url, [name, str(ttl_s), durability])
-        canary.start()
         try:
+            pool.create(pool_config({"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s}))
+            began = pool.info()
+            canary.start()
             for _ in range(args.workers):
                 fleet.start()
-            _wait(lambda: fleet.makes_ids(args.workers), _READY_LIMIT_S, "the processes make no ids")
+            _wait(fleet.makes_ids, _READY_LIMIT_S, "the processes make no ids")
             print(f"{args.workers} processes make ids in the pool {name}.", flush=True)
             _while_failing(args.do, fleet, canary, 1.5 * ttl_s + slack_s)
             canary.stop()
-            loss, noticed = canary.loss(), pool.info().incarnation != began.incarnation
+            seen, noticed = canary.seen(), pool.info().incarnation != began.incarnation
         finally:
             with uninterrupted():
                 canary.stop()
                 fleet.stop()
-        chosen, reasons = advise(
-            loss,
-            identities=len(canary.identities),
-            noticed=noticed,
-            replicas=canary.replicas,
-            unidentified=unidentified,
-        )
+                # no reservation matters of a pool that no process will use again
+                pool.client.delete(*pool_keys(name), canary_key, *registry_keys(name))
+        settings, reasons = advise(seen, noticed=noticed, unidentified=unidentified)
         result: dict[str, Any] = {
             "server": pool.where,
-            "writes": loss._asdict(),
-            "identities": canary.identities,
+            "writes": seen._asdict(),
             "noticed": noticed,
-            "replicas": canary.replicas,
-            "ids": fleet.result("lease", args.workers),
-            "set_nx_ex": fleet.result("setnx", args.workers),
-            "settings": chosen,
+            "ids": fleet.ids("lease") | fleet.pauses(args.workers),
+            "set_nx_ex": fleet.ids("setnx"),
+            "settings": settings,
             "reasons": reasons,
         }
     if args.json:
@@ -159,56 +161,40 @@ def _run(args: argparse.Namespace) -> int:
     return ExitCode.FOUND_ERRORS if result["ids"]["repeated"] else ExitCode.OK
 
 
-@contextlib.contextmanager
-def _without_traces(pool: WorkerPool, name: str) -> Iterator[None]:
-    """Delete all keys at the end: no reservation matters of a pool that no process will use again."""
-    from snowredis.monitor.gameday import canary_key, node_keys
-    from snowredis.snowflake.protocol import pool_keys
-
-    try:
-        yield
-    finally:
-        with uninterrupted():
-            pool.client.delete(*pool_keys(name), canary_key(name), *node_keys(name))
-
-
 def _while_failing(command: str | None, fleet: Fleet, canary: Canary, settle_s: float) -> None:
     """Let Redis fail, start processes meanwhile, and wait until *settle_s* after it replies again."""
     if command is None:
         print("Now fail over, restart, freeze or empty your Redis. Press Enter when it is done.", flush=True)
         reading = threading.Thread(target=input, daemon=True)
         reading.start()
-        failing: Callable[[], bool] = reading.is_alive
+        is_over: Callable[[], bool] = lambda: not reading.is_alive()  # noqa: E731
     else:
         shell = subprocess.Popen(command, shell=True)  # noqa: S602 - the user's own command
-        failing = lambda: shell.poll() is None  # noqa: E731
-    next_s, end_s, limit_s = 0.0, 0.0, float("inf")
-    while not end_s or time.monotonic() < end_s:
-        now_s = time.monotonic()
-        if now_s >= next_s:
-            next_s = now_s + _START_EVERY_S
-            fleet.start()
-        if not failing():
-            limit_s = min(limit_s, now_s + _LIMIT_S)
-            if not end_s and canary.replied_s() > limit_s - _LIMIT_S + _BEGINS_S:
-                end_s = now_s + settle_s
-                print(f"Redis replies. New processes have {settle_s:.0f} s to start.", flush=True)
-        if now_s > limit_s:
-            raise CommandError(ExitCode.REDIS_UNAVAILABLE, f"Redis did not reply for {_LIMIT_S:.0f} s: the trial ended")
-        time.sleep(0.1)
+        is_over = lambda: shell.poll() is not None  # noqa: E731
+    _wait(is_over, fleet=fleet)
+    over_s = time.monotonic()
+    _wait(lambda: canary.replied_s() > over_s + _BEGINS_S, _LIMIT_S, "Redis did not reply", fleet)
+    print(f"Redis replies. New processes have {settle_s:.0f} s to start.", flush=True)
+    settled_s = time.monotonic() + settle_s
+    _wait(lambda: time.monotonic() > settled_s, fleet=fleet)
 
 
-def _wait(ready: Callable[[], bool], limit_s: float, failure: str) -> None:
-    end_s = time.monotonic() + limit_s
+def _wait(ready: Callable[[], bool], limit_s: float = math.inf, failure: str = "", fleet: Fleet | None = None) -> None:
+    """Wait until *ready*, and start a process of *fleet* every _START_EVERY_S meanwhile."""
+    began_s = started_s = time.monotonic()
     while not ready():
-        if time.monotonic() > end_s:
+        now_s = time.monotonic()
+        if now_s - began_s > limit_s:
             raise CommandError(ExitCode.REDIS_UNAVAILABLE, f"{failure} within {limit_s:.0f} s: the trial ended")
+        if fleet is not None and now_s - started_s >= _START_EVERY_S:
+            started_s = now_s
+            fleet.start()
         time.sleep(0.1)
 
 
 def _show(result: dict[str, Any]) -> None:
     writes, ids, other = result["writes"], result["ids"], result["set_nx_ex"]
-    changed = "shows another identity" if len(result["identities"]) > 1 else "shows the same identity"
+    changed = "shows another identity" if len(writes["identities"]) > 1 else "shows the same identity"
     chosen = ", ".join(f"{name}={value!r}" for name, value in result["settings"].items())
     lines = [
         ("acknowledged writes", f"{writes['acknowledged']:,}, of which {writes['lost']:,} were lost"),
