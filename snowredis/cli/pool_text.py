@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,8 @@ def event_line(event: Event, time_text: Callable[[int], str]) -> Line:
         return time_text(max(0, time_ms))
 
     line: Line = [(f"{shown(event.at_ms)}  ", "dim")]
-    line.append((f"{event.kind:<10}  ", _EVENT_STYLES.get(event.kind, "bad")))
+    is_new = event.kind == "floor" and not event.from_ms
+    line.append((f"{event.kind:<10}  ", "good" if is_new else _EVENT_STYLES.get(event.kind, "bad")))
     if event.worker >= 0:
         process, label = process_text(event)
         line += [(f"worker {event.worker:<6} ", ""), (process, "strong"), (label, "")]
@@ -183,10 +185,11 @@ COLUMNS = (
 )
 
 
-def pool_lines(where: str, info: PoolInfo) -> list[Line]:
+def pool_lines(where: str, snapshot: Snapshot) -> list[Line]:
     """Return two lines about the pool: its name and address; its use, and the wait for its floor."""
+    info = snapshot.info
     use: Line = [
-        (f"{info.used:,} of {info.capacity:,} worker ids leased", "warn" if info.free == 0 else ""),
+        (snapshot.use, "warn" if info.free == 0 else ""),
         (f"  {info.free:,} free  peak {info.peak:,}  ", "dim"),
     ]
     if info.floor_ms > info.now_ms:
@@ -265,19 +268,19 @@ class WorkerFilter:
         """True if worker ids without a lease are asked for, so that they have to be read."""
         return self._all or any(state in IDLE_STATES for state in self._states or ())
 
-    def workers(self, snapshot: Snapshot) -> list[WorkerInfo]:
-        """Return the workers to show, by worker id."""
-        wanted = (info for info in snapshot.worker_ids if not self._states or info.state in self._states)
-        return [info for info in wanted if self._matches(info)]
+    def chosen(self, snapshot: Snapshot) -> Snapshot:
+        """Return *snapshot* with the workers to show, idle and unknown ones among them, and ended leases to show."""
+        return replace(
+            snapshot,
+            workers=tuple(info for info in snapshot.worker_ids if self._matches(info, info.state)),
+            deaths=tuple(each for each in snapshot.deaths if self._matches(each, "expired")),
+            silent=tuple(each for each in snapshot.silent if self._matches(each, "silent")),
+        )
 
-    def ended(self, leases: Sequence[EndedLease], state: str) -> list[EndedLease]:
-        """Return those of *leases* to show, which --state calls *state*."""
-        wanted = self._states is None or state in self._states
-        return [each for each in leases if wanted and self._matches(each)]
-
-    def _matches(self, who: WorkerInfo | EndedLease) -> bool:
+    def _matches(self, who: WorkerInfo | EndedLease, state: str) -> bool:
         pairs = ((self._host, who.host), (self._label, who.label))
-        return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in pairs)
+        of_state = not self._states or state in self._states
+        return of_state and all(pattern is None or fnmatchcase(text, pattern) for pattern, text in pairs)
 
 
 _COUNTED_STATES = ("healthy", "late", "silent", "no-ids", "unknown")

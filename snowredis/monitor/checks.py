@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
 from snowredis.monitor.pool_reader import server_now_ms
 from snowredis.monitor.snapshot import setting_ms
-from snowredis.readers import database_session, fences, server_clock_ms
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import read_lua, text_of
@@ -337,39 +336,6 @@ def _identity(client: Any, key: str) -> Result:
     if missing:
         return warning(f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
     return ok("this Redis can be identified, so restarts and failovers are detected")
-
-
-def check_database(url: str, client: Any) -> Iterator[Finding]:
-    """Check the fences of a database, and its clock against that of *client*'s Redis. Needs SQLAlchemy."""
-    import sqlalchemy as sa
-
-    engine = sa.create_engine(url)
-    try:
-        with database_session(engine) as (run, kind):
-            found, before_ms = fences(run, kind), server_now_ms(client, "")
-            lead_ms = server_clock_ms(run, kind) - (before_ms + server_now_ms(client, "")) // 2
-    except (sa.exc.SQLAlchemyError, SnowredisError, OSError) as failure:
-        yield Finding("database", *error(str(failure), "nothing else of the database was checked"))
-        return
-    finally:
-        engine.dispose()
-    for fence in found:
-        text = f"the fence of {fence.table} refuses ids older than {fence.lag_ms / 1000:g} s"
-        if not fence.enabled:
-            advice = f"readers can miss rows: run what `snowredis sql {kind} --fence {fence.table}` prints"
-            yield Finding("fence", *error(f"the fence of {fence.table} is switched off", advice))
-        elif lead_ms >= fence.lag_ms:
-            advice = "every new row is refused: correct the clock of the database, or of Redis"
-            yield Finding(
-                "fence", *error(f"{text}, and the clock of the database is {lead_ms} ms ahead of Redis'", advice)
-            )
-        else:
-            yield Finding("fence", *ok(text))
-    if not found:
-        advice = f"readers that page by id miss rows: run what `snowredis sql {kind} --fence TABLE` prints"
-        yield Finding("fence", *warning("the user of this database can see no table with a fence", advice))
-    text = f"the clock of the database is {lead_ms:+d} ms against Redis'"
-    yield Finding("database", *(ok(text) if abs(lead_ms) <= 500 else warning(text, "correct the clock that is wrong")))
 
 
 # checks of what INFO says

@@ -1,11 +1,10 @@
 """All checks: of this host and its Redis (checks.py), of rights and tags (number_checks.py), and of each pool.
 
-Those of a pool stand here: its layout, use, workers and durability.
+Those of a pool stand here: its status, workers and durability.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +15,8 @@ from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
 from snowredis.monitor.pool_reader import server_of
-from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
-from snowredis.monitor.status import HALF_FULL, Condition, status_of
+from snowredis.monitor.snapshot import PoolInfo, setting_ms
+from snowredis.monitor.status import Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
@@ -35,12 +34,9 @@ _SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", 
 
 def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
-    snapshot = functools.cache(pool.snapshot)
     of_pool: dict[str, Callable[[], Iterable[Result]]] = {
         "whether Redis takes writes": lambda: _check_writes(pool),
-        "the status": lambda: map(_result_of, status_of(snapshot()).conditions),
-        "the layout": lambda: _check_lifetime(info),
-        "the use": lambda: _check_use(snapshot()),
+        "the status": lambda: map(_result_of, status_of(pool.snapshot()).conditions),
         "the workers": lambda: _check_workers(pool, info),
         "the durability": lambda: [_check_durability(pool, info)],
         "failover_slack": lambda: _check_replicas(pool, info),
@@ -74,21 +70,6 @@ def _check_writes(pool: WorkerPool) -> Iterator[Result]:
         )
     else:
         yield ok(f"{pool.where} takes writes")
-
-
-def _check_lifetime(info: PoolInfo) -> Iterator[Result]:
-    left_ms = info.layout_end_ms - info.now_ms
-    # a shorter life is a condition of the status
-    if left_ms >= 365 * DAY_MS:
-        yield ok(f"the layout lasts for {left_ms / DAY_MS / 365.25:,.0f} more years")
-
-
-def _check_use(snapshot: Snapshot) -> Iterator[Result]:
-    info, unused = snapshot.info, snapshot.unused_leases
-    # more than half is a condition of the status
-    if info.used <= HALF_FULL * info.capacity:
-        silent = f", about {unused:,} of them by processes that renew no more" if unused else ""
-        yield ok(f"{info.used:,} of {info.capacity:,} worker ids are leased{silent}, {info.peak:,} at the most so far")
 
 
 def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
@@ -163,14 +144,13 @@ def _info(client: Any, section: str) -> dict[str, Any]:
 MAX_POOLS = 100
 
 
-def diagnose(url: Any, name: str | None = None, tag: str | None = None, database: str | None = None) -> list[Finding]:
+def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[Finding]:
     """Check this host, its Redis, its pools and tags.
 
     Args:
         url: as WorkerPool takes it.
         name: the pool to check; None: all pools, or none if *tag* is given.
         tag: the tag to check; None: all tags.
-        database: SQLAlchemy's URL of a database whose fences and clock are checked, too.
 
     Blocks:
         for about ten round trips to Redis, and a few for each pool.
@@ -185,8 +165,6 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None, database
         unreachable = any(one.check == "redis" and one.severity == "error" for one in findings)
         if not unreachable and (name is not None or tag is None):
             findings += _check_pools(url, pool, name)
-        if database is not None:
-            findings += checks.check_database(database, pool.client)
     finally:
         pool.close()
     return findings

@@ -12,18 +12,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
-from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.process.names import parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.codes import REASONS, EventKind
+from snowredis.snowflake.codes import REASONS, EventKind, FloorReason
 from snowredis.snowflake.protocol import WorkerStats, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
-_STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
 _LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
 _KINDS = {kind.value: kind for kind in EventKind}
@@ -105,18 +103,19 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     kind = _KINDS.get(values.get("event", ""))
     if kind is None or at_ms is None or worker is None:
         return None
-    reason = values.get("reason", "").encode("utf-8", "replace").decode()
+    reason, from_ms = values.get("reason", "").encode("utf-8", "replace").decode(), _number(values, "from") or 0
+    is_new = (kind, reason, from_ms) == (EventKind.FLOOR, FloorReason.NO_POOL, 0)
     lanes, stats = values.get("lanes", ""), values.get("stats")
     return Event(
         at_ms=at_ms,
         kind=kind,
         worker=worker,
         **parse_owner(values.get("owner", ""))._asdict(),
-        from_ms=_number(values, "from") or 0,
+        from_ms=from_ms,
         until_ms=_number(values, "until") or 0,
         id=text_of(event_id),
         reason=reason,
-        text=_reason_text(kind, reason),
+        text="the pool was created as a new one" if is_new else _reason_text(kind, reason),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
         claimed_ms=_number(values, "claimed"),
@@ -159,19 +158,12 @@ def _number(values: dict[str, str], name: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def check_stream_id(text: str) -> str:
-    """Return *text* if it is the id of an event, or ms since 1970. Raises ConfigError."""
-    if not _STREAM_ID.fullmatch(text):
-        raise ConfigError(f"{text!r} is not a place in the events. Use the id of an event, or ms since 1970.")
-    return text
-
-
 def read_events(client: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:
     """Return events of a pool in Redis, the oldest first. Raises StoreUnavailable.
 
     Args:
         newest: at most this many, the newest ones; None: all.
-        since: only events after this one; see check_stream_id().
+        since: only events after this: the id of an event, or ms since 1970.
     """
     key = pool_keys(name)[2]
     low = "-" if since is None else f"({since}"
@@ -236,11 +228,8 @@ class Follower:
     Args:
         read: returns events of the stream, as read_events().
         read_ended: returns the expiries that no script has written yet.
-        after: "$": what happens from now on; else a place in the stream.
+        after: a place in the stream: the id of an event, or ms since 1970.
         known: keys of expiries that the caller has seen before a script wrote them.
-
-    Raises:
-        StoreUnavailable: with "$", Redis is unavailable.
     """
 
     def __init__(
@@ -253,14 +242,7 @@ class Follower:
         self._read, self._read_ended = read, read_ended
         # expiries that were returned, or that are older than *after*, until they are written, too
         self._known = set(known)
-        self._place, self._after_ms = after, 0
-        if after != "$":
-            self._after_ms = int(after.partition("-")[0])
-            return
-        self._known.update(event.key for event in read_ended())
-        # entries that no script wrote are left out; every event in a stream that is empty now is new
-        newest = read(newest=100)
-        self._place = newest[-1].id if newest else NO_ID
+        self._place, self._after_ms = after, int(after.partition("-")[0])
 
     def read(self) -> list[Event]:
         """Return each event since the last call, also each expiry that no script has written yet, once.

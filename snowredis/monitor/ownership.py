@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Shown
-from snowredis.monitor.events import NO_ID, Event
+from snowredis.monitor.events import NO_ID, Event, expiry_of
 from snowredis.monitor.snapshot import WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
 
@@ -258,7 +258,7 @@ class OwnershipHistory:
             record = self.past.records.get(worker)
             if record is not None and record.claimed_ms in owners[-1].claimed_ms:
                 if owners[-1].is_taken_over_by(record, record.reserved_from_ms):
-                    self._hand_over(len(events), _event_of(record))
+                    self._hand_over(len(events), replace(expiry_of(record), at_ms=record.taken_ms))
                 owners[-1].record = record
 
     @property
@@ -344,10 +344,3 @@ class OwnershipHistory:
         elif event.kind == EventKind.ADOPTED:
             owner.adopted_place = place
             owner.claimed_ms.append(event.at_ms)
-
-
-def _event_of(record: WorkerInfo) -> Event:
-    """Return an event of the process that a record names, when it took the lease over."""
-    names = (record.worker, record.host, record.pid, record.label)
-    times = (record.reserved_from_ms, record.reserved_until_ms)
-    return Event(record.taken_ms, EventKind.RETURNED, *names, *times, id="", taken_ms=record.taken_ms)

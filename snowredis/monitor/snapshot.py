@@ -386,6 +386,13 @@ class Snapshot:
         return min(self.info.used, max(ended, silent))
 
     @property
+    def use(self) -> str:
+        """How many worker ids are leased, for people."""
+        info, unused = self.info, self.unused_leases
+        by = f", about {unused:,} of them by processes that renew no more" if unused else ""
+        return f"{info.used:,} of {info.capacity:,} worker ids are leased{by}"
+
+    @property
     def worker_ids(self) -> list[WorkerInfo]:
         """Living, unknown and idle workers, by worker id."""
         both = {info.worker: info for info in (*self.unknown, *self.idle, *self.workers)}

@@ -366,11 +366,10 @@ def _use(snapshot: Snapshot) -> list[Condition]:
     share = info.used / max(1, info.capacity)
     if share <= HALF_FULL:
         return []
-    use = f"{info.used:,} of {info.capacity:,} worker ids are leased"
+    use = snapshot.use
     silent = [worker for worker in snapshot.workers if worker.state == "silent"]
     advice = "stop idle processes, or move to a layout with more worker bits"
     if snapshot.unused_leases:
-        use += f", about {snapshot.unused_leases:,} of them by processes that renew no more"
         advice = f"let processes end in order, or shorten the ttl: a lease outlives a killed process by it; {advice}"
     if info.free <= 0:
         first_ms = min((worker.lease_end_ms for worker in silent), default=None)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
-from snowredis.monitor.events import Event, Follower, check_stream_id
+from snowredis.monitor.events import Event, Follower
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
@@ -163,7 +163,7 @@ class WorkerPool:
 
     # --- history ----------------------------------------------------------------------------------
 
-    def events(self, *, newest: int | None = None, since: int | str | None = None) -> list[Event]:
+    def events(self, *, newest: int | None = None) -> list[Event]:
         """Return the events of the pool by their times, the oldest first. A pool that does not exist has none.
 
         A lease that ended without a release is an event from that moment, also before a script writes it. Old events
@@ -171,46 +171,23 @@ class WorkerPool:
 
         Args:
             newest: how many of the newest; None: all.
-            since: only events after this: ms since 1970, or the id of an event.
 
         Blocks:
             about 25 ms for each 1,000 events.
-
-        Raises:
-            StoreUnavailable; ConfigError: *since* is not valid.
         """
-        place = None if since is None else check_stream_id(str(since))
-        since_ms = int(place.partition("-")[0]) if place else -1
         # in this order: an expiry may be in both, but never in neither
-        derived = [event for event in self._expired() if event.at_ms > since_ms]
-        happened = {event.key: event for event in (*derived, *self._written(newest=newest, since=place))}
+        happened = {event.key: event for event in (*self._expired(), *self._written(newest=newest))}
         merged = sorted(happened.values(), key=lambda event: event.order)
         return merged if newest is None else merged[max(0, len(merged) - newest) :]
 
-    def follow(self, after: int | str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
-        """Yield events as they happen, and None after each *block_ms* without one, so that the caller can stop.
-
-        A lease that ends without a release is an event at once, also if no script runs. It comes once.
+    def follower(self, after: int | str, known: Iterable[str] = ()) -> Follower:
+        """Return what reads the events as they happen, and goes on after an outage.
 
         Args:
-            after: "$": from now on; ms since 1970; or the id of an event.
-            block_ms: how long to wait before the pool is read again.
-
-        Raises:
-            StoreUnavailable: call it again with the id of the last event that has one; an expiry may be yielded again.
+            after: the id of an event, or ms since 1970 on the Redis clock.
+            known: keys of expiries that the caller has seen before a script wrote them.
         """
-        follower = self.follower(after)
-        while True:
-            happened = follower.read()
-            yield from happened
-            if not happened:
-                time.sleep(block_ms / 1000)
-                yield None
-
-    def follower(self, after: int | str = "$", known: Iterable[str] = ()) -> Follower:
-        """Return what reads the events as they happen, and goes on after an outage; arguments as of Follower."""
-        place = after if after == "$" else check_stream_id(str(after))
-        return Follower(self._written, self._expired, place, known)
+        return Follower(self._written, self._expired, str(after), known)
 
     def _written(self, **which: Any) -> list[Event]:
         """Return the events in the stream; *which* as read_events() takes it."""

@@ -40,7 +40,7 @@ def test_the_newest_are_shown_one_a_line(cli: Cli, pool_name: str, server_url: s
     assert "1 ids" in result.out
     everything = [json.loads(line) for line in cli("events", "--pool", pool_name, "--json").out.splitlines()]
     assert [event["kind"] for event in everything] == ["floor", *["claimed", "released"] * 3]
-    assert (everything[0]["reason"], everything[0]["text"]) == ("no-pool", "no pool in this Redis")
+    assert (everything[0]["reason"], everything[0]["text"]) == ("no-pool", "the pool was created as a new one")
     assert everything[1]["label"] == "\x1b]0;0\x07"
 
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.deaths import RecentEvents
-from snowredis.monitor.events import Event
+from snowredis.monitor.events import Event, Follower
 from snowredis.monitor.polling import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
@@ -67,14 +66,9 @@ def ended(seen: WorkerPool) -> list[EndedLease]:
     return [*snapshot.deaths, *snapshot.silent]
 
 
-def next_deaths(source: Iterator[Event | None]) -> list[str]:
-    """Keys of the deaths that *source* yields up to the next pause."""
-    keys = []
-    for event in source:
-        if event is None:
-            break
-        keys += [event.key] if event.kind == EventKind.EXPIRED else []
-    return keys
+def next_deaths(followed: Follower) -> list[str]:
+    """Return the keys of the expiries since the last call."""
+    return [event.key for event in followed.read() if event.kind == EventKind.EXPIRED]
 
 
 def test_a_death_is_one_event_before_and_after_a_script_writes_it(
@@ -86,7 +80,7 @@ def test_a_death_is_one_event_before_and_after_a_script_writes_it(
     clock.advance(1)
     for ids in dying:
         ids._beat()
-    followed = seen.follow(block_ms=1)
+    followed = seen.follower(0)
     assert next_deaths(followed) == []
     clock.advance(TTL_MS - 1)
     assert (ended(seen), seen.info().deaths) == ([], 0)
@@ -114,7 +108,7 @@ def test_a_death_is_one_event_before_and_after_a_script_writes_it(
     assert (ended(seen), seen.info().deaths) == (deaths, 3)
     assert next_deaths(followed) == []
     # whoever comes later sees each of them once, too
-    assert len(next_deaths(seen.follow("0", block_ms=1))) == 3
+    assert len(next_deaths(seen.follower(0))) == 3
 
     # all are silent until their outage lanes end. By then the end of their leases is a day old
     clock.advance(3_600_000)
@@ -348,7 +342,7 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
         eventually(lambda: watch.read().status.level == "ok", "a fleet that is well")
         # each confirms its claim soon
         eventually(lambda: all(each.renewed_ms > each.claimed_ms for each in seen.workers()), "a heartbeat of each")
-        followed = seen.follow(block_ms=100)
+        followed = seen.follower(0)
         assert next_deaths(followed) == []
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -356,6 +350,7 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
         keys: list[str] = []
         while len(keys) < count:
             keys += next_deaths(followed)
+            time.sleep(0.1)
             assert time.monotonic() < killed_s + ttl_s + 2.0, f"{len(keys)} deaths were seen"
         reading = watch.read()
         assert reading.snapshot is not None

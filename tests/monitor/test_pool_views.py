@@ -58,32 +58,18 @@ def test_events_come_the_oldest_first_and_in_parts(
     assert [event.kind for event in events] == ["floor", *["claimed", "released"] * 4]
     assert events == pool.events(newest=100)
     assert pool.events(newest=2) == events[-2:]
-    assert pool.events(since=events[3].id) == events[4:]
     assert pool.events(newest=0) == []
-    with pytest.raises(ConfigError, match="not a place"):
-        pool.events(since="yesterday")
+    assert pool.follower(events[3].id).read() == events[4:]
 
 
-def test_follow_yields_what_happens_and_comes_up_for_air(server: RedisServer, pool: WorkerPool) -> None:
-    source = pool.follow(block_ms=20)
-    assert next(source) is None
-    ids = connect(server, pool, "x")
-    ids.claim()
-    first = next(event for event in source if event is not None)
-    assert (first.kind, first.label) == ("claimed", "x")
-    ids.close()
-    assert next(event.kind for event in source if event is not None) == "released"
-
-
-def test_follow_begins_at_the_end_of_the_events_whatever_somebody_wrote_there(
-    server: RedisServer, pool: WorkerPool
-) -> None:
-    with connect(server, pool, "before"):
+def test_a_follower_reads_what_happens_and_not_what_other_programs_wrote(server: RedisServer, pool: WorkerPool) -> None:
+    follower = pool.follower(pool.events()[-1].id)
+    assert follower.read() == []
+    with connect(server, pool, "x"):
+        assert [(event.kind, event.label) for event in follower.read()] == [("claimed", "x")]
         server.client().xadd(pool_keys(pool.name)[2], {"something": "else"})
-        source = pool.follow(block_ms=20)
-        assert next(source) is None
-        with connect(server, pool, "after"):
-            assert next(event.label for event in source if event is not None) == "after"
+    assert [event.kind for event in follower.read()] == ["released"]
+    assert follower.read() == []
 
 
 def test_a_pool_that_does_not_exist_has_no_history(server: RedisServer) -> None:

@@ -322,19 +322,6 @@ def test_the_command_prints_what_the_clients_of_the_databases_run(
     engine.dispose()
 
 
-def test_doctor_checks_the_fences_and_the_clock_of_a_database(
-    engine: sa.Engine, server: RedisServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = engine.url.render_as_string(hide_password=False)
-    main(["doctor", "--url", server.url, "--database", url])
-    out = capsys.readouterr().out
-    assert "the fence of orders refuses ids older than 0.3 s" in out
-    assert re.search(r"the clock of the database is [+-]\d+ ms against Redis'", out)
-    drop(engine)
-    main(["doctor", "--url", server.url, "--database", url])
-    assert "can see no table with a fence" in capsys.readouterr().out
-
-
 def test_the_snippets_of_the_page_run(postgresql_server: DatabaseServer, tmp_path: Path) -> None:
     url = postgresql_server.new_database("shop")
     engine = sa.create_engine(url)

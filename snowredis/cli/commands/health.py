@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from snowredis.cli.exit_codes import ExitCode, code_of, missing_extra, print_error
+from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, open_pool, settings
 from snowredis.cli.output import MAX_FOREIGN, Line, print_json, printable, wrapped, write
 
@@ -23,8 +23,6 @@ def _add_doctor_arguments(parser: Parser) -> None:
     parser.add_redis()
     text = "the tag to check, of segments or of dated numbers (default: all)"
     parser.add_argument("--tag", metavar="NAME", help=text)
-    text = "SQLAlchemy's URL of a database: also check its fences for readers, and its clock"
-    parser.add_argument("--database", metavar="URL", help=text)
     parser.add_argument("--json", action="store_true", help="one object")
 
 
@@ -36,10 +34,8 @@ def _doctor(args: argparse.Namespace) -> int:
     url, options = settings(args)
     if args.tag is not None:
         SEGMENT_SETTINGS["tag"].check(args.tag)
-    try:
-        findings = [_fast_path(), *diagnose(url, _pool(args, options), args.tag, args.database)]
-    except ImportError as error:
-        raise missing_extra(error, "sqlalchemy") from error
+    # SNOWREDIS_POOL names no pool beside --tag
+    findings = [_fast_path(), *diagnose(url, options.get("pool") if args.tag is None else args.pool, args.tag)]
     severity = worst(findings)
     if args.json:
         print_json({"severity": severity, "findings": findings})
@@ -48,12 +44,6 @@ def _doctor(args: argparse.Namespace) -> int:
     if any(finding.check == "redis" and finding.severity == "error" for finding in findings):
         return ExitCode.REDIS_UNAVAILABLE
     return {"error": ExitCode.FOUND_ERRORS, "warning": ExitCode.ERROR}.get(severity, ExitCode.OK)
-
-
-def _pool(args: argparse.Namespace, options: dict[str, Any]) -> str | None:
-    """Return the pool to check; None: all, or none with --tag, which leaves SNOWREDIS_POOL out."""
-    pool: str | None = args.pool if args.tag is not None else options.get("pool")
-    return pool
 
 
 def _fast_path() -> Finding:
@@ -90,7 +80,6 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
         ("snowredis doctor", "host, Redis, its pools and tags"),
         ("snowredis doctor --pool orders", "this Redis, and only this pool"),
         ("snowredis doctor --tag invoices", "only this tag, and no pool"),
-        ("snowredis doctor --database mysql:///shop", "also the fences of a database"),
         ("snowredis doctor --json", "for programs"),
     ],
     _add_doctor_arguments,

@@ -35,12 +35,13 @@ from snowredis.cli.output import (
     wrapped,
     write,
 )
-from snowredis.cli.pool_text import status_lines
+from snowredis.cli.pool_text import pool_lines, status_lines
 from snowredis.errors import ConfigError, PoolNotFound, SnowredisError, StoreUnavailable
-from snowredis.settings import POOL_DURATIONS, SETTINGS
+from snowredis.settings import SETTINGS
+from snowredis.signatures import settings_of
 
 if TYPE_CHECKING:
-    from snowredis.monitor.snapshot import PoolInfo, Snapshot
+    from snowredis.monitor.snapshot import PoolInfo
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.replies import CreateReply
 
@@ -55,19 +56,23 @@ def _add_create_arguments(parser: Parser) -> None:
 def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
-    from snowredis.snowflake.open import has_registry
+    from snowredis.snowflake.open import has_registry, open_store_from_settings
     from snowredis.snowflake.replies import Created
 
     check_pool_name(args)
     url, options = settings(args)
     options |= {"min_replicas": 0}
     check_end(resolve_layout(options.get("layout")), _now_ms())
-    reply = (_register if has_registry(options) else _create_alone)(url, options)
+    if has_registry(options):
+        reply = _register(url, options)
+    else:
+        with contextlib.closing(open_store_from_settings(url, options)) as store:
+            reply = store.create(_now_ms())
     created = isinstance(reply, Created)
     wait_ms = 0 if reply is None else reply.floor_ms - reply.redis_ms
+    result = "was created" if created else "already exists, with the same settings; nothing was changed"
     with open_pool(args) as pool:
         info = pool.info()
-        result = "was created" if created else "already exists, with the same settings; nothing was changed"
         print(f"pool {pool.name} at {pool.where} {result}")
     if wait_ms > 0:
         reason = (
@@ -81,13 +86,6 @@ def _create(args: argparse.Namespace) -> None:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _create_alone(url: Any, options: dict[str, Any]) -> CreateReply:
-    from snowredis.snowflake.open import open_store_from_settings
-
-    with contextlib.closing(open_store_from_settings(url, options)) as store:
-        return store.create(_now_ms())
 
 
 def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
@@ -104,9 +102,11 @@ def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
 _CREATE = Command(
     "create",
     "create a pool that is really new, so that its first worker does not wait",
-    """Without it the first worker waits for ttl + max-clock-lead + redis-skew, since Redis may have lost a pool
-of this name. Run it only if no process can be making ids of this pool now: it is new, or all its processes have ended,
-also idle ones and those that do not reach Redis. All processes of the pool need the same settings.
+    """By typing this you say: no process made ids in this pool during the last outage-reserve (24 h). An idle
+worker with a lease counts, too, and so does a process that did not reach Redis. If that is wrong, ids can be repeated.
+Without this command the first worker waits for ttl + max-clock-lead + redis-skew, which is always safe.
+
+All processes of the pool need the same settings.
 
 Its workers have no outage lanes for the first outage-reserve, since Redis may have lost some. They have them at once
 with --durability assured, and if the pool was deleted from this Redis and all had been released.""",
@@ -120,13 +120,6 @@ with --durability assured, and if the pool was deleted from this Redis and all h
     _add_create_arguments,
     _create,
 )
-
-
-_DURABILITIES = {
-    "detect": "a restart or failover may lose writes, and is detected",
-    "assured": "no acknowledged write is ever lost, as its creator declared",
-    "none": "writes may be lost undetected, so every new worker waits",
-}
 
 
 def _add_show_arguments(parser: Parser) -> None:
@@ -148,52 +141,23 @@ def _show(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"pool": info, "status": status})
     else:
-        head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
-        rows = [*settings_rows(info), *_state_rows(snapshot, args.time_text)]
-        write([head, *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
+        rows = [*settings_rows(info), *_state_rows(info, args.time_text)]
+        write([*pool_lines(where, snapshot), *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
 
 
 def settings_rows(info: PoolInfo) -> list[Pair]:
-    """Return the pool's settings by name."""
-    stored = info.settings
-    name = name_of(info.layout)
-    durability = stored.get("durability", SETTINGS["durability"].default_text)
-    meaning = _DURABILITIES.get(durability, "unknown to this version")
-    return [
-        ("layout", f"{f'{name}  ' if name else ''}{info.layout}"),
-        ("datacenter", _datacenter(stored)),
-        *((name.replace("_", " "), _seconds(stored.get(f"{name}_ms", "0"))) for name in POOL_DURATIONS),
-        ("durability", f"{printable(durability)}: {meaning}"),
-        ("guard rollbacks", "on" if stored.get("guard_rollbacks") == "1" else "off"),
-    ]
+    """Return the pool's settings by name, in the units of connect()."""
+    settings = {"outage_reserve": "0 s"} | settings_of(info.signature)
+    named = name_of(info.layout)
+    layout = f"{f'{named}  ' if named else ''}{info.layout}"
+    others = [name for name in SETTINGS if name in settings and name != "layout"]
+    return [("layout", layout), *((name.replace("_", " "), settings[name]) for name in others)]
 
 
-def _datacenter(stored: dict[str, str]) -> str:
-    number = printable(stored.get("datacenter", "0"))
-    registry = stored.get("registry", "").partition("/")[0]
-    return f"{number}, the shard number that registry {printable(registry, 64)} gave" if registry else number
-
-
-def _seconds(ms: str) -> str:
-    return f"{int(ms) / 1000:g} s" if ms.isdecimal() else "?"
-
-
-def _state_rows(snapshot: Snapshot, time_text: Callable[[int], str]) -> list[Pair]:
-    info, unused = snapshot.info, snapshot.unused_leases
-    floor = "none: the pool was declared new"
-    if info.floor_ms > info.now_ms:
-        floor = f"new workers wait {duration(info.floor_ms - info.now_ms)}"
-    elif info.floor_ms:
-        floor = f"passed at {time_text(info.floor_ms)}, {duration(info.now_ms - info.floor_ms)} ago"
+def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
     counters = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost")
     last_alarm = (f"{info.alarms:,}, the last: {printable(_alarm_text(info, time_text), 200)}", "bad")
     return [
-        (
-            "worker ids",
-            f"{info.used:,} of {info.capacity:,} leased{f' (about {unused:,} are renewed no more)' if unused else ''}, "
-            f"{info.free:,} free, peak {info.peak:,}",
-        ),
-        ("floor", floor),
         ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
         ("alarms", [last_alarm] if info.alarms else "0"),
         *_layout_rows(info, time_text),
@@ -260,7 +224,7 @@ def _all(infos: list[PoolInfo]) -> list[Line]:
             f"{info.claims:,}",
             f"{max(0, info.deaths - info.returned):,}",
             (f"{info.alarms:,}", "bad" if info.alarms else ""),
-            _seconds(info.settings.get("ttl_ms", "")),
+            f"{info.ttl_ms / 1000:g} s",
             name_of(info.layout) or str(info.layout),
         ]
         for info in infos
@@ -300,7 +264,7 @@ def _change_layout(args: argparse.Namespace) -> None:
 
     if (args.new_layout is None) != args.undo:
         raise ConfigError("name the new layout after the pool, or give --undo")
-    caller_ms = time.time_ns() // 1_000_000
+    caller_ms = _now_ms()
     with open_known_pool(args) as pool:
         info, client = pool.info(), pool.server
         if args.undo:

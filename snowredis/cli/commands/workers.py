@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -76,7 +76,8 @@ def first_reading(read: Callable[[], Reading]) -> Reading:
 
 def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
     if args.json:
-        _print_json(reading, args)
+        snapshot = reading.snapshot and pool_text.WorkerFilter(args).chosen(reading.snapshot)
+        print_json(replace(reading, snapshot=snapshot).report)
     else:
         write(_lines(reading, where, args))
 
@@ -112,16 +113,15 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     )
     if snapshot is None:
         return status
-    info, chosen = snapshot.info, pool_text.WorkerFilter(args)
-    workers, deaths = chosen.workers(snapshot), chosen.ended(snapshot.deaths, "expired")
-    lines = [*pool_text.pool_lines(where, info), *status]
+    info, chosen = snapshot.info, pool_text.WorkerFilter(args).chosen(snapshot)
+    workers = chosen.workers
+    lines = [*pool_text.pool_lines(where, snapshot), *status]
     if reading.error is not None:
         lines.append([(f"below: the state of {args.time_text(reading.read_at_ms)}, not up to date", "bad")])
     if args.group_by:
-        return [*lines, [], *pool_text.group_table(args.group_by, workers, deaths)][:height]
-    silent = chosen.ended(snapshot.silent, "silent")
-    lines += [[], *_ended_lines("died in the last hour", deaths, info, args, height)]
-    lines += _ended_lines("silent, without a lease", silent, info, args, height)
+        return [*lines, [], *pool_text.group_table(args.group_by, workers, chosen.deaths)][:height]
+    lines += [[], *_ended_lines("died in the last hour", chosen.deaths, info, args, height)]
+    lines += _ended_lines("silent, without a lease", chosen.silent, info, args, height)
     if not workers:
         none = "no worker matches" if snapshot.workers else "no worker is alive"
         if not snapshot.workers and snapshot.lanes_until_ms > info.now_ms:
@@ -139,7 +139,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
 
 
 def _ended_lines(
-    title: str, ended: list[EndedLease], info: PoolInfo, args: argparse.Namespace, height: int | None
+    title: str, ended: Sequence[EndedLease], info: PoolInfo, args: argparse.Namespace, height: int | None
 ) -> list[Line]:
     if not ended:
         return []
@@ -149,16 +149,6 @@ def _ended_lines(
     if most < len(ended):
         lines.append([(f"… and {len(ended) - most:,} more", "dim")])
     return [[(f"{title}: {len(ended):,}", "strong")], *lines, []]
-
-
-def _print_json(reading: Reading, args: argparse.Namespace) -> None:
-    report = reading.report
-    if (snapshot := reading.snapshot) is not None:
-        chosen = pool_text.WorkerFilter(args)
-        workers, deaths = tuple(chosen.workers(snapshot)), tuple(chosen.ended(snapshot.deaths, "expired"))
-        silent = tuple(chosen.ended(snapshot.silent, "silent"))
-        report = replace(report, workers=workers, deaths=deaths, silent=silent)
-    print_json(report)
 
 
 WORKERS = Command(
