@@ -389,7 +389,7 @@ class MemoryStore:
             if ended_ms and not request.reclaimed:
                 self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
                 self._counts["returned"] += 1
-            times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
+            before = {"from": record.lanes_ms[0], "claimed": record.claimed_ms, "renewed": record.renewed_ms}
             used_until_ms = record.until_ms
             if request.marks_ms is not None:
                 if record.until_ms == request.held_until_ms:
@@ -403,7 +403,7 @@ class MemoryStore:
                 until=used_until_ms,
                 stats=request.stats.to_text(),
                 outage=record.outage_mark_ms if self.config.outage_reserve_ms else 0,
-                **times,
+                **before,
             )
             self._counts["reclaimed" if request.reclaimed and not ended_ms else "releases"] += 1
             self._records[request.worker] = record._replace(

@@ -1,0 +1,203 @@
+"""The store in memory and the scripts, on the same requests at the same times: the same replies, records and events.
+
+Random holders, with clones, requests that are repeated or late, clocks that are wrong, and losses. The scripts run on
+the Redis of the simulation.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from snowredis.core.layout import Layout
+from snowredis.servers.scripts import Script
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import NO_STATS, PoolConfig, pool_keys
+from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.redis_store import ScriptStore
+from snowredis.snowflake.replies import Granted, Reply, Seen
+from tests.simulation.redis_model import RedisModel
+from tests.simulation.world import World
+from tests.support.holder import Holder, fresh_hex
+
+TTL_MS = 1_200
+LANES = Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10)
+CONFIGS = {
+    "outage lanes": PoolConfig(name="p", layout=LANES, ttl_ms=TTL_MS, outage_reserve_ms=20_000),
+    "no outage lanes": PoolConfig(name="p", layout=LANES, ttl_ms=TTL_MS, outage_reserve_ms=0, failover_slack_ms=50),
+    "no durability": PoolConfig(name="p", layout=LANES, ttl_ms=TTL_MS, durability="none", failover_slack_ms=50),
+    "one lane": PoolConfig(
+        name="p", layout=Layout(timestamp_bits=41, worker_bits=2, backup_bits=0, sequence_bits=20), ttl_ms=TTL_MS
+    ),
+}
+COUNTED = ("claims", "refused", "releases", "expired", "reclaimed", "returned", "adopted", "lost")
+
+
+class Scripts(ScriptStore):
+    where = "simulated"
+
+    def __init__(self, server: RedisModel, config: PoolConfig) -> None:
+        super().__init__(config)
+        self._server = server
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:
+        return self._server.eval(script.source, keys, args)
+
+    def close(self) -> None: ...
+
+
+class Pair:
+    """Both stores, and holders in pairs."""
+
+    def __init__(self, config: PoolConfig, seed: int) -> None:
+        self.config, self.random = config, Random(seed)
+        self.world = World(seed)
+        self.server = RedisModel(self.world, "redis")
+        self.memory = MemoryStore(config, lambda: self.server.now_us // 1000, new=False)
+        self.scripts = Scripts(self.server, config)
+        self.events: list[dict[str, str]] = []
+        self.server.commands = {**self.server.commands, "XADD": self._added}
+        self.seen = (Seen(), Seen())
+        self.holders: list[tuple[Holder, Holder]] = []
+
+    def _added(self, *args: str) -> str:
+        self.events.append(dict(zip(args[5::2], args[6::2], strict=True)))
+        return "1-0"
+
+    def wipe(self) -> None:
+        self.server.wipe()
+        self.memory.wipe()
+        self.events.clear()
+
+    def both(self, pair: tuple[Holder, Holder], ask: Callable[[Holder], Any]) -> None:
+        """Make the same request twice, and compare everything."""
+        was = self.seen
+        # each knows the newest state of the pool, so that a wipe is no rollback
+        pair[0].seen, pair[1].seen = was
+        one, other = map(ask, pair)
+        assert comparable(one) == comparable(other)
+        self.seen = (pair[0].seen, pair[1].seen)
+        assert (self.seen[0].incarnation == was[0].incarnation) == (self.seen[1].incarnation == was[1].incarnation)
+        self.compare()
+
+    def compare(self) -> None:
+        key, index, _ = pool_keys("p")
+        stored = self.server.data[key]
+        records = {int(field[2:]): LeaseRecord.parse(text) for field, text in stored.items() if field.startswith("w:")}
+        kept = self.memory._records
+        assert {w: without_names(r) for w, r in records.items()} == {w: without_names(r) for w, r in kept.items()}
+        assert self.server.data.get(index, {}) == {str(w): r.lease_end_ms for w, r in kept.items()}
+        # the claim of a lease that was renewed since gets another worker id under the same token
+        tokens = {(field[2:], int(text)) for field, text in stored.items() if field.startswith("t:")}
+        assert tokens <= {(r.token_hash, worker) for worker, r in kept.items() if r.token_hash}
+        numbers = {name: int(stored[name]) for name in ("floor", "floor_at", "top", "version")}
+        assert numbers == {
+            "floor": self.memory._floor_ms,
+            "floor_at": self.memory._raised_ms,
+            "top": self.memory._top_ms,
+            "version": self.memory._version,
+        }
+        if self.config.outage_reserve_ms:
+            assert int(stored["outage_floor"]) == self.memory._outage_floor_ms
+            assert int(stored["outage_top"]) == self.memory._outage_top_ms
+        assert {name: int(stored.get(name, 0)) for name in COUNTED} == {
+            name: self.memory._counts[name] for name in COUNTED
+        }
+        written = [entry for _, entry in self.memory._entries]
+        assert sorted(map(fields_of, self.events)) == sorted(map(fields_of, written))
+
+    def step(self) -> None:
+        random, now_ms = self.random, self.world.now_us // 1000
+        passed_ms = random.choice((0, 1, 10, 100, TTL_MS // 3, TTL_MS // 2))
+        if random.random() < 0.05:
+            passed_ms = random.choice((TTL_MS, 2 * TTL_MS, 30_000))
+        self.world.run(self.world.now_us + passed_ms * 1000)
+        if random.random() < 0.05:
+            # the Redis clock is stepped, and set right again
+            self.server.offset_us = random.choice((0, 0, -TTL_MS, 50, TTL_MS, 60_000)) * 1000
+        if random.random() < 0.02:
+            self.wipe()
+        ahead_ms = random.choice((0, 0, 0, 0, -1, 1, 99, 101, -TTL_MS, 10 * TTL_MS))
+        wait_ms = random.choice((0, 5, TTL_MS, 10**9))
+        chance = random.random()
+        if len(self.holders) < 3 or chance < 0.25:
+            new = (Holder(self.memory, self.clock), Holder(self.scripts, self.clock))
+            new[1].token = new[0].token
+            self.both(new, lambda holder: claimed(holder, ahead_ms, wait_ms))
+            # of a lease in which no id can be made, the scripts cannot tell whether they forgot one
+            if new[0].worker < 0 or new[0].until_ms > new[0].lanes_ms[0]:
+                self.holders = [*self.holders[-9:], new]
+            return
+        pair = random.choice(self.holders)
+        if chance < 0.3:
+            # a clone, or a message that was on its way for long
+            self.holders.append((copy.copy(pair[0]), copy.copy(pair[1])))
+        elif chance < 0.35:
+            if self.has_ended(pair[0]):
+                pair[0].token = pair[1].token = fresh_hex()
+            self.both(pair, lambda holder: claimed(holder, ahead_ms, wait_ms))
+        elif pair[0].worker < 0:
+            return
+        elif chance < 0.8:
+            pending = fresh_hex()
+            for _ in range(random.choice((1, 1, 2))):
+                self.both(pair, lambda holder: holder.ask_renew(pending, ahead_ms=ahead_ms))
+        else:
+            held = pair[0]
+            ends = (*[held.until_ms] * (len(held.lanes_ms) - 1), max(held.outage_ms, held.until_ms))
+            marks = [random.choice((0, now_ms, random.randint(0, end), end)) for end in ends]
+            marks[0] = max(marks[0], held.lanes_ms[0] + 1)
+            unknown, reclaimed = random.random() < 0.2, random.random() < 0.3
+            self.both(pair, lambda holder: holder.release(*marks, unknown=unknown, reclaimed=reclaimed))
+
+    def has_ended(self, holder: Holder) -> bool:
+        record = self.memory._records.get(holder.worker)
+        return record is None or record.lease_end_ms <= self.server.now_us // 1000
+
+    def clock(self) -> int:
+        return self.world.now_us // 1000
+
+
+def claimed(holder: Holder, ahead_ms: int, wait_ms: int) -> Reply:
+    reply = holder.ask_claim(ahead_ms=ahead_ms, wait_ms=wait_ms)
+    if isinstance(reply, Granted):
+        holder.worker, holder.until_ms, holder.lanes_ms = reply.worker, reply.until_ms, reply.lanes_ms
+        holder.renewal_id, holder.outage_ms = reply.renewal_id, reply.outage_until_ms
+        holder.incarnation = reply.incarnation
+    return reply
+
+
+def comparable(reply: Any) -> Any:
+    if not isinstance(reply, Reply):
+        return reply
+    named = {"incarnation": "", "renewal_id": ""}
+    return reply.replaced(**{name: text for name, text in named.items() if hasattr(reply, name)})
+
+
+def fields_of(event: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the fields of an event; a lease that was never renewed has no statistics, or none that are not 0."""
+    if event["event"] == "adopted":
+        # the reason is that of a loss that this very call has found
+        event = {name: value for name, value in event.items() if name != "reason"}
+    return sorted((name, value if value != NO_STATS.to_text() else "") for name, value in event.items())
+
+
+def without_names(record: LeaseRecord | None) -> LeaseRecord | None:
+    """Return the record without what is random in each store."""
+    if record is None:
+        return None
+    first = len(record.renewal_id) == 12
+    return record._replace(incarnation="", renewal_id="" if first else record.renewal_id)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_store_in_memory_and_the_scripts_decide_alike(name: str) -> None:
+    for seed in range(6):
+        pair = Pair(CONFIGS[name], seed)
+        for _ in range(120):
+            pair.step()
+        pair.world.close()
