@@ -5,5 +5,5 @@
     ids = snowredis.generator()                 # the kind and its settings from SNOWREDIS_* variables
 
 protocol.py says what every generator has and what a kind declares; opening.py finds kinds by name, those of other
-packages by their entry points, and makes generators. libraries.py adapts other libraries, snowflake.py is connect().
+packages by their entry points, and makes generators. libraries.py adapts other libraries.
 """

@@ -18,7 +18,8 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from snowredis.core.description import IdDescription
 from snowredis.core.values import check_count
@@ -29,7 +30,6 @@ from snowredis.settings import Setting, one_of
 
 Id = TypeVar("Id")
 Form: TypeAlias = Literal["uuid", "text", "bytes"]
-FORMS: tuple[Form, ...] = get_args(Form)
 _TYPES: Mapping[Form, Any] = {"uuid": uuid.UUID, "text": str, "bytes": bytes}
 
 
@@ -82,26 +82,33 @@ class LocalGenerator(GeneratorBase[Id]):
             self._reset()
 
 
-def form_setting(default: Form, kind: object = Form) -> Setting:
-    """Return the declaration of the setting ``form`` of a kind; *kind*: a Literal of the forms that it has."""
+_Maker: TypeAlias = tuple[Callable[[], Any], Callable[[], object] | None]
+
+
+def _kind(described: IdDescription, summary: str, maker: Callable[[Form], _Maker], extra: str | None = None) -> IdKind:
+    """Return a kind with one setting, ``form``.
+
+    Args:
+        described: ids of the default form. Ids of 128 bits can be UUIDs.
+        maker: returns what makes ids of a form, and what resets it in a forked child, if anything does.
+    """
+    forms = [form for form in _TYPES if form != "uuid" or described.bits == 128]
+    default = next(form for form in forms if _TYPES[form] is described.type)
+
+    def describe(settings: Mapping[str, Any]) -> IdDescription:
+        form: Form = settings.get("form", default)
+        return replace(described, type=_TYPES[form], text_length=36 if form == "uuid" else described.text_length)
+
+    def open_generator(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
+        make, reset = maker(settings.get("form", default))
+        return LocalGenerator(make, describe(settings), reset)
+
     text = "type of an id in Python: `uuid`, `text` or `bytes`"
-    return Setting("form", one_of(kind), default, default, text)
+    form = Setting("form", one_of(Literal[tuple(forms)]), default, default, text)
+    return IdKind(described.kind, summary, {"form": form}, describe, open_generator, extra)
 
 
-# --- UUIDs -----------------------------------------------------------------------------------------
-
-
-def _describe_uuid7(settings: Mapping[str, Any]) -> IdDescription:
-    form: Form = settings.get("form", "uuid")
-    return IdDescription("uuid7", _TYPES[form], 128, 36, sortable=True, guessable=False, leaks=("time",))
-
-
-def _describe_uuid4(settings: Mapping[str, Any]) -> IdDescription:
-    form: Form = settings.get("form", "uuid")
-    return IdDescription("uuid4", _TYPES[form], 128, 36, sortable=False, guessable=False)
-
-
-def _open_uuid7(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
+def _make_uuid7(form: Form) -> _Maker:
     reset: Callable[[], object] | None = None
     try:
         import uuid_utils
@@ -113,72 +120,24 @@ def _open_uuid7(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
     else:
         # its own type is not the standard library's UUID, which drivers expect, and is made ten times as fast
         plain, full, reset = uuid_utils.uuid7, compat.uuid7, reseed_rng
-    return LocalGenerator(_maker(settings, full, plain), _describe_uuid7(settings), reset)
+    return full if form == "uuid" else _in_form(form, plain), reset
 
 
-def _open_uuid4(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
-    return LocalGenerator(_maker(settings, uuid.uuid4, uuid.uuid4), _describe_uuid4(settings))
-
-
-def _maker(settings: Mapping[str, Any], full: Callable[[], Any], plain: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function that makes UUIDs in the form of *settings*: what *full* makes, else of what *plain* makes."""
-    form: Form = settings.get("form", "uuid")
-    return {"uuid": full, "text": lambda: str(plain()), "bytes": lambda: plain().bytes}[form]
-
-
-UUID7 = IdKind(
-    name="uuid7",
-    summary="UUIDs, ordered by time (RFC 9562), without any coordination",
-    settings={"form": form_setting("uuid")},
-    describe=_describe_uuid7,
-    open=_open_uuid7,
-    extra="uuid",
-)
-UUID4 = IdKind(
-    name="uuid4",
-    summary="random UUIDs, without any coordination",
-    settings={"form": form_setting("uuid")},
-    describe=_describe_uuid4,
-    open=_open_uuid4,
-)
-
-
-# --- ULIDs -----------------------------------------------------------------------------------------
-
-
-def _describe_ulids(settings: Mapping[str, Any]) -> IdDescription:
-    form: Form = settings.get("form", "text")
-    length = 36 if form == "uuid" else 26
-    return IdDescription("ulid", _TYPES[form], 128, length, sortable=True, guessable=False, leaks=("time",))
+def _in_form(form: Form, make: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function that makes UUIDs in *form*."""
+    return {"uuid": make, "text": lambda: str(make()), "bytes": lambda: make().bytes}[form]
 
 
 def _make_ulid() -> bytes:
     return (time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10)
 
 
-def _open_ulids(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
-    form: Form = settings.get("form", "text")
-    make: Callable[[], Any] = _make_ulid
+def _make_ulids(form: Form) -> _Maker:
     if form == "text":
         from ulid_transform import bytes_to_ulid
 
-        make = lambda: bytes_to_ulid(_make_ulid())  # noqa: E731
-    elif form == "uuid":
-        make = lambda: uuid.UUID(bytes=_make_ulid())  # noqa: E731
-    return LocalGenerator(make, _describe_ulids(settings))
-
-
-ULID = IdKind(
-    name="ulid",
-    summary="26 characters, ordered by time, without any coordination",
-    settings={"form": form_setting("text")},
-    describe=_describe_ulids,
-    open=_open_ulids,
-    extra="ulid",
-)
-
-
-# --- ObjectIds -------------------------------------------------------------------------------------
+        return lambda: bytes_to_ulid(_make_ulid()), None
+    return (_make_ulid if form == "bytes" else lambda: uuid.UUID(bytes=_make_ulid())), None
 
 
 class _ObjectIds:
@@ -196,21 +155,30 @@ class _ObjectIds:
         return (int(time.time()) & 0xFFFFFFFF).to_bytes(4) + self._process + number.to_bytes(3)
 
 
-def _describe_objectids(settings: Mapping[str, Any]) -> IdDescription:
-    kind = bytes if settings.get("form", "text") == "bytes" else str
-    return IdDescription("objectid", kind, 96, 24, sortable=True, guessable=True, leaks=("time", "worker", "volume"))
-
-
-def _open_objectids(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
+def _make_objectids(form: Form) -> _Maker:
     ids = _ObjectIds()
-    make: Callable[[], Any] = ids.make if settings.get("form") == "bytes" else lambda: ids.make().hex()
-    return LocalGenerator(make, _describe_objectids(settings), ids.reset)
+    return (ids.make if form == "bytes" else lambda: ids.make().hex()), ids.reset
 
 
-OBJECTID = IdKind(
-    name="objectid",
-    summary="24 hex digits, ordered by second, without any coordination",
-    settings={"form": form_setting("text", Literal["text", "bytes"])},
-    describe=_describe_objectids,
-    open=_open_objectids,
+UUID7 = _kind(
+    IdDescription("uuid7", uuid.UUID, 128, 36, sortable=True, guessable=False, leaks=("time",)),
+    "UUIDs, ordered by time (RFC 9562), without any coordination",
+    _make_uuid7,
+    extra="uuid",
+)
+UUID4 = _kind(
+    IdDescription("uuid4", uuid.UUID, 128, 36, sortable=False, guessable=False),
+    "random UUIDs, without any coordination",
+    lambda form: (_in_form(form, uuid.uuid4), None),
+)
+ULID = _kind(
+    IdDescription("ulid", str, 128, 26, sortable=True, guessable=False, leaks=("time",)),
+    "26 characters, ordered by time, without any coordination",
+    _make_ulids,
+    extra="ulid",
+)
+OBJECTID = _kind(
+    IdDescription("objectid", str, 96, 24, sortable=True, guessable=True, leaks=("time", "worker", "volume")),
+    "24 hex digits, ordered by second, without any coordination",
+    _make_objectids,
 )

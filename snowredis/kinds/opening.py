@@ -42,7 +42,7 @@ GROUP = "snowredis.generators"
 
 # name -> module and attribute; pyproject.toml declares the same as entry points
 OUR_KINDS = {
-    "snowflake": "snowredis.kinds.snowflake:SNOWFLAKE",
+    "snowflake": "snowredis.kinds.protocol:SNOWFLAKE",
     "segment": "snowredis.numbers.segments:SEGMENT",
     "dated": "snowredis.numbers.dated:DATED",
     "uuid7": "snowredis.kinds.libraries:UUID7",

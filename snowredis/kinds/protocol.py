@@ -1,4 +1,4 @@
-"""Protocol of every generator of ids, declaration of a kind of ids, and a base class for generators."""
+"""Protocol of every generator of ids, declaration of a kind of ids and of Snowflakes, a base class for generators."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from snowredis.core.description import IdDescription
+from snowredis.core.description import IdDescription, describe_snowflake
 from snowredis.errors import ConfigError
 from snowredis.process.coroutines import OneThread, in_thread
-from snowredis.settings import Setting, check_settings
+from snowredis.settings import SETTINGS, Setting, check_settings
 
 Id = TypeVar("Id")
 T = TypeVar("T")
@@ -124,6 +124,27 @@ class IdKind:
                 f"{self.name} generators need a package that is not installed ({error}). Install it with: "
                 f"pip install '{self.package}[{self.extra}]'"
             ) from error
+
+
+def _describe_snowflake(settings: Mapping[str, Any]) -> IdDescription:
+    from snowredis.core.presets import resolve_layout
+
+    return describe_snowflake(resolve_layout(settings.get("layout")))
+
+
+def _connect(settings: Mapping[str, Any]) -> IdGenerator[int]:
+    from snowredis.connection import connect
+
+    return connect(**settings)
+
+
+SNOWFLAKE = IdKind(
+    name="snowflake",
+    summary="64-bit numbers, ordered by time, from a worker id that is leased from Redis",
+    settings=SETTINGS,
+    describe=_describe_snowflake,
+    open=_connect,
+)
 
 
 class GeneratorBase(ABC, Generic[Id]):

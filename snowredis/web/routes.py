@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -23,10 +24,12 @@ from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind
 from snowredis.web import messages, records
-from snowredis.web.access import ID_PATHS
+from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.feed import MAX_EVENTS
-from snowredis.web.pages import check_origin
+from snowredis.web.pages import EndedSessions, check_origin
+from snowredis.web.served_kinds import ServedKinds
 from snowredis.web.served_pools import ServedPool, ServedPools, SharedAnswers
+from snowredis.web.settings import Limits
 
 # how long a refused lookup waits for its response, and how many do
 _PAUSE_S = 0.1
@@ -35,16 +38,47 @@ _ASK_WITH_TOKEN = "a request with the token is told the reason"  # noqa: S105 - 
 _METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Routes:
-    """Handlers of *service*, a Service of service.py; those that read from Redis share one rate limit."""
+class RequestCounts:
+    """Counts of one process, from 0. Plain ints: only the event loop changes them."""
 
-    def __init__(self, service: Any) -> None:
-        self._service, self._pools = service, service.pools
-        # requests that are refused after a pause, and open dashboards by client
-        self._pausing = 0
-        self._viewers: Counter[str] = Counter()
-        # of all pools
-        self._answers = SharedAnswers()
+    def __init__(self, pools: Iterable[str] = ()) -> None:
+        names = list(pools)
+        self.ids, self.responses = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        self.errors = dict.fromkeys(SERVICE[2].values, 0)
+
+    def count_ids(self, pool: str, count: int) -> None:
+        """Count a response with *count* ids."""
+        self.ids[pool] = self.ids.get(pool, 0) + count
+        self.responses[pool] = self.responses.get(pool, 0) + 1
+
+    def count_error(self, status: int) -> None:
+        """Count a response with an error status."""
+        self.errors[str(status)] = self.errors.get(str(status), 0) + 1
+
+    def collect(self) -> Iterable[Any]:
+        """Return the counts as prometheus-client takes them."""
+        from snowredis.integrations.prometheus import as_prometheus
+
+        for metric, numbers in zip(SERVICE, (self.ids, self.responses, self.errors), strict=True):
+            yield as_prometheus(Family(metric, {(label,): number for label, number in numbers.items()}))
+
+
+@dataclass(eq=False)
+class Routes:
+    """Handlers of the service; those that read from Redis share one rate limit."""
+
+    pools: ServedPools
+    guard: RequestGuard
+    limits: Limits
+    counts: RequestCounts
+    sessions: EndedSessions
+    kinds: ServedKinds
+    is_draining: Callable[[], bool]
+    # requests that are refused after a pause, and open dashboards by client
+    _pausing: int = 0
+    _viewers: Counter[str] = field(default_factory=Counter)
+    # of all pools
+    _answers: SharedAnswers = field(default_factory=SharedAnswers)
 
     def all(self) -> list[Route]:
         """Return the routes."""
@@ -67,12 +101,12 @@ class Routes:
 
     async def start(self) -> None:
         """Import what /metrics needs, in a thread."""
-        self._metrics_text = await in_thread(lambda: metrics_text(self._service.counts, self._pools))
+        self._metrics_text = await in_thread(lambda: metrics_text(self.counts, self.pools))
 
     # --- lookups -----------------------------------------------------------------------------------
 
     async def _decode(self, request: Request) -> Response:
-        pool = self._pools.find(_query(request))
+        pool = self.pools.find(_query(request))
         # without a generator the layout is read from Redis
         layout = pool.layout or (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
@@ -90,7 +124,7 @@ class Routes:
         return messages.bytes_response(await pool.answer("workers", report_of))
 
     async def _pool_names(self, _request: Request) -> Response:
-        return messages.json_response({"pools": self._pools.names})
+        return messages.json_response({"pools": self.pools.names})
 
     async def _events(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
@@ -113,7 +147,7 @@ class Routes:
         return messages.json_response(seen)
 
     async def _history(self, request: Request) -> Response:
-        pool: ServedPool = self._pools.find(_query(request))
+        pool = self.pools.find(_query(request))
         return messages.json_response({"pool": pool.name, "points": pool.feed.history.points()})
 
     async def _pool_for_lookup(self, request: Request) -> ServedPool:
@@ -121,9 +155,9 @@ class Routes:
 
         Raises Problem, after a pause, if there are too many lookups: who repeats them at once slows down ids.
         """
-        pool: ServedPool = self._pools.find(_query(request))
+        pool = self.pools.find(_query(request))
         try:
-            self._service.guard.lookups.check()
+            self.guard.lookups.check()
         except messages.Problem:
             if self._pausing < _MAX_PAUSING:
                 self._pausing += 1
@@ -136,12 +170,12 @@ class Routes:
 
     async def _live(self, request: Request) -> Response:
         """Stream the dashboard's feed as server-sent events."""
-        pool = self._pools.find(_query(request))
+        pool = self.pools.find(_query(request))
         client = request.client.host if request.client else ""
-        limits = self._service.limits
-        if self._service.drain.draining:
+        limits = self.limits
+        if self.is_draining():
             raise messages.Problem(503, "Draining", "this process of the service is stopping", 1)
-        if self._pools.viewers >= limits.max_viewers:
+        if self.pools.viewers >= limits.max_viewers:
             raise messages.Problem(503, "Busy", f"{limits.max_viewers} dashboards are already open", 30)
         if self._viewers[client] >= limits.max_viewers_per_address:
             detail = f"{limits.max_viewers_per_address} dashboards are already open at this address"
@@ -157,7 +191,7 @@ class Routes:
         try:
             async for event in pool.feed.stream():
                 if session is not None:
-                    await self._service.sessions.check(session)
+                    await self.sessions.check(session)
                 yield event
         except messages.Problem:
             return
@@ -175,9 +209,9 @@ class Routes:
 
         Without the token of the service the response has no names and no texts: they say too much to strangers.
         """
-        known, is_draining = self._service.guard.knows(request.scope), self._service.drain.draining
+        known, is_draining = self.guard.knows(request.scope), self.is_draining()
         try:
-            pools = self._pools.chosen(_query(request))
+            pools = self.pools.chosen(_query(request))
         except messages.Problem as error:
             raise error if known else messages.Problem(error.status, error.error, _ASK_WITH_TOKEN) from None
         draining = messages.Problem(503, "Draining", "this process of the service is stopping", 1)
@@ -199,13 +233,13 @@ class Routes:
         return messages.json_response(fields, status=problem.status, more=retry, media_type=messages.PROBLEM_JSON)
 
     async def _metrics(self, _request: Request) -> Response:
-        self._service.guard.metrics.check()
+        self.guard.metrics.check()
         answer = await self._answers.get("metrics", self._metrics_text)
         return messages.bytes_response(answer, media_type=_METRICS_TEXT)
 
     async def _openapi(self, _request: Request) -> Response:
-        others = [(one.kind, one.tag) for one in self._service.kinds.served]
-        return messages.json_response(records.description(self._service.limits, self._pools.names, others))
+        others = [(one.kind, one.tag) for one in self.kinds.served]
+        return messages.json_response(records.description(self.limits, self.pools.names, others))
 
 
 async def _no_id(_request: Request) -> Response:
@@ -238,31 +272,6 @@ def _readiness(pool: ServedPool, problem: messages.Problem | None) -> records.Po
 
 
 # --- metrics ----------------------------------------------------------------------------------------
-
-
-class RequestCounts:
-    """Counts of one process, from 0. Plain ints: only the event loop changes them."""
-
-    def __init__(self, pools: Iterable[str] = ()) -> None:
-        names = list(pools)
-        self.ids, self.responses = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-        self.errors = dict.fromkeys(SERVICE[2].values, 0)
-
-    def count_ids(self, pool: str, count: int) -> None:
-        """Count a response with *count* ids."""
-        self.ids[pool] = self.ids.get(pool, 0) + count
-        self.responses[pool] = self.responses.get(pool, 0) + 1
-
-    def count_error(self, status: int) -> None:
-        """Count a response with an error status."""
-        self.errors[str(status)] = self.errors.get(str(status), 0) + 1
-
-    def collect(self) -> Iterable[Any]:
-        """Return the counts as prometheus-client takes them."""
-        from snowredis.integrations.prometheus import as_prometheus
-
-        for metric, numbers in zip(SERVICE, (self.ids, self.responses, self.errors), strict=True):
-            yield as_prometheus(Family(metric, {(label,): number for label, number in numbers.items()}))
 
 
 def metrics_text(counts: RequestCounts, pools: ServedPools) -> Callable[[], bytes]:

@@ -109,9 +109,9 @@ class Service:
         self.counts = RequestCounts(pools.names)
         self.drain = Drain(limits.drain_s, pools.end_streams)
         self._running = 0
-        self.sessions = EndedSessions(pools.url)
-        self._routes = Routes(self)
-        self._router = Router([*self._routes.all(), *page_routes(guard, self.sessions)], default=_not_found)
+        self._sessions = EndedSessions(pools.url)
+        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, kinds, lambda: self.drain.draining)
+        self._router = Router([*self._routes.all(), *page_routes(guard, self._sessions)], default=_not_found)
         self._on_signals = contextlib.ExitStack()
         self._entry = proxies.around(self._respond)
 
@@ -142,7 +142,7 @@ class Service:
             session = self.guard.check(scope)
             if session is not None:
                 scope["snowredis.session"] = session
-                await self.sessions.check(session)
+                await self._sessions.check(session)
             if scope["path"] in ID_PATHS and scope["method"] == "GET":
                 await self._send_ids(scope, send)
             else:
