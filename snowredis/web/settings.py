@@ -54,8 +54,6 @@ class Limits:
     wrong_tokens_per_s: int = _limit(10, "wrong tokens that are compared in a second")
     max_at_once: int = _limit(1_000, "concurrent requests, besides probes")
     max_viewers: int = _limit(100, "open dashboards")
-    # so that one client with viewers that do not read leaves room for others
-    max_viewers_per_address: int = _limit(50, "open dashboards of one client address")
     wait_s: float = _limit(2.0, "how long a request waits for an id before it gets 503")
     # while load balancers notice that it is not ready; 0: it stops at once
     drain_s: float = _limit(5.0, "how long it goes on serving after SIGTERM", TIMEOUT)

