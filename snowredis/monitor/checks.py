@@ -15,7 +15,6 @@ import time
 import timeit
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
@@ -129,36 +128,16 @@ def kernel_clock() -> tuple[int, int] | None:
 
 
 def _names() -> Result:
-    name, machine = socket.gethostname(), _read("/etc/machine-id")
+    name = socket.gethostname()
     if name in ("", "localhost", "localhost.localdomain"):
         return warning(
             f"the name of this host is {name!r}, which others may share",
             "ids stay unique, but `workers` and `whois` cannot tell such hosts apart: set a host name or a label",
         )
-    if machine == "uninitialized":
-        advice = "this image was never fully booted: see machine-id(5)"
-        return warning("/etc/machine-id is not initialized", advice)
-    return ok(f"host {name}" + (f", machine {machine[:8]}…" if machine else ""))
+    return ok(f"host {name}")
 
 
-def _virtual() -> Result:
-    if "hypervisor" not in _read("/proc/cpuinfo")[:20_000]:
-        return ok("not a virtual machine")
-    return ok(
-        "a virtual machine: if it is ever snapshotted while it runs, call suspend() before and resume() after, or its "
-        "clones repeat ids for up to one ttl",
-    )
-
-
-def _read(path: str) -> str:
-    try:
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
-            return file.read(100_000).strip()
-    except OSError:
-        return ""
-
-
-_HOST_CHECKS: Mapping[str, Callable[[], Result]] = {"ntp": _ntp, "names": _names, "clones": _virtual}
+_HOST_CHECKS: Mapping[str, Callable[[], Result]] = {"ntp": _ntp, "names": _names}
 
 
 # --- one server ------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ same. It ends by itself when they are too old to be shown.
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +29,6 @@ from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL, pool_keys
 
 # events without which ended_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
-# letters of a name that are kept
-_MAX_NAME = 100
 
 
 def ended_in(events: Iterable[Event], claims: Iterable[tuple[int, str]] = ()) -> list[EndedLease]:
@@ -190,17 +188,13 @@ class RecentEvents:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Statement of a person who has seen who died or fell silent. Times are ms since 1970 on the Redis clock.
+    """Statement that somebody has seen who died or fell silent.
 
     Attributes:
-        until_ms: all ended leases up to this time have been seen.
-        at_ms: when the person said so.
-        by: who said so, as the person gave it; untrusted text, may be empty.
+        until_ms: all ended leases up to this time have been seen; ms since 1970 on the Redis clock.
     """
 
     until_ms: TimeMs
-    at_ms: TimeMs
-    by: str = ""
 
 
 def acknowledged(ended: Iterable[EndedLease], seen: Acknowledgement | None) -> list[EndedLease]:
@@ -219,11 +213,7 @@ def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
             stored = text_of(client.get(_key(name)) or b"")
     except StoreRefused:
         return None
-    try:
-        fields = json.loads(stored)
-        return Acknowledgement(int(fields["until"]), int(fields["at"]), str(fields["by"])[:_MAX_NAME])
-    except (ValueError, TypeError, KeyError):
-        return None
+    return Acknowledgement(int(stored)) if re.fullmatch(r"\d{1,15}", stored, re.ASCII) else None
 
 
 def write_acknowledgement(client: Any, name: str, seen: Acknowledgement, shown_ms: int) -> None:
@@ -231,9 +221,8 @@ def write_acknowledgement(client: Any, name: str, seen: Acknowledgement, shown_m
 
     Blocks for a round trip. Raises StoreUnavailable.
     """
-    fields = {"until": seen.until_ms, "at": seen.at_ms, "by": seen.by[:_MAX_NAME]}
     with translated(address(client)):
-        client.set(_key(name), json.dumps(fields), px=shown_ms)
+        client.set(_key(name), seen.until_ms, px=shown_ms)
 
 
 def _key(name: str) -> str:

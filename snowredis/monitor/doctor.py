@@ -5,7 +5,6 @@ Those of a pool stand here: its status, workers and durability.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.monitor.layout_change import config_of
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
 from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
@@ -20,14 +20,8 @@ from snowredis.monitor.status import Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
-from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys
 
-DAY_MS = 86_400_000
-# a pool without workers for this long is forgotten rather than idle
-STALE_MS = 7 * DAY_MS
-# how far ahead of the Redis clock a new floor lies is the sum of these settings
-_FLOOR_PARTS = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
 # level of a condition -> severity of a finding
 _SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", "critical": "error"}
 
@@ -37,7 +31,7 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     of_pool: dict[str, Callable[[], Iterable[Result]]] = {
         "whether Redis takes writes": lambda: _check_writes(pool),
         "the status": lambda: map(_result_of, status_of(pool.snapshot()).conditions),
-        "the workers": lambda: _check_workers(pool, info),
+        "the workers": lambda: _check_workers(pool),
         "the durability": lambda: [_check_durability(pool, info)],
         "failover_slack": lambda: _check_replicas(pool, info),
     }
@@ -72,11 +66,8 @@ def _check_writes(pool: WorkerPool) -> Iterator[Result]:
         yield ok(f"{pool.where} takes writes")
 
 
-def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
-    workers = pool.workers()
-    if not workers:
-        yield from _check_last_write(pool, info)
-    names = Counter((worker.host, worker.pid, worker.label) for worker in workers)
+def _check_workers(pool: WorkerPool) -> Iterator[Result]:
+    names = Counter((worker.host, worker.pid, worker.label) for worker in pool.workers())
     shared = sorted(name for name, count in names.items() if count > 1)
     if shared:
         yield warning(
@@ -90,8 +81,8 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
     """Check that the server is fit for the durability of the pool."""
     stored = info.settings.get("durability", "detect")
     if stored == "none":
-        wait_ms = sum(setting_ms(info.signature, name) for name in _FLOOR_PARTS)
-        return ok(f"durability is none: data loss is not detected, so every new worker waits {wait_ms / 1000:.1f} s")
+        wait_s = config_of(info).floor_ms / 1000
+        return ok(f"durability is none: data loss is not detected, so every new worker waits {wait_s:.1f} s")
     if stored == "assured":
         if not int(_info(pool.client, "persistence").get("aof_enabled", 1)):
             return warning(
@@ -118,17 +109,6 @@ def _check_replicas(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
             "if replicas can become masters, create the pool again with --failover-slack 15 (under another name, or "
             "after a ttl without workers)",
         )
-
-
-def _check_last_write(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
-    """Warn of a pool without workers in which no script ran for long; nothing if that time is not known."""
-    with translated(pool.where):
-        text = text_of(pool.client.hget(pool_keys(pool.name)[0], "last") or b"")
-    last_ms = int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
-    idle_ms = info.now_ms - last_ms
-    if last_ms and idle_ms > STALE_MS:
-        advice = f"if it is not needed: snowredis pool delete {info.name}"
-        yield warning(f"no worker was alive for {idle_ms // DAY_MS} days", advice)
 
 
 def _info(client: Any, section: str) -> dict[str, Any]:

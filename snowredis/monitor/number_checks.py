@@ -151,6 +151,8 @@ def _try_script(client: Any) -> Result:
 
 # tags after these are not checked
 MAX_TAGS = 100
+# states of a tag that hands out no numbers
+_STATES = {"unknown": "of another version", "closed": "closed, so that they hand out no numbers"}
 # that say whether a tag is open
 _FIELDS = ("signature", "reason", "next", "alarm")
 
@@ -222,16 +224,18 @@ def check_segments(client: Any, tags: Sequence[Tag]) -> Result:
             with translated(where):
                 values = client.hmget(tag.keys[0], _FIELDS)
             fields = {name: text_of(value) for name, value in zip(_FIELDS, values, strict=True) if value is not None}
+            if "signature" not in fields:
+                # deleted meanwhile, or a key of another program
+                continue
             info = tag_info(where, tag.name, fields)
         except StoreRefused:
             raise
         except StoreUnavailable as failure:
             found.setdefault("not readable", []).append(f"{tag.name} ({failure.reason})")
             continue
-        if info.config is None:
-            found.setdefault("of another version", []).append(tag.name)
-        if info.reason is not None:
-            found.setdefault("closed, so that they hand out no numbers", []).append(f"{tag.name} ({info.reason.value})")
+        if info.state != "open":
+            why = f" ({info.reason.text})" if info.reason else ""
+            found.setdefault(_STATES[info.state], []).append(f"{tag.name}{why}")
         if info.alarm is not None:
             numbers = f"{tag.name} {info.alarm.first} to {info.alarm.last}"
             found.setdefault("numbers may have been handed out twice", []).append(numbers)

@@ -143,21 +143,19 @@ class WorkerPool:
         """Return the newest statement that the deaths of this pool have been seen; None if there is none."""
         return None if self._server is None else deaths.read_acknowledgement(self.client, self.name)
 
-    def acknowledge_deaths(self, *, until_ms: int | None = None, by: str = "") -> Acknowledgement:
+    def acknowledge_deaths(self, *, until_ms: int | None = None) -> Acknowledgement:
         """Say that it has been seen who died or fell silent up to now: no viewer warns of them from now on.
 
         Args:
             until_ms: the newest that was seen, at_ms of EndedLease; None: all up to now.
-            by: who has seen them, for others.
 
         Raises:
             PoolNotFound; ConfigError: a pool in memory.
         """
         client = self.client
         info, before = self.info(), self.acknowledgement()
-        now_ms = info.now_ms
-        until_ms = min(now_ms, now_ms if until_ms is None else until_ms)
-        seen = Acknowledgement(max(until_ms, before.until_ms if before else 0), now_ms, by)
+        until_ms = info.now_ms if until_ms is None else min(until_ms, info.now_ms)
+        seen = Acknowledgement(max(until_ms, before.until_ms if before else 0))
         deaths.write_acknowledgement(client, self.name, seen, shown_ms(info))
         return seen
 

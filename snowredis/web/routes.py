@@ -141,7 +141,7 @@ class Routes:
         check_origin(request)
         pool = await self._pool_for_lookup(request)
         until_ms = messages.parse_until(_query(request))
-        seen = await pool.ask(lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms, by="the dashboard"))
+        seen = await pool.ask(lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms))
         pool.feed.poll_now()
         return messages.json_response(seen)
 

@@ -230,7 +230,7 @@ def test_everybody_sees_that_a_death_was_acknowledged_until_redis_forgets_both(s
     assert isinstance(holder.ask_renew(), Renewed)
     end_lease(server, config.name, 0)
     assert [death.acknowledged for death in ended(second)] == [False]
-    seen = first.acknowledge_deaths(by="ann \x1b[31m")
+    seen = first.acknowledge_deaths()
     assert second.acknowledgement() == seen
     assert status_of(second.snapshot()).level == "notice"
     assert [death.acknowledged for death in ended(second)] == [True]
@@ -239,7 +239,7 @@ def test_everybody_sees_that_a_death_was_acknowledged_until_redis_forgets_both(s
     assert first.acknowledge_deaths(until_ms=10**15).until_ms < 10**14
     key = f"{pool_keys(config.name)[0]}:acknowledged"
     assert 0 < server.client().pttl(key) <= 24 * 3_600_000
-    for damaged in ("", "no", "[]", '{"until": "x", "at": 1, "by": ""}', '{"until": 1}'):
+    for damaged in ("", "no", "-1", "1" * 16, '{"until": 1}'):
         server.client().set(key, damaged)
         assert second.acknowledgement() is None
     first.close()

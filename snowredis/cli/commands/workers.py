@@ -42,7 +42,7 @@ def _workers(args: argparse.Namespace) -> None:
 
     with open_known_pool(args) as pool:
         if args.acknowledge:
-            seen = pool.acknowledge_deaths(by=this_person())
+            seen = pool.acknowledge_deaths()
             print(
                 f"acknowledged: who died or fell silent in pool {pool.name} up to {args.time_text(seen.until_ms)}",
                 file=sys.stderr,
@@ -52,18 +52,6 @@ def _workers(args: argparse.Namespace) -> None:
             _show_repeatedly(read, pool.where, args)
         else:
             _show(first_reading(read), pool.where, args)
-
-
-def this_person() -> str:
-    """Return the name of the user and of this host."""
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):
-        user = "?"
-    return f"{user}@{socket.gethostname()}"
 
 
 def first_reading(read: Callable[[], Reading]) -> Reading:
