@@ -36,8 +36,6 @@ from snowredis.numbers.settings import (
 from snowredis.numbers.stores import DatedStore, open_stores, refuse_several
 from snowredis.settings import Server
 
-# a tag that was closed only now opens after failover_slack
-LONGEST_SETTLE_S = 180.0
 _DATED_SIGNATURE = re.compile(
     r"format=\d+ period=(hour|day|month|year) zone=([\w/+-]+) durability=(detect|assured)", re.ASCII
 )
@@ -194,13 +192,7 @@ def open_tag(url: Server, tag: str, first: int | None, **settings: Any) -> int:
                 f"Nothing was opened. Check the number, or create another tag with: --start {first}"
             )
         request = OpenRequest("word", 0 if first is None else config.position_from(first))
-        end_s = time.monotonic() + LONGEST_SETTLE_S
         while isinstance(reply := store.open(request), SettlingTag):
-            if time.monotonic() > end_s:
-                raise ConfigError(
-                    f"the tag {tag!r} at {store.where} cannot be opened for another {reply.wait_ms / 1000:.0f} s. It "
-                    "is closed. Repeat this then."
-                )
             time.sleep(min(reply.wait_ms, 1000) / 1000)
     return config.number_at(reply.next)
 

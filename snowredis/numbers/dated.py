@@ -17,6 +17,7 @@ from snowredis.kinds.protocol import GeneratorBase, IdKind
 from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
 from snowredis.numbers.protocol import (
     Exhausted,
+    ForgottenPeriod,
     GrantedNumbers,
     NumbersClosed,
     NumbersExhausted,
@@ -38,8 +39,6 @@ from snowredis.settings import check_settings, url_or_default
 FORMAT = 2
 # replies that say "it is another period now" before this gives up: at a boundary there is one, after the first call two
 _MAX_MOVES = 5
-# of a reply that was lost, or a deposed master
-_MAX_SETTLE_S = 60.0
 
 
 class DatedGenerator(GeneratorBase[str]):
@@ -167,15 +166,15 @@ class DatedGenerator(GeneratorBase[str]):
                 "Nothing was opened."
             )
         GUARD.check()
-        end_s, label = time.monotonic() + _MAX_SETTLE_S, period
+        label = period
         while True:
             reply, at = self._ask_now(lambda period: PeriodRequest("open", period, next_number), label)
-            # what was said is true of this period, whatever time it is after a wait
-            label = at.label
             if isinstance(reply, Opened):
                 return reply.next
-            if not isinstance(reply, SettlingTag) or time.monotonic() > end_s:
-                raise StoreUnavailable(self._store.where, "a deposed master may still hand out numbers. Try again")
+            if not isinstance(reply, SettlingTag):
+                raise self._store.unknown([type(reply).__name__])
+            # what was said is true of this period, whatever time it is after a wait
+            label = at.label
             time.sleep(min(0.5, reply.wait_ms / 1000))
 
     def close(self) -> None:
@@ -216,7 +215,7 @@ class DatedGenerator(GeneratorBase[str]):
             case Shut():
                 wait_ms = self._calendar.first_from(period, reply.since_ms) - reply.redis_ms
                 raise NumbersClosed(self.tag, reply.reason, reply.next, period.label, wait_ms, self._options)
-        raise StoreUnavailable(self._store.where, f"its clock went back to {period.label}, which it has forgotten")
+        raise self._store.unknown([type(reply).__name__])
 
     def _ask_now(
         self, request: Callable[[Period], PeriodRequest], label: str | None = None
@@ -235,6 +234,10 @@ class DatedGenerator(GeneratorBase[str]):
                 asked = PeriodRequest("take", period._replace(from_ms=0, until_ms=0))
             reply = self._store.send(asked)
             self._offset_ms = reply.redis_ms - self._wall_ms()
+            if isinstance(reply, ForgottenPeriod):
+                raise StoreUnavailable(
+                    self._store.where, f"its clock went back to {period.label}, which it has forgotten"
+                )
             if not isinstance(reply, OtherPeriod):
                 return reply, period
             if label is not None and self._calendar.at(reply.redis_ms).label != label:

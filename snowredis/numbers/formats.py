@@ -179,10 +179,6 @@ class NumberFormat:
         self._text, self._tag = text, tag
         parts, width = [], 0
         fixed = 0
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ConfigError(f"format {text!r} cannot be used: it has half of a surrogate pair") from None
         for literal, name, spec in _fields(text):
             fixed += len(literal)
             if name == "number":

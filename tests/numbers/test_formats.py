@@ -43,7 +43,6 @@ NO_LENGTH = "has no fixed length, or depends on the system"
     [
         ("{date:%Y}-{number}", "day", f"{AGAIN} day"),
         ("{date}{date:%Y%m%d}-{number}", "day", "does not say how the date is written"),
-        ("\ud83d{date:%Y%m%d}-{number}", "day", "half of a surrogate pair"),
         ("{date:%m%d}-{number}", "day", f"{AGAIN} day"),
         ("{date:%Y%m%d}-{number}", "hour", f"{AGAIN} hour: two numbers would have one text. Write more"),
         ("{date:%Y%m%d%I}-{number}", "hour", "the text of %I has no fixed length"),
