@@ -179,30 +179,6 @@ def test_the_program_ends_before_its_reservation(
         os.kill(redis_pid, signal.SIGCONT)
 
 
-def test_the_program_starts_again_on_request_when_redis_is_back(
-    start: Start, own_server: RedisServer, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    process = start(*CHILD, str(out), options=("--restart",))
-    eventually(lambda: is_running(out), "the program", 30)
-    own_server.kill()
-    eventually(lambda: is_gone(pid_of(out)), "the end of the program", 20)
-    # long enough for several claims
-    time.sleep(3.5)
-    own_server.start()
-    eventually(lambda: sum(line.startswith("start") for line in lines(out)) == 2, "another start", 40)
-    assert_apart(*([int(word) for word in line.split()[2:]] for line in lines(out) if line.startswith("start")))
-    process.terminate()
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert err.count("ended and could not be extended") <= 1
-
-
-def assert_apart(one: list[int], two: list[int]) -> None:
-    """Check that no tick of *one*, a worker id and when it may be used from, is one of *two*, if the clock was set."""
-    assert one[0] != two[0] or two[1] > time.time() * 1000 - TTL_S * 2000
-
-
 def test_a_worker_id_that_is_claimed_again_has_no_time_that_was_used_even_if_the_clock_is_set_back() -> None:
     """The program that makes ids with it may be another one, which does not know what the first one used."""
     with snowredis.worker_id("orders", url=memory_pool()) as mine:

@@ -70,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
             else:
                 demo.show = lambda: draw(frame(demo, title, *shutil.get_terminal_size()))
             demo.play(args.workers)
-            files = [(f"pid {each.pid}", each.path, each.workers) for each in demo.processes]
-            verdict = check(files, Layout())
+            verdict = check([(each.path, each.workers) for each in demo.processes], Layout())
         if live:
             # stays on the screen after the live display is closed
             write([title, [], *demo.lines])
@@ -358,22 +357,17 @@ class Demo:
 
 # log lines that are visible whatever the fleet's size; fewer where the terminal has fewer rows than usual
 _MIN_LOG, _LOW_MIN_LOG, _LOW_HEIGHT = 8, 4, 24
-# number of status lines in plain output
-_STATUSES = 8
 
 
 def _printing(demo: Demo) -> Callable[[], None]:
-    """Return a function that prints what is new in the log, and now and then a status line."""
-    printed, next_status_s = 0, 0.0
+    """Return a function that prints what is new in the log."""
+    printed = 0
 
     def show() -> None:
-        nonlocal printed, next_status_s
+        nonlocal printed
         for line in demo.lines[printed:]:
             print(plain(line), flush=True)
             printed += 1
-        if demo.making_s[0] and demo.now_s >= next_status_s:
-            next_status_s = demo.now_s + demo.length_s / _STATUSES
-            print(f"{demo.now_s:6.1f} s    {status(demo)}", flush=True)
 
     return show
 
@@ -417,7 +411,7 @@ def verdict_lines(demo: Demo, verdict: Checked) -> list[Line]:
         ("duplicates", _count(verdict.duplicates, "every id was compared with every other")),
         ("wrong worker", wrong),
     ]
-    return [*pairs(rows), *([(f"  {printable(example, 200)}", "bad")] for example in verdict.examples)]
+    return pairs(rows)
 
 
 def _count(errors: int, explanation: str) -> Line:
@@ -426,9 +420,8 @@ def _count(errors: int, explanation: str) -> Line:
 
 # --- the check: of the library it trusts only the layout -----------------------------------------------
 
-_MAX_EXAMPLES = 20
-# a process, the file of its ids, and the worker ids that it had
-Recorded = tuple[str, Path, Collection[int]]
+# the file of the ids of a process, and the worker ids that it had
+Recorded = tuple[Path, Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,13 +432,11 @@ class Checked:
         ids: how many ids there are.
         duplicates: how many of them repeat another.
         wrong_workers: how many name a worker id that their process never held.
-        examples: some of those ids, with the processes that made them.
     """
 
     ids: int
     duplicates: int
     wrong_workers: int
-    examples: Sequence[str]
 
     @property
     def good(self) -> bool:
@@ -454,20 +445,11 @@ class Checked:
 
 def check(files: Sequence[Recorded], layout: Layout) -> Checked:
     """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
-    written = [(process, _int64s(path.read_bytes()), set(workers)) for process, path, workers in files]
+    written = [(_int64s(path.read_bytes()), set(workers)) for path, workers in files]
     shift, mask = layout.worker_shift, layout.workers - 1
-    wrong = [
-        f"{an_id} of {process} names another worker id"
-        for process, ids, workers in written
-        for an_id in ids
-        if an_id >> shift & mask not in workers
-    ]
-    repeated = list(_repeated([ids for _, ids, _ in written]))
-    examples = wrong[:_MAX_EXAMPLES]
-    for an_id in repeated[:_MAX_EXAMPLES]:
-        makers = " and by ".join(process for process, ids, _ in written for _ in range(list(ids).count(an_id)))
-        examples.append(f"{an_id} was made by {makers}")
-    return Checked(sum(len(ids) for _, ids, _ in written), len(repeated), len(wrong), examples)
+    wrong = sum(an_id >> shift & mask not in workers for ids, workers in written for an_id in ids)
+    repeated = sum(1 for _ in _repeated([ids for ids, _ in written]))
+    return Checked(sum(len(ids) for ids, _ in written), repeated, wrong)
 
 
 def _int64s(data: bytes) -> Sequence[int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands.ids import settings_of_pool, warnings_on_stderr
-from snowredis.cli.exit_codes import CommandError, ExitCode, print_error
+from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, seconds, settings
 from snowredis.settings import SETTINGS
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # passed on to the program, as far as this system has them
 _KNOWN = {known.name: known for known in signal.Signals}
-_STOP = [_KNOWN[name] for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if name in _KNOWN]
-_PASSED = _STOP + [_KNOWN[name] for name in ("SIGUSR1", "SIGUSR2", "SIGWINCH") if name in _KNOWN]
+_NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+_PASSED = [_KNOWN[name] for name in _NAMES if name in _KNOWN]
 # so long before the end of the reservation this process kills the program, at most a quarter of a ttl; run_killer.py
 # does in half of this time
 _KILL_S = 1.0
@@ -33,19 +33,10 @@ _EVERY_S = 0.1
 _KILLER = Path(__file__).parents[1] / "run_killer.py"
 
 
-class _Lost(CommandError):
-    """The worker id was lost while the program ran, and the program was ended."""
-
-
 class _Signals:
-    """Signals of this process, read from a pipe: select() waits for them and for a timeout.
-
-    Attributes:
-        stopped: whether one of them asks to end: then the program is not started again.
-    """
+    """Signals of this process, read from a pipe: select() waits for them and for a timeout."""
 
     def __init__(self) -> None:
-        self.stopped = False
         self._reading, self._writing = os.pipe()
         for end in (self._reading, self._writing):
             os.set_blocking(end, False)
@@ -60,9 +51,7 @@ class _Signals:
         """Return the signals to pass on that arrived; wait *seconds* for one at most."""
         if not select.select([self._reading], [], [], max(0.0, seconds))[0]:
             return []
-        numbers = [number for number in os.read(self._reading, 512) if number in _PASSED]
-        self.stopped |= any(number in _STOP for number in numbers)
-        return numbers
+        return [number for number in os.read(self._reading, 512) if number in _PASSED]
 
 
 class _Killer:
@@ -214,8 +203,6 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_settings(*(SETTINGS[name] for name in ("layout", "ttl", "label")))
     text = "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
     parser.add_argument("--grace", type=seconds, metavar="S", help=text)
-    text = "start the program again, with another worker id if need be, after the worker id was lost"
-    parser.add_argument("--restart", action="store_true", help=text)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM …")
 
 
@@ -238,40 +225,13 @@ def _run(args: argparse.Namespace) -> int:
         with warnings_on_stderr(), worker_id(url=url, grace=0, **options) as held:
             ttl_s = held.ttl_ms / 1000
             signals, grace_s = _Signals(), min(5.0 if args.grace is None else args.grace, ttl_s / 4)
-            while True:
-                try:
-                    return _supervise(_Program(words, held, killer), held, killer, signals, grace_s)
-                except _Lost as error:
-                    if not args.restart or signals.stopped:
-                        raise
-                    print_error(error)
-                if not _claim_again(held, signals):
-                    return ExitCode.INTERRUPTED
+            return _supervise(_Program(words, held, killer), held, killer, signals, grace_s)
     finally:
         killer.close()
 
 
-def _claim_again(held: WorkerId, signals: _Signals) -> bool:
-    """Claim a worker id for another start; return False if a signal ends this first."""
-    from snowredis.errors import SnowredisError
-
-    shown = ""
-    while True:
-        try:
-            held.claim()
-            return True
-        except SnowredisError as error:
-            # once, not each second of an outage
-            if str(error) != shown:
-                shown = str(error)
-                print_error(error)
-        signals.wait(1.0)
-        if signals.stopped:
-            return False
-
-
 def _supervise(program: _Program, held: WorkerId, killer: _Killer, signals: _Signals, grace_s: float) -> int:
-    """Wait for the end of the program; return its exit code. Raises _Lost if it had to be ended."""
+    """Wait for the end of the program; return its exit code. Raises CommandError if it had to be ended."""
     worker = held.worker
     try:
         while not program.reap():
@@ -279,7 +239,7 @@ def _supervise(program: _Program, held: WorkerId, killer: _Killer, signals: _Sig
             if left_s <= grace_s + program.kill_s:
                 program.end(left_s, grace_s, signals)
                 why = "could not be renewed in time" if left_s else "was lost"
-                raise _Lost(ExitCode.LEASE_OR_CLOCK, f"worker id {worker} {why}; the program was ended")
+                raise CommandError(ExitCode.LEASE_OR_CLOCK, f"worker id {worker} {why}; the program was ended")
             killer.tell(program.group, left_s - program.kill_s / 2)
             program.follow_stop()
             for number in signals.wait(_EVERY_S):
@@ -295,11 +255,8 @@ RUN = Command(
     "run any program with a worker id of a pool",
     """Claims a worker id, and runs the program with SNOWREDIS_WORKER_ID, SNOWREDIS_DATACENTER, SNOWREDIS_LAYOUT,
 SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). Signals and the exit code are passed on. The program is ended before
-the reservation of the worker id ends, if it cannot be renewed: exit code 8, or with --restart another start.""",
-    [
-        ("snowredis run --pool orders -- node server.js", "in another language"),
-        ("snowredis run --pool orders --restart -- ./server", "survives outages"),
-    ],
+the reservation of the worker id ends, if it cannot be renewed: exit code 8.""",
+    [("snowredis run --pool orders -- node server.js", "in another language")],
     _add_arguments,
     _run,
 )
