@@ -274,7 +274,13 @@ class MySQL(Support):
         self.run(connection, f"ANALYZE TABLE {self.quote(table)}")
 
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
-        parts = [sa.func.ifnull(sa.func.md5(sa.cast(column, sa.LargeBinary)), "n") for column in columns]
+        # numbers as they are, which takes half the time; texts may have any characters and any length
+        parts = [
+            sa.func.ifnull(
+                column if isinstance(column.type, sa.Integer) else sa.func.md5(sa.cast(column, sa.LargeBinary)), "n"
+            )
+            for column in columns
+        ]
         half = sa.func.conv(sa.func.left(sa.func.md5(sa.func.concat_ws("|", *parts)), 15), 16, 10)
         return sa.cast(half, sa.Numeric(20, 0))
 
