@@ -249,7 +249,7 @@ def check(directory: Path, suffix: str, *tables: str) -> tuple[int, int]:
         for table in tables
     ]
     layout = "default" if suffix else "game-shards"
-    done = snowredis_command("merge", "check", *sources, "--layout", layout, "--json", "--quiet")
+    done = snowredis_command("merge", "check", *sources, "--layout", layout, "--json")
     return done.returncode, json.loads(done.stdout)["repeated_ids"] if done.stdout else -1
 
 
@@ -263,7 +263,7 @@ def mend(directory: Path) -> tuple[str, list[str]]:
     planned = snowredis_command("merge", "plan", f"sqlite:///{kept}", f"sqlite:///{changed}", "--out", plan)
     applied = snowredis_command("merge", "apply", plan, "--yes")
     copied = snowredis_command("merge", "copy", plan, "--run", "--yes")
-    checked = snowredis_command("merge", "check", "--copied", plan, "--quiet")
+    checked = snowredis_command("merge", "check", "--copied", plan)
     steps = (planned, applied, copied, checked)
     wrong = "".join(done.stderr for done in steps if done.returncode)
     return wrong, "".join(done.stdout for done in steps).splitlines()

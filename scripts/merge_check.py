@@ -82,7 +82,7 @@ def make(directory: Path, ids: int, planted: int, seed: int) -> tuple[list[str],
 
 def check(sources: list[str], duplicates: Path, memory: int, seconds: float) -> tuple[dict[str, Any], float, float]:
     """Run `snowredis merge check`; return its report, the seconds that it took, and its peak of memory in MiB."""
-    command = [sys.executable, "-m", "snowredis", "merge", "check", *sources, "--json", "--quiet"]
+    command = [sys.executable, "-m", "snowredis", "merge", "check", *sources, "--json"]
     command += ["--memory", f"{memory}M", "--duplicates", str(duplicates)]
     started_s = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:

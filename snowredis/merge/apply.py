@@ -173,7 +173,7 @@ def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, prog
     for plan in run.domains:
         if run.domain > plan.number:
             continue
-        progress.start(f"storing the map of {plan.name}", plan.renamed, "ids")
+        progress.start(f"storing the map of {plan.name}", plan.renamed)
         (key, *others), partials = plan.domain.keys, plan.domain.partials
         if plan.kind == "counter" and not others and not partials and run.domain < plan.number:
             with writing(engine, "No row was changed; only the map was being filled") as connection:
@@ -312,7 +312,7 @@ class _Rewriter:
 
     def _domain(self, run: Run, plan: DomainPlan, done_to: int | None, *, backwards: bool) -> Run:
         size = _FIRST
-        self._progress.start(f"changing {plan.name}{' back' if backwards else ''}", plan.renamed, "ids")
+        self._progress.start(f"changing {plan.name}{' back' if backwards else ''}", plan.renamed)
         while True:
             ids = sa.select(MAP.c.old).where(*_range(run, plan.number, done_to, None)).order_by(MAP.c.old)
             ids = ids if plan.at_once else ids.limit(size)

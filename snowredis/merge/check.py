@@ -1,7 +1,7 @@
 """`snowredis merge check`: which ids of several files and tables are repeated, which cannot be right, which will clash.
 
 The path of an id: sources.py says where it is, ingest.py reads it into the workspace, where this file finds those
-that are there twice; findings.py says what that means.
+that are there twice. findings.py says what that means.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Self
 import duckdb
 import numpy as np
 
+from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
 from snowredis.merge.findings import CheckResult, Findings
-from snowredis.merge.id_sql import CLOCKS_DIFFER_MS, Bounds, text_literal
 from snowredis.merge.ingest import ingest
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source
-from snowredis.merge.workspace import MIB, Workspace
+from snowredis.merge.workspace import MIB, Workspace, text_literal
 
 __all__ = ["DEFAULT_MEMORY", "Check", "check_export_path"]
 
@@ -37,6 +37,7 @@ class Check:
 
     Args:
         sources: columns of ids, from parse_sources().
+        layout: of all ids.
         memory_bytes: what the whole process may take at its peak.
         threads: of DuckDB; None: one for each core.
 
@@ -46,14 +47,19 @@ class Check:
     """
 
     def __init__(
-        self, sources: Sequence[Source], *, memory_bytes: int = DEFAULT_MEMORY, threads: int | None = None
+        self,
+        sources: Sequence[Source],
+        layout: Layout,
+        *,
+        memory_bytes: int = DEFAULT_MEMORY,
+        threads: int | None = None,
     ) -> None:
         if len(sources) > MAX_SOURCES:
             raise SourceError(
                 f"{len(sources)} sources are more than {MAX_SOURCES}. Nothing was read; several files can be one "
                 "source: write a pattern in quotes, such as 'shard1=dumps/*.csv#id'."
             )
-        self._sources = sources
+        self._sources, self._layout = sources, layout
         self._workspace = Workspace(memory_bytes, threads=threads)
 
     def __enter__(self) -> Self:
@@ -78,9 +84,8 @@ class Check:
             ingest(self._workspace, self._sources, progress)
             read_s = time.monotonic() - started_s
             self._find_repeated(progress)
-            bounds = [Bounds.of(source.layout, now_ms + CLOCKS_DIFFER_MS) for source in self._sources]
-            findings = Findings(self._workspace.rows, self._sources, bounds)
-            return findings.result(now_ms, read_s, started_s + read_s)
+            findings = Findings(self._workspace.rows, self._sources, self._layout, now_ms)
+            return findings.result(read_s, started_s + read_s)
 
     def _find_repeated(self, progress: Progress) -> None:
         """Fill the table ``duplicates``: id, source, and how often it is there.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
 from snowredis.cli.options import Command, Parser, confirm, positive
 from snowredis.cli.output import Column, Line, print_json, printable, table, terminal_width, wrapped, write
+from snowredis.core.presets import resolve_layout
 from snowredis.merge import Undecided, proof
 from snowredis.merge.progress import Progress
 
@@ -32,15 +33,13 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def _add_check(parser: Parser) -> None:
     add = parser.add_argument
     add("sources", nargs="*", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
-    text = "layout of the ids, or NAME=LAYOUT for one source; may be repeated (default: 'default')"
-    add("--layout", action="append", default=[], metavar="L", help=text)
+    add("--layout", metavar="LAYOUT", help="name or spec of the layout of the ids (default: 'default')")
     text = "what the process may take at its peak, such as 768M or 4G (default: 1G)"
     add("--memory", type=_bytes, default=_UNITS["G"], metavar="SIZE", help=text)
     add("--json", action="store_true", help="the report as one object; ids are strings in it")
     add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to a .csv or .parquet file")
     add("--copied", type=Path, metavar="PLAN", help="after the copy: compare all rows of both databases of this plan")
     _add_urls(parser)
-    add("--quiet", action="store_true", help="show no progress")
 
 
 def _bytes(text: str) -> int:
@@ -55,19 +54,19 @@ def _check(args: argparse.Namespace) -> int:
         raise CommandError(ExitCode.USAGE, "name sources, or a plan with --copied. Nothing was read.")
     if args.copied:
         return _check_copied(args)
-    from snowredis.merge.sources import parse_sources
-
-    sources = parse_sources(args.sources, args.layout)
     from snowredis.merge.check import Check, check_export_path
     from snowredis.merge.report import as_lines
+    from snowredis.merge.sources import parse_sources
+
+    sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
 
     if args.duplicates:
         check_export_path(args.duplicates)
     try:
         with (
             interrupted_by_signals(),
-            Progress(shown=not args.quiet) as progress,
-            Check(sources, memory_bytes=args.memory) as check,
+            Progress() as progress,
+            Check(sources, layout, memory_bytes=args.memory) as check,
         ):
             result = check.run(progress)
             if args.duplicates:
@@ -92,7 +91,7 @@ def _check_copied(args: argparse.Namespace) -> int:
     from snowredis.merge.plan_file import PlanFile
 
     plan, file = PlanFile.open(args.copied)
-    with file, interrupted_by_signals(), Progress(shown=not args.quiet) as progress:
+    with file, interrupted_by_signals(), Progress() as progress:
         databases = open_databases(plan, args.kept, args.changed)
         check_applied(plan, databases.changed)
         with reading(databases.kept) as kept, reading(databases.changed) as changed:

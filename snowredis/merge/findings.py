@@ -11,7 +11,6 @@ from typing import Any
 from snowredis.core.as_json import IdNumber, NowMs, TimeMs
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_text
-from snowredis.merge.id_sql import Bounds, FieldSql
 from snowredis.merge.sources import Source
 
 __all__ = [
@@ -41,7 +40,6 @@ class ProblemKind(StrEnum):
     FUTURE = "future"
     COUNTER = "counter"  # of the layout's first hour, as the numbers of a counter are
     NO_IDS = "no-ids"
-    LAYOUTS_DIFFER = "layouts-differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,6 @@ class SourceSummary:
 
     Attributes:
         location: file or table, without a password.
-        layout: the full text form.
         rows: how many values, NULL included.
         ids: how many of them are whole numbers of 64 bits.
         first_ms, last_ms: time of the first and last plausible id, Unix ms; None if there is none.
@@ -80,7 +77,6 @@ class SourceSummary:
     name: str
     kind: str
     location: str
-    layout: str
     rows: int
     ids: int
     first_ms: TimeMs | None
@@ -99,14 +95,11 @@ class DuplicatesIn:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One source of a repeated id, and what the layout of that source says of the id."""
+    """A repeated id in one of its sources."""
 
     an_id: IdNumber
     source: str
     times: int
-    datacenter: int | None
-    worker: int | None
-    time_ms: TimeMs | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +132,7 @@ class CheckResult:
     """Result of a check.
 
     Attributes:
+        layout: of all ids, the full text form.
         sources: what was read.
         ids: how many ids were compared.
         repeated_ids: how many different ids are used by more than one row.
@@ -151,6 +145,7 @@ class CheckResult:
         read_s, compare_s: how long this run took for reading and for everything else.
     """
 
+    layout: str
     sources: list[SourceSummary]
     ids: int
     repeated_ids: int
@@ -170,6 +165,10 @@ class CheckResult:
 
 
 _EXAMPLES = 3
+# a layout's first hour holds no id of a generator that was started later, but every counter that starts at 1
+_COUNTER_MS = 3_600_000
+# ids whose time is less than this ahead are not from the future: clocks differ
+_CLOCKS_DIFFER_MS = 60_000
 # the kind of a value that is no 64-bit integer, in the column ``rejected``
 _KIND_OF_REJECTED = rf"""CASE
     WHEN lower(trim(rejected)) IN ('', 'null', '\n', 'none', 'na', 'nan') THEN '{ProblemKind.MISSING}'
@@ -196,55 +195,62 @@ _TEXTS = {
 
 
 class Findings:
-    """Makes the tables ``groups`` and ``workers`` and the view ``decoded``; ``duplicates`` is there already.
+    """Makes the tables ``groups`` and ``workers``; ``ids`` and ``duplicates`` are there already.
 
     Args:
-        bounds: of each source: ids outside are not attributed to a worker.
+        layout: of all ids.
+        now_ms: ids of later times are from the future; Unix ms.
     """
 
     def __init__(
-        self, rows: Callable[..., list[tuple[Any, ...]]], sources: Sequence[Source], bounds: Sequence[Bounds]
+        self, rows: Callable[..., list[tuple[Any, ...]]], sources: Sequence[Source], layout: Layout, now_ms: int
     ) -> None:
-        self._rows, self._sources, self._bounds = rows, sources, bounds
-        columns = "source USMALLINT, {} UTINYINT, datacenter BIGINT, worker BIGINT, ids BIGINT, {} BIGINT, {} BIGINT"
-        self._rows(f"CREATE OR REPLACE TEMP TABLE groups ({columns.format('kind', 'lowest', 'highest')})")
-        self._rows(f"CREATE OR REPLACE TEMP TABLE workers ({columns.format('layout', 'first_ms', 'last_ms')})")
-        layouts = [source.layout for source in sources]
-        # one at a time: DuckDB reads only the blocks of that source
-        for number, layout in enumerate(layouts):
-            rows(f"INSERT INTO groups SELECT {number}, * FROM ({_grouped(number, layout, bounds[number])})")
-            first, last = (FieldSql(layout, an_id).time_ms for an_id in ("lowest", "highest"))
-            self._rows(
-                f"INSERT INTO workers SELECT source, {layouts.index(layout)}, datacenter, worker, ids, {first}, {last} "
-                f"FROM groups WHERE source = {number} AND kind = {_PLAUSIBLE}"
-            )
-        parts = " UNION ALL ".join(self._decoded(number) for number in range(len(sources)))
-        self._rows(f"CREATE OR REPLACE TEMP VIEW decoded AS {parts}")
-
-    def _decoded(self, number: int) -> str:
-        fields, limit = FieldSql(self._sources[number].layout), self._bounds[number].limit - 1
-        values = {"datacenter": fields.datacenter, "worker": fields.worker, "time_ms": fields.time_ms}
-        columns = ", ".join(
-            f"CASE WHEN id BETWEEN 0 AND {limit} THEN {value} END AS {name}" for name, value in values.items()
+        self._rows, self._sources, self._layout, self._now_ms = rows, sources, layout, now_ms
+        earliest_ms = layout.epoch_ms + _COUNTER_MS
+        first, future = layout.id_range(earliest_ms, max(now_ms + _CLOCKS_DIFFER_MS, earliest_ms))
+        ends = {"counter": first, "plausible": future, "future": 1 << layout.total_bits}
+        kinds = " ".join(f"WHEN id <= {end - 1} THEN '{kind}'" for kind, end in ends.items())
+        # of no worker: what is not plausible
+        datacenter, worker = (
+            f"CASE WHEN id BETWEEN {first} AND {future - 1} THEN {self._field(name)} ELSE 0 END"
+            for name in ("datacenter", "worker")
         )
-        return f"SELECT source, id, times, {columns} FROM duplicates WHERE source = {number}"
+        self._rows(
+            "CREATE OR REPLACE TEMP TABLE groups AS SELECT source, CASE WHEN id IS NULL THEN 'rejected' "
+            f"WHEN id < 0 THEN 'negative' {kinds} ELSE 'too-wide' END AS kind, {datacenter} AS datacenter, "
+            f"{worker} AS worker, count(*) AS ids, min(id) AS lowest, max(id) AS highest FROM ids GROUP BY ALL"
+        )
+        first_ms, last_ms = (
+            f"{self._field('timestamp', column)} * {layout.tick_ms} + {layout.epoch_ms}"
+            for column in ("lowest", "highest")
+        )
+        self._rows(
+            f"CREATE OR REPLACE TEMP TABLE workers AS SELECT source, datacenter, worker, {first_ms} AS first_ms, "
+            f"{last_ms} AS last_ms FROM groups WHERE kind = 'plausible'"
+        )
 
-    def result(self, now_ms: int, read_s: float, began_s: float) -> CheckResult:
+    def _field(self, name: str, an_id: str = "id") -> str:
+        """Return the expression for a field of the ids in a column."""
+        bits = getattr(self._layout, f"{name}_bits")
+        return f"({an_id} >> {getattr(self._layout, f'{name}_shift')} & {(1 << bits) - 1})" if bits else "0"
+
+    def result(self, read_s: float, began_s: float) -> CheckResult:
         """Return everything; *began_s*: when comparing began, on the monotonic clock."""
         sources = self._summaries()
         repeated_ids, repeated_rows = self._rows("SELECT count(DISTINCT id), coalesce(sum(times), 0) FROM duplicates")[
             0
         ]
         return CheckResult(
+            layout=layout_spec(self._layout),
             sources=sources,
             ids=sum(source.ids for source in sources),
             repeated_ids=int(repeated_ids),
             repeated_rows=int(repeated_rows),
             duplicates=self._duplicates(),
             examples=self._examples(),
-            problems=self._problems(),
+            problems=list(self._problems()),
             shared_workers=self._shared_workers(),
-            now_ms=now_ms,
+            now_ms=self._now_ms,
             read_s=round(read_s, 3),
             compare_s=round(time.monotonic() - began_s, 3),
         )
@@ -254,14 +260,14 @@ class Findings:
 
     def _summaries(self) -> list[SourceSummary]:
         rows = self._rows(
-            "SELECT source, sum(ids), coalesce(sum(ids) FILTER (kind > 0), 0) FROM groups GROUP BY source"
+            "SELECT source, sum(ids), coalesce(sum(ids) FILTER (kind <> 'rejected'), 0) FROM groups GROUP BY source"
         )
         counts = {number: (int(rows), int(ids)) for number, rows, ids in rows}
         query = "SELECT source, min(first_ms), max(last_ms), count(*) FROM workers GROUP BY source"
         workers = {number: row for number, *row in self._rows(query)}
         return [
             SourceSummary(
-                *(source.name, source.kind, source.shown, layout_spec(source.layout)),
+                *(source.name, source.kind, source.shown),
                 *counts.get(number, (0, 0)),
                 *workers.get(number, (None, None, 0)),
             )
@@ -285,19 +291,19 @@ class Findings:
     def _examples(self) -> list[Example]:
         """Return the smallest repeated ids, and where they are."""
         rows = self._rows(
-            "SELECT id, source, times, datacenter, worker, time_ms FROM decoded WHERE id IN "
+            "SELECT id, source, times FROM duplicates WHERE id IN "
             f"(SELECT DISTINCT id FROM duplicates ORDER BY id LIMIT {MAX_EXAMPLES}) ORDER BY id, source"
         )
-        return [Example(an_id, self._name(number), *rest) for an_id, number, *rest in rows]
+        return [Example(an_id, self._name(number), times) for an_id, number, times in rows]
 
     # --- clashes to come ---------------------------------------------------------------------------
 
     def _shared_workers(self) -> list[SharedWorkers]:
-        """Return the pairs of sources in which the same worker ids made ids, under the same layout."""
+        """Return the pairs of sources in which the same worker ids made ids."""
         self._rows(
             "CREATE OR REPLACE TEMP TABLE shared AS SELECT one.source AS one, other.source AS other, datacenter, "
             "worker, one.first_ms <= other.last_ms AND other.first_ms <= one.last_ms AS at_once FROM workers one "
-            "JOIN workers other USING (layout, datacenter, worker) WHERE one.source < other.source"
+            "JOIN workers other USING (datacenter, worker) WHERE one.source < other.source"
         )
         pairs = self._rows(
             "SELECT one, other, count(*), count(*) FILTER (at_once) FROM shared GROUP BY ALL ORDER BY 1, 2"
@@ -318,68 +324,30 @@ class Findings:
 
     # --- values that cannot be right ---------------------------------------------------------------
 
-    def _problems(self) -> list[Problem]:
-        """Return the problems of all sources, in their order."""
-        found = [problem for number in range(len(self._sources)) for problem in self._of_source(number)]
-        if len({source.layout for source in self._sources}) > 1:
-            text = (
-                "the sources have different layouts, so their worker ids mean different bits: whether ids of different "
-                "layouts can be equal later is not said here"
-            )
-            found.append(Problem("", ProblemKind.LAYOUTS_DIFFER, 0, [], text, is_error=False))
-        return found
-
-    def _of_source(self, number: int) -> Iterator[Problem]:
-        source = self._sources[number]
-        rejected = {
-            ProblemKind(kind): (count, examples)
-            for kind, count, examples in self._rows(
-                f"SELECT {_KIND_OF_REJECTED} AS kind, count(*), list(DISTINCT rejected)[:{_EXAMPLES}] FROM stored "
-                "WHERE source = ? AND rejected IS NOT NULL GROUP BY 1",
+    def _problems(self) -> Iterator[Problem]:
+        """Yield the problems of all sources, in their order."""
+        for number, source in enumerate(self._sources):
+            rejected = self._rows(
+                f"SELECT {_KIND_OF_REJECTED} AS kind, count(*), list(DISTINCT rejected)[:{_EXAMPLES}] FROM ids "
+                "WHERE source = ? AND id IS NULL GROUP BY 1",
                 number,
             )
-        }
-        groups = "SELECT kind, sum(ids)::BIGINT, min(lowest), max(highest) FROM groups WHERE source = ? GROUP BY kind"
-        found = {_GROUPS[kind]: (count, ends) for kind, count, *ends in self._rows(groups, number)}
-        outside = {kind: (count, list(map(str, sorted(set(ends))))) for kind, (count, ends) in found.items()}
-        if not found:
-            text = "there are no ids in it. See whether it is the right one"
-            yield Problem(source.name, ProblemKind.NO_IDS, 0, [], text, is_error=False)
-        # the others are NULLs of columns that were not stored
-        missing = found.get(ProblemKind.MISSING, (0, []))[0] - sum(count for count, _ in rejected.values())
-        outside[ProblemKind.MISSING] = missing, []
-        for kind in ProblemKind:
-            parts = [part[kind] for part in (rejected, outside) if kind in part]
-            if not (count := sum(number for number, _ in parts)):
-                continue
-            examples = [text for _, texts in parts for text in texts if kind is not ProblemKind.MISSING]
-            text = _TEXTS.get(kind) or _text(kind, source.layout)
-            # counters are usual in a table that had ids before it had snowredis'
-            yield Problem(source.name, kind, count, examples[:_EXAMPLES], text, kind is not ProblemKind.COUNTER)
-
-
-# what _grouped() tells apart: the position is the column ``kind``
-_GROUPS = (
-    *(ProblemKind.MISSING, ProblemKind.NEGATIVE, ProblemKind.COUNTER, None),
-    *(ProblemKind.FUTURE, ProblemKind.TOO_WIDE),
-)
-_PLAUSIBLE = _GROUPS.index(None)
-
-
-def _grouped(number: int, layout: Layout, bounds: Bounds) -> str:
-    """Return a query for the ids of one source by kind, and, if they are plausible, by worker id."""
-    ends = (bounds.first, bounds.future, bounds.limit)
-    kinds = " ".join(f"WHEN id <= {end - 1} THEN {kind}" for kind, end in enumerate(ends, 2))
-    fields = FieldSql(layout)
-    datacenter, worker = (
-        f"CASE WHEN id BETWEEN {bounds.first} AND {bounds.future - 1} THEN {field} ELSE 0 END"
-        for field in (fields.datacenter, fields.worker)
-    )
-    return (
-        f"SELECT CASE WHEN id IS NULL THEN 0 WHEN id < 0 THEN 1 {kinds} ELSE 5 END AS a, {datacenter} AS b, "
-        f"{worker} AS c, count(*) AS d, coalesce(min(id), 0) AS e, coalesce(max(id), 0) AS f FROM ids "
-        f"WHERE source = {number} GROUP BY 1, 2, 3"
-    )
+            unlikely = self._rows(
+                "SELECT kind, sum(ids)::BIGINT, list_distinct([min(lowest), max(highest)]::VARCHAR[]) FROM groups "
+                "WHERE source = ? AND kind NOT IN ('rejected', 'plausible') GROUP BY kind",
+                number,
+            )
+            found = {kind: (count, examples) for kind, count, examples in [*rejected, *unlikely]}
+            if not self._rows("SELECT 1 FROM groups WHERE source = ? LIMIT 1", number):
+                text = "there are no ids in it. See whether it is the right one"
+                yield Problem(source.name, ProblemKind.NO_IDS, 0, [], text, is_error=False)
+            for kind in ProblemKind:
+                if kind in found:
+                    count, examples = found[kind]
+                    shown = [] if kind is ProblemKind.MISSING else sorted(examples)
+                    text = _TEXTS.get(kind) or _text(kind, self._layout)
+                    # counters are usual in a table that had ids before it had snowredis'
+                    yield Problem(source.name, kind, count, shown, text, kind is not ProblemKind.COUNTER)
 
 
 def _text(kind: ProblemKind, layout: Layout) -> str:

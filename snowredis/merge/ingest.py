@@ -1,13 +1,18 @@
-"""Read the ids of all sources into the workspace.
+"""Read the ids of all sources into the table ``ids`` of the workspace: source, id, rejected.
 
-Fills the view ``ids`` (source, id, rejected): whole numbers of 64 bits, and as text the values that are none. Columns
-of whole numbers in Parquet are not copied: the view reads their files.
+An id is a whole number of 64 bits. A value that is none is stored as text, in ``rejected``. DuckDB reads the files:
+CSV, plain text, gzip of both, and Parquet.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
+import gzip
+import re
+import zlib
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,64 +24,121 @@ from sqlalchemy.exc import NoSuchTableError
 from snowredis.errors import shown
 from snowredis.merge import SourceError
 from snowredis.merge.databases import open_database, reading, stream
-from snowredis.merge.files import files_of, parsed, rejected, select_statement, unreadable
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source, without_password
-from snowredis.merge.workspace import Workspace
+from snowredis.merge.workspace import Workspace, text_literal
 
-__all__ = ["ingest"]
+__all__ = ["column_of", "ingest"]
 
 # rows that are stored at once: some 10 MB as Python integers
 _PAGE_ROWS = 100_000
-# a row of a table is as much work as these bytes of a file
-_ROW_WEIGHT = 30
+# a column of which none of the first values is an id is the wrong one
+_SAMPLED = 1000
+_CHUNK_BYTES = 1 << 20
+_WHOLE_TYPES = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM|DECIMAL\(\d+,0\)")
+_TABLE = "CREATE TABLE ids (source USMALLINT, id BIGINT, rejected VARCHAR)"
 
 
 def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) -> None:
-    """Read all sources into the table ``stored``, and make the view ``ids``.
+    """Read all sources into the table ``ids``.
 
     Raises:
         SourceError: a source cannot be read.
     """
-    # all files are looked at before the first is read: a wrong path is found at once
-    files = {number: files_of(source) for number, source in enumerate(sources) if source.kind != "database"}
-    views = ["SELECT source, id, rejected FROM stored"]
+    workspace.rows(_TABLE)
+    # all sources are looked at before the first is read: a wrong path is found at once
+    files = {number: _files_of(source) for number, source in enumerate(sources) if source.kind != "database"}
     with contextlib.ExitStack() as stack:
         tables = {
             number: stack.enter_context(_open_table(source))
             for number, source in enumerate(sources)
             if source.kind == "database"
         }
-        total = sum(rows * _ROW_WEIGHT for _, _, rows in tables.values())
-        total += sum(path.stat().st_size for paths in files.values() for path in paths)
-        progress.start("reading", total, "B")
         for number, source in enumerate(sources):
-            for path in files.get(number, ()):
-                views += _read_file(workspace, number, source, path, progress)
             if number in tables:
                 _read_table(workspace, number, source, tables[number], progress)
-    workspace.rows(f"CREATE OR REPLACE TEMP VIEW ids AS {' UNION ALL '.join(views)}")
+                continue
+            progress.start(f"reading {source.name}", sum(path.stat().st_size for path in files[number]))
+            for path in files[number]:
+                _read_file(workspace, number, source, path)
+                progress.add(path.stat().st_size)
     workspace.rows("CHECKPOINT")
 
 
 # --- files -----------------------------------------------------------------------------------------------
 
 
-def _read_file(workspace: Workspace, number: int, source: Source, path: Path, progress: Progress) -> list[str]:
-    """Store the ids of a file; or return the SELECT that reads them, if nothing has to be stored."""
-    weight = path.stat().st_size
+def _files_of(source: Source) -> list[Path]:
+    """Return the files that the path or pattern of *source* names.
+
+    Raises:
+        SourceError: there is none, it cannot be read, or it is empty.
+    """
+    paths = [Path(source.location)]
+    if not paths[0].exists():
+        paths = sorted(Path(name) for name in glob.glob(source.location, recursive=True))
+    if not paths:
+        raise SourceError(f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path.")
+    for path in paths:
+        try:
+            is_empty = not path.stat().st_size
+        except OSError as error:
+            raise SourceError(
+                f"{source.name}: {path} cannot be read: {error.strerror}. Nothing was read; check the path and its "
+                "rights."
+            ) from error
+        if is_empty:
+            raise SourceError(
+                f"{source.name}: {path} is empty, it has 0 bytes. Nothing was read, since an export that failed looks "
+                "like this; leave it out if it is meant to be empty."
+            )
+    return paths
+
+
+def _read_file(workspace: Workspace, number: int, source: Source, path: Path) -> None:
+    if path.suffix.lower() == ".gz":
+        _check_gzip(source, path)
     try:
-        statement, is_whole = select_statement(workspace, source, path, number)
-        # of a column that is not stored, a damaged file is found now
-        read = f"SELECT count(id) FROM ({statement})" if is_whole else f"INSERT INTO stored {statement}"
-        workspace.rows(read, on_progress=lambda done: progress.show(done * weight))
-        progress.add(weight, path.name)
-        return [statement] if is_whole else []
+        workspace.rows(f"INSERT INTO ids {_select_statement(workspace, source, path, number)}")
     except duckdb.Error as error:
         if isinstance(error, duckdb.OutOfMemoryException) or "could not write" in str(error).lower():
             # not the file's fault: this machine's memory, or its disk
             raise
-        raise unreadable(source, path, _first_lines(str(error))) from error
+        raise _unreadable(source, path, _first_lines(str(error))) from error
+
+
+def _select_statement(workspace: Workspace, source: Source, path: Path, number: int) -> str:
+    """Return a SELECT of (source, id, rejected) of one file.
+
+    Raises:
+        SourceError: the file has no such column, or the column has no ids.
+    """
+    table = f"read_parquet({text_literal(str(path))})"
+    if source.kind != "parquet":
+        # without these two DuckDB leaves out lines that it takes for a preamble or a comment
+        options = f"{text_literal(str(path))}, all_varchar = true, skip = 0, comment = ''"
+        table = f"read_csv({options})"
+        if any(name.strip().isdigit() for name in _columns(workspace, table)):
+            # the first id is no header
+            table = f"read_csv({options}, header = false)"
+    kinds = _columns(workspace, table)
+    name = _column(source, path, list(kinds))
+    kind, quoted = kinds[name], name.replace('"', '""')
+    if not _WHOLE_TYPES.fullmatch(kind):
+        raise SourceError(
+            f"{source.name}: column {shown(name)} of {path} holds {kind}, not whole numbers. None of its values was "
+            "used; name the column of the ids after a #. Numbers with a decimal point lose the last digits of an id."
+        )
+    values = f'SELECT "{quoted}" AS value FROM {table}'
+    rows = workspace.rows(f"SELECT {_parsed(kind)}, value::VARCHAR FROM ({values} LIMIT {_SAMPLED})")
+    given = [text for _, text in rows if text]
+    if given and all(an_id is None for an_id, _ in rows):
+        raise SourceError(
+            f"{source.name}: column {shown(name)} of {path} holds no ids, but {', '.join(map(shown, given[:3]))}. None "
+            f"of its values was used; name the column of the ids after a #, such as {path.name}#id. Numbers with a "
+            "decimal point or an exponent are no ids: export them as whole numbers."
+        )
+    return f"SELECT {number}, id, {_rejected('id')} FROM (SELECT value, {_parsed(kind)} AS id FROM ({values}))"
 
 
 def _first_lines(message: str) -> str:
@@ -87,6 +149,61 @@ def _first_lines(message: str) -> str:
             break
         kept.append(line.strip())
     return ", ".join(kept) or message.splitlines()[0]
+
+
+def _check_gzip(source: Source, path: Path) -> None:
+    """Refuse a damaged archive: DuckDB compares no checksum."""
+    try:
+        with gzip.open(path) as file:
+            while file.read(_CHUNK_BYTES):
+                pass
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(source, path, f"it is damaged or truncated ({error})") from error
+
+
+def _columns(workspace: Workspace, table: str) -> dict[str, str]:
+    return {row[0]: row[1] for row in workspace.rows(f"DESCRIBE SELECT * FROM {table}")}
+
+
+def _column(source: Source, path: Path, names: Sequence[str]) -> str:
+    """Return the name of the source's column: the given one, the only one, or ``id``."""
+    if source.column is None and len(names) == 1:
+        return names[0]
+    wanted = source.column or "id"
+    matches = [name for name in names if name == wanted]
+    matches = matches or [name for name in names if name.strip().lower() == wanted.lower()]
+    if len(matches) == 1:
+        return matches[0]
+    raise SourceError(
+        f"{source.name}: {path} has {len(matches) or 'no'} column{'s' * (len(matches) > 1)} {shown(wanted)}; it has "
+        f"{_listed(names)}. None of its values was used; name one of these after a #. Columns without a header are "
+        "column0, column1, …"
+    )
+
+
+def _parsed(kind: str) -> str:
+    """Return the expression that makes a BIGINT of ``value``, or NULL; rounds nothing, ignores spaces around it."""
+    number = "try_cast(value AS BIGINT)"
+    if kind != "VARCHAR":
+        return number
+    # the first test is the fast one; what it refuses is rare
+    return (
+        f"CASE WHEN {number}::VARCHAR = value THEN {number} "
+        r"WHEN regexp_full_match(value, '\s*[0-9]+\s*') THEN try_cast(trim(value) AS BIGINT) END"
+    )
+
+
+def _rejected(an_id: str) -> str:
+    """Return the expression for the text of a ``value`` that is no id: where *an_id* is NULL."""
+    return f"CASE WHEN {an_id} IS NULL THEN coalesce(left(value::VARCHAR, 200), '') END"
+
+
+def _unreadable(source: Source, path: Path, reason: str) -> SourceError:
+    """Return the error for a file that cannot be read as what its name says."""
+    return SourceError(
+        f"{source.name}: {path} cannot be read as {source.kind}: {reason.strip().rstrip('.')}. None of "
+        "its ids was used; export or copy it again, or correct its name if it is another kind of file."
+    )
 
 
 # --- tables ----------------------------------------------------------------------------------------------
@@ -133,25 +250,22 @@ def column_of(engine: sa.Engine, source: Source) -> sa.Column[Any]:
     return column
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return (", ".join(map(shown, names[:12])) + (", …" if len(names) > 12 else "")) or "none"
 
 
 def _read_table(workspace: Workspace, number: int, source: Source, table: _Table, progress: Progress) -> None:
     connection, column, rows = table
-    read, page = 0, list[Any]()
+    progress.start(f"reading {source.name}", rows)
+    values = (value for (value,) in stream(connection, sa.select(column)))
     # one transaction: each commit would write its rows twice
     workspace.rows("BEGIN")
-    for (value,) in stream(connection, sa.select(column)):
-        page.append(value)
-        if len(page) == _PAGE_ROWS:
-            _store_page(workspace, number, source, page, is_first=not read)
-            read += len(page)
-            page = []
-            progress.add(_PAGE_ROWS * _ROW_WEIGHT)
-    _store_page(workspace, number, source, page, is_first=not read)
+    is_first = True
+    while page := list(islice(values, _PAGE_ROWS)):
+        _store_page(workspace, number, source, page, is_first=is_first)
+        is_first = False
+        progress.add(len(page))
     workspace.rows("COMMIT")
-    progress.add((rows - read) * _ROW_WEIGHT, source.name)
 
 
 def _store_page(workspace: Workspace, number: int, source: Source, values: Sequence[Any], *, is_first: bool) -> None:
@@ -159,13 +273,13 @@ def _store_page(workspace: Workspace, number: int, source: Source, values: Seque
     if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
             array = np.array(values, dtype=np.int64)
-            workspace.insert("stored", f"{number}, value, NULL", {"value": array})
+            workspace.insert("ids", f"{number}, value, NULL", {"value": array})
             return
     texts = np.array(["" if value is None else str(value) for value in values], dtype=object)
-    an_id = parsed("VARCHAR")
-    workspace.insert("stored", f"{number}, {an_id}, {rejected(an_id)}", {"value": texts})
+    an_id = _parsed("VARCHAR")
+    workspace.insert("ids", f"{number}, {an_id}, {_rejected(an_id)}", {"value": texts})
     if is_first:
-        query = f"SELECT count(id), list(rejected) FILTER (rejected <> '') FROM stored WHERE source = {number}"
+        query = f"SELECT count(id), list(rejected) FILTER (rejected <> '') FROM ids WHERE source = {number}"
         ids, others = workspace.rows(query)[0]
         if others and not ids:
             raise SourceError(

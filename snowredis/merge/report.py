@@ -34,10 +34,10 @@ class Table(NamedTuple):
 def sources(result: CheckResult) -> Table:
     """Return what was read."""
     columns = [Column("source", shrinks=True), _number("ids"), _number("workers"), Column("first"), Column("last")]
-    columns += [Column("read from", shrinks=True, optional=True), Column("layout", optional=True)]
+    columns += [Column("read from", shrinks=True, optional=True)]
     rows = [
         [source.name, f"{source.ids:,}", f"{source.workers:,}", _time(source.first_ms), _time(source.last_ms)]
-        + [source.location, source.layout.partition(";")[0]]
+        + [source.location]
         for source in result.sources
     ]
     return Table(columns, rows)
@@ -54,13 +54,8 @@ def repeated(result: CheckResult) -> Iterator[Table]:
         for part in result.duplicates
     ]
     yield Table([Column("repeated in", shrinks=True), _number("ids"), _number("rows")], rows)
-    place = [Column("in", shrinks=True), _number("datacenter"), _number("worker")]
-    rows = [
-        [str(place.an_id), place.source, _field(place.datacenter), _field(place.worker)]
-        + [_time(place.time_ms), f"{place.times:,}"]
-        for place in result.examples
-    ]
-    yield Table([Column("id"), *place, Column("made at"), _number("times")], rows)
+    rows = [[str(place.an_id), place.source, f"{place.times:,}"] for place in result.examples]
+    yield Table([Column("id"), Column("in", shrinks=True), _number("times")], rows)
 
 
 def _number(title: str) -> Column:
@@ -69,10 +64,6 @@ def _number(title: str) -> Column:
 
 def _time(time_ms: int | None) -> str:
     return "-" if time_ms is None else time_of(time_ms)
-
-
-def _field(value: int | None) -> str:
-    return "-" if value is None else str(value)
 
 
 # --- lines ---------------------------------------------------------------------------------------------

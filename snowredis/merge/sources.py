@@ -12,15 +12,12 @@ Opens nothing and reads no file; only whether a file with exactly this name exis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from snowredis.core.layout import Layout
-from snowredis.core.presets import resolve_layout
-from snowredis.errors import ConfigError, shown
+from snowredis.errors import shown
 from snowredis.merge import SourceError
 
 __all__ = ["Kind", "Source", "parse_sources", "without_password"]
@@ -55,13 +52,11 @@ class Source:
         location: path or pattern of files, or URL of the database, with its password.
         column: name of the column; None: the only column of the file, or "id".
         table, schema: of a database.
-        layout: what its ids are decoded with.
     """
 
     name: str
     kind: Kind
     location: str
-    layout: Layout
     column: str | None = None
     table: str | None = None
     schema: str | None = None
@@ -78,21 +73,19 @@ def without_password(url: str) -> str:
     return _PASSWORD_IN_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
 
 
-def parse_sources(texts: Sequence[str], layouts: Iterable[str] = ()) -> list[Source]:
-    """Return the sources that *texts* name.
-
-    Args:
-        texts: [NAME=]LOCATION[#COLUMN], see the top of this module.
-        layouts: name or spec of a layout for all sources, or NAME=LAYOUT for one of them.
+def parse_sources(texts: Sequence[str]) -> list[Source]:
+    """Return the sources that *texts* name: [NAME=]LOCATION[#COLUMN], see the top of this module.
 
     Raises:
         SourceError: a text that names no source, or two sources of the same name.
-        ConfigError: an unknown layout, or one for a source that is not there.
     """
-    split = [_split_name(text) for text in texts]
-    names = _unique([name or _default_name(rest) for name, rest in split], [name for name, _ in split])
-    of_all, of_one = _layouts(layouts, names)
-    return [_parse(name, rest, of_one.get(name, of_all)) for name, (_, rest) in zip(names, split, strict=True)]
+    sources = [_parse(*_split_name(text)) for text in texts]
+    names = [source.name for source in sources]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise SourceError(
+            f"two sources are named {shown(min(repeated))}. Nothing was read; give each source another NAME=."
+        )
+    return sources
 
 
 def _split_name(text: str) -> tuple[str | None, str]:
@@ -103,52 +96,13 @@ def _split_name(text: str) -> tuple[str | None, str]:
     return match[1], match[2]
 
 
-def _default_name(text: str) -> str:
-    if _URL.match(text):
-        source = _parse("", text, resolve_layout(None))
-        return f"{without_password(source.location).rpartition('/')[2].partition('?')[0]}.{source.table}"
-    path, _ = _split_column(text)
-    return Path(path).name
-
-
-def _unique(names: list[str], given: list[str | None]) -> list[str]:
-    """Number the default names that are there already; refuse names that were given twice."""
-    repeated = {name for name in given if name is not None and given.count(name) > 1}
-    if repeated:
-        raise SourceError(
-            f"two sources are named {shown(min(repeated))}. Nothing was read; give each source another NAME=."
-        )
-    taken, found = set(given), list[str]()
-    for name, by_person in zip(names, given, strict=True):
-        numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
-        found.append(by_person or next(each for each in numbered if each not in taken))
-        taken.add(found[-1])
-    return found
-
-
-def _layouts(texts: Iterable[str], names: Sequence[str]) -> tuple[Layout, dict[str, Layout]]:
-    of_all, of_one = resolve_layout(None), {}
-    for text in texts:
-        name, equals, spec = text.partition("=")
-        # a spec has = only after its first semicolon: 41/0/2/12/8;tick_ms=1
-        if not equals or ";" in name or "/" in name:
-            of_all = resolve_layout(text)
-        elif name in names:
-            of_one[name] = resolve_layout(spec)
-        else:
-            raise ConfigError(
-                f"--layout {shown(text)} is for a source named {shown(name)}, and the sources are named "
-                f"{', '.join(map(shown, names))}. Nothing was read; name one of these."
-            )
-    return of_all, of_one
-
-
-def _parse(name: str, text: str, layout: Layout) -> Source:
+def _parse(name: str | None, text: str) -> Source:
     if _URL.match(text):
         location, schema, table, column = _split_url(text)
-        return Source(name, "database", location, layout, column, table, schema)
+        database = without_password(location).rpartition("/")[2].partition("?")[0]
+        return Source(name or f"{database}.{table}", "database", location, column, table, schema)
     location, given = _split_column(text)
-    return Source(name, kind_of(location), location, layout, given)
+    return Source(name or Path(location).name, kind_of(location), location, given)
 
 
 def _split_column(text: str) -> tuple[str, str | None]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,10 +28,8 @@ MIN_MEMORY = 384 * MIB
 _DUCKDB_PERCENT = 40
 # of all memory, for each id that is sorted at once: 21 measured
 _BYTES_PER_ID = 32
-# how often the progress of a statement is read
-_POLL_S = 0.2
-# values of columns: whole numbers of 64 bits, and as text those that are none
-_TABLE = "CREATE TABLE stored (source USMALLINT, id BIGINT, rejected VARCHAR)"
+# for a plan
+_MEMORY = 2 << 30
 
 
 class Workspace:
@@ -47,7 +44,7 @@ class Workspace:
         ConfigError: too little memory.
     """
 
-    def __init__(self, memory_bytes: int, *, threads: int | None = None) -> None:
+    def __init__(self, memory_bytes: int = _MEMORY, *, threads: int | None = None) -> None:
         if memory_bytes < MIN_MEMORY:
             raise ConfigError(
                 f"{memory_bytes // MIB} MiB of memory are too little for a check. Nothing was read; give it "
@@ -69,10 +66,6 @@ class Workspace:
             settings["threads"] = threads
         try:
             self._connection = duckdb.connect(str(self.directory / "ids.duckdb"), config=settings)
-            # of the connection; without the first there is no progress to ask for
-            for name, value in (("enable_progress_bar", "true"), ("enable_progress_bar_print", "false")):
-                self._connection.execute(f"SET {name} = {value}")
-            self._connection.execute(_TABLE)
         except BaseException:
             self._remove()
             raise
@@ -94,19 +87,13 @@ class Workspace:
 
     # --- statements ------------------------------------------------------------------------------------
 
-    def rows(
-        self, sql: str, *values: object, on_progress: Callable[[float], None] | None = None
-    ) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Run *sql* with *values* for its question marks; return all rows of its result.
-
-        Args:
-            on_progress: called by another thread while the statement runs, with the part that is done, 0 to 1.
 
         Raises:
             KeyboardInterrupt: a signal handler raised any exception while the statement ran.
         """
-        with self._polled(on_progress) if on_progress else contextlib.nullcontext():
-            return self._run(sql, *values).fetchall()
+        return self._run(sql, *values).fetchall()
 
     def _run(self, sql: str, *values: object) -> duckdb.DuckDBPyConnection:
         try:
@@ -114,25 +101,6 @@ class Workspace:
         except RuntimeError as error:
             # DuckDB's own, in place of what the handler raised
             raise KeyboardInterrupt from error
-
-    @contextlib.contextmanager
-    def _polled(self, on_progress: Callable[[float], None]) -> Iterator[None]:
-        ended = threading.Event()
-
-        def poll() -> None:
-            while not ended.wait(_POLL_S):
-                if (percent := self._connection.query_progress()) >= 0:
-                    on_progress(percent / 100)
-
-        thread = threading.Thread(target=poll, name="snowredis-progress", daemon=True)
-        try:
-            # a signal may come while it starts
-            thread.start()
-            yield
-        finally:
-            ended.set()
-            if thread.is_alive():
-                thread.join()
 
     def column(self, sql: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Return the only column of a query of whole numbers, none of which is NULL, as an array."""
@@ -146,3 +114,8 @@ class Workspace:
             self.rows(f"INSERT INTO {table} SELECT {columns} FROM given")
         finally:
             self._connection.unregister("given")
+
+
+def text_literal(text: str) -> str:
+    """Return *text* as a literal of DuckDB."""
+    return "'" + text.replace("'", "''") + "'"

@@ -6,7 +6,6 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
@@ -48,9 +48,9 @@ def write(directory: Path, sources: Mapping[str, Sequence[object]]) -> list[str]
     return texts
 
 
-def check(directory: Path, sources: Mapping[str, Sequence[object]], *layout: str, **options: Any) -> CheckResult:
-    parsed = parse_sources(write(directory, sources), layout or ["twitter"])
-    with Check(parsed, threads=1, **options) as running:
+def check(directory: Path, sources: Mapping[str, Sequence[object]], layout: Layout = LAYOUT) -> CheckResult:
+    parsed = parse_sources(write(directory, sources))
+    with Check(parsed, layout, threads=1) as running:
         return running.run(now_ms=NOW_MS)
 
 
@@ -148,13 +148,6 @@ def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None
     found = {(place.an_id, place.source): place.times for place in result.examples}
     assert found == {(an_id, name): n for an_id in smallest for name, n in repeated[an_id].items()}
     assert [place.an_id for place in result.examples] == sorted(an_id for an_id, _ in found)
-    for place in result.examples:
-        if place.an_id >= 0:
-            parts = LAYOUT.decode(place.an_id)
-            assert (place.datacenter, place.worker) == (parts.datacenter, parts.worker)
-            assert place.time_ms == parts.timestamp_ms
-        else:
-            assert place.worker is place.time_ms is None
     assert {(problem.source, problem.kind): problem.count for problem in result.problems} == problems
     shared = {
         (one, other): len(used[one] & used[other])
@@ -180,17 +173,10 @@ def test_worker_ids_that_are_shared_are_ranges_and_say_whether_at_the_same_time(
     assert (shared.sources, shared.workers, shared.at_once) == (("a", "b"), 4, 1)
 
 
-def test_worker_ids_of_different_layouts_are_not_compared_but_said(tmp_path: Path) -> None:
-    ids = [an_id(5, 3), an_id(6, 3)]
-    result = check(tmp_path, {"a": ids, "b": ids}, "twitter", "b=leaf")
-    assert (result.repeated_ids, result.shared_workers) == (2, [])
-    assert [problem.kind for problem in result.problems] == [ProblemKind.LAYOUTS_DIFFER]
-
-
 def test_an_id_with_more_bits_than_its_layout_is_a_problem(tmp_path: Path) -> None:
     safe = layouts["js-safe"]
     good = safe.compose(tick=safe.tick_at(NOW_MS - 5000), worker=3)
-    result = check(tmp_path, {"a": [good, 1 << 53, (1 << 53) - 1]}, "js-safe")
+    result = check(tmp_path, {"a": [good, 1 << 53, (1 << 53) - 1]}, safe)
     assert {problem.kind: problem.count for problem in result.problems} == {
         ProblemKind.TOO_WIDE: 1,
         ProblemKind.FUTURE: 1,
@@ -208,7 +194,7 @@ def test_parts_that_fit_the_memory_find_the_same(tmp_path: Path, monkeypatch: py
     path = tmp_path / "a.parquet"
     table = {"id": ids}
     duckdb.connect().register("t", table).execute(f"COPY (SELECT id FROM t) TO '{path}'")
-    with Check(parse_sources([str(path)]), threads=1) as running:
+    with Check(parse_sources([str(path)]), LAYOUT, threads=1) as running:
         running.run()
         running.export_duplicates(tmp_path / "d.csv")
     rows = (tmp_path / "d.csv").read_text().splitlines()[1:]
@@ -234,7 +220,7 @@ def test_nothing_is_left_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_several_files_can_be_one_source(tmp_path: Path) -> None:
     for at in range(3):
         (tmp_path / f"part-{at}.txt").write_text(f"{an_id(5)}\n{an_id(6 + at)}\n")
-    with Check(parse_sources([f"all={tmp_path}/part-*.txt"], ["twitter"]), threads=1) as running:
+    with Check(parse_sources([f"all={tmp_path}/part-*.txt"]), LAYOUT, threads=1) as running:
         result = running.run(now_ms=NOW_MS)
     assert [source.ids for source in result.sources] == [6]
     assert [(part.sources, part.ids, part.rows) for part in result.duplicates] == [(("all",), 1, 3)]
@@ -243,7 +229,7 @@ def test_several_files_can_be_one_source(tmp_path: Path) -> None:
 def test_duplicates_are_exported(tmp_path: Path) -> None:
     ids = [an_id(second) for second in (5, 6, 7)]
     texts = write(tmp_path, {"a": ids, "b": [ids[1], ids[1]]})
-    with Check(parse_sources(texts, ["twitter"]), threads=1) as running:
+    with Check(parse_sources(texts), LAYOUT, threads=1) as running:
         running.run(now_ms=NOW_MS)
         running.export_duplicates(tmp_path / "out.csv")
         running.export_duplicates(tmp_path / "out.parquet")

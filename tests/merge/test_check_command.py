@@ -16,6 +16,7 @@ import pytest
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.core.presets import layouts
+from tests.support.waiting import eventually
 
 Cli = Callable[..., Any]
 LAYOUT = layouts["default"]
@@ -49,13 +50,11 @@ def test_the_exit_code_and_the_first_line_say_whether_ids_clash(
     result = offline("merge", "check", one, other)
     assert result.code == code
     assert says in result.out + result.err
-    if code is not ExitCode.SOURCE_UNREADABLE:
-        assert "reading 100%" in result.err
 
 
 def test_json_has_ids_as_strings_and_what_the_report_says(offline: Cli, tmp_path: Path) -> None:
     sources = [write(tmp_path / f"{name}.csv", IDS[: 20 + at]) for at, name in enumerate("ab")]
-    result = offline("merge", "check", *sources, "--json", "--quiet", "--duplicates", str(tmp_path / "d.csv"))
+    result = offline("merge", "check", *sources, "--json", "--duplicates", str(tmp_path / "d.csv"))
     report = json.loads(result.out)
     assert (result.code, result.err) == (ExitCode.FOUND_CLASHES, "")
     assert report["repeated_ids"] == 20
@@ -67,7 +66,7 @@ def test_json_has_ids_as_strings_and_what_the_report_says(offline: Cli, tmp_path
 
 def test_the_report_escapes_what_it_read(offline: Cli, tmp_path: Path) -> None:
     sources = [write(tmp_path / "a.csv", [*IDS, EVIL]), write(tmp_path / "b.csv", list(IDS[:10]))]
-    shown = offline("merge", "check", *sources, "--quiet").out
+    shown = offline("merge", "check", *sources).out
     assert "\x1b" not in shown
     assert "\\x1b[31m\\u202e" in shown
 
@@ -79,7 +78,6 @@ def test_the_report_escapes_what_it_read(offline: Cli, tmp_path: Path) -> None:
         (["--memory", "lots"], ExitCode.USAGE, "is not an amount of memory"),
         (["--duplicates", "d.txt"], ExitCode.BAD_INPUT, "must end in .csv or .parquet"),
         (["--layout", "twiter"], ExitCode.BAD_INPUT, "Did you mean 'twitter'?"),
-        (["--layout", "b=twitter"], ExitCode.BAD_INPUT, "the sources are named 'a.csv'"),
     ],
 )
 def test_options_that_cannot_work_are_refused_before_anything_is_read(
@@ -91,19 +89,18 @@ def test_options_that_cannot_work_are_refused_before_anything_is_read(
 
 
 def test_ctrl_c_stops_a_statement_and_removes_what_was_stored(tmp_path: Path) -> None:
-    (tmp_path / "done.csv").write_text("id\n1\n")
     big = tmp_path / "big.txt"
     with big.open("w") as file:
         for at in range(100):
             file.write("".join(f"{IDS[0] + at * 10_000 + more}\n" for more in range(10_000)))
     (tmp_path / "tmp").mkdir()
-    command = [sys.executable, "-m", "snowredis", "merge", "check", str(tmp_path / "done.csv"), str(big)]
+    command = [sys.executable, "-m", "snowredis", "merge", "check", str(big)]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     )
     assert process.stderr is not None
-    assert "done.csv is finished" in process.stderr.readline()
-    time.sleep(0.05)
+    eventually(lambda: any((tmp_path / "tmp").glob("*/ids.duckdb")), "a file of DuckDB's", 60)
+    time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     error = process.stderr.read()
     assert process.wait(60) == ExitCode.INTERRUPTED

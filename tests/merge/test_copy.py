@@ -44,7 +44,7 @@ def merge(offline: Cli, kept: str, changed: str, path: Path, **options: Any) -> 
     """Merge by the procedure of the page; every step succeeds."""
     plan_of(kept, changed, path, **options)
     apply_file(path)
-    for argv in (["copy", str(path), "--run", "--yes"], ["check", "--copied", str(path), "--quiet"]):
+    for argv in (["copy", str(path), "--run", "--yes"], ["check", "--copied", str(path)]):
         done = offline("merge", *argv)
         assert (done.code, done.err.count("error")) == (ExitCode.OK, 0), done.out + done.err
 
@@ -64,12 +64,12 @@ def test_two_shards_of_a_game_are_copied_and_what_is_missing_later_is_named(
     assert "is not applied" in offline("merge", "copy", str(path)).err
     apply_file(path)
     # nothing was copied yet
-    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    done = offline("merge", "check", "--copied", str(path))
     assert done.code == ExitCode.FOUND_ERRORS
     assert "player: the first database does not have 30 rows, such as 1" in done.out
     assert offline("merge", "copy", str(path), "--run", "--yes").code == ExitCode.OK
     assert game.story(kept) == expected
-    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    done = offline("merge", "check", "--copied", str(path))
     assert done.code == ExitCode.OK, done.out
     assert "rows of 9 tables" in done.out
     # a second copy ends at the first key that is there
@@ -83,7 +83,7 @@ def test_two_shards_of_a_game_are_copied_and_what_is_missing_later_is_named(
         "UPDATE kind SET name = 'no kind' WHERE id = 2",
         "DELETE FROM guild WHERE name = 'a guild 0'" if database_kind.name == "sqlite" else "SELECT 1",
     )
-    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    done = offline("merge", "check", "--copied", str(path))
     assert done.code == ExitCode.FOUND_ERRORS
     for text in (
         "vip: the first database does not have 1 rows, such as ",
@@ -196,7 +196,7 @@ SELECT setval('loose', 20), setval('far', 900); INSERT INTO bill (text) SELECT '
     )
     apply_file(path)
     assert offline("merge", "copy", str(path), "--run", "--yes").code == ExitCode.OK
-    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    done = offline("merge", "check", "--copied", str(path))
     assert (done.code, done.out.splitlines()[0]) == (
         ExitCode.FOUND_ERRORS,
         "the sequence far, which no column uses, gives 8 next, and 901 in the second database: SELECT "
@@ -207,7 +207,7 @@ SELECT setval('loose', 20), setval('far', 900); INSERT INTO bill (text) SELECT '
     execute(kept, "SELECT setval('far', 900)", "INSERT INTO bill (text) VALUES ('new')")
     assert rows_of(kept, "SELECT id FROM bill WHERE text = 'new'") == [(highest + 1,)]
     execute(kept, "SELECT setval('bill_id_seq', 3)")
-    done = offline("merge", "check", "--copied", str(path), "--quiet")
+    done = offline("merge", "check", "--copied", str(path))
     assert f"the counter bill_id_seq gives 4 next, and {highest + 1} is there: SELECT setval('bill_id_seq'" in done.out
 
 

@@ -81,7 +81,7 @@ def merged(schema: FieldSchema, kept: str, changed: str, path: Path, **more: Any
     assert relations_of(schema, changed) == of_changed
     apply_file(path)
     assert main(["merge", "copy", str(path), "--run", "--yes"]) == 0
-    assert main(["merge", "check", "--copied", str(path), "--quiet"]) == 0
+    assert main(["merge", "check", "--copied", str(path)]) == 0
     together = relations_of(schema, kept)
     assert together == [one + other for one, other in zip(of_kept, of_changed, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Forms in which sources of ids are written: files, URLs, names and layouts."""
+"""Forms in which sources of ids are written: files, URLs and names."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.core.presets import layouts
-from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
 from snowredis.merge.sources import parse_sources, without_password
 
@@ -53,29 +51,18 @@ def test_what_cannot_be_a_source_is_refused_with_advice(text: str) -> None:
 def test_a_file_that_exists_is_taken_by_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b#1.csv").touch()
-    named, column, new = parse_sources(["a=b#1.csv", "a=b#1.csv#id", "eu=x.csv#id"])
+    named, column, new = (parse_sources([text])[0] for text in ("a=b#1.csv", "a=b#1.csv#id", "eu=x.csv#id"))
     assert (named.location, named.column) == ("a=b#1.csv", None)
     assert (column.location, column.column) == ("a=b#1.csv", "id")
     assert (new.name, new.location) == ("eu", "x.csv")
 
 
-def test_names_are_those_that_a_person_gave_or_different_ones() -> None:
-    texts = ["x/ids.txt", "y/ids.txt", "ids.txt-2=z/ids.txt", "sqlite:///a.db#t.id", "sqlite:///a.db#t.other"]
-    names = [source.name for source in parse_sources(texts)]
-    assert names == ["ids.txt", "ids.txt-3", "ids.txt-2", "a.db.t", "a.db.t-2"]
-    with pytest.raises(SourceError, match="two sources are named 'a'"):
-        parse_sources(["a=x.csv", "a=y.csv"])
-
-
-def test_a_layout_is_for_all_sources_or_for_one() -> None:
-    spec = "41/0/2/12/8;tick_ms=1"
-    one, other = parse_sources(["a=x.csv", "b=y.csv"], ["twitter", f"b={spec}"])
-    assert one.layout == layouts["twitter"]
-    assert (other.layout.worker_bits, other.layout.sequence_bits) == (12, 8)
-    assert parse_sources(["a=x.csv"], [spec])[0].layout == other.layout
-    assert parse_sources(["a=x.csv"])[0].layout == layouts["default"]
-    with pytest.raises(ConfigError, match="the sources are named 'a'"):
-        parse_sources(["a=x.csv"], ["c=twitter"])
+def test_names_are_given_or_those_of_files_and_tables_and_all_differ() -> None:
+    texts = ["x/ids.txt", "other=y/ids.txt", "sqlite:///a.db#t.id", "parquet=a.pq"]
+    assert [source.name for source in parse_sources(texts)] == ["ids.txt", "other", "a.db.t", "parquet"]
+    for same in (["a=x.csv", "a=y.csv"], ["x/ids.txt", "y/ids.txt"]):
+        with pytest.raises(SourceError, match=r"two sources are named '(a|ids\.txt)'"):
+            parse_sources(same)
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,7 @@ def test_auto_increment_two_shards_that_counted_by_themselves_clash_and_the_chec
     database.commit()
     database.close()
     sources = [f"sqlite:///{tmp_path}/game.db#shard_{shard}.id" for shard in "ab"]
-    assert main(["merge", "check", *sources, "--quiet"]) == 10
+    assert main(["merge", "check", *sources]) == 10
     assert "10 ids are used by more than one row" in capsys.readouterr().out
 
 
