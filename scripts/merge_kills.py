@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from snowredis.merge import MergeError, SourceError  # noqa: E402
-from snowredis.merge.apply import apply_plan, open_databases, take_back  # noqa: E402
+from snowredis.merge.apply import apply_plan, open_databases, revert  # noqa: E402
 from snowredis.merge.databases import open_database  # noqa: E402
 from snowredis.merge.journal import Journal  # noqa: E402
 from snowredis.merge.pair import Request  # noqa: E402
@@ -85,11 +85,11 @@ class Pair:
     def undo(self, batch_rows: int) -> None:
         # it may have been killed after its last commit
         if self.state() != "undone":
-            take_back(self.changed, finished=True, batch_rows=batch_rows)
+            revert(self.changed, finished=True, batch_rows=batch_rows)
 
     def abandon(self, batch_rows: int) -> None:
         if self.state() in ("rewriting", "loading", "verifying", "undoing"):
-            take_back(self.changed, finished=False, batch_rows=batch_rows)
+            revert(self.changed, finished=False, batch_rows=batch_rows)
 
     def state(self) -> str:
         """Say how far it is."""

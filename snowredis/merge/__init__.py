@@ -16,7 +16,7 @@ __all__ = ["MergeError", "SourceError", "Undecided"]
 class SourceError(SnowredisError):
     """A file, a table or a database whose ids cannot be read; nothing was changed in it."""
 
-    # of the command line
+    # the command line exits with it
     exit_code = 11
 
 

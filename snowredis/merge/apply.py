@@ -17,17 +17,17 @@ import sqlalchemy as sa
 
 from snowredis.merge import MergeError
 from snowredis.merge.databases import database_errors, lock, open_database, reading, url_of, writing
-from snowredis.merge.id_store import IdStore
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished
 from snowredis.merge.obstacles import check_obstacles, rehearse
-from snowredis.merge.pair import Databases, open_both, workspace
+from snowredis.merge.pair import Databases, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Schema, read_schema
 from snowredis.merge.support import support_of
 from snowredis.merge.verify import check_references, check_sums, id_sums, sums
+from snowredis.merge.workspace import IdStore, Workspace
 
-__all__ = ["Outcome", "apply_plan", "open_databases", "take_back"]
+__all__ = ["Outcome", "apply_plan", "open_databases", "revert"]
 
 # pairs that one transaction stores in the map
 _LOADED = 20_000
@@ -42,19 +42,17 @@ class Outcome:
     Attributes:
         ids, values: how many ids changed, and in how many places.
         tables, rows: how many were compared with what they were before.
-        resumed: whether an earlier process had begun.
     """
 
     ids: int
     values: int
     tables: int
     rows: int
-    resumed: bool
 
     @classmethod
-    def of(cls, run: Run, *, resumed: bool) -> Outcome:
+    def of(cls, run: Run) -> Outcome:
         rows = sum(count for count, _ in run.sums.values())
-        return cls(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows, resumed)
+        return cls(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows)
 
 
 def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | None = None) -> Databases:
@@ -87,14 +85,12 @@ def apply_plan(
     databases: Databases,
     *,
     batch_rows: int,
-    with_triggers: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
     """Rewrite the ids, from where the last process stopped, and verify the result. Returns at once if all is done.
 
     Args:
         batch_rows: about how many values a transaction changes; more for a single id that has more references.
-        with_triggers: triggers that cannot be switched off do no harm.
 
     Raises:
         MergeError: refused or stopped; the message says what was changed.
@@ -102,12 +98,11 @@ def apply_plan(
     progress = progress or Progress(shown=False)
     engine, schema, journal = databases.changed, databases.of_changed, Journal(databases.changed)
     with lock(engine, LOCK):
-        # in this order: begin() refuses if another process made a run after the first
+        # the order matters: begin() refuses if another process made a run after the first read
         last, run = journal.read(), journal.read(plan.id)
-        resumed = run is not None
         if run is None:
             check_finished(engine, last)
-            _check(plan, file, databases, with_triggers, progress)
+            _check(plan, file, databases, progress)
             run = journal.begin(plan, last)
         if run.state in ("undoing", "undone"):
             raise MergeError(
@@ -124,7 +119,7 @@ def apply_plan(
             tail = "The ids were changed, and the check failed; `snowredis merge abandon` and the URL take it back"
             _verify(engine, schema, run, run.domains, tail, progress)
             run = _advance(engine, journal, run, state="done")
-    return Outcome.of(run, resumed=resumed)
+    return Outcome.of(run)
 
 
 def _verify(
@@ -140,11 +135,11 @@ def _advance(engine: sa.Engine, journal: Journal, run: Run, **changes: Any) -> R
         return journal.advance(connection, run, **changes)
 
 
-def _check(plan: Plan, file: PlanFile, databases: Databases, with_triggers: bool, progress: Progress) -> None:
+def _check(plan: Plan, file: PlanFile, databases: Databases, progress: Progress) -> None:
     """Check that both databases still are what the plan was made for, and that all new ids are unused."""
     renamed = [domain.domain for domain in plan.renamed]
-    with reading(databases.kept) as kept, reading(databases.changed) as changed, workspace() as place:
-        check_obstacles(changed, databases.of_changed, renamed, with_triggers=with_triggers)
+    with reading(databases.kept) as kept, reading(databases.changed) as changed, Workspace() as place:
+        check_obstacles(changed, databases.of_changed, renamed, with_triggers=plan.with_triggers)
         store = IdStore(place)
         for domain in plan.domains:
             progress.start(f"proving that no id of {domain.name} clashes any more")
@@ -210,7 +205,7 @@ def _move_counters(engine: sa.Engine, schema: Schema, run: Run) -> None:
 # --- undo ------------------------------------------------------------------------------------------------
 
 
-def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress | None = None) -> Outcome:
+def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress | None = None) -> Outcome:
     """Give the ids of the last run their old values again, from the map in the database; goes on if it was stopped.
 
     Args:
@@ -226,11 +221,10 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
         run = _last_run(engine, journal.read(), finished)
         with database_errors(engine):
             schema = read_schema(engine, also=(), **run.options)
-        resumed = run.state == "undoing"
         if run.state == "loading":
             # no id was changed yet
             run = _advance(engine, journal, run, state="undoing", domain=0, done_to=None, changed=0)
-        elif not resumed:
+        elif run.state != "undoing":
             rewritten = len(run.domains) if run.state != "rewriting" else _domains_begun(run)
             if run.state == "done":
                 _check_unused(engine, schema, run)
@@ -251,7 +245,7 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
         with writing(engine, "All ids have their old values") as connection:
             journal.forget(connection, run)
             journal.advance(connection, run, state="undone", domain=0, done_to=None)
-    return replace(Outcome.of(run, resumed=resumed), ids=rewriter.ids)
+    return replace(Outcome.of(run), ids=rewriter.ids)
 
 
 def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:

@@ -8,32 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from snowredis.errors import shown
-from snowredis.merge.databases import stream
 from snowredis.merge.matching import plain_columns, stage, translated_rows
 from snowredis.merge.obstacles import triggers
 from snowredis.merge.pair import Work
 from snowredis.merge.plan_file import DomainPlan
 from snowredis.merge.schema import ColumnName, Schema, TableName, is_integer
-from snowredis.merge.support import support_of
 
 __all__ = ["clashes", "notes"]
 
 # rows that a finding names, and rows of tables that are compared as a whole
 _NAMED, _SMALL = 3, 500
-# rows of JSON that are looked at, and numbers in them
-_SAMPLED = 1000
-_NUMBER = re.compile(r"(?<![\w.])\d{1,18}(?![\w.])")
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_SQLITE_KEYS = sa.text(
-    "SELECT l.name, i.name FROM pragma_index_list(:table) l JOIN pragma_index_info(l.name) i "
-    'WHERE l."unique" AND NOT l.partial ORDER BY l.name, i.seqno'
-)
 # partitions that hold rows themselves, with the whole condition of each
 _PARTITIONS = sa.text(
     "SELECT c.oid::regclass::text AS name, p.oid::regclass::text AS parent, "
@@ -92,15 +81,8 @@ def _of_keys(work: Work, name: TableName, renewed: set[ColumnName]) -> Iterator[
 def _unique_keys(work: Work, name: TableName) -> list[_Key]:
     inspector, table = sa.inspect(work.kept), work.of_kept.tables[name]
     found = [_Key(tuple(column.name for column in table.primary_key.columns), None, True)]
-    constraints = inspector.get_unique_constraints(name.table, name.schema)
-    found += [_Key(tuple(unique["column_names"]), None, True) for unique in constraints]
-    if work.support.kind == "sqlite":
-        # reflection does not see all of these
-        of_index: dict[str, list[str]] = {}
-        for index, column in work.kept.execute(_SQLITE_KEYS, {"table": name.table}):
-            of_index.setdefault(index, []).append(column)
-        found += [_Key(tuple(columns), None, True) for columns in of_index.values() if all(columns)]
-    for index in inspector.get_indexes(name.table, name.schema):
+    # on SQLite also those of UNIQUE in CREATE TABLE; the other databases always list them
+    for index in inspector.get_indexes(name.table, name.schema, include_auto_indexes=True):
         if index["unique"]:
             parts = index.get("expressions") or [str(column) for column in index["column_names"]]
             where = index.get("dialect_options", {}).get(f"{work.kept.dialect.name}_where")
@@ -140,39 +122,15 @@ def _clashing(work: Work, name: TableName, key: _Key) -> tuple[int, list[tuple[A
 
 
 def _remedy(work: Work, name: TableName, key: _Key) -> str:
-    table, correct = work.of_changed.tables[name], "correct those rows in one of the databases"
+    correct = "correct those rows in one of the databases"
     if name in work.matched:
         return f"{correct}; {', '.join(work.matched[name])} says that they are not the same"
     if not key.is_plain:
         return correct
-    if key.parts == ("path",) and {"depth", "numchild"} <= set(table.c.keys()):
-        return _move_roots(work, name)
     counted = {column for counter in work.support.counters(work.changed, work.of_changed) for column in counter.columns}
     if numbers := [part for part in key.parts if ColumnName(*name, part) in counted]:
         return f"--id {name}.{numbers[0]}"
     return f"--match {name}={','.join(key.parts)} or {correct}"
-
-
-def _move_roots(work: Work, name: TableName) -> str:
-    """Return the statement that moves the trees of treebeard behind those of the other database."""
-    theirs, quote = work.of_changed.tables[name].c, work.support.quote
-    roots = sorted(work.changed.scalars(sa.select(theirs.path).where(theirs.depth == 1)))
-    mine = work.of_kept.tables[name].c
-    used = [*roots, *work.kept.scalars(sa.select(mine.path).where(mine.depth == 1))]
-    steps, last = len(roots[0]), max(int(root, 36) for root in used)
-    moved = " ".join(f"WHEN '{root}' THEN '{_base36(last + at, steps)}'" for at, root in enumerate(roots, 1))
-    tail = f"substr({quote('path')}, {steps + 1})"
-    moved = f"CASE substr({quote('path')}, 1, {steps}) {moved} END"
-    whole = f"concat({moved}, {tail})" if work.support.kind in ("mysql", "mariadb") else f"{moved} || {tail}"
-    return f"in the second database: UPDATE {work.support.name(name)} SET {quote('path')} = {whole};"
-
-
-def _base36(number: int, width: int) -> str:
-    text = ""
-    while number:
-        number, digit = divmod(number, 36)
-        text = _DIGITS[digit] + text
-    return text.rjust(width, "0")
 
 
 # --- tables that both have, counters, trees --------------------------------------------------------------
@@ -276,35 +234,11 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
 
 def notes(work: Work) -> Iterator[str]:
     """Yield what a person should know, and need not decide."""
-    of_kept = {counter.name: counter for counter in support_of(work.kept.engine).counters(work.kept, work.of_kept)}
-    for counter in work.support.counters(work.changed, work.of_changed):
-        if not counter.columns and (mine := of_kept.get(counter.name)):
-            yield (
-                f"no column uses the sequence {counter.name}: it stays at {mine.next:,} in the first database, and is "
-                f"at {counter.next:,} in the second"
-            )
-    for name, table in work.of_changed.tables.items():
-        if name in work.of_kept.tables and list(table.c.keys()) != list(work.of_kept.tables[name].c.keys()):
-            yield f"{name} has its columns in another order: copy them by name, as `snowredis merge copy` does"
-        for column in table.c:
-            if isinstance(column.type, sa.JSON | sa.ARRAY):
-                yield from _ids_inside(work, ColumnName(*name, column.name))
-
-
-def _ids_inside(work: Work, name: ColumnName) -> Iterator[str]:
-    column = sa.cast(work.of_changed.column(name), sa.Text)
-    rows = stream(work.changed, sa.select(column).where(column.is_not(None)).limit(_SAMPLED))
-    numbers = [int(number) for (text,) in islice(rows, _SAMPLED) for number in _NUMBER.findall(str(text))]
-    if not numbers:
-        return
-    counts = {
-        domain.name: work.store.count_of("changed", work.numbers[domain.name], sorted(set(numbers)))
-        for domain in work.of_changed.domains
-        if work.scans[domain.name].clashes
-    }
-    best = max(counts, key=lambda name: counts[name], default=None)
-    if best and counts[best]:
-        yield (
-            f"{name} holds numbers inside, such as {numbers[0]}, and {counts[best]:,} of {len(set(numbers)):,} are ids "
-            f"of {best}: they keep their old values; if they are ids, rewrite them with snowredis_merge_map"
-        )
+    inside = [
+        str(ColumnName(*name, column.name))
+        for name, table in work.of_changed.tables.items()
+        for column in table.c
+        if isinstance(column.type, sa.JSON | sa.ARRAY)
+    ]
+    if inside:
+        yield f"ids inside {', '.join(inside)} keep their old values; rewrite them with snowredis_merge_map"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ from snowredis.merge.progress import Progress
 
 if TYPE_CHECKING:
     from snowredis.merge.apply import Outcome
-    from snowredis.merge.plan_file import DomainPlan, Plan
+    from snowredis.merge.pair import Databases
+    from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 
 __all__ = ["MERGE", "MIGRATE"]
 
@@ -84,15 +85,11 @@ def _check(args: argparse.Namespace) -> int:
 
 def _check_copied(args: argparse.Namespace) -> int:
     """Compare both databases of a plan after the copy; exit with FOUND_ERRORS if a row is missing."""
-    from snowredis.merge.apply import open_databases
-    from snowredis.merge.copied import Copied
     from snowredis.merge.copying import check_applied
     from snowredis.merge.databases import reading
-    from snowredis.merge.plan_file import PlanFile
+    from snowredis.merge.verify import Copied
 
-    plan, file = PlanFile.open(args.copied)
-    with file, interrupted_by_signals(), Progress() as progress:
-        databases = open_databases(plan, args.kept, args.changed)
+    with _opened(args, args.copied) as (plan, _, databases, progress):
         check_applied(plan, databases.changed)
         with reading(databases.kept) as kept, reading(databases.changed) as changed:
             copied = Copied(plan, databases, kept, changed, progress)
@@ -107,6 +104,18 @@ def _check_copied(args: argparse.Namespace) -> int:
         f"{printable(plan.kept)}; every counter is above them, and every foreign key leads to a row"
     )
     return ExitCode.OK
+
+
+@contextmanager
+def _opened(args: argparse.Namespace, path: Path) -> Iterator[tuple[Plan, PlanFile, Databases, Progress]]:
+    """Open a plan and connect to its databases."""
+    from snowredis.merge.apply import open_databases
+    from snowredis.merge.plan_file import PlanFile
+
+    plan, file = PlanFile.open(path)
+    with file, interrupted_by_signals(), Progress() as progress:
+        progress.start("reading tables and foreign keys")
+        yield plan, file, open_databases(plan, args.kept, args.changed), progress
 
 
 # --- plan ------------------------------------------------------------------------------------------------
@@ -132,19 +141,7 @@ def _add_plan(parser: Parser) -> None:
     ]  # fmt: skip
     for name, dest, metavar, text in many:
         add(f"--{name}", dest=dest, metavar=metavar, action="append", default=[], help=f"{text}; repeatable")
-    text = "worker ids that new ids may use (default: the highest that neither database uses)"
-    add("--workers", metavar="FIRST-LAST", type=_workers, help=text)
-    add("--with-triggers", action="store_true", help=_WITH_TRIGGERS)
-
-
-_WITH_TRIGGERS = "go on although triggers run that cannot be switched off"
-
-
-def _workers(text: str) -> range:
-    first, last = proof.number_range(text)
-    if last < first:
-        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
-    return range(first, last + 1)
+    add("--with-triggers", action="store_true", help="go on although triggers run that cannot be switched off")
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -226,27 +223,17 @@ def _add_apply(parser: Parser) -> None:
     parser.add_argument("plan", metavar="PLAN", type=Path, help="the file that `snowredis merge plan` wrote")
     parser.add_argument("--dry-run", action="store_true", help="say what would happen, and stop")
     _add_urls(parser)
-    parser.add_argument("--with-triggers", action="store_true", help=_WITH_TRIGGERS)
     _add_changes(parser)
 
 
 def _apply(args: argparse.Namespace) -> int:
-    from snowredis.merge.apply import apply_plan, open_databases
+    from snowredis.merge.apply import apply_plan
     from snowredis.merge.journal import Journal
-    from snowredis.merge.plan_file import PlanFile
-    from snowredis.merge.support import support_of
 
-    plan, file = PlanFile.open(args.plan)
-    with ExitStack() as stack:
-        stack.enter_context(file)
-        stack.enter_context(interrupted_by_signals())
-        progress = stack.enter_context(Progress())
-        progress.start("reading tables and foreign keys")
-        databases = open_databases(plan, args.kept, args.changed)
+    with _opened(args, args.plan) as (plan, file, databases, progress):
         begun = Journal(databases.changed).read(plan.id)
         progress.clear()
         write(_lines_of(plan))
-        write([[], *wrapped([("locks    ", "dim")], support_of(databases.changed).locks)])
         if begun is not None:
             print(
                 f"begun    by an earlier process ({begun.state}), with {begun.changed:,} values changed; it continues"
@@ -255,9 +242,7 @@ def _apply(args: argparse.Namespace) -> int:
             print("\nnothing was changed")
             return ExitCode.OK
         confirm(args, "change this?")
-        outcome = apply_plan(
-            plan, file, databases, batch_rows=args.batch_rows, with_triggers=args.with_triggers, progress=progress
-        )
+        outcome = apply_plan(plan, file, databases, batch_rows=args.batch_rows, progress=progress)
         progress.clear()
         _print_outcome(outcome, "new")
         print(f"old and new ids: snowredis_merge_map in {plan.changed}")
@@ -276,17 +261,17 @@ def _print_outcome(outcome: Outcome, kind: str) -> None:
     )
 
 
-def _add_take_back(parser: Parser) -> None:
+def _add_revert(parser: Parser) -> None:
     parser.add_argument("changed", metavar="URL", help="of the database whose ids were changed")
     _add_changes(parser)
 
 
-def _take_back(args: argparse.Namespace, *, finished: bool) -> int:
-    from snowredis.merge.apply import take_back
+def _revert(args: argparse.Namespace, *, finished: bool) -> int:
+    from snowredis.merge.apply import revert
 
     confirm(args, "change this?")
     with interrupted_by_signals(), Progress() as progress:
-        outcome = take_back(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
+        outcome = revert(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
     _print_outcome(outcome, "their old")
     return ExitCode.OK
 
@@ -302,14 +287,11 @@ def _add_copy(parser: Parser) -> None:
 
 
 def _copy(args: argparse.Namespace) -> int:
-    from snowredis.merge.apply import open_databases
     from snowredis.merge.copying import copy_script, run_copy
-    from snowredis.merge.plan_file import PlanFile
 
-    plan, file = PlanFile.open(args.plan)
-    with file, interrupted_by_signals(), Progress(shown=args.runs) as progress:
-        databases = open_databases(plan, args.kept, args.changed)
+    with _opened(args, args.plan) as (plan, _, databases, progress):
         script = copy_script(plan, databases)
+        progress.clear()
         if not args.runs:
             print(script, end="")
             return ExitCode.OK
@@ -342,10 +324,8 @@ _MERGE_COMMANDS = [
         "check",
         "say which ids exist twice in files and tables, and which cannot be right",
         """SOURCE is [NAME=]LOCATION[#COLUMN]: a file (csv, tsv or txt, each also with .gz, or parquet), or the
-URL of a database, such as postgresql://host/db#table.column. Nothing is changed in any source.
-
-Exits with 10 if ids exist twice, with 9 if there are other ids that cannot be right, and with 0 if all is well; worker
-ids that two sources share, so that their next ids can clash, are a warning.""",
+URL of a database, such as postgresql://host/db#table.column. Exits with 10 if ids exist twice, with 9 if there are
+other ids that cannot be right, and with 0 if all is well.""",
         [
             ("snowredis merge check a.parquet#id b.csv#player_id", "two files"),
             ("snowredis merge check mysql://db1/game#players.id b.csv#id", "a table, a file"),
@@ -358,13 +338,9 @@ ids that two sources share, so that their next ids can clash, are a warning.""",
     Command(
         "plan",
         "decide the new ids of a merge, and which rows they are in",
-        """Two databases with the same tables are to become one. The ids of KEPT stay; ids of CHANGED that clash get
-new ones. An id of a layout (--layout) keeps its time, and gets a worker id that neither database uses; numbers of a
-counter all move by one offset. Foreign keys are found in the database. A column that looks like a reference without a
-constraint must be decided, with --reference or --independent.
-
-Reads both databases, and writes a plan for `snowredis merge apply`; changes nothing else. Nobody should write to
-CHANGED from now on.""",
+        """Two databases with the same tables are to become one. The ids of KEPT stay. Ids of CHANGED that clash get
+new ones, in every column that refers to them. Reads both databases, and writes a plan for `snowredis merge apply`. No
+process should write to CHANGED from now on.""",
         [
             ("snowredis merge plan URL URL", "ids of counters"),
             ("snowredis merge plan URL URL --layout game", "ids of a preset"),
@@ -377,12 +353,8 @@ CHANGED from now on.""",
     Command(
         "apply",
         "change the ids of a plan, with all that refers to them",
-        """First says what will happen, then asks. Nobody may write to the database whose ids change; make a backup
-of it.
-
-Works in batches; every commit leaves a consistent database. If it is stopped, in whatever way, the same command
-continues. At the end it compares checksums of all rows, and looks for references that lead nowhere. Which id a row had
-before stays in the table snowredis_merge_map.""",
+        """First says what will happen, then asks. No process may write to the database whose ids change; make a backup
+of it. Every commit leaves a consistent database. If it is stopped, in whatever way, the same command continues.""",
         [
             ("snowredis merge apply merge.plan --dry-run", "what would happen"),
             ("snowredis merge apply merge.plan", "change the ids; asks first"),
@@ -408,16 +380,16 @@ nothing is copied. Passwords: the programs' own files, or CHANGED_PASSWORD and K
         "give all ids of a finished merge their old values again",
         "Needs no plan: the database has the map. If it is stopped, the same command continues.",
         [("snowredis merge undo postgresql://db2/game", "asks first")],
-        _add_take_back,
-        _needs_extra(lambda args: _take_back(args, finished=True)),
+        _add_revert,
+        _needs_extra(lambda args: _revert(args, finished=True)),
     ),
     Command(
         "abandon",
         "take back a merge that was begun and is not finished",
         "Needs no plan: the database has the map. If it is stopped, the same command continues.",
         [("snowredis merge abandon postgresql://db2/game", "asks first")],
-        _add_take_back,
-        _needs_extra(lambda args: _take_back(args, finished=False)),
+        _add_revert,
+        _needs_extra(lambda args: _revert(args, finished=False)),
     ),
 ]
 MERGE = Command(

@@ -19,7 +19,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.copied import Copied, copied_columns
 from snowredis.merge.databases import SETTINGS, reading, url_of
 from snowredis.merge.journal import Journal
 from snowredis.merge.pair import Databases
@@ -27,6 +26,7 @@ from snowredis.merge.plan_file import Plan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import Schema, TableName
 from snowredis.merge.support import Support, support_of
+from snowredis.merge.verify import Copied, copied_columns
 
 __all__ = ["check_applied", "copy_script", "run_copy"]
 
@@ -105,7 +105,7 @@ def _parents_first(schema: Schema, tables: list[TableName]) -> tuple[list[TableN
     ordered: list[TableName] = []
     late: list[TableName] = []
     while left := [name for name in tables if name not in ordered]:
-        # in a circle, first the table that misses the fewest
+        # tables in a circle: the one that misses the fewest comes first
         name = min(left, key=lambda name: len(parents[name] - set(ordered)))
         if parents[name] - set(ordered):
             late.append(name)

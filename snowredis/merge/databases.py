@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import secrets
 import sqlite3
 import warnings
@@ -15,7 +14,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning, SQLAlchemyError, StatementError
+from sqlalchemy.exc import ArgumentError, SAWarning, SQLAlchemyError, StatementError
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError, SourceError
@@ -23,9 +22,8 @@ from snowredis.merge import MergeError, SourceError
 __all__ = ["SETTINGS", "database_errors", "is_same_database", "open_database", "reading", "stream", "url_of", "writing"]
 
 _SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
-# backend -> drivers in the order in which they are looked for: the module, and what it is called in URLs
-_MYSQL = {"pymysql": "pymysql", "MySQLdb": "mysqldb"}
-_DRIVERS = {"postgresql": {"psycopg": "psycopg", "psycopg2": "psycopg2"}, "mysql": _MYSQL, "mariadb": _MYSQL}
+# the driver of a URL that names none
+_DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 # how long a statement waits for a lock of another session before it gives up
 LOCK_WAIT_S = 15
 # rows that are fetched at once
@@ -46,21 +44,15 @@ SETTINGS = {
 }
 
 
-def url_of(engine: sa.Engine, *, hide: bool = True) -> str:
-    """Return the URL of *engine*: with *** for a password, or without one."""
-    if hide:
-        return engine.url.render_as_string(hide_password=True)
-    return engine.url._replace(password=None).render_as_string(hide_password=False)
+def url_of(engine: sa.Engine) -> str:
+    """Return the URL of *engine*, without a password."""
+    return engine.url._replace(password=None).render_as_string()
 
 
 def with_driver(url: sa.URL) -> sa.URL:
-    """Return *url* with a driver that is installed, if it names none and one of _DRIVERS is."""
-    backend = url.get_backend_name()
-    if url.drivername != backend or backend not in _DRIVERS:
-        return url
-    names = _DRIVERS[backend]
-    module = next((name for name in names if importlib.util.find_spec(name)), next(iter(names)))
-    return url.set(drivername=f"{backend}+{names[module]}")
+    """Return *url* with the driver of its kind of database, if it names none."""
+    driver = _DRIVERS.get(url.drivername)
+    return url.set(drivername=f"{url.drivername}+{driver}") if driver else url
 
 
 def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
@@ -87,8 +79,6 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
             f"{shown(text)} is not the URL of a database. Nothing was read; write one such as "
             "postgresql://user@host/database or sqlite:///file.db."
         ) from error
-    except NoSuchModuleError as error:
-        raise SourceError(f"{error}. Nothing was read; check the name before the ://.") from error
     except ModuleNotFoundError as error:
         raise SourceError(
             f"the driver {error.name} is not installed. Nothing was read; install it with pip, or name another driver "
@@ -231,15 +221,20 @@ def lock(engine: sa.Engine, name: str) -> Iterator[None]:
         return
     with database_errors(engine), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         if not _take(connection, name, LOCK_WAIT_S):
-            raise MergeError(
-                f"another process works on a merge in {url_of(engine)}. Nothing was changed by this one; wait for the "
-                "other, or stop it, and run the same command again."
-            )
+            raise other_process(engine)
         try:
             yield
         finally:
             # a lock ends with its session
             connection.invalidate()
+
+
+def other_process(engine: sa.Engine) -> MergeError:
+    """Return the error for a second process that changes ids."""
+    return MergeError(
+        f"another process works on a merge in {url_of(engine)}. Nothing was changed by this one; wait for the other, "
+        "or stop it, and run the same command again."
+    )
 
 
 def _take(connection: sa.Connection, name: str, wait_s: int) -> bool:

@@ -21,11 +21,9 @@ __all__ = [
     "Problem",
     "ProblemKind",
     "SharedWorkers",
-    "WorkerRange",
 ]
 
 MAX_EXAMPLES = 20
-MAX_RANGES = 20
 
 
 class ProblemKind(StrEnum):
@@ -103,28 +101,20 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerRange:
-    """Consecutive worker ids of one datacenter, both ends included."""
-
-    datacenter: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
 class SharedWorkers:
-    """Worker ids that made ids in two sources, so that their next ids can be equal.
+    """Worker ids of one datacenter that made ids in two sources, so that their next ids can be equal.
 
     Attributes:
-        workers: how many pairs of datacenter and worker.
+        workers: how many, from *first* to *last*.
         at_once: how many of them were in use in both sources at the same time.
-        ranges: which, MAX_RANGES at most.
     """
 
     sources: tuple[str, str]
+    datacenter: int
     workers: int
+    first: int
+    last: int
     at_once: int
-    ranges: list[WorkerRange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +200,7 @@ class Findings:
         first, future = layout.id_range(earliest_ms, max(now_ms + _CLOCKS_DIFFER_MS, earliest_ms))
         ends = {"counter": first, "plausible": future, "future": 1 << layout.total_bits}
         kinds = " ".join(f"WHEN id <= {end - 1} THEN '{kind}'" for kind, end in ends.items())
-        # of no worker: what is not plausible
+        # an id that is not plausible is counted for no worker
         datacenter, worker = (
             f"CASE WHEN id BETWEEN {first} AND {future - 1} THEN {self._field(name)} ELSE 0 END"
             for name in ("datacenter", "worker")
@@ -299,28 +289,14 @@ class Findings:
     # --- clashes to come ---------------------------------------------------------------------------
 
     def _shared_workers(self) -> list[SharedWorkers]:
-        """Return the pairs of sources in which the same worker ids made ids."""
-        self._rows(
-            "CREATE OR REPLACE TEMP TABLE shared AS SELECT one.source AS one, other.source AS other, datacenter, "
-            "worker, one.first_ms <= other.last_ms AND other.first_ms <= one.last_ms AS at_once FROM workers one "
-            "JOIN workers other USING (datacenter, worker) WHERE one.source < other.source"
-        )
-        pairs = self._rows(
-            "SELECT one, other, count(*), count(*) FILTER (at_once) FROM shared GROUP BY ALL ORDER BY 1, 2"
-        )
-        return [
-            SharedWorkers((self._name(one), self._name(other)), workers, at_once, self._ranges(one, other))
-            for one, other, workers, at_once in pairs
-        ]
-
-    def _ranges(self, *pair: int) -> list[WorkerRange]:
+        """Return the pairs of sources in which the same worker ids made ids, by datacenter."""
         rows = self._rows(
-            "SELECT datacenter, min(worker), max(worker) FROM (SELECT datacenter, worker, worker - row_number() OVER "
-            "(PARTITION BY datacenter ORDER BY worker) AS island FROM shared WHERE one = ? AND other = ?) "
-            f"GROUP BY datacenter, island ORDER BY 1, 2 LIMIT {MAX_RANGES}",
-            *pair,
+            "SELECT one.source, other.source, datacenter, count(*), min(worker), max(worker), "
+            "count(*) FILTER (one.first_ms <= other.last_ms AND other.first_ms <= one.last_ms) FROM workers one "
+            "JOIN workers other USING (datacenter, worker) WHERE one.source < other.source "
+            "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
         )
-        return [WorkerRange(*row) for row in rows]
+        return [SharedWorkers((self._name(one), self._name(other)), *rest) for one, other, *rest in rows]
 
     # --- values that cannot be right ---------------------------------------------------------------
 

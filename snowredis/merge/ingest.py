@@ -102,9 +102,9 @@ def _read_file(workspace: Workspace, number: int, source: Source, path: Path) ->
         workspace.rows(f"INSERT INTO ids {_select_statement(workspace, source, path, number)}")
     except duckdb.Error as error:
         if isinstance(error, duckdb.OutOfMemoryException) or "could not write" in str(error).lower():
-            # not the file's fault: this machine's memory, or its disk
+            # the file is right: this machine's memory or disk is too small
             raise
-        raise _unreadable(source, path, _first_lines(str(error))) from error
+        raise _unreadable(source, path, str(error).partition(": ")[2].splitlines()[0]) from error
 
 
 def _select_statement(workspace: Workspace, source: Source, path: Path, number: int) -> str:
@@ -139,16 +139,6 @@ def _select_statement(workspace: Workspace, source: Source, path: Path, number: 
             "decimal point or an exponent are no ids: export them as whole numbers."
         )
     return f"SELECT {number}, id, {_rejected('id')} FROM (SELECT value, {_parsed(kind)} AS id FROM ({values}))"
-
-
-def _first_lines(message: str) -> str:
-    """Return what a message of DuckDB says, without its advice on options of its own."""
-    kept = []
-    for line in message.partition(": ")[2].splitlines():
-        if not line.strip() or line.startswith(("Possible", "LINE 1", "  file", "The search")):
-            break
-        kept.append(line.strip())
-    return ", ".join(kept) or message.splitlines()[0]
 
 
 def _check_gzip(source: Source, path: Path) -> None:

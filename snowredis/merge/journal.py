@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.mysql import LONGTEXT
 
 from snowredis.merge import MergeError
-from snowredis.merge.databases import database_errors, url_of, writing
+from snowredis.merge.databases import database_errors, other_process, url_of, writing
 from snowredis.merge.plan_file import DomainPlan, Pair, Plan
 
 __all__ = ["LOCK", "MAP", "Journal", "Run", "check_finished"]
@@ -134,7 +134,7 @@ class Journal:
             newest = sa.select(_RUNS.c.run, _RUNS.c.version).order_by(_RUNS.c.run.desc()).limit(1)
             found = connection.execute(newest).first()
             if found is not None and (last is None or tuple(found) != (last.number, last.version)):
-                raise self._other_process(found.run)
+                raise other_process(self._engine)
             number = last.number + 1 if last else 1
             run = Run(number, plan.id, 0, "loading", 0, None, 0, tuple(plan.renamed), plan.options, {})
             values = {"run": number, "plan": plan.id, "started_ms": _now_ms(), **self._values(run)}
@@ -168,14 +168,8 @@ class Journal:
             sa.update(_RUNS).where(_RUNS.c.run == run.number, _RUNS.c.version == run.version).values(values)
         )
         if done.rowcount != 1:
-            raise self._other_process(run.number)
+            raise other_process(self._engine)
         return after
-
-    def _other_process(self, run: int) -> MergeError:
-        return MergeError(
-            f"another process works on run {run} in {url_of(self._engine)}. Nothing was changed by this "
-            "one; wait for the other, or stop it, and run the same command again."
-        )
 
     def add_pairs(self, connection: sa.Connection, run: Run, domain: int, pairs: Iterable[Pair]) -> None:
         """Store old and new ids."""

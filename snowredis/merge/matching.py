@@ -88,7 +88,7 @@ def match(work: Work, domain: Domain) -> DomainPlan:
     if len(domain.keys) != 1:
         raise MergeError(f"--match {name}: its key is that of several tables. Nothing was planned; match the others.")
     same = dict(same_rows(work, name, domain.keys[0].column))
-    # with those that some rows refer to, and that are of no row
+    # these include ids that some rows refer to, and that no row has
     taken, old_ids, free = set(work.store.ids("kept", number)), work.store.ids("changed", number), scan.highest
     final: dict[int, int] = {}
     for an_id in old_ids:

@@ -53,10 +53,6 @@ _HEIRS = sa.text(
     "FROM pg_inherits JOIN pg_class p ON p.oid = inhparent JOIN pg_namespace n ON n.oid = p.relnamespace "
     "JOIN pg_class c ON c.oid = inhrelid WHERE NOT c.relispartition AND p.relkind = 'r'"
 )
-_RULES = sa.text(
-    "SELECT c.relname AS tab, NULLIF(n.nspname, current_schema()) AS schema, r.rulename AS name FROM pg_rewrite r "
-    "JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
-)
 
 
 def orphans(connection: sa.Connection, schema: Schema) -> Iterator[tuple[ForeignKey, list[str]]]:
@@ -186,9 +182,6 @@ def _of_catalog(connection: sa.Connection, tables: set[TableName], with_triggers
         for row in connection.execute(_HEIRS):
             if TableName(row.schema, row.tab) in tables:
                 yield f"the table {row.heir} inherits from {row.tab} (INHERITS): make it a table of its own"
-        for row in connection.execute(_RULES):
-            if TableName(row.schema, row.tab) in tables:
-                yield f"the rule {row.name} of {row.tab} may rewrite changes: drop it, and create it again afterwards"
     elif kind == "sqlite":
         problems = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
         if problems != "ok":

@@ -10,16 +10,13 @@ import sqlalchemy as sa
 from snowredis.core.layout import Layout
 from snowredis.merge import MergeError
 from snowredis.merge.databases import database_errors, is_same_database, open_database, url_of
-from snowredis.merge.id_store import IdStore, Scan
 from snowredis.merge.plan_file import DomainPlan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, read_schema
 from snowredis.merge.support import Support
-from snowredis.merge.workspace import Workspace
+from snowredis.merge.workspace import IdStore, Scan
 
-__all__ = ["Databases", "Request", "Work", "open_both", "workspace"]
-
-_MEMORY = 2 << 30
+__all__ = ["Databases", "Request", "Work", "open_both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +38,12 @@ class Request:
     excluded: Sequence[str] = ()
     matched: Sequence[str] = ()
     counters: Sequence[str] = ()
-    workers: range | None = None
     with_triggers: bool = False
 
     @property
     def options(self) -> dict[str, list[str]]:
         """Return what open_both() needs to find the same columns again."""
-        return {
-            "schemas": list(self.schemas),
-            "references": list(self.references),
-            "ids": list(self.ids),
-            "excluded": list(self.excluded),
-        }
+        return {name: list(getattr(self, name)) for name in ("schemas", "references", "ids", "excluded")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +76,7 @@ class Work:
     scans: dict[str, Scan] = field(default_factory=dict)
     lanes: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    # of matched tables: how many rows both have
+    # how many rows of each matched table both have
     same: dict[str, int] = field(default_factory=dict)
 
     def domain_of(self, column: ColumnName) -> Domain | None:
@@ -97,11 +88,6 @@ class Work:
         scan, number = self.scans[domain.name], self.numbers[domain.name]
         (renamed,) = self.store.rows(f"SELECT count(*) FROM mapping WHERE domain = {number}")[0]
         return DomainPlan(number, domain, kind, scan.kept, scan.changed, scan.clashes, renamed)
-
-
-def workspace() -> Workspace:
-    """Return a temporary workspace for an IdStore."""
-    return Workspace(_MEMORY)
 
 
 def open_both(kept_url: str, changed_url: str, options: dict[str, list[str]]) -> Databases:

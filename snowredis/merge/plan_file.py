@@ -16,7 +16,7 @@ from snowredis.merge.schema import ColumnName, Domain, Partial
 
 __all__ = ["DomainPlan", "Pair", "Plan", "PlanFile"]
 
-_VERSION = 5
+_VERSION = 6
 _TABLES = """
 CREATE TABLE about (plan TEXT NOT NULL);
 CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRIMARY KEY (domain, old)) WITHOUT ROWID;
@@ -80,6 +80,7 @@ class Plan:
         kept_rows: how many each of these tables has in the other database.
         matched: tables of which both databases have rows, and the columns that name such a row.
         same: how many rows of each matched table both have.
+        with_triggers: triggers that cannot be switched off do no harm, says a person.
         ids: by domain, the checksums of the ids of both databases.
         notes: what a person should know before the plan is applied.
     """
@@ -95,6 +96,7 @@ class Plan:
     kept_rows: dict[str, int]
     matched: dict[str, list[str]]
     same: dict[str, int]
+    with_triggers: bool
     ids: dict[str, list[str]]
     notes: list[str] = field(default_factory=list)
 

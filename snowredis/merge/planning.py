@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -17,20 +19,21 @@ from snowredis.errors import shown
 from snowredis.merge import MergeError, Undecided, obstacles
 from snowredis.merge.clashes import clashes, notes
 from snowredis.merge.databases import reading, url_of
-from snowredis.merge.id_store import IdStore
 from snowredis.merge.journal import Journal, check_finished
 from snowredis.merge.matching import is_matched, match, matches_in_order, same_rows
-from snowredis.merge.new_ids import COUNTER_LIMIT, counter_offset, lanes_needed, new_ids, unused_lanes
-from snowredis.merge.pair import Request, Work, open_both, workspace
+from snowredis.merge.pair import Request, Work, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, tables_called
 from snowredis.merge.support import support_of
 from snowredis.merge.undecided import CONTENT_TYPES, check_asked, find_partials, undecided
 from snowredis.merge.verify import id_sums
+from snowredis.merge.workspace import IdStore, Workspace
 
-__all__ = ["Request", "make_plan"]
+__all__ = ["Request", "counter_offset", "lanes_needed", "make_plan", "new_ids", "unused_lanes"]
 
+# ids of every layout are above this after its first hour or so; numbers of counters are below
+COUNTER_LIMIT = 1 << 32
 # tables of Django that every project fills by itself, with other ids, and what makes their rows the same
 _MATCHES = {CONTENT_TYPES: ("app_label", "model"), "auth_permission": ("content_type_id", "codename")}
 
@@ -57,7 +60,7 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
             of_kept,
             of_changed,
             support_of(both.changed),
-            IdStore(stack.enter_context(workspace())),
+            IdStore(stack.enter_context(Workspace())),
             progress,
             _matched(request, of_kept, of_changed),
             {of_changed.named(text, "--counter") for text in request.counters},
@@ -119,7 +122,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     named = undecided(work)
     # a column that is called like a table is asked about once
     findings = [text for text in findings if text.split()[0] not in {other.split()[0] for other in named}] + named
-    # what makes rows the same may be ids that change: those first
+    # ids that change may make rows the same, so they are chosen first
     plans = {domain.name: _choose(work, domain) for domain in ordered if not is_matched(work, domain)}
     for domain in matches_in_order(work, ordered):
         plans[domain.name] = match(work, domain)
@@ -142,8 +145,8 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     kept, changed = (work.kept, work.of_kept), (work.changed, work.of_changed)
     return Plan(
         id=secrets.token_hex(8),
-        kept=url_of(work.kept.engine, hide=False),
-        changed=url_of(work.changed.engine, hide=False),
+        kept=url_of(work.kept.engine),
+        changed=url_of(work.changed.engine),
         layout=request.layout,
         options=request.options,
         fingerprints=(work.of_kept.fingerprint(), work.of_changed.fingerprint()),
@@ -152,6 +155,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
         kept_rows={str(name): _count(work.kept, work.of_kept.tables[name]) for name in work.of_changed.tables},
         matched={str(name): list(columns) for name, columns in work.matched.items()},
         same=work.same,
+        with_triggers=request.with_triggers,
         ids={plan.name: [id_sums(c, schema, plan.domain) for c, schema in (kept, changed)] for plan in domains},
         notes=work.notes,
     )
@@ -190,15 +194,21 @@ def _at_once(work: Work, plan: DomainPlan) -> bool:
         for name in (obstacles.without_index(engine, work.of_changed, domain) if plan.renamed else ())
         if _count(work.changed, work.of_changed.tables[name.of]) > obstacles.SMALL_TABLE
     ]
-    work.notes += [
-        f"{name} has no index: all ids of {plan.name} are changed in one transaction, which reads the table once; for "
-        "batches make an index first"
-        for name in slow
-    ]
+    constrained = {column for key in work.of_changed.foreign_keys if key.name for column in key.columns}
+    for name in slow:
+        text = f"all ids of {plan.name} are changed in one transaction, which reads the table once"
+        if work.support.kind == "postgresql" and name in constrained:
+            text = f"to check its foreign key, PostgreSQL reads {name.of} once for each id of {plan.name} that changes"
+        index = f"CREATE INDEX {name.table}_{name.column} ON {name.of} ({name.column})"
+        work.notes.append(f"{name} has no index: {text}. Make one first: {index};")
     return bool(slow)
 
 
 # --- new ids ---------------------------------------------------------------------------------------------
+#
+# Ids of a layout keep their tick, on a *lane* (datacenter, backup and worker) on which neither database has an id: a
+# new id equals no old one, and rows stay in the order of time. Numbers of a counter all move by one offset that is
+# greater than every number in use: they stay in their order, too.
 
 
 def _choose(work: Work, domain: Domain) -> DomainPlan:
@@ -215,8 +225,6 @@ def _choose(work: Work, domain: Domain) -> DomainPlan:
         return replace(work.domain_plan(domain, "counter"), offset=offset)
     clashes = work.store.clashes(number)
     layout, lanes = _lanes(work, domain, clashes)
-    if scan.unfit:
-        work.notes.append(f"{domain.name}: {scan.unfit:,} ids do not fit the layout; none of them clashes, all stay")
     work.store.add(number, ((old, new, new) for old, new in new_ids(clashes, layout, lanes)))
     highest = work.store.rows(f"SELECT max(new) FROM mapping WHERE domain = {number}")[0][0]
     obstacles.check_columns(both, domain, highest, work.support)
@@ -247,15 +255,80 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
         )
     needed, tick = lanes_needed(clashes, layout)
     lanes = []
-    for lane in unused_lanes(layout, work.lanes, work.request.workers):
+    for lane in unused_lanes(layout, work.lanes):
         lanes.append(lane)
         if len(lanes) == needed:
             break
     else:
-        remedy = "give more --workers." if work.request.workers else "the layout is full: merge into more shards."
         raise MergeError(
             f"{domain.name}: tick {tick} has so many ids that clash that {needed:,} unused worker ids are needed for "
-            f"their new ids, and {len(lanes):,} are left. Nothing was planned; {remedy}"
+            f"their new ids, and {len(lanes):,} are left. Nothing was planned; the layout is full: merge into more "
+            "shards."
         )
     work.lanes |= set(lanes)
     return layout, sorted(lanes)
+
+
+def counter_offset(lowest: int, highest: int, limit: int, name: str) -> int:
+    """Return what is added to every number of a counter.
+
+    A power of ten, so that people recognize the old number in the new one, and with space for the numbers that the
+    other database's counter gives out until the merge; the least possible offset if the column is too narrow for that.
+
+    Args:
+        lowest: least number that gets a new one.
+        highest: greatest number on either side.
+        limit: greatest number that fits the columns.
+
+    Raises:
+        MergeError: no offset fits.
+    """
+    least = highest - lowest + 1
+    round_offset = 10
+    while round_offset < 2 * least:
+        round_offset *= 10
+    for offset in (round_offset, least):
+        if highest + offset <= limit:
+            return offset
+    raise MergeError(
+        f"{name}: the new numbers would reach {highest + least:,}, and its columns hold at most {limit:,}. Nothing was "
+        "planned; widen the column and all foreign keys to it to 64 bits (BIGINT) in both databases."
+    )
+
+
+def unused_lanes(layout: Layout, used: Iterable[int]) -> Iterator[int]:
+    """Yield the lanes that are not among *used*: in datacenters that are in use first, the highest worker id first."""
+    taken = set(used)
+    shift, mask = layout.datacenter_shift, layout.datacenters - 1
+    in_use = sorted({lane >> shift & mask for lane in taken})
+    others = (number for number in range(layout.datacenters) if number not in set(in_use))
+    datacenters = [*in_use, *others] if layout.datacenters <= 1 << 16 else in_use or [0]
+    for backup in range(layout.namespaces):
+        for datacenter in datacenters:
+            for worker in reversed(range(layout.workers)):
+                lane = layout.compose(tick=0, datacenter=datacenter, backup=backup, worker=worker)
+                if lane not in taken:
+                    yield lane
+
+
+def lanes_needed(ids: Iterable[int], layout: Layout) -> tuple[int, int]:
+    """Return how many lanes the ids of the fullest tick need, and that tick; *ids* are sorted."""
+    most, at = 0, 0
+    for tick, group in groupby(ids, key=lambda an_id: an_id >> layout.timestamp_shift):
+        count = sum(1 for _ in group)
+        if count > most:
+            most, at = count, tick
+    return -(-most // layout.sequences), at
+
+
+def new_ids(ids: Iterable[int], layout: Layout, lanes: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield old and new id: of the same tick, on one of *lanes*; in the order of *ids*, which are sorted.
+
+    The new ids of a tick are in the order of the old ones.
+    """
+    step, shift = layout.sequence_step, layout.timestamp_shift
+    for tick, group in groupby(ids, key=lambda an_id: an_id >> shift):
+        old = list(group)
+        base = tick << shift
+        new = (base | lanes[at // layout.sequences] | at % layout.sequences * step for at in range(len(old)))
+        yield from zip(old, sorted(new), strict=True)

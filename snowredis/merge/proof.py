@@ -1,4 +1,4 @@
-"""`snowredis migrate proof`: can old and new ids be equal, and which statements let a column take the new ones?
+"""`snowredis migrate proof`: can old and new ids be equal?
 
 Old ids nearly always stay: numbers of a counter are far below the ids of a layout. The proof says so for the column as
 it is, and names the start, or the epoch, from which it holds.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Parser, moment_ms, natural
@@ -17,12 +16,6 @@ from snowredis.cli.output import Line, duration, printable, time_of, wrapped, wr
 from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, resolve_layout
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from snowredis.merge.schema import ColumnName, Schema
-    from snowredis.merge.sources import Source
 
 AUTO_INCREMENT = "auto-increment"
 
@@ -33,7 +26,6 @@ EXAMPLES = [
     ("snowredis migrate proof --max 81234567", ""),
     ("snowredis migrate proof --from twitter --to game", "two layouts"),
     ("snowredis migrate proof postgresql://host/db#orders.id", "measured"),
-    ("snowredis migrate proof URL#orders.id --statements", "what to run"),
 ]
 
 
@@ -63,8 +55,6 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--start", type=moment_ms, metavar="TIME", help=text)
     text = "how far clocks may be off, on both sides (default: 10)"
     parser.add_argument("--clock-error", type=natural, default=10, metavar="S", help=text)
-    text = "print the SQL that lets SOURCE take the new ids, and what to change in Django, SQLAlchemy and Alembic"
-    parser.add_argument("--statements", action="store_true", help=text)
 
 
 def number_range(text: str) -> Range:
@@ -78,11 +68,8 @@ def number_range(text: str) -> Range:
 
 
 def run(args: argparse.Namespace) -> int:
-    statements = ""
     if args.source is not None:
-        statements = _measure(args)
-    elif args.statements:
-        raise CommandError(ExitCode.USAGE, "--statements needs a SOURCE, such as postgresql://host/db#orders.id.")
+        _measure(args)
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
     error_ms = args.clock_error * 1000
     proof = prove(
@@ -93,17 +80,11 @@ def run(args: argparse.Namespace) -> int:
         datacenters=args.datacenter,
     )
     write(proof_lines(proof))
-    if args.statements:
-        print(f"\n{statements}")
     return ExitCode.OK if proof.distinct else ExitCode.FOUND_CLASHES
 
 
-def _measure(args: argparse.Namespace) -> str:
-    """Take what the command line does not say from the column: its greatest id, and when its first id was made.
-
-    Returns:
-        The statements that let the column take new ids.
-    """
+def _measure(args: argparse.Namespace) -> None:
+    """Take what the command line does not say from the column: its greatest id, and when its first id was made."""
     import sqlalchemy as sa
 
     from snowredis.merge.databases import open_database, reading
@@ -127,7 +108,6 @@ def _measure(args: argparse.Namespace) -> str:
         args.max = 0 if last is None else int(last)
     if args.old != AUTO_INCREMENT and args.since is None and first is not None:
         args.since = resolve_layout(args.old).decode(int(first)).timestamp_ms
-    return _statements(engine, source) if args.statements else ""
 
 
 def _old_ids(args: argparse.Namespace, start_ms: int, error_ms: int) -> IdSet:
@@ -215,7 +195,7 @@ def _remedies(proof: Proof) -> list[str]:
     """Return what a person can do: for equal ids first, then for the order."""
     texts = []
     starts = {proof.distinct_from_ms: "no new id equals an old one"}
-    # where both begin at one moment, the order says more
+    # if both begin at one moment, the order says more
     starts[proof.sorts_from_ms] = "all new ids are greater"
     for time_ms, effect in starts.items():
         if time_ms is not None and time_ms > proof.start_ms:
@@ -243,59 +223,3 @@ def _labelled(rows: list[tuple[str, str, str, str]]) -> list[Line]:
 
 def _name_of(layout: Layout) -> str | None:
     return next((name for name, preset in layouts.items() if preset == layout), None)
-
-
-# --- statements ------------------------------------------------------------------------------------------
-
-
-def _statements(engine: sa.Engine, source: Source) -> str:
-    """Return the SQL that widens a column and all that refer to it, and removes its counter; and the code for it."""
-    from snowredis.merge.schema import ColumnName, TableName, read_schema
-    from snowredis.merge.support import support_of
-
-    schema = read_schema(engine, schemas=[source.schema] if source.schema else ())
-    default = engine.dialect.default_schema_name
-    name = TableName(None if source.schema == default else source.schema, str(source.table))
-    column = ColumnName(*name, str(source.column))
-    domain = next((one for one in schema.domains if column in one.columns), None)
-    columns = [*domain.keys, *domain.references] if domain else [column]
-    write_sql = {"postgresql": _postgresql, "sqlite": _sqlite}.get(engine.dialect.name, _mysql)
-    quote, table = support_of(engine).quote, support_of(engine).name
-    parts = ["-- widen: each statement rewrites its table under a lock; how to do it in use: docs/how-to/migrate.md"]
-    for each in columns:
-        parts += write_sql(schema, each, table(each.of), quote(each.column), is_source=each == column)
-    parts += [
-        "-- Django: id = SnowflakeField(primary_key=True), from snowredis.integrations.django",
-        "-- SQLAlchemy: mapped_column(SnowflakeId, primary_key=True), from snowredis.integrations.sqlalchemy",
-        *(f'-- Alembic: op.alter_column("{each.table}", "{each.column}", type_=sa.BigInteger())' for each in columns),
-    ]
-    return "\n".join(printable(part) for part in parts)
-
-
-def _postgresql(schema: Schema, name: ColumnName, table: str, column: str, *, is_source: bool) -> list[str]:
-    import sqlalchemy as sa
-
-    found = schema.column(name)
-    lines = []
-    if not isinstance(found.type, sa.BigInteger):
-        lines.append(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint;")
-    if is_source and found.identity is not None:
-        lines.append(f"ALTER TABLE {table} ALTER COLUMN {column} DROP IDENTITY; -- when the last old process has ended")
-    elif is_source and found.server_default is not None:
-        lines.append(f"ALTER TABLE {table} ALTER COLUMN {column} DROP DEFAULT; -- when the last old process has ended")
-    return lines
-
-
-def _mysql(schema: Schema, name: ColumnName, table: str, column: str, *, is_source: bool) -> list[str]:
-    found = schema.column(name)
-    null = "NULL" if found.nullable else "NOT NULL"
-    is_narrow = type(found.type).__name__.upper() != "BIGINT" or bool(getattr(found.type, "unsigned", False))
-    if not is_narrow and not (is_source and found.autoincrement is True):
-        return []
-    return [
-        f"ALTER TABLE {table} MODIFY {column} BIGINT {null}; -- with foreign_key_checks = 0; removes AUTO_INCREMENT"
-    ]
-
-
-def _sqlite(_schema: Schema, _name: ColumnName, table: str, column: str, *, is_source: bool) -> list[str]:  # noqa: ARG001 - as its neighbors
-    return [f"-- {table}.{column}: SQLite's integers have 64 bits already"]

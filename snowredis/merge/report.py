@@ -6,11 +6,9 @@ Names of sources and values of columns are untrusted text, here and in the table
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import NamedTuple
 
 from snowredis.cli.output import Column, Line, duration, printable, table, terminal_width, time_of, wrapped
-from snowredis.merge.findings import CheckResult, SharedWorkers, WorkerRange
+from snowredis.merge.findings import CheckResult, SharedWorkers
 
 __all__ = ["as_lines"]
 
@@ -20,42 +18,27 @@ _MAX_CELL = 80
 _MAX_EXAMPLE = 60
 
 
-class Table(NamedTuple):
-    """A table of the report.
-
-    Attributes:
-        rows: the most important ones first.
-    """
-
-    columns: list[Column]
-    rows: list[list[str]]
-
-
-def sources(result: CheckResult) -> Table:
-    """Return what was read."""
-    columns = [Column("source", shrinks=True), _number("ids"), _number("workers"), Column("first"), Column("last")]
-    columns += [Column("read from", shrinks=True, optional=True)]
+def _sources(result: CheckResult) -> list[Line]:
+    """Return the table of what was read."""
+    columns = [Column("SOURCE", shrinks=True), _number("IDS"), _number("WORKERS"), Column("FIRST"), Column("LAST")]
     rows = [
         [source.name, f"{source.ids:,}", f"{source.workers:,}", _time(source.first_ms), _time(source.last_ms)]
         + [source.location]
         for source in result.sources
     ]
-    return Table(columns, rows)
+    return _lines([*columns, Column("READ FROM", shrinks=True, optional=True)], rows)
 
 
-def repeated(result: CheckResult) -> Iterator[Table]:
-    """Yield tables of the repeated ids."""
+def _repeated(result: CheckResult) -> list[Line]:
+    """Return the tables of the repeated ids."""
     rows = [
-        [
-            f"{part.sources[0]} alone" if len(part.sources) == 1 else " and ".join(part.sources),
-            f"{part.ids:,}",
-            f"{part.rows:,}",
-        ]
+        [" and ".join(part.sources) if part.sources[1:] else f"{part.sources[0]} alone"]
+        + [f"{part.ids:,}", f"{part.rows:,}"]
         for part in result.duplicates
     ]
-    yield Table([Column("repeated in", shrinks=True), _number("ids"), _number("rows")], rows)
+    lines = [[], *_lines([Column("REPEATED IN", shrinks=True), _number("IDS"), _number("ROWS")], rows)]
     rows = [[str(place.an_id), place.source, f"{place.times:,}"] for place in result.examples]
-    yield Table([Column("id"), Column("in", shrinks=True), _number("times")], rows)
+    return [*lines, [], *_lines([Column("ID"), Column("IN", shrinks=True), _number("TIMES")], rows)]
 
 
 def _number(title: str) -> Column:
@@ -73,11 +56,10 @@ def as_lines(result: CheckResult) -> list[Line]:
     """Return the whole report."""
     severity, text = verdict(result)
     style = {"error": "bad", "warning": "warn", "ok": "good"}[severity]
-    lines: list[Line] = [*_lines(sources(result)), [], *wrapped([(f"{severity:<8}", style)], text, "strong")]
+    lines: list[Line] = [*_sources(result), [], *wrapped([(f"{severity:<8}", style)], text, "strong")]
     if result.repeated_ids:
         lines += wrapped([(" " * 8 + "→ ", "dim")], ADVICE_DUPLICATES, "note")
-        for part in repeated(result):
-            lines += [[], *_lines(part)]
+        lines += _repeated(result)
     for severity, text, advice in notices(result):
         style = "bad" if severity == "error" else "warn"
         lines += [[], *wrapped([(f"{severity:<8}", style)], printable(text))]
@@ -86,12 +68,12 @@ def as_lines(result: CheckResult) -> list[Line]:
     return [*lines, [], [(text, "dim")]]
 
 
-def _lines(part: Table) -> list[Line]:
-    columns = [replace(column, title=column.title.upper()) for column in part.columns]
-    rows = [[printable(cell, _MAX_CELL) for cell in row] for row in part.rows[:_MAX_ROWS]]
-    lines = table(columns, rows, terminal_width())
-    if len(part.rows) > _MAX_ROWS:
-        lines.append([(f"and {len(part.rows) - _MAX_ROWS:,} more, see --json", "dim")])
+def _lines(columns: list[Column], rows: list[list[str]]) -> list[Line]:
+    """Return a table of the most important rows, which come first."""
+    shown = [[printable(cell, _MAX_CELL) for cell in row] for row in rows[:_MAX_ROWS]]
+    lines = table(columns, shown, terminal_width())
+    if len(rows) > _MAX_ROWS:
+        lines.append([(f"and {len(rows) - _MAX_ROWS:,} more, see --json", "dim")])
     return lines
 
 
@@ -142,19 +124,13 @@ def _shared_text(shared: SharedWorkers) -> str:
     at_once = "none of them at the same time"
     if shared.at_once:
         at_once = f"{'all' if shared.at_once == shared.workers else f'{shared.at_once:,}'} of them at the same time"
-    ranges = ", ".join(map(_range_text, shared.ranges))
-    listed = sum(part.last - part.first + 1 for part in shared.ranges)
-    more = f" and {shared.workers - listed:,} more" if listed < shared.workers else ""
+    ranges = f"{shared.first}" if shared.workers == 1 else f"from {shared.first} to {shared.last}"
+    where = f" in datacenter {shared.datacenter}" if shared.datacenter else ""
     noun = "worker id is" if shared.workers == 1 else "worker ids are"
     return (
-        f"{one} and {other}: {shared.workers:,} {noun} used by both, {at_once}: {ranges}{more}. "
+        f"{one} and {other}: {shared.workers:,} {noun} used by both{where}, {at_once}: {ranges}. "
         "Their next ids can be equal."
     )
-
-
-def _range_text(part: WorkerRange) -> str:
-    workers = str(part.first) if part.first == part.last else f"{part.first} to {part.last}"
-    return f"{workers} of datacenter {part.datacenter}" if part.datacenter else workers
 
 
 def _ids(count: int) -> str:

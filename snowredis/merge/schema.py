@@ -20,7 +20,7 @@ from snowredis.merge import MergeError
 
 __all__ = ["ColumnName", "Domain", "ForeignKey", "Partial", "Schema", "TableName", "is_integer", "read_schema"]
 
-# of migration tools: each database has its own
+# tables of migration tools: each database has its own
 _NOT_MERGED = {
     *("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata"),
     "flyway_schema_history",
@@ -77,7 +77,7 @@ class ForeignKey(NamedTuple):
     """A foreign key, simple or composite.
 
     Attributes:
-        name: of its constraint; empty if it has none and was named by hand.
+        name: of its constraint; empty if it has none here.
         columns, parents: the columns that refer, and what each of them refers to.
         on_update: what the database does at a change of the parent, in capitals; may be empty.
     """
@@ -100,7 +100,7 @@ class ForeignKey(NamedTuple):
     def __str__(self) -> str:
         sides = (", ".join(column.column for column in columns) for columns in (self.columns, self.parents))
         left, right = sides
-        return f"{self.child}({left}) -> {self.parent}({right}){'' if self.name else ' (by hand)'}"
+        return f"{self.child}({left}) -> {self.parent}({right}){'' if self.name else ' (no constraint)'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Schema:
 
 
 def is_integer(column: sa.Column[object]) -> bool:
-    # of a DOMAIN of PostgreSQL, the type that it is made of
+    # a DOMAIN of PostgreSQL counts as the type that it is made of
     return isinstance(getattr(column.type, "data_type", column.type), sa.Integer)
 
 
@@ -322,7 +322,7 @@ def read_schema(
     for key in also:
         exists = all(name.of in tables and name.column in tables[name.of].c for name in key.columns + key.parents)
         if exists and (key.columns, key.parents) not in known:
-            keys.add(key._replace(on_update=""))
+            keys.add(key._replace(name="", on_update=""))
     by_hand = [plain.named(text, "--id") for text in ids]
     for column in by_hand:
         _check_integer(column, plain)

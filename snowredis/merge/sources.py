@@ -24,14 +24,7 @@ __all__ = ["Kind", "Source", "parse_sources", "without_password"]
 
 Kind = Literal["database", "csv", "parquet"]
 # file endings -> how DuckDB reads the file; .gz may follow that of a text
-FILE_KINDS: dict[str, Kind] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".txt": "csv",
-    ".ids": "csv",
-}
+FILE_KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet"}
 _GZIP = ".gz"
 _NAME = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 _URL = re.compile(r"[a-z][a-z0-9+_]*://", re.IGNORECASE)

@@ -48,11 +48,8 @@ class Support:
     """Statements of one kind of database.
 
     Attributes:
-        locks: who waits for whom while ids change, for people.
         kind: name of its dialect.
     """
-
-    locks = ""
 
     def __init__(self, dialect: sa.Dialect) -> None:
         self.kind = dialect.name
@@ -140,7 +137,7 @@ _WITH_PARTITIONS = sa.text(
     "SELECT oid FROM pg_class WHERE oid IN (SELECT to_regclass(n) FROM unnest(CAST(:names AS text[])) n) "
     "OR relispartition AND pg_partition_root(oid) IN (SELECT to_regclass(n) FROM unnest(CAST(:names AS text[])) n)"
 )
-# those of partitions follow those of the partitioned table, unless they are a partition's own
+# constraints of partitions follow those of the partitioned table, unless a partition has its own
 _CONSTRAINTS = sa.text(
     "SELECT conrelid::regclass::text AS relation, conname AS name FROM pg_constraint WHERE contype = 'f' "
     "AND conparentid = 0 AND NOT condeferrable AND (conrelid = ANY(:oids) OR confrelid = ANY(:oids)) ORDER BY 1, 2"
@@ -168,8 +165,6 @@ _SEQUENCES = sa.text(
 
 class PostgreSQL(Support):
     """PostgreSQL 12 or later."""
-
-    locks = "each batch locks the tables whose foreign keys or triggers it switches off (ACCESS EXCLUSIVE)"
 
     def relaxing(
         self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None
@@ -242,17 +237,11 @@ _COUNTERS = sa.text(
     "SELECT table_name AS tab, auto_increment AS next FROM information_schema.tables "
     "WHERE table_schema = COALESCE(:schema, DATABASE()) AND auto_increment IS NOT NULL ORDER BY 1"
 )
-_DEFAULTS = sa.text(
-    "SELECT table_name AS tab, column_name AS col, column_default AS text FROM information_schema.columns "
-    "WHERE table_schema = COALESCE(:schema, DATABASE()) AND column_default LIKE '%nextval(%' ORDER BY 1, 2"
-)
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "BIGINT": 64}
 
 
 class MySQL(Support):
     """MariaDB 10.5 or later, MySQL 8."""
-
-    locks = "each batch locks the rows that it changes; foreign_key_checks is off in its session only"
 
     def limit(self, column: sa.Column[Any]) -> int:
         if not isinstance(column.type, sa.Integer):
@@ -297,16 +286,6 @@ class MySQL(Support):
                     statement = f"ALTER TABLE {self.name(table)} AUTO_INCREMENT = {above:d}"
                     name_of_it = ColumnName(*table, column.name)
                     counters.append(Counter(str(name_of_it), (name_of_it,), int(row.next), int(highest), statement))
-            for row in connection.execute(_DEFAULTS, {"schema": name}):
-                table = TableName(name, row.tab)
-                sequence = str(row.text).partition("nextval(")[2].rpartition(")")[0]
-                if table in schema.tables:
-                    highest = connection.scalar(sa.select(sa.func.max(schema.tables[table].c[row.col]))) or 0
-                    after = connection.scalar(sa.text(f"SELECT next_not_cached_value FROM {sequence}"))
-                    # does nothing if the sequence is further
-                    statement = f"SELECT SETVAL({sequence}, {int(highest):d})"
-                    columns = (ColumnName(*table, row.col),)
-                    counters.append(Counter(sequence, columns, int(after or 0), int(highest), statement))
         return counters
 
 
@@ -315,8 +294,6 @@ class MySQL(Support):
 
 class SQLite(Support):
     """SQLite 3.33 or later."""
-
-    locks = "each batch locks the whole file; readers go on if it is in WAL mode"
 
     def limit(self, column: sa.Column[Any]) -> int:
         # a column's type says nothing of its size

@@ -45,7 +45,6 @@ def test_a_merge_is_planned_tried_asked_for_and_done(
 
     assert main(["merge", "apply", plan, "--dry-run"]) == ExitCode.OK
     text = capsys.readouterr().out
-    assert "each batch locks the whole file" in text
     assert "nothing was changed" in text
     # nobody is there to be asked
     monkeypatch.setattr("sys.stdin", io.StringIO())
@@ -78,19 +77,13 @@ def test_a_merge_is_planned_tried_asked_for_and_done(
         (["plan", "sqlite:///no.db", "b"], ExitCode.SOURCE_UNREADABLE, "there is no SQLite file 'no.db'"),
         (["plan", "KEPT", "KEPT"], ExitCode.MERGE_REFUSED, "both URLs lead to one database"),
         (["plan", "KEPT", "CHANGED", "--layout", "nothing"], ExitCode.BAD_INPUT, "nothing"),
-        (["plan", "KEPT", "CHANGED", "--workers", "9-3"], ExitCode.USAGE, "'9-3' ends before it begins"),
-        (
-            ["plan", "KEPT", "CHANGED", "--workers", "x"],
-            ExitCode.USAGE,
-            "'x' is neither a number nor a range",
-        ),
         (["plan", "KEPT", "CHANGED", "--out", "no/p"], ExitCode.BAD_INPUT, "there is no directory no"),
         (["apply", "none"], ExitCode.MERGE_REFUSED, "there is no plan none"),
         (["apply", "none", "--batch-rows", "0"], ExitCode.USAGE, "1 is the minimum"),
         (
             ["plan", "postgresql+psycopg://u:secret@localhost:1/d", "KEPT"],
             ExitCode.SOURCE_UNREADABLE,
-            "u:***@localhost:1/d",
+            "u@localhost:1/d",
         ),
     ],
 )

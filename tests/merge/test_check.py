@@ -18,7 +18,7 @@ from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
 from snowredis.merge.check import DEFAULT_MEMORY, Check
-from snowredis.merge.findings import CheckResult, ProblemKind
+from snowredis.merge.findings import CheckResult, ProblemKind, SharedWorkers
 from snowredis.merge.sources import parse_sources
 from snowredis.merge.workspace import MIB, Workspace
 
@@ -150,27 +150,23 @@ def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None
     assert [place.an_id for place in result.examples] == sorted(an_id for an_id, _ in found)
     assert {(problem.source, problem.kind): problem.count for problem in result.problems} == problems
     shared = {
-        (one, other): len(used[one] & used[other])
+        (one, other, datacenter): len(both)
         for one in named
         for other in named
-        if one < other and used[one] & used[other]
+        for datacenter in range(4)
+        if one < other and (both := {pair for pair in used[one] & used[other] if pair[0] == datacenter})
     }
-    assert {part.sources: part.workers for part in result.shared_workers} == shared
+    assert {(*part.sources, part.datacenter): part.workers for part in result.shared_workers} == shared
 
 
-def test_worker_ids_that_are_shared_are_ranges_and_say_whether_at_the_same_time(tmp_path: Path) -> None:
+def test_worker_ids_that_are_shared_are_counted_and_it_says_whether_they_were_at_the_same_time(tmp_path: Path) -> None:
     early = [an_id(900 + worker, worker) for worker in (0, 1, 2, 5, 9)]
     late = [an_id(10 + worker, worker) for worker in (1, 2, 5, 20)]
     both = [an_id(second, 2, datacenter=1) for second in (900, 10)]
-    (shared,) = check(
+    shared = check(
         tmp_path, {"a": [*early, both[0]], "b": [*late, *both[:1], an_id(5, 2, datacenter=1)]}
     ).shared_workers
-    assert [(part.datacenter, part.first, part.last) for part in shared.ranges] == [
-        (0, 1, 2),
-        (0, 5, 5),
-        (1, 2, 2),
-    ]
-    assert (shared.sources, shared.workers, shared.at_once) == (("a", "b"), 4, 1)
+    assert shared == [SharedWorkers(("a", "b"), 0, 3, 1, 5, 0), SharedWorkers(("a", "b"), 1, 1, 2, 2, 1)]
 
 
 def test_an_id_with_more_bits_than_its_layout_is_a_problem(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ Read = Callable[..., list[int | str]]
         ("a.txt.gz", gzip.compress(LINES[:1000]) + gzip.compress(LINES[1000:]), ""),
         ("a.csv", CSV, ""),
         ("a.csv", CSV, "#ID"),
-        ("a.ids.gz", gzip.compress(LINES), "#column0"),
+        ("a.txt.gz", gzip.compress(LINES), "#column0"),
         ("a.csv", CSV.partition(b"\n")[2], "#column1"),
         ("a.csv", LINES, ""),
         ("a.csv", b"\xef\xbb\xbf" + CSV.replace(b"name,id", b"id").replace(b"x,", b""), "#id"),

@@ -58,7 +58,7 @@ def test_a_file_that_exists_is_taken_by_its_whole_name(tmp_path: Path, monkeypat
 
 
 def test_names_are_given_or_those_of_files_and_tables_and_all_differ() -> None:
-    texts = ["x/ids.txt", "other=y/ids.txt", "sqlite:///a.db#t.id", "parquet=a.pq"]
+    texts = ["x/ids.txt", "other=y/ids.txt", "sqlite:///a.db#t.id", "parquet=a.parquet"]
     assert [source.name for source in parse_sources(texts)] == ["ids.txt", "other", "a.db.t", "parquet"]
     for same in (["a=x.csv", "a=y.csv"], ["x/ids.txt", "y/ids.txt"]):
         with pytest.raises(SourceError, match=r"two sources are named '(a|ids\.txt)'"):

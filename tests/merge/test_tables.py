@@ -89,8 +89,8 @@ def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(url: str, monkeyp
         times[place.an_id] += place.times
     assert [tuple(row) for row in repeated[:20]] == sorted(times.items())
     (pair,) = result.shared_workers
-    workers = [worker for part in pair.ranges for worker in range(part.first, part.last + 1)]
-    assert workers == [row[0] for row in shared]
+    workers = [row[0] for row in shared]
+    assert (pair.workers, pair.first, pair.last) == (len(workers), workers[0], workers[-1])
 
 
 @pytest.mark.parametrize(
@@ -165,19 +165,14 @@ def test_a_column_of_floats_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "installed", "driver"),
+    ("url", "driver"),
     [
-        ("postgresql://db/game", {"psycopg", "psycopg2"}, "postgresql+psycopg"),
-        ("postgresql://db/game", {"psycopg2"}, "postgresql+psycopg2"),
-        ("postgresql://db/game", set(), "postgresql+psycopg"),
-        ("postgresql+pg8000://db/game", {"psycopg"}, "postgresql+pg8000"),
-        ("mysql://db/game", {"pymysql"}, "mysql+pymysql"),
-        ("mariadb://db/game", {"MySQLdb"}, "mariadb+mysqldb"),
-        ("sqlite:///game.db", set(), "sqlite"),
+        ("postgresql://db/game", "postgresql+psycopg"),
+        ("postgresql+pg8000://db/game", "postgresql+pg8000"),
+        ("mysql://db/game", "mysql+pymysql"),
+        ("mariadb://db/game", "mariadb+pymysql"),
+        ("sqlite:///game.db", "sqlite"),
     ],
 )
-def test_a_url_without_a_driver_gets_one_that_is_installed(
-    monkeypatch: pytest.MonkeyPatch, url: str, installed: set[str], driver: str
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name in installed)
+def test_a_url_without_a_driver_gets_that_of_its_database(url: str, driver: str) -> None:
     assert with_driver(sa.make_url(url)).drivername == driver

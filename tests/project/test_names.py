@@ -30,9 +30,6 @@ SYNONYMS = {
 }
 # (file, name) that still stands there. Do not add to it: rename, and remove the line
 OLD_NAMES: set[tuple[str, str]] = {
-    ("snowredis/merge/apply.py", "take_back"),
-    ("snowredis/merge/commands.py", "_add_take_back"),
-    ("snowredis/merge/commands.py", "_take_back"),
     ("snowredis/process/heartbeat.py", "HasBeat"),
     ("snowredis/snowflake/lifecycle.py", "_give_back_if_ended"),
     ("snowredis/snowflake/lifecycle.py", "_give_back_of_dead"),
