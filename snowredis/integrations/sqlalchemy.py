@@ -123,26 +123,13 @@ class GeneratedId(TypeDecorator[Any]):
 
 
 class SnowflakeId(GeneratedId):
-    """Column type for ids that are numbers: BIGINT, int in Python, 0 .. 2**63 - 1. Otherwise as GeneratedId.
-
-    Args:
-        generator: makes the ids; default: the generator of the process, see snowredis.configure(). With one, the type,
-            and a MetaData with it, cannot be pickled: a copy of a generator would make the same ids.
-    """
+    """Column type for ids of the generator of the process: BIGINT, int in Python, 0 .. 2**63 - 1. See GeneratedId."""
 
     cache_ok = True
 
-    def __init__(self, generator: IdGenerator[int] | None = None) -> None:
+    def __init__(self) -> None:
         TypeDecorator.__init__(self)
-        if generator is None:
-            self._use(None, process_generator.next_id)
-        elif generator.description.is_number:
-            self._use(generator, generator.next_id)
-        else:
-            raise ArgumentError(
-                f"a SnowflakeId is a number, and ids of the kind {generator.description.kind!r} are "
-                f"{generator.description.type.__name__}. Use GeneratedId(generator)."
-            )
+        self._use(None, process_generator.next_id)
 
     def process_bind_param(self, value: int | None, dialect: object) -> int | None:
         return value if value is None else check_id(value)

@@ -2,7 +2,7 @@
 
 A request passes connections.py (limits of connections and of time), service.py (where access.py checks it), and then a
 handler: for ids in service.py itself, for pages in pages.py, for everything else in routes.py. Handlers use a pool of
-served_pools.py (its generator, or what was read for all). server.py starts uvicorn.
+served.py (its generator, or what was read for all). server.py starts uvicorn.
 """
 
 # prefix of the environment variables of the service

@@ -19,7 +19,7 @@ from typing import Any
 from starlette.types import Scope
 
 from snowredis.errors import ConfigError
-from snowredis.web.messages import Problem
+from snowredis.web.messages import HttpProblem
 from snowredis.web.settings import Limits
 
 
@@ -166,9 +166,9 @@ class RateLimit:
         self._detail = f"the limit for {what} is {rate} a second"
 
     def check(self) -> None:
-        """Raise Problem if the request is above the limit."""
+        """Raise HttpProblem if the request is above the limit."""
         if not self.take(time.monotonic()):
-            raise Problem(429, "TooManyRequests", self._detail, 1)
+            raise HttpProblem(429, "TooManyRequests", self._detail, 1)
 
     def take(self, now_s: float) -> bool:
         """Return true if the request is allowed."""
@@ -199,7 +199,7 @@ class RequestGuard:
         self._wrong_tokens = RateLimit(limits.wrong_tokens_per_s, "wrong tokens")
 
     def check(self, scope: Scope) -> str | None:
-        """Raise Problem unless the request is allowed.
+        """Raise HttpProblem unless the request is allowed.
 
         Returns:
             the session of its cookie, which may have ended; None without a cookie.
@@ -219,15 +219,15 @@ class RequestGuard:
                 self._check_body(path, name, value)
         if len(scope["query_string"]) + len(path) > self._limits.max_query_bytes:
             detail = f"path and query may have {self._limits.max_query_bytes} bytes at most"
-            raise Problem(414, "UriTooLong", detail)
+            raise HttpProblem(414, "UriTooLong", detail)
         if path in PROBES:
             return None
         if not self._hosts.allows(host):
             detail = "the Host header is not a name of this service. Allow it with: snowredis serve --allow-host NAME"
-            raise Problem(403, "WrongHost", detail)
+            raise HttpProblem(403, "WrongHost", detail)
         # same-site: a page on another port of this host, which gets our cookie too
         if site in {b"cross-site", b"same-site"} and path != "/":
-            raise Problem(403, "CrossSite", "requests from pages of other origins are not allowed")
+            raise HttpProblem(403, "CrossSite", "requests from pages of other origins are not allowed")
         if path in OPEN_PATHS:
             return None
         session = self.check_caller(scope, authorization, cookie)
@@ -240,10 +240,10 @@ class RequestGuard:
         # browsers send the length of a form
         if name == b"transfer-encoding" or not value.isdigit() or len(value) > 12 or int(value) > limit:
             detail = f"the body of a request to {path[:40]} may have {limit} bytes at most"
-            raise Problem(413, "BodyTooLarge", detail)
+            raise HttpProblem(413, "BodyTooLarge", detail)
 
     def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> str | None:
-        """Raise Problem unless the request has the token or a cookie, or needs none. Return the cookie's session."""
+        """Return the session of the cookie, if there is one. Raise HttpProblem if the request may not be served."""
         if self.auth is None:
             self._check_local(scope)
         elif authorization is not None:
@@ -261,22 +261,22 @@ class RequestGuard:
         return self.auth is None or (token is not None and self.auth.is_bearer(token))
 
     def check_token(self, token: bytes) -> None:
-        """Raise Problem unless *token* is the token, or none is needed."""
+        """Raise HttpProblem unless *token* is the token, or none is needed."""
         self._check_token(self.auth is None or self.auth.is_token(token))
 
     def _check_token(self, correct: bool) -> None:
         if correct:
             return
         self._wrong_tokens.check()
-        raise Problem(401, "Unauthorized", "the token is wrong")
+        raise HttpProblem(401, "Unauthorized", "the token is wrong")
 
     def _check_local(self, scope: Scope) -> None:
         server = scope.get("server")
         if self.local_only and not is_loopback(str(server[0] if server else "/")):
             detail = "this service has no token, so only this machine may use it. Start it with a token or --insecure."
-            raise Problem(403, "TokenNeeded", detail)
+            raise HttpProblem(403, "TokenNeeded", detail)
 
 
-def no_token() -> Problem:
+def no_token() -> HttpProblem:
     """Return the response to a request without a token."""
-    return Problem(401, "Unauthorized", "send the header Authorization: Bearer TOKEN")
+    return HttpProblem(401, "Unauthorized", "send the header Authorization: Bearer TOKEN")

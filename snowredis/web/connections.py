@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from snowredis.web.access import PROBES
-from snowredis.web.messages import CONNECTION, Problem, send_body
+from snowredis.web.messages import CONNECTION, HttpProblem, send_body
 from snowredis.web.settings import Limits
 
 # connections above the limit, for probes only
@@ -347,7 +347,7 @@ class GuardedProtocol(asyncio.Protocol):
         self._connections.request_complete(self)
         try:
             if self._probes_only and scope["path"] not in PROBES:
-                problem = Problem(503, "Busy", "all connections of this process are busy. Try again.", 1)
+                problem = HttpProblem(503, "Busy", "all connections of this process are busy. Try again.", 1)
                 more = [*problem.headers(), (b"connection", b"close")]
                 await send_body(send, problem.body(), status=503, more=more)
             else:

@@ -1,4 +1,4 @@
-"""The dashboard's feed: one reader of a pool for all viewers, and its changes as server-sent events.
+"""One reader of a pool for all: the dashboard's feed, its changes as server-sent events, and responses for lookups.
 
 A viewer that has the previous state gets the changes, any other the complete state: nothing is queued for slow ones.
 Times are ms since 1970 on the Redis clock; the page shows them in the viewer's zone.
@@ -10,15 +10,16 @@ import asyncio
 import contextlib
 import json
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
 
 from snowredis.core.as_json import to_json
-from snowredis.errors import SnowredisError
+from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.monitor.polling import PoolPoller, Reading, UsageHistory
-from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
+from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Refusal, Snapshot
 from snowredis.monitor.status import Status, unknown_status
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
@@ -33,6 +34,7 @@ MAX_ENDED = 2_000
 _LEFT_OUT = ("lease_left_ms", "heartbeat_age_ms", "state", "alive")
 # states of workers whose last rate is up to date
 _REPORTING = ("healthy", "late", "no-ids")
+T = TypeVar("T")
 Row: TypeAlias = dict[str, Any]
 # ms since 1970, ids per second, living workers; None where nothing could be read
 Point: TypeAlias = tuple[int, int | None, int | None]
@@ -279,3 +281,70 @@ class LiveFeed:
         if self._complete is None:
             self._complete = self._state.complete()
         return self._complete
+
+
+# --- what was read, for all who ask -------------------------------------------------------------------
+
+# how old a response may be; a little more than the interval of the feed, whose reads are then enough for all
+FRESH_S = 1.1
+
+
+class SharedPool(WorkerPool):
+    """A WorkerPool that remembers its snapshot for FRESH_S; also that Redis is unavailable.
+
+    Args:
+        refusal: returns why Redis takes no renewal of the generator of this process; None if it does.
+    """
+
+    def __init__(self, url: Any, name: str, refusal: Callable[[], Refusal | None]) -> None:
+        super().__init__(url, name)
+        self._refusal = refusal
+        self._lock = threading.Lock()
+        # by *idle*: when it was read, and the result
+        self._remembered: dict[bool, tuple[float, Snapshot | StoreUnavailable]] = {}
+
+    def snapshot(self, *, idle: bool = False) -> Snapshot:
+        # held during the read: all others wait for its result
+        with self._lock:
+            read_at_s, found = self._remembered.get(idle, (0.0, None))
+            if found is None or time.monotonic() - read_at_s >= FRESH_S:
+                try:
+                    found = replace(super().snapshot(idle=idle), refusal=self._refusal())
+                except StoreUnavailable as error:
+                    found = error
+                self._remembered[idle] = time.monotonic(), found
+        if isinstance(found, StoreUnavailable):
+            raise found.with_traceback(None)
+        return found
+
+    def forget_snapshot(self) -> None:
+        """Let the next call read the pool."""
+        self._remembered.pop(False, None)
+
+    def info(self) -> PoolInfo:
+        return self.snapshot().info
+
+
+class SharedAnswers:
+    """Answers by name, each made once for all requests of FRESH_S, in a thread."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[float, asyncio.Future[Any]]] = {}
+
+    async def get(self, name: str, make: Callable[[], T]) -> T:
+        """Return the answer *name*; call *make* for it if there is none or only an old one. Raises its errors."""
+        made_at_s, future = self._made.get(name, (float("-inf"), None))
+        if future is None or (future.done() and time.monotonic() - made_at_s >= FRESH_S):
+            future = asyncio.ensure_future(self._make(name, make))
+            self._made[name] = time.monotonic(), future
+        # a request that is cancelled does not cancel the others
+        answer: T = await asyncio.shield(future)
+        return answer
+
+    async def _make(self, name: str, make: Callable[[], T]) -> T:
+        try:
+            return await in_thread(make)
+        finally:
+            # its age counts from its end
+            _, future = self._made[name]
+            self._made[name] = time.monotonic(), future

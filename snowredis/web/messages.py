@@ -31,7 +31,7 @@ _CLOCK_WAIT_MS = 10_000
 PROBLEM_JSON = "application/problem+json"
 
 
-class Problem(Exception):
+class HttpProblem(Exception):
     """A response with a status of 400 or above, as problem details of RFC 9457.
 
     Attributes:
@@ -76,17 +76,17 @@ _BAD_REQUEST = (errors.InvalidId, errors.ConfigError, errors.LayoutError)
 _AWAY = (errors.PoolNotFound, errors.StoreUnavailable, errors.GeneratorClosed)
 
 
-def problem_of(error: errors.SnowredisError | Problem) -> Problem:
+def problem_of(error: errors.SnowredisError | HttpProblem) -> HttpProblem:
     """Return the response for *error*."""
-    if isinstance(error, Problem):
+    if isinstance(error, HttpProblem):
         return error
     code, detail = type(error).__name__, str(error)
     if isinstance(error, _BAD_REQUEST):
-        return Problem(400, code, detail)
+        return HttpProblem(400, code, detail)
     if error.retry or isinstance(error, _AWAY):
-        return Problem(503, code, detail, seconds(_wait_ms(error)))
+        return HttpProblem(503, code, detail, seconds(_wait_ms(error)))
     # of segments and dated numbers: their tag is closed, exhausted, or has other settings
-    return Problem(503 if hasattr(error, "tag") else 500, code, detail)
+    return HttpProblem(503 if hasattr(error, "tag") else 500, code, detail)
 
 
 def seconds(wait_ms: float) -> int:
@@ -151,7 +151,7 @@ def _parse_accept(accept: str) -> dict[str, float]:
 # clients send few different Accept headers
 @lru_cache(maxsize=200)
 def choose_media_type(accept: bytes) -> str:
-    """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals. Raises Problem if none is."""
+    """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals. Raises HttpProblem if none is."""
     if not accept.strip():
         return JSON
     qualities = _parse_accept(accept.decode("latin-1"))
@@ -164,36 +164,36 @@ def choose_media_type(accept: bytes) -> str:
     best = max((JSON, TEXT, BINARY), key=quality_of)
     if quality_of(best) > 0:
         return best
-    raise Problem(406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)")
+    raise HttpProblem(406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)")
 
 
 MAX_ID_TEXT = 100
 
 
 def parse_query(query: bytes) -> dict[str, str]:
-    """Return the value of each name in a query string. Raises Problem, also for a name that is given twice."""
+    """Return the value of each name in a query string. Raises HttpProblem, also for a name that is given twice."""
     if not query:
         return {}
     try:
         values = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=20)
     except ValueError:
-        raise Problem(400, "BadQuery", "the query cannot be parsed") from None
+        raise HttpProblem(400, "BadQuery", "the query cannot be parsed") from None
     if twice := [name for name, texts in values.items() if len(texts) > 1]:
-        raise Problem(400, "BadQuery", f"{twice[0][:40]} is given twice")
+        raise HttpProblem(400, "BadQuery", f"{twice[0][:40]} is given twice")
     return {name: texts[0] for name, texts in values.items()}
 
 
 def parse_count(query: Mapping[str, str], max_count: int) -> int:
-    """Return how many ids are requested. Raises Problem."""
+    """Return how many ids are requested. Raises HttpProblem."""
     text = query.get("count", "")
     # the length first: int() is slow for megabytes of digits
     if text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= max_count:
         return int(text)
-    raise Problem(400, "BadCount", f"count must be a whole number from 1 to {max_count}, not {text[:40]!r}")
+    raise HttpProblem(400, "BadCount", f"count must be a whole number from 1 to {max_count}, not {text[:40]!r}")
 
 
 def parse_media_type(headers: Headers) -> str:
-    """Return JSON, TEXT or BINARY as the Accept header prefers. Raises Problem."""
+    """Return JSON, TEXT or BINARY as the Accept header prefers. Raises HttpProblem."""
     return choose_media_type(b",".join([value for name, value in headers if name == b"accept"]))
 
 
@@ -206,7 +206,7 @@ def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, 
 
 
 def parse_until(query: Mapping[str, str]) -> int | None:
-    """Return the time ``until`` as ms since 1970; None if it is not given. Raises Problem."""
+    """Return the time ``until`` as ms since 1970; None if it is not given. Raises HttpProblem."""
     text = query.get("until")
     if text is None:
         return None
@@ -214,16 +214,16 @@ def parse_until(query: Mapping[str, str]) -> int | None:
         return moment_ms(text[:40])
     except ValueError:
         detail = f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
-        raise Problem(400, "BadTime", detail) from None
+        raise HttpProblem(400, "BadTime", detail) from None
 
 
 def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int | None]:
-    """Return the kind and the worker id that events are to have; None: any. Raises Problem."""
+    """Return the kind and the worker id that events are to have; None: any. Raises HttpProblem."""
     kind, worker = query.get("kind"), query.get("worker")
     if kind is not None and kind not in set(EventKind):
-        raise Problem(400, "BadKind", f"kind must be one of {', '.join(EventKind)}, not {kind[:40]!r}")
+        raise HttpProblem(400, "BadKind", f"kind must be one of {', '.join(EventKind)}, not {kind[:40]!r}")
     if worker is not None and not re.fullmatch(r"0|[1-9]\d{0,6}", worker, re.ASCII):
-        raise Problem(400, "BadWorker", f"worker must be a worker id, not {worker[:40]!r}")
+        raise HttpProblem(400, "BadWorker", f"worker must be a worker id, not {worker[:40]!r}")
     return EventKind(kind) if kind is not None else None, int(worker) if worker is not None else None
 
 

@@ -24,7 +24,7 @@ from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.open import is_in_memory, open_client
 from snowredis.web.access import COOKIE, COOKIE_LIFE_S, RequestGuard, no_token
-from snowredis.web.messages import PAGE_HEADERS, Problem
+from snowredis.web.messages import PAGE_HEADERS, HttpProblem
 
 log = logging.getLogger("snowredis")
 
@@ -58,7 +58,7 @@ class EndedSessions:
         await self._refresh()
 
     async def check(self, session: str) -> None:
-        """Raise Problem if *session* has ended."""
+        """Raise HttpProblem if *session* has ended."""
         if time.monotonic() - self._looked_at_s >= _LOOK_EVERY_S:
             await self._refresh()
         if session in self._ended:
@@ -128,21 +128,21 @@ class Pages:
         self._files: dict[str, bytes] = {}
 
     async def dashboard(self, request: Request) -> Response:
-        """Return the dashboard, or the login form if the request has neither token nor cookie. Raises Problem."""
+        """Return the dashboard, or the login form if the request has neither token nor cookie. Raises HttpProblem."""
         try:
             session = self._guard.check_caller(
                 request.scope, _header(request, "authorization"), _header(request, "cookie")
             )
             if session is not None:
                 await self._sessions.check(session)
-        except Problem as problem:
+        except HttpProblem as problem:
             if problem.status != 401:
                 raise
             return self._page("login.html", status=401)
         return self._page("index.html")
 
     async def login(self, request: Request) -> Response:
-        """Return the login form; for a form with the token, set the cookie. Raises Problem."""
+        """Return the login form; for a form with the token, set the cookie. Raises HttpProblem."""
         auth = self._guard.auth
         if auth is None:
             return RedirectResponse("./", 303, headers=PAGE_HEADERS)
@@ -152,14 +152,14 @@ class Pages:
         form = await _read_form(request)
         try:
             self._guard.check_token(form.get("token", [""])[0].strip().encode())
-        except Problem as problem:
+        except HttpProblem as problem:
             if problem.status != 401:
                 raise
             return self._page("wrong.html", status=401)
         return _redirect_with_cookie(request, auth.make_cookie(time.time()))
 
     async def logout(self, request: Request) -> Response:
-        """End the session and delete its cookie. Raises Problem."""
+        """End the session and delete its cookie. Raises HttpProblem."""
         check_origin(request)
         auth, cookie = self._guard.auth, _header(request, "cookie")
         session = auth.session_of(cookie, time.time()) if auth is not None and cookie is not None else None
@@ -188,25 +188,25 @@ class Pages:
 
 
 async def _read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form. Raises Problem."""
+    """Return the fields of a form. Raises HttpProblem."""
     try:
         async with asyncio.timeout(_BODY_LIMIT_S):
             body = await request.body()
         return parse_qs(body.decode("latin-1"), max_num_fields=5)
     except TimeoutError:
-        raise Problem(408, "RequestTimeout", "the body of the request did not arrive") from None
+        raise HttpProblem(408, "RequestTimeout", "the body of the request did not arrive") from None
     except ValueError:
-        raise Problem(400, "BadForm", "the form cannot be parsed") from None
+        raise HttpProblem(400, "BadForm", "the form cannot be parsed") from None
 
 
 def check_origin(request: Request) -> None:
-    """Raise Problem if a request that changes something comes from a page of another origin.
+    """Raise HttpProblem if a request that changes something comes from a page of another origin.
 
     All current browsers send Origin with such requests.
     """
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(403, "CrossSite", "this request was sent from a page of another origin")
+        raise HttpProblem(403, "CrossSite", "this request was sent from a page of another origin")
 
 
 def _header(request: Request, name: str) -> bytes | None:

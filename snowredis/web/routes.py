@@ -25,10 +25,10 @@ from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind
 from snowredis.web import messages, records
 from snowredis.web.access import ID_PATHS, RequestGuard
-from snowredis.web.feed import MAX_EVENTS
+from snowredis.web.feed import MAX_EVENTS, SharedAnswers
+from snowredis.web.messages import HttpProblem
 from snowredis.web.pages import EndedSessions, check_origin
-from snowredis.web.served_kinds import ServedKinds
-from snowredis.web.served_pools import ServedPool, ServedPools, SharedAnswers
+from snowredis.web.served import ServedKinds, ServedPool, ServedPools
 from snowredis.web.settings import Limits
 
 # how long a refused lookup waits for its response, and how many do
@@ -152,12 +152,12 @@ class Routes:
     async def _pool_for_lookup(self, request: Request) -> ServedPool:
         """Return the pool that a lookup names.
 
-        Raises Problem, after a pause, if there are too many lookups: who repeats them at once slows down ids.
+        Raises HttpProblem, after a pause, if there are too many lookups: who repeats them at once slows down ids.
         """
         pool = self.pools.find(_query(request))
         try:
             self.guard.lookups.check()
-        except messages.Problem:
+        except HttpProblem:
             if self._pausing < _MAX_PAUSING:
                 self._pausing += 1
                 try:
@@ -173,7 +173,7 @@ class Routes:
         if self.is_draining():
             raise _draining()
         if self.pools.viewers >= self.limits.max_viewers:
-            raise messages.Problem(503, "Busy", f"{self.limits.max_viewers} dashboards are already open", 30)
+            raise HttpProblem(503, "Busy", f"{self.limits.max_viewers} dashboards are already open", 30)
         # for proxies that would buffer it
         headers = messages.PLAIN_HEADERS | {"x-accel-buffering": "no"}
         stream = self._stream(pool, request.scope.get("snowredis.session"))
@@ -181,7 +181,7 @@ class Routes:
 
     async def _stream(self, pool: ServedPool, session: str | None) -> AsyncIterator[bytes]:
         """Yield the feed of a pool until the session ends."""
-        with contextlib.suppress(messages.Problem):
+        with contextlib.suppress(HttpProblem):
             async for event in pool.feed.stream():
                 if session is not None:
                     await self.sessions.check(session)
@@ -200,8 +200,8 @@ class Routes:
         known, is_draining = self.guard.knows(request.scope), self.is_draining()
         try:
             pools = self.pools.chosen(_query(request))
-        except messages.Problem as error:
-            raise error if known else messages.Problem(error.status, error.error, _ASK_WITH_TOKEN) from None
+        except HttpProblem as error:
+            raise error if known else HttpProblem(error.status, error.error, _ASK_WITH_TOKEN) from None
         problems = {
             pool.name: _draining() if is_draining else await pool.reason()
             for pool in pools
@@ -233,8 +233,8 @@ async def _no_id(_request: Request) -> Response:
     return Response(headers=messages.PLAIN_HEADERS)
 
 
-def _draining() -> messages.Problem:
-    return messages.Problem(503, "Draining", "this process of the service is stopping", 1)
+def _draining() -> HttpProblem:
+    return HttpProblem(503, "Draining", "this process of the service is stopping", 1)
 
 
 def _query(request: Request) -> dict[str, str]:
@@ -253,7 +253,7 @@ def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) 
     return tuple(found[-MAX_EVENTS:])
 
 
-def _readiness(pool: ServedPool, problem: messages.Problem | None) -> records.PoolReadiness:
+def _readiness(pool: ServedPool, problem: HttpProblem | None) -> records.PoolReadiness:
     error, detail = (problem.error, problem.detail) if problem is not None else (None, None)
     return records.PoolReadiness(problem is None, pool.feed.status, error, detail)
 

@@ -30,10 +30,10 @@ from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check, check_settings, pool_or_default, url_or_default
 from snowredis.web import messages
 from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
+from snowredis.web.messages import HttpProblem
 from snowredis.web.pages import EndedSessions, page_routes
 from snowredis.web.routes import RequestCounts, Routes
-from snowredis.web.served_kinds import ServedKind, ServedKinds
-from snowredis.web.served_pools import ServedPool, ServedPools
+from snowredis.web.served import ServedKind, ServedKinds, ServedPool, ServedPools
 from snowredis.web.settings import Limits, check_token, settings_from_environment
 
 log = logging.getLogger("snowredis")
@@ -126,7 +126,7 @@ class Service:
         if self.drain.draining:
             send = _closing(scope, send)
         if self._running >= self.limits.max_at_once and scope["path"] not in PROBES:
-            busy = messages.Problem(503, "Busy", "too many concurrent requests. Try again.", 1)
+            busy = HttpProblem(503, "Busy", "too many concurrent requests. Try again.", 1)
             await self._send_problem(send, busy)
             return
         self._running += 1
@@ -141,22 +141,22 @@ class Service:
                 # makes the router raise its 404 and 405
                 scope["app"] = self
                 await self._router(scope, receive, send)
-        except (messages.Problem, SnowredisError) as error:
+        except (HttpProblem, SnowredisError) as error:
             await self._send_problem(send, messages.problem_of(error))
         except HTTPException as error:
             detail = "this path does not support the method; see the Allow header"
-            await self._send_problem(send, messages.Problem(405, "MethodNotAllowed", detail), error.headers)
+            await self._send_problem(send, HttpProblem(405, "MethodNotAllowed", detail), error.headers)
         except ClientDisconnect:
             # there is nobody to respond to
             return
         except Exception:
             log.exception("%s: the request failed", scope["path"][:100])
             # fails if the response has begun; then the server closes the connection
-            await self._send_problem(send, messages.Problem(500, "InternalError", "the service failed; see its log"))
+            await self._send_problem(send, HttpProblem(500, "InternalError", "the service failed; see its log"))
         finally:
             self._running -= 1
 
-    async def _send_problem(self, send: Send, problem: messages.Problem, more: Mapping[str, str] | None = None) -> None:
+    async def _send_problem(self, send: Send, problem: HttpProblem, more: Mapping[str, str] | None = None) -> None:
         self.counts.count_error(problem.status)
         headers = problem.headers()
         headers += [(name.lower().encode(), text.encode()) for name, text in (more or {}).items()]
@@ -173,7 +173,7 @@ class Service:
         source = self.kinds.find(query) or self.pools.find(query)
         if media_type == messages.BINARY and source.makes_text:
             detail = f"ids of {source.name!r} are text, and cannot be packed"
-            raise messages.Problem(406, "NotAcceptable", detail)
+            raise HttpProblem(406, "NotAcceptable", detail)
         ids = await source.make_ids(1 if one else messages.parse_count(query, self.limits.max_count))
         self.counts.count_ids(source.name, len(ids))
         body = messages.encode_ids(ids, media_type, one=one)
@@ -243,7 +243,7 @@ def _closing(scope: Scope, send: Send) -> Send:
 
 
 async def _not_found(_scope: Any, _receive: Any, _send: Any) -> None:
-    raise messages.Problem(404, "NotFound", "there is nothing at this path; see /openapi.json")
+    raise HttpProblem(404, "NotFound", "there is nothing at this path; see /openapi.json")
 
 
 class Drain:

@@ -24,7 +24,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.schema import CreateTable
 
 import snowredis
-from snowredis.integrations.sqlalchemy import SnowflakeId, render_item
+from snowredis.integrations.sqlalchemy import GeneratedId, SnowflakeId, render_item
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
@@ -302,7 +302,7 @@ def test_a_column_may_have_a_generator_of_its_own(calls: list[int]) -> None:
     ids = snowredis.connect(pool, layout="twitter")
     mine = snowredis.connect(pool, layout="twitter")
     assert (ids.claim().worker, mine.claim().worker) == (0, 1)
-    table = sa.Table("t", sa.MetaData(), sa.Column("id", SnowflakeId(mine), primary_key=True))
+    table = sa.Table("t", sa.MetaData(), sa.Column("id", GeneratedId(mine), primary_key=True))
     table = table.to_metadata(sa.MetaData())
     engine = sa.create_engine("sqlite://")
     with engine.begin() as connection:
@@ -365,10 +365,11 @@ def test_ids_can_be_reckoned_with_in_sql(engine: sa.Engine) -> None:
 
 def test_types_with_different_generators_share_compiled_statements_and_survive_pickling() -> None:
     ids = snowredis.connect(memory_pool())
-    assert SnowflakeId()._static_cache_key == SnowflakeId(ids)._static_cache_key
-    assert repr(SnowflakeId(ids)) == "SnowflakeId()"
+    others = snowredis.connect(memory_pool())
+    assert GeneratedId(others)._static_cache_key == GeneratedId(ids)._static_cache_key
+    others.close()
     with pytest.raises(TypeError, match="cannot be pickled or copied: two copies would make the same ids"):
-        pickle.dumps(SnowflakeId(ids))
+        pickle.dumps(GeneratedId(ids))
     ids.close()
     copy = pickle.loads(pickle.dumps(Base.metadata))
     assert makes_ids(copy.tables["customer"].c.id)

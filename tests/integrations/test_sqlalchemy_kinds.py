@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from sqlalchemy.schema import CreateTable
 
 import snowredis
-from snowredis.integrations.sqlalchemy import GeneratedId, SnowflakeId, render_item
+from snowredis.integrations.sqlalchemy import GeneratedId, render_item
 from snowredis.testing import memory_pool, use
 from tests.support.databases import DatabaseServer
 
@@ -138,8 +137,6 @@ def test_under_asyncio_ids_of_any_kind_are_made() -> None:
 def test_a_generator_can_be_given_instead_of_a_kind() -> None:
     ids = snowredis.generator("uuid4", form="text")
     assert GeneratedId(ids).impl.length == 36
-    with pytest.raises(ArgumentError, match=r"a SnowflakeId is a number, .*'uuid4' are str. Use GeneratedId"):
-        SnowflakeId(ids)  # type: ignore[arg-type]
     with pytest.raises(snowredis.ConfigError, match="unknown setting 'frm' of uuid4 generators"):
         GeneratedId("uuid4", frm="text")
 

@@ -38,8 +38,6 @@ OLD_NAMES: set[tuple[str, str]] = {
     ("snowredis/snowflake/sweep.py", "_give_back"),
     ("snowredis/snowflake/sweep.py", "give_back"),
 }
-# classes of which two packages have one of this name. The same
-OLD_DOUBLES: set[str] = {"Problem"}
 # names that others chose: Redis Cluster's nodes, clocks in the standard library
 OF_OTHERS = {("snowredis/servers/cluster.py", "node")}
 
@@ -85,8 +83,7 @@ def test_no_two_classes_have_one_name() -> None:
                 places[node.name].append(path.relative_to(ROOT))
     # Django wants this name in each file of a command
     doubles = {name for name, paths in places.items() if len(paths) > 1 and name != "Command"}
-    assert doubles - OLD_DOUBLES == set()
-    assert OLD_DOUBLES - doubles == set()
+    assert doubles == set()
 
 
 def test_the_check_sees_a_synonym_in_each_kind_of_name() -> None:

@@ -110,7 +110,6 @@ def test_ids_of_kinds_are_counted_and_described(kinds_client: TestClient) -> Non
         (["snowflake"], "Snowflakes are served by pool"),
         (["uuid7", "uuid7"], "is served twice"),
         (["uuid9"], "unknown kind of ids 'uuid9'"),
-        (["dated"], "dated numbers need a tag"),
     ],
 )
 def test_kinds_that_cannot_be_served_are_refused_at_the_start(kinds: list[str], words: str) -> None:

@@ -25,7 +25,7 @@ from snowredis.web.messages import (
     BINARY,
     JSON,
     TEXT,
-    Problem,
+    HttpProblem,
     choose_media_type,
     encode_ids,
     parse_until,
@@ -85,7 +85,7 @@ def test_the_kind_is_what_accept_asks_for(accept: str, kind: str | None) -> None
     if kind is not None:
         assert choose_media_type(accept.encode()) == kind
         return
-    with pytest.raises(Problem, match="NotAcceptable"):
+    with pytest.raises(HttpProblem, match="NotAcceptable"):
         choose_media_type(accept.encode())
 
 
@@ -307,7 +307,7 @@ def test_what_nobody_thought_of_is_500_and_says_nothing(client: TestClient, monk
     async def fail(*_: Any) -> Any:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("snowredis.web.served_pools.ServedPool.make_ids", fail)
+    monkeypatch.setattr("snowredis.web.served.ServedPool.make_ids", fail)
     answer = client.get("/id")
     assert (answer.status_code, answer.json()["error"]) == (500, "InternalError")
     assert "secret" not in answer.text

@@ -1,29 +1,33 @@
-"""The pools of a service: for each one generator for ids, one WorkerPool for lookups, one feed for dashboards.
+"""What a service makes ids from: its pools, and generators of other kinds.
 
-Everything that reads from Redis runs in a thread and does not block the event loop.
+For each pool there are one generator for ids, one WorkerPool for lookups and one feed for dashboards. Other kinds are
+for GET /id?kind=uuid7 and GET /id?tag=invoices: each is named by its tag, if the kind has tags, or by the name of its
+kind, and opened at its first id. Everything that reads from Redis runs in a thread and does not block the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from snowredis import errors
 from snowredis.connection import connect
 from snowredis.core.layout import Layout
-from snowredis.monitor.snapshot import PoolInfo, Refusal, Snapshot
+from snowredis.kinds.opening import KindAndSettings, parse_kind
+from snowredis.kinds.protocol import IdGenerator
+from snowredis.monitor.snapshot import Refusal
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
+from snowredis.settings import KIND
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.open import is_embedded, is_in_memory
-from snowredis.web.feed import LiveFeed
-from snowredis.web.messages import Problem, json_bytes, problem_of, seconds
+from snowredis.web.feed import LiveFeed, SharedAnswers, SharedPool
+from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
 
 log = logging.getLogger("snowredis")
 T = TypeVar("T")
@@ -37,69 +41,6 @@ _REASON_LIMIT_S = 0.5
 _REFUSALS = ("StoreUnavailable", "StoreRefused")
 # lookups that wait for another one
 _MAX_WAITING = 10
-# how old a response may be; a little more than the interval of the feed, whose reads are then enough for all
-FRESH_S = 1.1
-
-
-class SharedPool(WorkerPool):
-    """A WorkerPool that remembers its snapshot for FRESH_S; also that Redis is unavailable.
-
-    Args:
-        refusal: returns why Redis takes no renewal of the generator of this process; None if it does.
-    """
-
-    def __init__(self, url: Any, name: str, refusal: Callable[[], Refusal | None]) -> None:
-        super().__init__(url, name)
-        self._refusal = refusal
-        self._lock = threading.Lock()
-        # by *idle*: when it was read, and the result
-        self._remembered: dict[bool, tuple[float, Snapshot | errors.StoreUnavailable]] = {}
-
-    def snapshot(self, *, idle: bool = False) -> Snapshot:
-        # held during the read: all others wait for its result
-        with self._lock:
-            read_at_s, found = self._remembered.get(idle, (0.0, None))
-            if found is None or time.monotonic() - read_at_s >= FRESH_S:
-                try:
-                    found = replace(super().snapshot(idle=idle), refusal=self._refusal())
-                except errors.StoreUnavailable as error:
-                    found = error
-                self._remembered[idle] = time.monotonic(), found
-        if isinstance(found, errors.StoreUnavailable):
-            raise found.with_traceback(None)
-        return found
-
-    def forget_snapshot(self) -> None:
-        """Let the next call read the pool."""
-        self._remembered.pop(False, None)
-
-    def info(self) -> PoolInfo:
-        return self.snapshot().info
-
-
-class SharedAnswers:
-    """Answers by name, each made once for all requests of FRESH_S, in a thread."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, tuple[float, asyncio.Future[Any]]] = {}
-
-    async def get(self, name: str, make: Callable[[], T]) -> T:
-        """Return the answer *name*; call *make* for it if there is none or only an old one. Raises its errors."""
-        made_at_s, future = self._made.get(name, (float("-inf"), None))
-        if future is None or (future.done() and time.monotonic() - made_at_s >= FRESH_S):
-            future = asyncio.ensure_future(self._make(name, make))
-            self._made[name] = time.monotonic(), future
-        # a request that is cancelled does not cancel the others
-        answer: T = await asyncio.shield(future)
-        return answer
-
-    async def _make(self, name: str, make: Callable[[], T]) -> T:
-        try:
-            return await in_thread(make)
-        finally:
-            # its age counts from its end
-            _, future = self._made[name]
-            self._made[name] = time.monotonic(), future
 
 
 class ServedPool:
@@ -124,7 +65,7 @@ class ServedPool:
         self._monitor: SharedPool | None = None
         self._ids: SnowflakeGenerator | None = None
         # why there is no lease, and since when
-        self._problem: Problem | None = None
+        self._problem: HttpProblem | None = None
         self._refused_ms = 0
         self._task: asyncio.Task[None] | None = None
         self._batch_lock = asyncio.Lock()
@@ -159,7 +100,7 @@ class ServedPool:
                 if not self._started:
                     raise
                 # a person may create the pool later
-                self._report(Problem(503, "PoolNotFound", str(error), seconds(CLAIM_AGAIN_S * 1000)))
+                self._report(HttpProblem(503, "PoolNotFound", str(error), seconds(CLAIM_AGAIN_S * 1000)))
                 await asyncio.sleep(CLAIM_AGAIN_S)
             except (errors.ConfigError, errors.LayoutError, errors.LayoutMismatch) as error:
                 self._problem = problem_of(error)
@@ -172,7 +113,7 @@ class ServedPool:
                 self._problem = None
                 return
 
-    def _report(self, problem: Problem) -> None:
+    def _report(self, problem: HttpProblem) -> None:
         """Remember why there are no ids, and log it if it is new."""
         if self._problem is None or self._problem.error != problem.error:
             self._refused_ms = time.time_ns() // 1_000_000
@@ -221,7 +162,7 @@ class ServedPool:
         return self._ids._id_now() if self._ids is not None else 0
 
     async def make_ids(self, count: int) -> list[int]:
-        """Make *count* ids. Raises Problem, SnowredisError."""
+        """Make *count* ids. Raises HttpProblem, SnowredisError."""
         if count == 1 and (an_id := self.id_now()):
             return [an_id]
         return await self._in_time(self._make(self._generator(), count))
@@ -234,7 +175,7 @@ class ServedPool:
             return await ids.anext_ids(count)
 
     async def _in_time(self, result: Awaitable[T]) -> T:
-        """Wait for *result*, for the service's time limit at most. Raises Problem."""
+        """Wait for *result*, for the service's time limit at most. Raises HttpProblem."""
         try:
             async with asyncio.timeout(self._wait_s):
                 return await result
@@ -242,21 +183,21 @@ class ServedPool:
             raise await self.reason() from None
         except errors.LayoutError as error:
             # the request was right: the layout is at its end
-            raise Problem(503, "LayoutError", str(error)) from error
+            raise HttpProblem(503, "LayoutError", str(error)) from error
 
     def _generator(self) -> SnowflakeGenerator:
         # with a lease, the problem is over; _claim() is about to notice it
         if self._problem is not None and not self.ready:
             raise self._problem
         if self._ids is None:
-            raise Problem(503, "NotReady", f"pool {self.name!r}: no worker id yet. Try again.", 1)
+            raise HttpProblem(503, "NotReady", f"pool {self.name!r}: no worker id yet. Try again.", 1)
         return self._ids
 
-    async def reason(self) -> Problem:
+    async def reason(self) -> HttpProblem:
         """Return why there are no ids, with a true Retry-After. At most one look at Redis a second."""
         ids = self._ids
         if ids is not None and ids.clock_reading.now_ms >= ids.layout.end_ms:
-            return Problem(503, "LayoutError", f"pool {self.name!r}: the layout is at its end; no ids can be made")
+            return HttpProblem(503, "LayoutError", f"pool {self.name!r}: the layout is at its end; no ids can be made")
         if self._problem is not None:
             return self._problem
         try:
@@ -272,11 +213,11 @@ class ServedPool:
                 f"pool {self.name!r} is new, or Redis may have forgotten some of it: new workers wait "
                 f"{wait_ms / 1000:.1f} s more, so that no id is repeated."
             )
-            return Problem(503, "FloorWait", detail, seconds(wait_ms))
+            return HttpProblem(503, "FloorWait", detail, seconds(wait_ms))
         if not self.ready:
             why = "it has no lease, or its clock is past what Redis reserved"
-            return Problem(503, "NotReady", f"pool {self.name!r}: this process can make no ids now: {why}", 1)
-        return Problem(503, "NotReady", f"pool {self.name!r}: no id within {self._wait_s:g} s. Try again.", 1)
+            return HttpProblem(503, "NotReady", f"pool {self.name!r}: this process can make no ids now: {why}", 1)
+        return HttpProblem(503, "NotReady", f"pool {self.name!r}: no id within {self._wait_s:g} s. Try again.", 1)
 
     # --- lookups -----------------------------------------------------------------------------------
 
@@ -289,9 +230,9 @@ class ServedPool:
         return await self.answers.get(name, lambda: json_bytes(question(self.monitor())))
 
     async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
-        """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises Problem."""
+        """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises HttpProblem."""
         if self._waiting >= _MAX_WAITING:
-            raise Problem(503, "Busy", "many such requests are waiting. Try again.", 1)
+            raise HttpProblem(503, "Busy", "many such requests are waiting. Try again.", 1)
         self._waiting += 1
         try:
             async with self._alone:
@@ -343,18 +284,18 @@ class ServedPools:
         await asyncio.gather(*(pool.stop() for pool in pools.values()))
 
     def find(self, query: Mapping[str, str]) -> ServedPool:
-        """Return the pool that a request names. Raises Problem."""
+        """Return the pool that a request names. Raises HttpProblem."""
         name = query.get("pool", self.names[0])
         pool = self._pools.get(name)
         if pool is not None:
             return pool
         if name in self.names:
-            raise Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
+            raise HttpProblem(503, "NotReady", "the service has not started yet. Try again.", 1)
         detail = f"this service has no pool {name[:64]!r}; it has {', '.join(self.names)}"
-        raise Problem(404, "PoolNotFound", detail)
+        raise HttpProblem(404, "PoolNotFound", detail)
 
     def chosen(self, query: Mapping[str, str]) -> list[ServedPool]:
-        """Return the pool that a request names, else all. Raises Problem."""
+        """Return the pool that a request names, else all. Raises HttpProblem."""
         if "pool" in query:
             return [self.find(query)]
         return list(self._pools.values()) or [self.find(query)]
@@ -372,3 +313,101 @@ class ServedPools:
         """End all feeds, so that the server can stop."""
         for pool in self._pools.values():
             pool.feed.end_streams()
+
+
+# --- other kinds of ids ---------------------------------------------------------------------------------
+
+
+class ServedKind:
+    """One generator of the service, of any kind but Snowflakes.
+
+    Attributes:
+        tag: its tag; "" if its kind has none.
+        makes_text: whether its ids are str.
+    """
+
+    def __init__(self, declared: KindAndSettings, wait_s: float) -> None:
+        self.kind, self.tag = declared.kind.name, str(declared.settings.get("tag", ""))
+        self.makes_text = declared.describe().type is str
+        self._declared, self._wait_s = declared, wait_s
+        self._generator: IdGenerator[Any] | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        """Name in metrics, which no pool can have."""
+        return f"{self.kind}:{self.tag}"
+
+    def id_now(self) -> int:
+        """Return 0: the application makes these ids."""
+        return 0
+
+    async def make_ids(self, count: int) -> list[Any]:
+        """Make *count* ids. Raises HttpProblem, SnowredisError."""
+        try:
+            async with asyncio.timeout(self._wait_s):
+                return await self._make(count)
+        except TimeoutError:
+            detail = f"{self.name}: no id within {self._wait_s:g} s. Try again."
+            raise HttpProblem(503, "NotReady", detail, 1) from None
+
+    async def _make(self, count: int) -> list[Any]:
+        async with self._lock:
+            if self._generator is None:
+                self._generator = await in_thread(self._declared.open)
+        if count == 1:
+            return [await self._generator.anext_id()]
+        return await self._generator.anext_ids(count)
+
+    async def stop(self) -> None:
+        """Close the generator."""
+        if self._generator is not None:
+            with contextlib.suppress(errors.SnowredisError):
+                await self._generator.aclose()
+            self._generator = None
+
+
+class ServedKinds:
+    """All generators of the service that are no pools.
+
+    Args:
+        url: the service's Redis, for kinds whose URL is not given.
+        texts: kinds, as snowredis.generator() takes them, with a URL for settings.
+
+    Raises ConfigError for what cannot work. Connects to nothing.
+    """
+
+    def __init__(self, url: Any, texts: Sequence[str], wait_s: float) -> None:
+        self.served: list[ServedKind] = []
+        for text in texts:
+            kind, settings = parse_kind(text)
+            if kind.name == KIND.default:
+                raise errors.ConfigError(f"{text!r}: Snowflakes are served by pool. Name the pool in pools instead.")
+            if "url" in kind.settings:
+                settings = {"url": url, **settings}
+            one = ServedKind(KindAndSettings(kind, kind.check(settings)), wait_s)
+            if any(one.name == other.name for other in self.served):
+                raise errors.ConfigError(f"{text!r} is served twice. Name each kind, or each tag of it, once.")
+            self.served.append(one)
+
+    def find(self, query: Mapping[str, str]) -> ServedKind | None:
+        """Return what a request names by ``kind`` or ``tag``; None if it names neither. Raises HttpProblem."""
+        kind, tag = query.get("kind"), query.get("tag")
+        if kind is None and tag is None:
+            return None
+        if "pool" in query:
+            raise HttpProblem(400, "BadQuery", "name a pool, or a kind or a tag")
+        found = [one for one in self.served if (kind is None or one.kind == kind) and (tag is None or one.tag == tag)]
+        if len(found) == 1:
+            return found[0]
+        what = ", ".join(
+            f"{name} {value[:64]!r}" for name, value in (("kind", kind), ("tag", tag)) if value is not None
+        )
+        served = ", ".join(f"kind={one.kind}" + (f"&tag={one.tag}" if one.tag else "") for one in self.served)
+        if found:
+            raise HttpProblem(400, "BadQuery", f"{what} is not one of what is served, but several: {served}")
+        raise HttpProblem(404, "KindNotFound", f"this service has no {what}; it has {served or 'pools only'}")
+
+    async def stop(self) -> None:
+        """Close all generators."""
+        await asyncio.gather(*(one.stop() for one in self.served))
