@@ -36,7 +36,7 @@ def number(value: float) -> str:
 def spread(figures: Sequence[float]) -> str:
     """Return the median, and the quartiles in parentheses."""
     low, median, high = figures
-    return f"{number(median)} ({number(low)} – {number(high)})"
+    return f"{number(median)} ({number(low)}–{number(high)})"
 
 
 def percent(share: float) -> str:
