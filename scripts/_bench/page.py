@@ -119,7 +119,6 @@ TABLES = {
 ON_PAGE = (
     "first",
     "single",
-    "batches",
     "start",
     "costs",
     "fleets",
