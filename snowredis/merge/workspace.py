@@ -76,6 +76,8 @@ class Workspace:
             settings["threads"] = threads
         try:
             self._connection = duckdb.connect(str(self.directory / "ids.duckdb"), config=settings)
+            # DuckDB would print it among the lines of the report; it is a setting of the connection
+            self._connection.execute("SET enable_progress_bar = false")
         except BaseException:
             self._remove()
             raise

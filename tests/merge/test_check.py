@@ -203,6 +203,11 @@ def test_too_little_memory_is_refused() -> None:
         Workspace(100 * MIB)
 
 
+def test_duckdb_prints_no_progress_of_its_own_into_the_report() -> None:
+    with Workspace() as workspace:
+        assert workspace.rows("SELECT current_setting('enable_progress_bar')") == [(False,)]
+
+
 def test_nothing_is_left_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
