@@ -12,7 +12,6 @@ from typing import Any, TypeVar, Unpack
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
-from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.settings import (
@@ -27,7 +26,7 @@ from snowredis.settings import (
     url_or_default,
 )
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.open import has_registry, open_store_from_settings
+from snowredis.snowflake.open import has_registry, layout_of, open_store_from_settings
 from snowredis.snowflake.protocol import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,7 +130,7 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(given)
     url, used["pool"] = url_or_default(used.pop("url")), pool_or_default(used["pool"])
     clock = used.pop("clock") or _clock_of(url) or SYSTEM
-    check_end(resolve_layout(used["layout"]), clock.time_ns() // 1_000_000)
+    check_end(layout_of(used["layout"]), clock.time_ns() // 1_000_000)
     rules = ClockRules(
         policy=used["clock_policy"],
         tolerance_ms=used["clock_tolerance_ms"],

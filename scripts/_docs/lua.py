@@ -7,7 +7,8 @@ import re
 from scripts._docs.tables import table
 from snowredis.numbers import stores as numbers
 from snowredis.servers.scripts import PROLOGUE, read_lua
-from snowredis.snowflake.redis_store import SCRIPTS, lua_of
+from snowredis.snowflake.administration import POOL_SCRIPTS
+from snowredis.snowflake.redis_store import lua_of
 from snowredis.snowflake.registry import REGISTRY_SCRIPTS
 
 # place, name, type, meaning
@@ -16,7 +17,7 @@ _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: 
 
 def of_leases() -> str:
     """Return a section for each script of leases and registries; first for the parts that they begin with."""
-    names = (*PROLOGUE, "pool", *SCRIPTS, "registry", *REGISTRY_SCRIPTS)
+    names = (*PROLOGUE, "pool", *POOL_SCRIPTS, "registry", *REGISTRY_SCRIPTS)
     return "\n\n".join(_section(lua_of(name)) for name in names)
 
 

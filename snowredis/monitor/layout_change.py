@@ -11,10 +11,9 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import PoolInfo
+from snowredis.snowflake.administration import Changing, Early, Late, PoolAdministration
 from snowredis.snowflake.open import pool_config
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import Changing, Early, Late
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ def change_layout(
     """
     at_ms = info.now_ms + delay_ms
     in_order = check_change(info, layout, at_ms)
-    reply = RedisStore(client, config_of(info)).change_layout(layout, at_ms, caller_ms, force=force)
+    reply = PoolAdministration(client, config_of(info)).change_layout(layout, at_ms, caller_ms, force=force)
     if isinstance(reply, Late):
         raise ConfigError(
             f"the moment has passed before the change was planned, or is over a year away. Nothing was changed; "
@@ -123,4 +122,4 @@ def change_layout(
 
 def undo_change(client: Any, info: PoolInfo, *, caller_ms: int) -> None:
     """Undo a planned change that has not happened yet. Raises LayoutMismatch, StoreUnavailable."""
-    RedisStore(client, config_of(info)).change_layout(info.layout, info.now_ms + 1, caller_ms)
+    PoolAdministration(client, config_of(info)).change_layout(info.layout, info.now_ms + 1, caller_ms)

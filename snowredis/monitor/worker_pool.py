@@ -18,10 +18,10 @@ from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import OwnClient, close_client
 from snowredis.servers.runner import translated
 from snowredis.settings import check, pool_or_default, url_or_default
+from snowredis.snowflake.administration import Deleted, PoolAdministration
 from snowredis.snowflake.open import is_in_memory, open_client, open_store
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import Created, Deleted
+from snowredis.snowflake.replies import Created
 
 
 def shown_ms(info: PoolInfo) -> int:
@@ -236,7 +236,7 @@ class WorkerPool:
         Raises:
             LayoutMismatch: it exists with other settings.
         """
-        store = open_store(self._memory if self._server is None else self._server, config)
+        store = open_store(self._memory if self._server is None else self._server, config, administers=True)
         reply = store.create(time.time_ns() // 1_000_000 if caller_ms is None else caller_ms)
         return isinstance(reply, Created)
 
@@ -260,7 +260,7 @@ class WorkerPool:
                 f"pool {self.name!r} has {alive} living {'worker' if alive == 1 else 'workers'}; nothing was deleted. "
                 "Stop them first, or delete it nevertheless with force=True (--force)."
             )
-        reply = RedisStore(self.server, PoolConfig(name=self.name)).delete(time.time_ns() // 1_000_000)
+        reply = PoolAdministration(self.server, PoolConfig(name=self.name)).delete(time.time_ns() // 1_000_000)
         if not isinstance(reply, Deleted):
             raise PoolNotFound(self.name)
         with translated(self.where):

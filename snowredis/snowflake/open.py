@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from snowredis.core.presets import resolve_layout
+from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
 from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, Server, check_settings, pool_or_default
 from snowredis.snowflake.protocol import PoolConfig, Store
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 DEFAULT_REGISTRY = "default"
 
 
-def open_store_from_settings(url: Server, settings: Mapping[str, Any]) -> Store:
-    """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe.
+def open_store_from_settings(url: Server, settings: Mapping[str, Any], *, administers: bool = False) -> Store:
+    """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe. See open_store().
 
     Raises:
         ConfigError, LayoutError: a setting, or a combination, that cannot work.
@@ -38,12 +38,23 @@ def open_store_from_settings(url: Server, settings: Mapping[str, Any]) -> Store:
         pool_config(settings, url),
         min_replicas=settings.get("min_replicas", 0),
         default_slack=settings.get("failover_slack") is None,
+        administers=administers,
     )
 
 
 def has_registry(settings: Mapping[str, Any]) -> bool:
     """Return True if *settings* describe a pool that has its number from a registry of shard numbers."""
     return settings.get("registry") is not None or settings.get("datacenter") == "auto"
+
+
+def layout_of(setting: Layout | str | None) -> Layout:
+    """Return the Layout that a setting names. Raises ConfigError, LayoutError; see resolve_layout()."""
+    if setting is None or isinstance(setting, Layout):
+        return setting or Layout()
+    # for layouts that are named or written as text
+    from snowredis.core.presets import resolve_layout
+
+    return resolve_layout(setting)
 
 
 def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolConfig:
@@ -54,7 +65,7 @@ def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolC
     if is_embedded(url):
         settings = {"outage_reserve": 0.0} | {name: value for name, value in settings.items() if value is not None}
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
-    layout = resolve_layout(used["layout"])
+    layout = layout_of(used["layout"])
     if used["fields"]:
         if used["datacenter"]:
             raise ConfigError("fields say the datacenter bits; leave datacenter out")
@@ -79,6 +90,7 @@ def open_store(
     *,
     min_replicas: MinReplicas = 0,
     default_slack: bool = False,
+    administers: bool = False,
 ) -> Store:
     """Open the store of a pool.
 
@@ -86,6 +98,7 @@ def open_store(
         url: a server, or a client of open_client().
         config: the pool's constants.
         default_slack: replace the failover_slack of *config* by that of the kind of server.
+        administers: what create() does is put on every copy of the pool that can come back.
 
     Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
     """
@@ -97,7 +110,10 @@ def open_store(
         return memory_store
     from snowredis.snowflake.redis_store import RedisStore
 
-    store = RedisStore(server, config, min_replicas=min_replicas)
+    kind = RedisStore
+    if administers:
+        from snowredis.snowflake.administration import PoolAdministration as kind  # noqa: N813 - one of two classes
+    store = kind(server, config, min_replicas=min_replicas)
     if server.fresh:
         # the server has forgotten nothing, so a pool that it does not have is new
         store.create(time.time_ns() // 1_000_000)

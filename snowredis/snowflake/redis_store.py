@@ -10,9 +10,8 @@ import os
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
@@ -23,16 +22,12 @@ from snowredis.snowflake.replies import Reply, Seen, parse_reply
 
 log = logging.getLogger("snowredis")
 
-_Kept = TypeVar("_Kept", bound=Reply)
-
-# how often replicas are asked whether they have what a person did; WAIT_MS each
-ATTEMPTS = 6
 # how long a claim that was refused for its settings is not sent again
 REFUSED_FOR_MS = 1_000
 # pool.lua: what it returns in place of the signature that refused the caller before
 LOST = "lost=1"
-# the first four are run by generators, the others when a person asks for it
-SCRIPTS = ("claim", "renew", "release", "note_number", "create", "change_layout", "delete")
+# the first three are run by generators, the others when a person asks for it, or a registry gives a number
+SCRIPTS = ("claim", "renew", "release", "note_number", "create")
 
 
 def lua_of(name: str) -> str:
@@ -71,6 +66,7 @@ class ScriptStore(Scripted):
     """
 
     shared = True
+    script_names: Sequence[str] = SCRIPTS
 
     def __init__(
         self,
@@ -79,7 +75,7 @@ class ScriptStore(Scripted):
         max_events: int = protocol.DEFAULT_MAX_EVENTS,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        scripts = {name: load(name) for name in SCRIPTS}
+        scripts = {name: load(name) for name in self.script_names}
         super().__init__(config.signature, protocol.pool_keys(config.name), scripts, random_bytes=random_bytes)
         self.config = config
         self.urls: Sequence[str] = ()
@@ -156,41 +152,13 @@ class ScriptStore(Scripted):
 
     def create(self, caller_ms: int) -> replies.CreateReply:
         expected = (replies.Created, replies.Exists)
-        reply: replies.CreateReply = self._kept(lambda: self._call("create", expected, Seen(), caller_ms))
+        reply: replies.CreateReply = self._call("create", expected, Seen(), caller_ms)
         return reply
 
     def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
         expected = (replies.NumberNoted, replies.Absent)
         reply: replies.NoteReply = self._call("note_number", expected, Seen(), caller_ms, highest)
         return reply
-
-    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False) -> replies.ChangeReply:
-        """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan.
-
-        With *force* also if outage lanes are reserved beyond that.
-        """
-
-        def plan(layout: Layout) -> replies.ChangeReply:
-            args = (self.config.with_layout(layout).signature, at_ms, int(force))
-            expected = (replies.Changing, replies.Kept, replies.Late, replies.Early)
-            reply: replies.ChangeReply = self._call("change_layout", expected, Seen(), caller_ms, *args)
-            return reply
-
-        undo = None if layout == self.config.layout else lambda: plan(self.config.layout)
-        return self._kept(lambda: plan(layout), undo)
-
-    def delete(self, caller_ms: int) -> replies.DeleteReply:
-        """Delete the pool, whatever its settings."""
-        expected = (replies.Deleted, replies.Absent)
-        reply: replies.DeleteReply = self._kept(lambda: self._call("delete", expected, Seen(), caller_ms))
-        return reply
-
-    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
-        """Make a *change* that a person asked for; subclasses put it on every copy of the pool that can come back.
-
-        With *undo*, they call that if a copy does not have it.
-        """
-        return change()
 
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""
@@ -222,46 +190,6 @@ class RedisStore(RedisScripts, ScriptStore):
     ) -> None:
         ScriptStore.__init__(self, config, max_events=max_events)
         RedisScripts.__init__(self, server, min_replicas)
-
-    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
-        """Make a *change* that a person asked for, and put it on every copy of the pool that can come back.
-
-        Else a failover or a crash would undo it. Blocks until the replicas have it and a snapshot is written,
-        SAVE_LIMIT_S and a few seconds. A warning says what does not have it.
-
-        Raises:
-            StoreUnavailable: a replica does not have it, so it was undone.
-        """
-        key, before = self._keys[0], self._acknowledged
-        if self._fresh:
-            # an embedded Redis, which creates its pools as new whenever it starts
-            return change()
-        from snowredis.servers.acknowledged import Acknowledged, save_snapshot
-        from snowredis.servers.cluster import on_one_connection
-
-        with translated(self.where):
-            (info,) = on_one_connection(self._client, key, [("INFO", "replication")])
-        replicas = int(info.get("connected_slaves", 0)) if isinstance(info, dict) else 0
-        acknowledged = Acknowledged(replicas, self.where, strict=False)
-        try:
-            self._acknowledged = acknowledged if replicas else before
-            reply = change()
-            for _ in range(ATTEMPTS - 1 if undo and acknowledged.error else 0):
-                if acknowledged.error:
-                    change()
-            if undo and acknowledged.error:
-                self._acknowledged = None
-                undo()
-                raise acknowledged.error
-        finally:
-            self._acknowledged = before
-        with translated(self.where):
-            is_saved = save_snapshot(self._client, key)
-        if acknowledged.error or not is_saved:
-            missing = "a replica does not have this" if acknowledged.error else "this user cannot make a snapshot"
-            text = "pool %s: %s at %s. If Redis goes back to a time before, repeat this command"
-            log.warning(text, self.config.name, missing, self.where)
-        return reply
 
     def stored(self, field: protocol.StoredField) -> str:
         """Return a field of the pool in this Redis; "" if there is no pool.

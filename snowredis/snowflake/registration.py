@@ -31,6 +31,7 @@ from snowredis.settings import Server, check
 from snowredis.snowflake import replies
 from snowredis.snowflake.open import is_in_memory, open_client, open_server, pool_config
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys, settings_of
+from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.registry import (
     NO_NUMBER,
@@ -327,7 +328,7 @@ def open_registered(url: Server, settings: Mapping[str, Any]) -> RegisteredStore
         config = replace(config, failover_slack_ms=server.failover_slack_ms)
     other, wanted = settings.get("registry_url"), settings.get("datacenter", "auto")
     registry = open_registry(server if other is None else other, config.registry, place)
-    store = RedisStore(server, config, min_replicas=min_replicas)
+    store = PoolAdministration(server, config, min_replicas=min_replicas)
     return RegisteredStore(store, registry, wanted=None if wanted == "auto" else wanted)
 
 

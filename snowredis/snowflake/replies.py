@@ -80,7 +80,8 @@ def _ints(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-def _flag(text: str) -> bool:
+def flag(text: str) -> bool:
+    """Read a field that is 0 or 1."""
     return text == "1"
 
 
@@ -184,7 +185,7 @@ class IdsExhausted(ClaimRefused):
     """Reply to a claim: every worker id is leased."""
 
 
-class Renewed(Reply, until_ms=int, adopted=_flag, outage_from_ms=int, outage_until_ms=int):
+class Renewed(Reply, until_ms=int, adopted=flag, outage_from_ms=int, outage_until_ms=int):
     """Reply to a renewal: the lease was extended.
 
     Attributes:
@@ -221,16 +222,6 @@ class Exists(Reply):
     """Reply to a creation: nothing changed, since the pool exists with the same settings."""
 
 
-class Deleted(Reply, guessed=_flag):
-    """Reply to a deletion: the pool was deleted.
-
-    Attributes:
-        guessed: True if its settings could not be read, so that those of the request were used.
-    """
-
-    guessed: bool
-
-
 class Absent(Reply):
     """Reply to a deletion or to a note: nothing changed, since no such pool exists."""
 
@@ -239,41 +230,11 @@ class NumberNoted(Reply):
     """Reply to a note: the pool stores that the registry has confirmed its shard number."""
 
 
-class Changing(Reply, new_floor_ms=int):
-    """Reply to a change of the layout: it is planned.
-
-    Attributes:
-        new_floor_ms: ids of the old layout have earlier times, those of the new one this or later ones.
-    """
-
-    new_floor_ms: int
-
-
-class Kept(Reply):
-    """Reply to a change of the layout: nothing was planned; a plan that there was is undone."""
-
-
-class Late(Kept):
-    """Reply to a change of the layout: its moment has passed, or is over a year away; nothing changed."""
-
-
-class Early(Kept, earliest_ms=int):
-    """Reply to a change of the layout: outage lanes are reserved beyond its moment; nothing changed.
-
-    Attributes:
-        earliest_ms: the first moment that is behind all reservations.
-    """
-
-    earliest_ms: int
-
-
 ClaimReply: TypeAlias = Granted | ClaimRefused
 RenewReply: TypeAlias = Renewed | Lost
 ReleaseReply: TypeAlias = Released | Gone
 CreateReply: TypeAlias = Created | Exists
-DeleteReply: TypeAlias = Deleted | Absent
 NoteReply: TypeAlias = NumberNoted | Absent
-ChangeReply: TypeAlias = Changing | Kept
 
 
 def parse_reply(texts: Sequence[str], expected: Iterable[type[Reply]]) -> Any:

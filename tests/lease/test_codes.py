@@ -6,11 +6,12 @@ import re
 
 import pytest
 
+from snowredis.snowflake.administration import POOL_SCRIPTS
 from snowredis.snowflake.codes import EventKind, FloorReason
-from snowredis.snowflake.redis_store import SCRIPTS, lua_of
+from snowredis.snowflake.redis_store import lua_of
 from snowredis.snowflake.replies import Alarm, AlarmReason, LossReason, Reason
 
-LUA = "\n".join(map(lua_of, ("pool", *SCRIPTS)))
+LUA = "\n".join(map(lua_of, ("pool", *POOL_SCRIPTS)))
 
 
 @pytest.mark.parametrize(

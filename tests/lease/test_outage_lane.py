@@ -11,19 +11,9 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.administration import Changing, Deleted, Early, PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import (
-    Changing,
-    Created,
-    Deleted,
-    Early,
-    Granted,
-    LossReason,
-    Lost,
-    Renewed,
-    Settling,
-)
+from snowredis.snowflake.replies import Created, Granted, LossReason, Lost, Renewed, Settling
 from tests.lease.conftest import CONFIG, TTL_MS, Place, open_place, really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.pools import open_outage_lanes
@@ -293,15 +283,15 @@ WIDER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=3, sequence_bits=9)
 
 
 @pytest.fixture
-def store(server: RedisServer) -> Iterator[RedisStore]:
-    store = RedisStore(server.url, replace(LONG, name=f"lanes{fresh_hex()[-6:]}"))
+def store(server: RedisServer) -> Iterator[PoolAdministration]:
+    store = PoolAdministration(server.url, replace(LONG, name=f"lanes{fresh_hex()[-6:]}"))
     assert isinstance(store.create(wall_ms()), Created)
     open_outage_lanes(store)
     yield store
     store.close()
 
 
-def test_a_deleted_pool_leaves_both_floors(server: RedisServer, store: RedisStore) -> None:
+def test_a_deleted_pool_leaves_both_floors(server: RedisServer, store: PoolAdministration) -> None:
     gone = Holder(store, wall_ms).claim()
     assert isinstance(store.delete(wall_ms()), Deleted)
     assert isinstance(store.create(wall_ms()), Created)
@@ -311,7 +301,7 @@ def test_a_deleted_pool_leaves_both_floors(server: RedisServer, store: RedisStor
     assert int(str(server.client().hget(pool_keys(store.config.name)[0], "outage_floor"))) >= gone.outage_ms
 
 
-def test_a_deleted_pool_of_released_workers_leaves_no_floor(store: RedisStore) -> None:
+def test_a_deleted_pool_of_released_workers_leaves_no_floor(store: PoolAdministration) -> None:
     gone = Holder(store, wall_ms).claim()
     used = wall_ms()
     assert gone.release(used, 0, 0, 0)
@@ -324,11 +314,11 @@ def test_a_deleted_pool_of_released_workers_leaves_no_floor(store: RedisStore) -
     "settings", [{"outage_reserve_ms": 0}, {"layout": WIDER}], ids=["without a lane", "another layout"]
 )
 def test_a_pool_whose_lanes_are_others_starts_after_the_outage_lanes_of_a_deleted_one(
-    server: RedisServer, store: RedisStore, settings: dict[str, Any]
+    server: RedisServer, store: PoolAdministration, settings: dict[str, Any]
 ) -> None:
     gone = Holder(store, wall_ms).claim()
     assert isinstance(store.delete(wall_ms()), Deleted)
-    other = RedisStore(server.url, replace(store.config, **settings))
+    other = PoolAdministration(server.url, replace(store.config, **settings))
     assert isinstance(other.create(wall_ms()), Created)
     reply = Holder(other, wall_ms).ask_claim()
     assert isinstance(reply, Settling)
@@ -336,7 +326,7 @@ def test_a_pool_whose_lanes_are_others_starts_after_the_outage_lanes_of_a_delete
     other.close()
 
 
-def test_a_change_of_the_layout_waits_for_all_outage_lanes(store: RedisStore) -> None:
+def test_a_change_of_the_layout_waits_for_all_outage_lanes(store: PoolAdministration) -> None:
     holder = Holder(store, wall_ms).claim()
     early = store.change_layout(WIDER, wall_ms() + 10_000, wall_ms())
     assert isinstance(early, Early)
@@ -346,7 +336,9 @@ def test_a_change_of_the_layout_waits_for_all_outage_lanes(store: RedisStore) ->
     assert planned.new_floor_ms >= holder.outage_ms
 
 
-def test_after_a_loss_a_change_of_the_layout_waits_for_the_floor(server: RedisServer, store: RedisStore) -> None:
+def test_after_a_loss_a_change_of_the_layout_waits_for_the_floor(
+    server: RedisServer, store: PoolAdministration
+) -> None:
     began = wall_ms()
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "another")
     early = store.change_layout(WIDER, wall_ms() + 10_000, wall_ms())
@@ -354,7 +346,7 @@ def test_after_a_loss_a_change_of_the_layout_waits_for_the_floor(server: RedisSe
     assert early.earliest_ms + LONG.floor_ms >= began + DAY_MS
 
 
-def test_no_outage_lane_is_reserved_beyond_a_planned_change(server: RedisServer, store: RedisStore) -> None:
+def test_no_outage_lane_is_reserved_beyond_a_planned_change(server: RedisServer, store: PoolAdministration) -> None:
     holder = Holder(store, wall_ms).claim()
     planned = store.change_layout(WIDER, wall_ms() + DAY_MS + 1000, wall_ms())
     assert isinstance(planned, Changing)
@@ -365,7 +357,7 @@ def test_no_outage_lane_is_reserved_beyond_a_planned_change(server: RedisServer,
 
 
 def test_a_loss_moves_a_planned_change_behind_the_outage_lanes_that_may_be_forgotten(
-    server: RedisServer, store: RedisStore
+    server: RedisServer, store: PoolAdministration
 ) -> None:
     planned = store.change_layout(WIDER, wall_ms() + 1_000, wall_ms())
     assert isinstance(planned, Changing)
@@ -376,19 +368,19 @@ def test_a_loss_moves_a_planned_change_behind_the_outage_lanes_that_may_be_forgo
     # still the layout of the pool
     Holder(store, wall_ms).ask_claim()
     with pytest.raises(LayoutMismatch) as refused:
-        Holder(RedisStore(server.url, store.config.with_layout(WIDER)), wall_ms).ask_claim()
+        Holder(PoolAdministration(server.url, store.config.with_layout(WIDER)), wall_ms).ask_claim()
     changes_ms = int(refused.value.stored.rpartition("changes_at=")[2])
     assert changes_ms >= before + DAY_MS - LONG.ttl_ms
     assert WorkerPool(server.url, store.config.name).info().changes_ms == changes_ms
 
 
-def test_a_change_of_the_layout_is_forced(store: RedisStore) -> None:
+def test_a_change_of_the_layout_is_forced(store: PoolAdministration) -> None:
     Holder(store, wall_ms).claim()
     planned = store.change_layout(WIDER, wall_ms() + 10_000, wall_ms(), force=True)
     assert isinstance(planned, Changing)
 
 
-def test_a_token_in_two_records_keeps_the_newer_one_findable(server: RedisServer, store: RedisStore) -> None:
+def test_a_token_in_two_records_keeps_the_newer_one_findable(server: RedisServer, store: PoolAdministration) -> None:
     """After a loss, a repeated claim got another worker id; the older one is claimed by somebody else later."""
     first = Holder(store, wall_ms).claim()
     key, client = pool_keys(store.config.name)[0], server.client()

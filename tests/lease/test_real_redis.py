@@ -34,10 +34,11 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.administration import POOL_SCRIPTS
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats, pool_keys
 from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, load, lua_of
+from snowredis.snowflake.redis_store import RedisStore, load, lua_of
 from snowredis.snowflake.replies import (
     Alarm,
     AlarmReason,
@@ -619,7 +620,7 @@ def argument_names(script: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("script", "place", "name"),
-    [(script, place, name) for script in SCRIPTS for place, name in enumerate(argument_names(script))],
+    [(script, place, name) for script in POOL_SCRIPTS for place, name in enumerate(argument_names(script))],
 )
 def test_a_hostile_argument_is_refused_and_changes_nothing(
     server: RedisServer, script: str, place: int, name: str

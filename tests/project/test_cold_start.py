@@ -26,7 +26,7 @@ print(json.dumps([module.__file__ for module in modules]))
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
 # packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
 NEEDED: dict[str, set[str] | None] = {
-    "core": {"lanes", "layout", "presets", "values"},
+    "core": {"lanes", "layout", "values"},
     **dict.fromkeys(("process", "servers", "snowflake", "connection", "errors", "settings", "signatures"), None),
 }
 NOT_NEEDED = {"snowredis.snowflake.memory_store"}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from snowredis.errors import LayoutMismatch
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.administration import Administration, Kept
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
-from snowredis.snowflake.redis_store import ScriptStore
-from snowredis.snowflake.replies import Kept, Reply, Seen
+from snowredis.snowflake.replies import Reply, Seen
 from tests.simulation.process import Process
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ CHANGES = ("mixed", "deleted", "volatile", "changed")
 OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
 
-class AtTheServer(ScriptStore):
+class AtTheServer(Administration):
     """Store of a person with a shell on the server's machine, without a network between.
 
     Args:

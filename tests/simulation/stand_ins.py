@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.administration import Administration
 from snowredis.snowflake.crash_record import CrashRecord, LeaseSlot
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
-from snowredis.snowflake.redis_store import ScriptStore
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SimClock:
         self._process.world.sleep(max(1, ceil(seconds * 1e6)))
 
 
-class SimStore(ScriptStore):
+class SimStore(Administration):
     where = "simulated"
 
     def __init__(self, process: Process | Parent, config: PoolConfig) -> None:

@@ -16,17 +16,9 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.administration import Administration, Changing, Early, Kept
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import ScriptStore
-from snowredis.snowflake.replies import (
-    Changing,
-    Early,
-    Granted,
-    Kept,
-    Renewed,
-    Reply,
-    Settling,
-)
+from snowredis.snowflake.replies import Granted, Renewed, Reply, Settling
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 from tests.support.holder import Holder
@@ -45,7 +37,7 @@ _Kept = TypeVar("_Kept", bound=Reply)
 Edits = tuple[tuple[str, str], ...]
 
 
-class Store(ScriptStore):
+class Store(Administration):
     where = "simulated"
 
     def __init__(self, server: RedisModel, config: PoolConfig, edits: Edits) -> None:

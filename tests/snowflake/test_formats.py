@@ -16,8 +16,8 @@ from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch
 from snowredis.signatures import FORMATS
+from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import FORMAT, PoolConfig, pool_keys
-from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.formats import shape_of
@@ -70,7 +70,7 @@ def test_a_pool_of_an_earlier_format_is_refused_and_not_touched(own_server: Redi
 
 
 def test_an_earlier_version_is_refused_by_a_pool_of_this_format(own_server: RedisServer, client: Any) -> None:
-    assert isinstance(RedisStore(own_server.url, CONFIG).create(wall_ms()), Created)
+    assert isinstance(PoolAdministration(own_server.url, CONFIG).create(wall_ms()), Created)
     before = client.hgetall(pool_keys("orders")[0])
     status, stored = Format1(client).claim()[:2]
     assert (status, stored) == ("signature", CONFIG.signature)
@@ -83,7 +83,7 @@ def test_a_pool_of_an_earlier_format_is_deleted_and_leaves_its_floor(own_server:
     until_ms = int(old.claim()[7])
     assert until_ms > wall_ms()
     WorkerPool(own_server.url, "orders").delete(force=True)
-    created = RedisStore(own_server.url, CONFIG).create(wall_ms())
+    created = PoolAdministration(own_server.url, CONFIG).create(wall_ms())
     assert isinstance(created, Created)
     assert created.floor_ms >= until_ms
 
@@ -91,7 +91,7 @@ def test_a_pool_of_an_earlier_format_is_deleted_and_leaves_its_floor(own_server:
 def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
     """Let the scripts of this version write all that they write of a pool, and return its shape."""
     config = replace(CONFIG, outage_reserve_ms=10_000_000)
-    store = RedisStore(own_server.url, config)
+    store = PoolAdministration(own_server.url, config)
     store.create(wall_ms())
     kept, given_back = (Holder(store, wall_ms).claim() for _ in range(2))
     kept.ask_renew()
@@ -100,9 +100,9 @@ def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
     really_wait(5)
     store.note_number(7, wall_ms())
     with pytest.raises(LayoutMismatch):
-        Holder(RedisStore(own_server.url, replace(config, ttl_ms=60_000)), wall_ms).claim()
+        Holder(PoolAdministration(own_server.url, replace(config, ttl_ms=60_000)), wall_ms).claim()
     store.change_layout(Layout(timestamp_bits=41, backup_bits=2, worker_bits=3), wall_ms() + 10_000_000, wall_ms())
-    RedisStore(own_server.url, replace(config, name="deleted")).create(wall_ms())
+    PoolAdministration(own_server.url, replace(config, name="deleted")).create(wall_ms())
     WorkerPool(own_server.url, "deleted").delete()
     shape = shape_of(client)
     client.flushall()

@@ -10,9 +10,8 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
+from snowredis.snowflake.administration import Changing, PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import Changing
 from tests.lease.conftest import wall_ms
 from tests.support.ports import free_port
 from tests.support.servers import PROGRAM, RedisServer
@@ -26,7 +25,7 @@ KEY = pool_keys("orders")[0]
 
 
 def plan(server: RedisServer) -> None:
-    store = RedisStore(server.url, CONFIG)
+    store = PoolAdministration(server.url, CONFIG)
     assert isinstance(store.change_layout(NEW, wall_ms() + 600_000, wall_ms()), Changing)
     store.close()
 
@@ -36,7 +35,7 @@ def test_a_crash_right_after_the_plan_does_not_forget_it(tmp_path: Path, kept: t
     server = RedisServer(tmp_path, *kept)
     server.start()
     try:
-        RedisStore(server.url, CONFIG).create(wall_ms())
+        PoolAdministration(server.url, CONFIG).create(wall_ms())
         server.client().bgrewriteaof() if "appendonly" in kept[0] else server.save()
         plan(server)
         server.restart()
@@ -47,7 +46,7 @@ def test_a_crash_right_after_the_plan_does_not_forget_it(tmp_path: Path, kept: t
 
 def test_a_server_that_keeps_nothing_on_disk_gets_no_snapshot(own_server: RedisServer) -> None:
     """It would find that snapshot at its next start, and take it for its state."""
-    RedisStore(own_server.url, CONFIG).create(wall_ms())
+    PoolAdministration(own_server.url, CONFIG).create(wall_ms())
     plan(own_server)
     assert not list(own_server.directory.glob("*.rdb"))
 
@@ -63,10 +62,10 @@ def test_a_replica_without_the_plan_undoes_it(tmp_path: Path) -> None:
             server.start()
         replica.client().replicaof("127.0.0.1", str(master.client().config_get("port")["port"]))
         eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "the link", 20)
-        RedisStore(master.url, CONFIG).create(wall_ms())
+        PoolAdministration(master.url, CONFIG).create(wall_ms())
         plan(master)
         assert replica.client().hget(KEY, "next_signature")
-        store = RedisStore(master.url, CONFIG)
+        store = PoolAdministration(master.url, CONFIG)
         store.change_layout(OLD, wall_ms() + 600_000, wall_ms())
         replica.kill(signal.SIGSTOP)
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
@@ -84,7 +83,7 @@ def test_without_the_right_to_make_a_snapshot_the_plan_counts_with_a_warning(
     server = RedisServer(tmp_path, "--save", "3600 1", "--rename-command", "BGSAVE", "")
     server.start()
     try:
-        RedisStore(server.url, CONFIG).create(wall_ms())
+        PoolAdministration(server.url, CONFIG).create(wall_ms())
         with caplog.at_level(logging.WARNING, "snowredis"):
             plan(server)
         assert "repeat this command" in caplog.text

@@ -12,9 +12,9 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch
+from snowredis.snowflake.administration import Changing, PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import Changing, Granted, Renewed
+from snowredis.snowflake.replies import Granted, Renewed
 from tests.lease.conftest import wall_ms
 from tests.support.holder import Holder
 from tests.support.pools import open_outage_lanes
@@ -41,11 +41,11 @@ def kept(tmp_path: Path) -> Iterator[RedisServer]:
     server.kill()
 
 
-def store_at(server: RedisServer, config: PoolConfig = CONFIG) -> RedisStore:
-    return RedisStore(server.url, config)
+def store_at(server: RedisServer, config: PoolConfig = CONFIG) -> PoolAdministration:
+    return PoolAdministration(server.url, config)
 
 
-def claimed(store: RedisStore) -> Holder:
+def claimed(store: PoolAdministration) -> Holder:
     """Claim after the wait for the floor."""
     holder = Holder(store, wall_ms)
     replies = []

@@ -66,7 +66,7 @@ def _create(args: argparse.Namespace) -> None:
     if has_registry(options):
         reply = _register(url, options)
     else:
-        with contextlib.closing(open_store_from_settings(url, options)) as store:
+        with contextlib.closing(open_store_from_settings(url, options, administers=True)) as store:
             reply = store.create(_now_ms())
     created = isinstance(reply, Created)
     wait_ms = 0 if reply is None else reply.floor_ms - reply.redis_ms
