@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import re
 from collections.abc import Callable, Mapping
 from collections.abc import Generator as Steps
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.settings import (
-    COMMON,
     SETTINGS,
-    AllSettings,
     Server,
-    Setting,
     Settings,
     check_settings,
     pool_or_default,
@@ -28,8 +23,6 @@ from snowredis.settings import (
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.open import has_registry, layout_of, open_store_from_settings
 from snowredis.snowflake.protocol import Store
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Connecting:
@@ -71,41 +64,57 @@ log = logging.getLogger("snowredis")
 END_WARNING_MS = 365 * 24 * 3600 * 1000
 
 
-def _with_settings(function: F) -> F:
-    """Show the settings in the signature of *function*, and in its manual instead of the line "Most used"."""
-    url, *others = (_parameter(setting) for setting in SETTINGS.values())
-    documented: Any = function
-    documented.__signature__ = inspect.Signature(
-        [url, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in others)],
-        return_annotation=function.__annotations__["return"],
-    )
-    lines = {name: f"    {name}: {setting.help}\n" for name, setting in SETTINGS.items()}
-    common = "".join(lines.pop(name) for name in COMMON)
-    manual = f"Args:\n{common}\nRarely needed:\n{''.join(lines.values())}"
-    # python -OO has no docstrings
-    own = inspect.cleandoc(function.__doc__ or "")
-    documented.__doc__ = re.sub(r"Most used: .*\n", lambda _: manual, own)
-    return function
-
-
-def _parameter(setting: Setting) -> inspect.Parameter:
-    hint = AllSettings.__annotations__[setting.name]
-    kind = getattr(hint, "__origin__", hint)
-    return inspect.Parameter(
-        setting.name,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        default=setting.default,
-        annotation=getattr(kind, "__forward_arg__", kind),
-    )
-
-
-@_with_settings
 def connect(url: Server | None = None, **settings: Unpack[Settings]) -> SnowflakeGenerator:
     """Return a generator of ids. It claims its worker id at its first id, or at claim().
 
     A duration is in seconds, unless its name ends in ``_ms``.
 
-    Most used: url, pool, layout, datacenter, ttl, label, durability, claim_timeout. help() describes all settings.
+    Args:
+        url: the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for
+            development), `sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py
+            client of any of these, or a pool of snowredis.testing
+        pool: the set of worker ids: processes that must not repeat each other's ids use the same; letters,
+            digits, _ . -
+        layout: how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`
+        datacenter: value of the layout's datacenter bits; `auto`: the shard number that the registry has given
+            to this pool
+        ttl: silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent
+            every ttl / 3
+        label: name of this process, shown to people who look at the pool; at most 100 characters
+        durability: whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover,
+            which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits
+        claim_timeout: how long to wait for a worker id while the pool is full or Redis does not reply in time,
+            before `PoolExhausted` or `StoreUnavailable` is raised; calls of one generator share this time, so
+            that only the first of them waits for all of it
+
+    Rarely needed:
+        fields: values of the parts of the datacenter bits that the layout names, instead of `datacenter`
+        registry: name of the registry of shard numbers, in which no two pools have the same number; a pool that
+            has no number there is refused
+        registry_url: the Redis of the registry, if it is another one
+        max_clock_lead: how far a host's clock may be ahead of the Redis clock before its reservations get
+            shorter
+        redis_skew: how far the clocks of two Redis servers may differ
+        failover_slack: how long a deposed master may go on answering; set it for any other address that moves
+            in a failover: a DNS name, a Kubernetes Service, ElastiCache
+        outage_reserve: for how long the highest namespace is reserved: processes go on in it while Redis is
+            unavailable; 0: not at all, as with `embedded://`
+        guard_rollbacks: also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a
+            memory snapshot
+        min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every
+            replica that was ever seen connected, at least one
+        clock_policy: what to do when the clock goes back: `backup`: wait, else use another namespace, else
+            another worker id; `wait`; `raise`; or `ahead`: go on ahead of the clock
+        clock_tolerance_ms: the longest step back of the clock that `backup` waits for
+        max_wait_ms: the longest step back of the clock that `wait` waits for
+        overflow: what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow
+            ticks ahead of the clock
+        max_ahead_ms: how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`
+        sequence_start: first sequence of a tick: `spread`: any, so that `id % shards` is spread evenly for
+            quiet services, too (0 if a tick lasts over 10 ms); `zero`; or below sequence_start_bound: `random`,
+            `continue`
+        sequence_start_bound: limit of that first sequence, which stays below it
+        clock: for tests: a snowredis.testing.ManualClock
 
     Raises:
         ConfigError, LayoutError: a setting, or a combination, that cannot work. Nothing connects yet.
@@ -114,13 +123,12 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
     return _open(check_settings({"url": url, **settings}))
 
 
-@_with_settings
 def aconnect(url: Server | None = None, **settings: Unpack[Settings]) -> Connecting:
     """Async version of connect() that claims the worker id at once. Does not block the event loop.
 
-    ``async with snowredis.aconnect(...) as ids:``, or ``ids = await snowredis.aconnect(...)`` and, at the end,
-    ``await ids.aclose()``. Under asyncio, uvloop and trio. Raises ConfigError at the call for a setting that is
-    unknown or not valid.
+    Its arguments are those of connect(). ``async with snowredis.aconnect(...) as ids:``, or ``ids = await
+    snowredis.aconnect(...)`` and, at the end, ``await ids.aclose()``. Under asyncio, uvloop and trio. Raises
+    ConfigError at the call for a setting that is unknown or not valid.
     """
     given = check_settings({"url": url, **settings})
     return Connecting(lambda: _open(given))

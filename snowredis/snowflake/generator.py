@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -17,7 +18,7 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout, Parts
 from snowredis.errors import LeaseLost, SnowredisError
 from snowredis.process.clock import SYSTEM, Clock, ClockReading
-from snowredis.process.exit import EXIT, quiet_at_exit
+from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.snowflake import fast_path
 from snowredis.snowflake.allocator import IdAllocator
@@ -54,6 +55,9 @@ class SnowflakeGenerator(FastPath):
         "_random_bytes",
         "_slow_path",
     )
+
+    # not a global of this module, which may be gone, too
+    _is_finalizing = staticmethod(sys.is_finalizing)
 
     def __init__(
         self,
@@ -269,7 +273,6 @@ class SnowflakeGenerator(FastPath):
         self._check()
         self._lifecycle.resume()
 
-    @quiet_at_exit
     def close(self) -> None:
         """Stop making ids and give the worker id back. Idempotent, never raises.
 
@@ -277,8 +280,13 @@ class SnowflakeGenerator(FastPath):
             one round trip to Redis; if there is no reply, about 2 s, and the worker id is available again when its
             lease ends.
         """
-        self._check()
-        self._lifecycle.close()
+        try:
+            self._check()
+            self._lifecycle.close()
+        except Exception:
+            # at the end of the interpreter, a finalizer may call this when modules are gone
+            if not self._is_finalizing():
+                raise
 
     async def aclose(self) -> None:
         """Give the worker id back. Async version of close(): does not block the event loop."""

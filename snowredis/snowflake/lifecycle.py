@@ -12,8 +12,7 @@ import logging
 from snowredis import errors
 from snowredis.core.lanes import SEALED
 from snowredis.core.values import utc_text
-from snowredis.process.exit import EXIT
-from snowredis.process.heartbeat import Heartbeat
+from snowredis.process.exit import EXIT, Heartbeat
 from snowredis.process.threads import locked
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context

@@ -1,13 +1,12 @@
 """The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed.
 
-WaitNotice tells people that a call waits for the floor of its pool: one warning for each wait. ClaimWait is one call's
-wait for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to open.
+ClaimWait is one call's wait for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to
+open; SharedWaits is what the calls of a generator share then.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future
 
 from snowredis import errors
@@ -23,23 +22,36 @@ log = logging.getLogger("snowredis")
 
 # a shorter wait is not worth a line
 MIN_WAIT_MS = 1_000
+# pause before a full pool is asked again; it doubles, so that a thousand who wait do not load Redis. The time until the
+# next lease ends makes it FULL_PAUSE_S at most
+FIRST_PAUSE_S, FULL_PAUSE_S, LAST_PAUSE_S = 0.02, 0.5, 2.0
+# longest pause before a Redis that did not reply in time is asked again
+TIMED_OUT_PAUSE_S = 1.0
+# how long a refusal for the clock is repeated, so that Redis is not asked for every id
+SKEWED_FOR_S = 0.5
 
 
-class WaitNotice:
-    """The notices of one generator, whose threads may all wait at once.
+class SharedWaits:
+    """What the calls of one generator share when they need a lease: notices, a refusal for the clock, and one timeout.
 
     Args:
-        monotonic: returns the seconds since some moment.
+        timeout_s: how long calls may wait for a worker id, of a full pool or a slow Redis. Together: otherwise each
+            thread, and each request that follows, would wait for all of it, one after another.
     """
 
-    def __init__(self, pool: str, monotonic: Callable[[], float]) -> None:
-        self._pool, self._monotonic = pool, monotonic
-        # end of the wait that was logged
+    def __init__(self, pool: str, clock: Clock, timeout_s: float) -> None:
+        self._pool, self._clock, self._timeout_s = pool, clock, timeout_s
+        # end of the wait for a floor that was logged
         self._logged_until_s = -1e9
+        # the last ClockSkewed, and until when it is raised again
+        self._skew, self._skewed_until_s = (0, 0), -1e9
+        # of the wait that counts for the timeout: its begin, and the last failure
+        self._began_s = 0.0
+        self._failed_s: float | None = None
 
-    def log(self, left_ms: float) -> None:
-        """Log that ids are *left_ms* away, once for each wait."""
-        now_s = self._monotonic()
+    def log_floor(self, left_ms: float) -> None:
+        """Log that ids are *left_ms* away, once for each wait for a floor."""
+        now_s = self._clock.monotonic()
         if left_ms > MIN_WAIT_MS and now_s > self._logged_until_s:
             self._logged_until_s = now_s + left_ms / 1000 + 1
             log.warning(
@@ -51,47 +63,15 @@ class WaitNotice:
                 self._pool,
             )
 
-
-# pause before a full pool is asked again; it doubles, so that a thousand who wait do not load Redis. The time until the
-# next lease ends makes it FULL_PAUSE_S at most
-FIRST_PAUSE_S, FULL_PAUSE_S, LAST_PAUSE_S = 0.02, 0.5, 2.0
-# longest pause before a Redis that did not reply in time is asked again
-TIMED_OUT_PAUSE_S = 1.0
-# how long a refusal for the clock is repeated, so that Redis is not asked for every id
-SKEWED_FOR_S = 0.5
-
-
-class ClockSkewMemory:
-    """The last ClockSkewed of a generator: raised again for SKEWED_FOR_S."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._offset_ms = self._limit_ms = 0
-        self._until_s = -1e9
-
-    def error(self, offset_ms: int, limit_ms: int) -> errors.ClockSkewed:
-        """Return the error, and remember it."""
-        self._offset_ms, self._limit_ms = offset_ms, limit_ms
-        self._until_s = self._clock.monotonic() + SKEWED_FOR_S
+    def skewed(self, offset_ms: int, limit_ms: int) -> errors.ClockSkewed:
+        """Return the error, which check_skew() raises again for SKEWED_FOR_S."""
+        self._skew, self._skewed_until_s = (offset_ms, limit_ms), self._clock.monotonic() + SKEWED_FOR_S
         return errors.ClockSkewed(offset_ms, limit_ms)
 
-    def check(self) -> None:
-        """Raise the error again if it was returned less than SKEWED_FOR_S ago."""
-        if self._clock.monotonic() < self._until_s:
-            raise errors.ClockSkewed(self._offset_ms, self._limit_ms)
-
-
-class ClaimTimeout:
-    """Remaining time that calls may wait for a worker id, of a full pool or a slow Redis. They share one timeout.
-
-    Otherwise each thread, and each request that follows, would wait for the whole timeout, one after another.
-    """
-
-    def __init__(self, pool: str, clock: Clock, timeout_s: float) -> None:
-        self._pool, self._clock, self._timeout_s = pool, clock, timeout_s
-        # of the wait that counts: its begin, and the last failure
-        self._began_s = 0.0
-        self._failed_s: float | None = None
+    def check_skew(self) -> None:
+        """Raise the error of skewed() again if that was called less than SKEWED_FOR_S ago."""
+        if self._clock.monotonic() < self._skewed_until_s:
+            raise errors.ClockSkewed(*self._skew)
 
     def left_s(self, error: errors.PoolExhausted | errors.StoreUnavailable, began_s: float) -> float:
         """Return how long a call that began at *began_s* may go on waiting after *error*; 0 or less: not at all."""
@@ -118,17 +98,9 @@ class ClaimTimeout:
 class ClaimWait:
     """The waits of one call that needs a lease."""
 
-    def __init__(
-        self,
-        context: Context,
-        leases: LeaseManager,
-        lifecycle: LeaseLifecycle,
-        skew: ClockSkewMemory,
-        notice: WaitNotice,
-        timeout: ClaimTimeout,
-    ) -> None:
+    def __init__(self, context: Context, leases: LeaseManager, lifecycle: LeaseLifecycle, shared: SharedWaits) -> None:
         self._context, self._clock, self._leases = context, context.clock, leases
-        self._lifecycle, self._skew, self._notice, self._timeout = lifecycle, skew, notice, timeout
+        self._lifecycle, self._shared = lifecycle, shared
         self._began_s = self._clock.monotonic()
         self._ask_again_after_s = 0.0
         self._pause_s = FIRST_PAUSE_S
@@ -144,16 +116,16 @@ class ClaimWait:
         """
         leases, config = self._leases, self._context.config
         waited_s = self._clock.monotonic() - self._began_s
-        self._skew.check()
+        self._shared.check_skew()
         if waited_s < self._ask_again_after_s:
             if leases.view.floor_ms > self._context.now_ms():
-                self._notice.log(leases.view.floor_ms - self._context.now_ms())
+                self._shared.log_floor(leases.view.floor_ms - self._context.now_ms())
             nap(self._clock, self._ask_again_after_s - waited_s)
             return False
         try:
             settling_ms = self._lifecycle.claim(self._context.longest_wait_ms).settling_ms
         except (errors.PoolExhausted, errors.StoreUnavailable) as error:
-            left_s = self._timeout.left_s(error, self._began_s)
+            left_s = self._shared.left_s(error, self._began_s)
             if left_s > 0:
                 now_s = self._clock.monotonic() - self._began_s
                 self._ask_again_after_s = now_s + min(self._pause_after(error), left_s)
@@ -166,11 +138,11 @@ class ClaimWait:
             if error.behind_ms - stalled_ms <= self._context.longest_wait_ms:
                 # not the clock is late, but the request was
                 return False
-            raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
-        self._timeout.end()
+            raise self._shared.skewed(-error.behind_ms, self._context.longest_wait_ms) from None
+        self._shared.end()
         if not settling_ms:
             return True
-        self._notice.log(leases.view.floor_ms - self._context.now_ms())
+        self._shared.log_floor(leases.view.floor_ms - self._context.now_ms())
         if waited_s > 2 * config.floor_ms / 1000 + 1:
             raise errors.LeaseExpired(config.name, -1, self._why_floor())
         # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
@@ -205,8 +177,8 @@ class ClaimWait:
         limit_ms = 2 * config.floor_ms + config.layout.tick_ms
         if ms > limit_ms:
             self._lifecycle.give_back()
-            raise self._skew.error(-int(ms), limit_ms)
-        self._notice.log(ms)
+            raise self._shared.skewed(-int(ms), limit_ms)
+        self._shared.log_floor(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
         if self._leases.held is not None and not self._clock.background and not self._leases.view.just_renewed():
             self._lifecycle.renew_in_need()
@@ -236,9 +208,7 @@ class SlowPath:
         self._context, self._guard = context, context.guard
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
         self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
-        self._skew = ClockSkewMemory(context.clock)
-        self._timeout = ClaimTimeout(self._pool, context.clock, claim_timeout_s)
-        self._notice = WaitNotice(self._pool, context.clock.monotonic)
+        self._shared = SharedWaits(self._pool, context.clock, claim_timeout_s)
         self.preparing: Future[None] | None = None
 
     def next_id(self, *, only_claim: bool = False) -> int:
@@ -278,14 +248,7 @@ class SlowPath:
                 self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
                 raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
             else:
-                claim_wait = claim_wait or ClaimWait(
-                    self._context,
-                    self._leases,
-                    self._lifecycle,
-                    self._skew,
-                    self._notice,
-                    self._timeout,
-                )
+                claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle, self._shared)
                 if isinstance(decision, NotOpen):
                     if not self._lifecycle.open_outage_lane():
                         claim_wait.wait_for_opening(decision.ms)
@@ -318,9 +281,7 @@ class SlowPath:
     def after_fork(self) -> None:
         """Forget, in a forked child, which errors the parent had and what its threads were doing."""
         self.preparing = None
-        self._skew = ClockSkewMemory(self.clock)
-        self._timeout = ClaimTimeout(self._pool, self.clock, self._claim_timeout_s)
-        self._notice = WaitNotice(self._pool, self.clock.monotonic)
+        self._shared = SharedWaits(self._pool, self.clock, self._claim_timeout_s)
 
     def _wait(self, wait: Wait) -> None:
         self._context.clock_backs.note_wait(wait, self._allocator.ids_made)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.snowflake.slow_path import WaitNotice
+from snowredis.snowflake.slow_path import SharedWaits
+from snowredis.testing import ManualClock
 from tests.support.servers import RedisServer
 
 PROGRAM = Path(__file__).with_name("first_id.py")
@@ -35,11 +36,12 @@ def test_the_first_wait_is_one_line_on_stderr(server: RedisServer) -> None:
 
 
 def test_one_warning_a_wait_and_another_for_the_next(caplog: pytest.LogCaptureFixture) -> None:
-    now_s = 0.0
-    notice = WaitNotice("p", lambda: now_s)
-    for now_s in (0.0, 5.0, 29.9):
-        notice.log(30_000 - 1000 * now_s)
-    now_s = 100.0
-    notice.log(900)
-    notice.log(30_000)
+    clock = ManualClock()
+    shared = SharedWaits("p", clock, 0.0)
+    for left_ms in (30_000, 25_000, 100):
+        shared.log_floor(left_ms)
+        clock.advance(5_000)
+    clock.advance(85_000)
+    shared.log_floor(900)
+    shared.log_floor(30_000)
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
