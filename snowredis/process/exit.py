@@ -38,7 +38,7 @@ class Closable(Protocol):
     """An object that is closed at exit: a generator, or a heartbeat."""
 
     def close(self) -> None:
-        """Give the lease back. Must not raise."""
+        """Release the lease. Must not raise."""
 
 
 class ExitHook:
@@ -115,7 +115,7 @@ class ExitHook:
                 try:
                     member.close()
                 except Exception:
-                    # the others have leases to give back
+                    # the others have leases to release
                     log.exception("could not close %r at exit", member)
 
 
@@ -172,7 +172,7 @@ class Heartbeat:
                 self._running.release()
 
     def close(self) -> None:
-        """End, at exit. Give the lease back if the owner was dropped since the last beat: nobody else would."""
+        """End, at exit. Release the lease if the owner was dropped since the last beat: nobody else would."""
         self.stop()
         if self._owner() is None:
             self._abandon()

@@ -62,7 +62,7 @@ def lease_credentials(held: HeldLease, stats: WorkerStats) -> dict[str, Any]:
     }
 
 
-def release(store: Store, credentials: dict[str, Any]) -> int | None:
+def release_dead(store: Store, credentials: dict[str, Any]) -> int | None:
     """Release the lease of a process that has ended, in one attempt.
 
     Blocks:
@@ -309,7 +309,7 @@ class LeaseSlot:
     def lend(self) -> None:
         """Let another program make the ids of the lease, in its first lane only.
 
-        Nobody here knows which times that program used. So no lease is recorded: another process would give it back
+        Nobody here knows which times that program used. So no lease is recorded: another process would release it
         with marks that nobody raises.
         """
         self.lent, self._open_record = True, lambda _: None
@@ -335,7 +335,7 @@ class LeaseSlot:
         lease, kept = lost.lease, self.kept
         was_open = lease.opens[-1] < lease.until
         if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or kept is None):
-            # recorded nowhere: nobody can give it back
+            # recorded nowhere: nobody can release it
             self._kept = lost._replace(marks=None)
 
     def drop_kept(self) -> None:
@@ -356,7 +356,7 @@ class LeaseSlot:
         """Return where the claim with *serial* is recorded; None if nowhere.
 
         Called before the token is made: a child that is forked after that has no record of its own in which the
-        token, which is its parent's, would be given back when the child is killed.
+        token, which is its parent's, would be released when the child is killed.
         """
         record = self.record
         if record is None:

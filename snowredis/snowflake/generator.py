@@ -274,7 +274,7 @@ class SnowflakeGenerator(FastPath):
         self._lifecycle.resume()
 
     def close(self) -> None:
-        """Stop making ids and give the worker id back. Idempotent, never raises.
+        """Stop making ids and release the worker id. Idempotent, never raises.
 
         Blocks:
             one round trip to Redis; if there is no reply, about 2 s, and the worker id is available again when its

@@ -56,7 +56,7 @@ class HeldLease(NamedTuple):
         renewal_id: of the last renewal that had a reply, or of the claim.
         pending_renewal_id: of a renewal that was sent and has no reply; empty if there is none.
         lanes_ms: where each lane's reservation begins, ms since 1970.
-        generation: of the process that claimed it, by the fork guard: no other may give it back.
+        generation: of the process that claimed it, by the fork guard: no other may release it.
         marks: where each lane's mark is recorded before its ids can be taken, in case of a crash; None if nowhere.
         clocks_s: wall clock and monotonic clock at the last reply that granted something.
         taken_ms: when this process took it over from one that had ended, ms since 1970; 0 if it did not.
@@ -164,7 +164,7 @@ class HeldLease(NamedTuple):
         )
 
     def release_request(self, caller_ms: int, marks_ms: tuple[int, ...], stats: WorkerStats) -> ReleaseRequest:
-        """Return the request to give it back; *marks_ms*: each lane's first unused ms, 0 for a lane never used."""
+        """Return the request to release it; *marks_ms*: each lane's first unused ms, 0 for a lane never used."""
         return ReleaseRequest(
             *self._credentials,
             caller_ms=caller_ms,

@@ -1,4 +1,4 @@
-"""Keep one lease: claim it, renew it along its chain, replace it when it is lost, give it back.
+"""Keep one lease: claim it, renew it along its chain, replace it when it is lost, release it.
 
 Makes no ids. Blocks only on the store, and lets one thread at a time talk to it (Conversation). A thread that
 only reads takes ``held``, an immutable value that is replaced as a whole. A signal handler may fork, or suspend the
@@ -138,7 +138,7 @@ class LeaseManager:
         current = self.held
         if self.closed or self.suspended or (current is not None and current.serial != instead_of):
             return Claimed()
-        # maybe one that a suspension made void and that could not be given back then
+        # maybe one that a suspension made void and that could not be released then
         replaced = self.slot.latest
         record = self.slot.open_record(serial)
         # R6 (fresh tokens): made here, so after any fork; R5 (renewal chain): kept until it has a reply
@@ -147,8 +147,8 @@ class LeaseManager:
         self.slot.set_token(token, serial)
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
-        fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner(), self.lane_until_ms)
+        usable_from_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
+        request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), self.lane_until_ms)
         # without the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
@@ -161,7 +161,7 @@ class LeaseManager:
         except StoreUnavailable as error:
             self.counts.claims_refused["unavailable"] += 1
             if error.is_unsent and not unanswered and serial >= self.slot.oldest:
-                # Redis saw nothing of this claim, so there is nothing to give back if this process ends
+                # Redis saw nothing of this claim, so there is nothing to release if this process ends
                 self.slot.set_token("", serial)
                 self.slot.clear_record()
             raise
@@ -360,7 +360,7 @@ class LeaseManager:
         self.lost_worker = held.lease.worker
         log.warning("pool %s: lost worker id %d: %s", self.config.name, held.lease.worker, reason)
 
-    # --- give back ---------------------------------------------------------------------------------
+    # --- release ---------------------------------------------------------------------------------
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.
@@ -425,7 +425,7 @@ class LeaseManager:
         self.dead_processes.disown()
 
     def withdraw(self) -> None:
-        """Give back what a claim without a reply may have got, in one attempt. As release()."""
+        """Release what a claim without a reply may have got, in one attempt. As release()."""
         token = self.slot.token
         if not token:
             return

@@ -1,7 +1,7 @@
-"""The lifecycle of a generator's leases: claim, renew, replace, give back; and what a heartbeat does.
+"""The lifecycle of a generator's leases: claim, renew, replace, release; and what a heartbeat does.
 
 Joins lease_manager.py, which talks to Redis, and allocator.py, which knows what each lane was used for: no lease is
-given back before its range is sealed and its marks are read.
+released before its range is sealed and its marks are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPLACE_AGAIN_S = 0.5
 # how soon a lease is renewed first. A claim that is never renewed counts as one whose reply was lost, and for a lease
 # that was taken over, Redis still names the process that has ended
 FIRST_BEAT_S = 0.5
-# leases of dead processes that are given back by a claim, for which an id has to wait; and how often so by a heartbeat
+# leases of dead processes that are released by a claim, for which an id has to wait; and how often so by a heartbeat
 MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
 
 _CLOSED = (
@@ -100,12 +100,12 @@ class LeaseLifecycle:
     # --- claim, renew, replace ---------------------------------------------------------------------
 
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
-        """Claim a worker id, and give the lease back that it replaces. See LeaseManager.claim()."""
+        """Claim a worker id, and release the lease that it replaces. See LeaseManager.claim()."""
         try:
             try:
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             except errors.PoolExhausted:
-                if not self._give_back_of_dead():
+                if not self._release_dead():
                     raise
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             self._failure = ""
@@ -127,7 +127,7 @@ class LeaseLifecycle:
             self._clock_backs_before = self._leases.counts.clock_backs
         if self._leases.held is not None and not claimed.taken_over:
             # Redis replies; the next claims find the worker ids
-            self._give_back_of_dead()
+            self._release_dead()
         return claimed
 
     def _seal_through(self, old: HeldLease) -> tuple[int, ...] | None:
@@ -176,7 +176,7 @@ class LeaseLifecycle:
             self._seal_if_lost()
 
     def replace(self, behind_ms: int) -> None:
-        """Claim a worker id whose lanes fit a clock that went back by *behind_ms*, then give the old one back.
+        """Claim a worker id whose lanes fit a clock that went back by *behind_ms*, then release the old one.
 
         Raises:
             ClockMovedBack: none is available, or none was a moment ago.
@@ -306,7 +306,7 @@ class LeaseLifecycle:
             the seconds until it should be called again.
 
         Blocks:
-            one round trip to Redis; one more for each lease that is claimed or given back.
+            one round trip to Redis; one more for each lease that is claimed or released.
         """
         try:
             if self._leases.held is not None and self._renew():
@@ -314,7 +314,7 @@ class LeaseLifecycle:
                 return self.beat_after_s()
             if not (self.closed or self.suspended):
                 settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
-                self._give_back_if_ended()
+                self._release_if_ended()
                 return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
         except errors.SnowredisError as error:
             # a warning once for each outage, not twice a second
@@ -326,33 +326,33 @@ class LeaseLifecycle:
         return min(BEAT_AGAIN_S, self.beat_after_s())
 
     def _after_renewal(self) -> None:
-        """Log that Redis replies again, if it did not, and give back what dead processes left."""
+        """Log that Redis replies again, if it did not, and release what dead processes left."""
         if self._failing:
             self._failing = False
             log.warning("pool %s: Redis replies again", self._pool)
         # a few at a time: other threads may want to talk to Redis
-        given_back = self._give_back_of_dead(only_next=True)
+        released = self._release_dead(only_next=True)
         for _ in range(TIMES_AT_BEAT - 1):
-            if given_back < MOST_AT_ONCE:
+            if released < MOST_AT_ONCE:
                 break
-            given_back = self._give_back_of_dead()
+            released = self._release_dead()
 
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
         if self._leases.held is None:
             locked(self._generator._lock, self._allocator.seal)
 
-    def _give_back_of_dead(self, *, only_next: bool = False) -> int:
-        """Give back leases that dead processes of this machine left; return how many were still leased.
+    def _release_dead(self, *, only_next: bool = False) -> int:
+        """Release leases that dead processes of this machine left; return how many were still leased.
 
         Blocks for one round trip to Redis each, MOST_AT_ONCE at most; LOCK_LIMIT_S for another thread.
         """
         leases = self._leases
-        return leases.dead_processes.give_back(MOST_AT_ONCE, leases.conversation.run, only_next=only_next)
+        return leases.dead_processes.release(MOST_AT_ONCE, leases.conversation.run, only_next=only_next)
 
-    # --- give back --------------------------------------------------------------------------------
+    # --- release --------------------------------------------------------------------------------
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release the lease, if there is one, with the marks that were really used. Never raises.
 
         Blocks:
@@ -372,22 +372,22 @@ class LeaseLifecycle:
         self._allocator.seal()
         return held, self._allocator.marks(held) if held is not None else None
 
-    def _give_back_if_ended(self) -> None:
-        # close() or suspend() was called during a claim, and found nothing to give back
+    def _release_if_ended(self) -> None:
+        # close() or suspend() was called during a claim, and found nothing to release
         if self.closed or self.suspended:
-            self.give_back()
+            self.release()
 
     def suspend(self) -> None:
-        """Give the lease back and claim none until resume(). Blocks as give_back(); never raises."""
+        """Release the lease and claim none until resume(). Blocks as release(); never raises."""
         self._leases.suspended = True
-        self.give_back()
+        self.release()
         self._make_void()
         self._leases.disown()
 
     def resume(self) -> None:
         """Allow claims again: the next call that needs a lease claims one. Does not talk to Redis.
 
-        Blocks only while another thread gives the lease back, if a handler has claimed one in the middle of this.
+        Blocks only while another thread releases the lease, if a handler has claimed one in the middle of this.
         """
         if self.suspended:
             self._leases.slot.make_void()
@@ -406,16 +406,16 @@ class LeaseLifecycle:
         self._seal_if_lost()
 
     def close(self) -> None:
-        """Give the lease back for good. Blocks as give_back(); never raises."""
+        """Release the lease for good. Blocks as release(); never raises."""
         self._leases.closed = True
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
             heartbeat.stop()
-        self.give_back()
+        self.release()
         self._make_void()
         self._leases.close()
         if heartbeat is not None:
-            # last: if this was interrupted, the lease is given back at exit
+            # last: if this was interrupted, the lease is released at exit
             heartbeat.join()
 
     def after_fork(self) -> None:

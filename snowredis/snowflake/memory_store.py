@@ -219,14 +219,14 @@ class MemoryStore:
             if self._floor_ms > now and not self._losses_unnoticed:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
             least, outage_least = self._floor_ms, self._outage_floor_ms
-            fit_ms = min(request.fit_ms, capped)
+            usable_from_ms = min(request.usable_from_ms, capped)
             if self._losses_unnoticed:
                 least = max(least, now + self.config.floor_ms)
                 outage_least = max(outage_least, self._outage_horizon_ms(now))
-            if least - fit_ms > request.wait_ms + self.config.floor_ms:
+            if least - usable_from_ms > request.wait_ms + self.config.floor_ms:
                 # marks are never lowered: they stay where callers can reach them
-                return replies.Behind(*self._pool(now), least - fit_ms)
-            chosen = self._choose(now, fit_ms, request.wait_ms, outage_least)
+                return replies.Behind(*self._pool(now), least - usable_from_ms)
+            chosen = self._choose(now, usable_from_ms, request.wait_ms, outage_least)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
             unused = LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces)
@@ -264,20 +264,20 @@ class MemoryStore:
         lease = (worker, record.until_ms, record.lanes_ms, record.renewal_id, record.outage_ms)
         return replies.Granted(*self._pool(now), *lease)
 
-    def _choose(self, now: int, fit_ms: int, wait_ms: int, outage_least_ms: int) -> int | replies.ClaimRefused:
-        """Choose a worker id: the longest available one with a lane for *fit_ms*; else a new one; else the nearest.
+    def _choose(self, now: int, usable_from_ms: int, wait_ms: int, outage_least_ms: int) -> int | replies.ClaimRefused:
+        """Choose the longest available worker id with a lane for *usable_from_ms*; else a new one; else the nearest.
 
         One whose outage lane is not open comes after a new one whose outage lane is. Returns the refusal if there is
         none.
         """
         free = sorted((r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now)
         oldest = [worker for _, worker in free[:8]]
-        fitting = [worker for worker in oldest if self._low_mark_ms(self._records[worker]) <= fit_ms]
+        fitting = [worker for worker in oldest if self._low_mark_ms(self._records[worker]) <= usable_from_ms]
         for worker in fitting:
             mark_ms = max(self._records[worker].outage_mark_ms, outage_least_ms)
-            if not self.config.outage_reserve_ms or mark_ms <= fit_ms:
+            if not self.config.outage_reserve_ms or mark_ms <= usable_from_ms:
                 return worker
-        if fitting and outage_least_ms > fit_ms:
+        if fitting and outage_least_ms > usable_from_ms:
             return fitting[0]
         capacity = self.config.layout.workers
         unused = next((w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None)
@@ -288,7 +288,7 @@ class MemoryStore:
             first = min(r.lease_end_ms for r in self._records.values())
             return replies.IdsExhausted(*self._pool(now), max(0, first - now))
         nearest = min(oldest, key=lambda worker: self._low_mark_ms(self._records[worker]))
-        behind = self._low_mark_ms(self._records[nearest]) - fit_ms
+        behind = self._low_mark_ms(self._records[nearest]) - usable_from_ms
         return nearest if behind <= wait_ms else replies.Behind(*self._pool(now), behind)
 
     def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:

@@ -216,15 +216,15 @@ class ClaimRequest(NamedTuple):
     Attributes:
         token: names this claim; a repeated claim gets the same lease. Secret, hex.
         caller_ms: the caller's wall clock.
-        fit_ms: a lane whose mark is at or below it can be used at once.
-        wait_ms: how much later than *fit_ms* the best lane may begin.
+        usable_from_ms: a lane whose mark is at or below it can be used at once.
+        wait_ms: how much later than *usable_from_ms* the best lane may begin.
         owner: result of owner_text() in process/names.py.
         kept_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
     """
 
     token: str
     caller_ms: int
-    fit_ms: int
+    usable_from_ms: int
     wait_ms: int
     owner: str
     kept_ms: int = 0
@@ -258,7 +258,7 @@ class RenewRequest(NamedTuple):
 
 
 class ReleaseRequest(NamedTuple):
-    """Request to give a worker id back.
+    """Request to release a worker id.
 
     Attributes:
         token: of the claim.

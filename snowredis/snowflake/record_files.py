@@ -2,7 +2,7 @@
 
 Each process that talks to the same pool finds there what dead processes left (sweep.py): its parent, its children, or
 unrelated processes. The name of a file says whose file it is: pool, process (process/names.py), number, and while
-another process gives the lease back, the name of that process.
+another process releases the lease, the name of that process.
 
 A file is mapped into memory and its descriptor is closed at once, so a program may close all descriptors. A file has
 all of its memory before anything is written: a full /dev/shm refuses a file, and no process gets SIGBUS.
@@ -60,7 +60,7 @@ _PYBUF_WRITE = 0x200
 class FileName(NamedTuple):
     """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER-IMAGE, without -IMAGE if that is unknown.
 
-    While a process gives the lease back, or takes it over, .PID.STARTED of that process follows. After a release
+    While a process releases the lease, or takes it over, .PID.STARTED of that process follows. After a release
     without a reply, .sent follows: no process may take the lease over, since Redis may have the release.
     """
 

@@ -29,9 +29,9 @@ from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.settings import Server, check
 from snowredis.snowflake import replies
+from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.open import is_in_memory, open_client, open_server, pool_config
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys, settings_of
-from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.registry import (
     NO_NUMBER,

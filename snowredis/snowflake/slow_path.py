@@ -170,13 +170,13 @@ class ClaimWait:
         """Wait, a little at a time, for the lanes of the lease to open in *ms*.
 
         Raises:
-            ClockSkewed: that is later than any floor explains; the lease is given back.
+            ClockSkewed: that is later than any floor explains; the lease is released.
         """
         config = self._context.config
         # twice: the floor may be raised once more while this waits for it
         limit_ms = 2 * config.floor_ms + config.layout.tick_ms
         if ms > limit_ms:
-            self._lifecycle.give_back()
+            self._lifecycle.release()
             raise self._shared.skewed(-int(ms), limit_ms)
         self._shared.log_floor(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
@@ -226,7 +226,7 @@ class SlowPath:
             self._guard.check()
             generation = self._guard.generation
             if self._lifecycle.closed or self._lifecycle.suspended:
-                self._lifecycle.give_back()
+                self._lifecycle.release()
                 raise (errors.GeneratorClosed if self._lifecycle.closed else errors.GeneratorSuspended)(self._pool)
             an_id, decision = self._allocator.advance(only_claim=only_claim)
             if decision is None:

@@ -1,6 +1,6 @@
-"""Give back, or take over, the leases that dead processes of this machine left in files of crash records.
+"""Release, or take over, the leases that dead processes of this machine left in files of crash records.
 
-Every process that talks to a pool gives them back, with its own connection: after a claim, after a heartbeat, and when
+Every process that talks to a pool releases them, with its own connection: after a claim, after a heartbeat, and when
 the pool is full. A process that starts while Redis is away takes one over. One process at a time has a file: that which
 renamed it.
 """
@@ -20,7 +20,7 @@ from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import End
 from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_name
 from snowredis.process.threads import is_interruption
-from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release
+from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release_dead
 from snowredis.snowflake.protocol import Store
 from snowredis.snowflake.record_files import FileName, open_directory, pool_name, server_place
 
@@ -83,7 +83,7 @@ class DeadProcesses:
     """Looks for leases that dead processes left, at the cost of a few system calls. Does not talk to Redis.
 
     What was seen before is not read again: the name of this process, and the names of the files as long as the time of
-    the directory is the same. sweep() reads everything anew before it gives a lease back.
+    the directory is the same. sweep() reads everything anew before it releases a lease.
     """
 
     def __init__(self, store: Store) -> None:
@@ -96,7 +96,7 @@ class DeadProcesses:
         # which one is looked at next: another one in each process
         self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
-    def give_back(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
+    def release(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
         """Give leases back that dead processes of this machine left, *most* at most.
 
         Never raises, except for what interrupts this thread.
@@ -163,7 +163,7 @@ class DeadProcesses:
 
 
 def sweep(store: Store, most: int, place: Place | None = None) -> int:
-    """Give back leases of *store* that dead processes left, *most* at most; return how many were given back.
+    """Release leases of *store* that dead processes left, *most* at most; return how many were released.
 
     Blocks:
         for one round trip to Redis each, two for a claim without a reply.
@@ -174,12 +174,12 @@ def sweep(store: Store, most: int, place: Place | None = None) -> int:
     place = place or this_place()
     if place is None:
         return 0
-    given_back = 0
+    released = 0
     for name in _dead(place, _texts(place, pool_name(store))):
-        if given_back >= most:
+        if released >= most:
             break
-        given_back += _give_back(store, place, name)
-    return given_back
+        released += _release_one(store, place, name)
+    return released
 
 
 def remove_unused(place: Place) -> None:
@@ -230,7 +230,7 @@ def _texts(place: Place, pool: str) -> list[str]:
 
 
 def _dead(place: Place, texts: list[str], most: int = MOST_LOOKED_AT) -> Iterator[FileName]:
-    """Iterate over files of processes that have ended, unless a process that runs is giving them back."""
+    """Iterate over files of processes that have ended, unless a process that runs is releasing their leases."""
     for text in texts if len(texts) <= most else RANDOM.sample(texts, most):
         name = FileName.parse(text)
         if name is None or name.process.namespace != place.own.namespace:
@@ -241,7 +241,7 @@ def _dead(place: Place, texts: list[str], most: int = MOST_LOOKED_AT) -> Iterato
             yield name
 
 
-def _give_back(store: Store, place: Place, name: FileName) -> bool:
+def _release_one(store: Store, place: Place, name: FileName) -> bool:
     """Give one lease back; return whether it was still leased."""
     files, taken = place.files, str(name._replace(taker=place.own, sent=False))
     try:
@@ -257,7 +257,7 @@ def _give_back(store: Store, place: Place, name: FileName) -> bool:
         if credentials and name.process._replace(image=place.own.image) == place.own:
             # an exec: this process goes on as another program
             credentials["end"] = End.EXIT
-        worker = release(store, credentials) if credentials else None
+        worker = release_dead(store, credentials) if credentials else None
     except StoreUnavailable as error:
         # R7 (release): what may have been released is taken over by nobody
         sent = name.sent or name.taker is not None or not error.is_unsent
@@ -265,11 +265,11 @@ def _give_back(store: Store, place: Place, name: FileName) -> bool:
             files.rename(taken, str(name._replace(taker=None, sent=sent)))
         raise
     except (SnowredisError, ValueError, LookupError, TypeError) as error:
-        log.warning("could not give the lease of a dead process back, so it ends by its ttl: %s", error)
+        log.warning("could not release the lease of a dead process, so it ends by its ttl: %s", error)
     with contextlib.suppress(OSError):
         files.remove(taken)
     if worker is not None:
-        log.info("pool %s: gave worker id %d of a dead process back", store.config.name, worker)
+        log.info("pool %s: released worker id %d of a dead process", store.config.name, worker)
     return worker is not None
 
 
@@ -294,7 +294,7 @@ def take_over(
     for name in _dead(place, _texts(place, pool_name(store))):
         if name.taker is not None or name.sent or (taken := _take(store, place, name, accept)) is None:
             continue
-        # first: a process that is killed here leaves no file. With two, the lease would be given back by the older one
+        # first: a process that is killed here leaves no file. With two, the lease would be released by the older one
         # while a process that took it over from the newer one makes ids
         try:
             place.files.remove(str(name._replace(taker=place.own)))
@@ -328,7 +328,7 @@ def _take(store: Store, place: Place, name: FileName, accept: Callable[[dict[str
         if _is_elsewhere(store, place, credentials):
             return None
         if "lanes_ms" not in credentials and files.age_s(str(name)) > UNANSWERED_S:
-            # a claim while Redis hung: there may be many, and nothing to give back any more
+            # a claim while Redis hung: there may be many, and nothing to release any more
             files.remove(str(name))
         if not _usable(credentials, accept):
             return None

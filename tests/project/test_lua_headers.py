@@ -156,8 +156,13 @@ def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str) -> N
     ("name", "old", "new", "problem"),
     [
         ("claim", "-- claim:", "-- take:", "header of another script"),
-        ("claim", "ARGV[8] fit_ms       int", "ARGV[8] fit           int", "int fit_ms on one side"),
-        ("claim", "ARGV[8] fit_ms       int", "ARGV[8] fit_ms       hex", "str fit_ms on one side"),
+        ("claim", "ARGV[8] usable_from_ms  int", "ARGV[8] fit  int", "int usable_from_ms on one side"),
+        (
+            "claim",
+            "ARGV[8] usable_from_ms  int",
+            "ARGV[8] usable_from_ms  hex",
+            "str usable_from_ms on one side",
+        ),
         ("claim", "-- ARGV[13] lane_count ", "-- ARGV[18] lane_count ", "not numbered one after the other"),
         ("claim", "ARGV[1..6] as in pool", "as in pool", "does not say that ARGV[1..6]"),
         ("claim", "       | settling, common", "       | common", "documented are"),

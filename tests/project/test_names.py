@@ -30,13 +30,6 @@ SYNONYMS = {
 }
 # (file, name) that still stands there. Do not add to it: rename, and remove the line
 OLD_NAMES: set[tuple[str, str]] = {
-    ("snowredis/process/heartbeat.py", "HasBeat"),
-    ("snowredis/snowflake/lifecycle.py", "_give_back_if_ended"),
-    ("snowredis/snowflake/lifecycle.py", "_give_back_of_dead"),
-    ("snowredis/snowflake/lifecycle.py", "give_back"),
-    ("snowredis/snowflake/memory_store.py", "fit_ms"),
-    ("snowredis/snowflake/sweep.py", "_give_back"),
-    ("snowredis/snowflake/sweep.py", "give_back"),
 }
 # names that others chose: Redis Cluster's nodes, clocks in the standard library
 OF_OTHERS = {("snowredis/servers/cluster.py", "node")}

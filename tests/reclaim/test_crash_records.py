@@ -24,7 +24,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.process.clock import StepClock
 from snowredis.process.exit import End
-from snowredis.snowflake.crash_record import UNKNOWN_WORKER, CrashRecord, claim_credentials, read_page, release
+from snowredis.snowflake.crash_record import UNKNOWN_WORKER, CrashRecord, claim_credentials, read_page, release_dead
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
@@ -43,10 +43,10 @@ def left_in(records: Path) -> list[dict[str, Any]]:
     return [written for written in map(read_page, pages) if written]
 
 
-def give_back(url: str, lease: dict[str, Any], **options: Any) -> None:
+def release_of(url: str, lease: dict[str, Any], **options: Any) -> None:
     """Release *lease* as a sweep does."""
     with contextlib.closing(open_store(url, config_of(**options))) as store:
-        release(store, lease)
+        release_dead(store, lease)
 
 
 def config_of(**options: Any) -> PoolConfig:
@@ -141,7 +141,7 @@ def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(url: str
             (file,) = records.iterdir()
             file.unlink()
             assert lease["marks_ms"][0] >= ONE_WORKER.decode(last).timestamp_ms + 1
-            give_back(url, lease)
+            release_of(url, lease)
     with connect(url) as heir:
         assert heir.next_id() > last
 
@@ -184,7 +184,7 @@ def test_renewals_are_recorded_so_that_the_tip_is_right(url: str, records: Path)
         dying.wait_for(0, 1)
         dying.kill()
         for lease in left_in(records):
-            give_back(url, lease)
+            release_of(url, lease)
         assert snowredis.WorkerPool(url, "killed").workers() == []
 
 
@@ -237,11 +237,11 @@ def test_a_record_is_of_no_use_once_another_process_has_the_worker_id(url: str, 
         dying.wait_for(1, 1)
         dying.kill()
         (lease,) = left_in(records)
-        give_back(url, lease)
+        release_of(url, lease)
         (records / next(records.iterdir()).name).unlink()
         with connect(url) as heir:
             before = heir.claim()
-            give_back(url, lease)  # a second time
+            release_of(url, lease)  # a second time
             assert heir._beat() > 0
             assert heir.lease is not None
             assert heir.lease.token_hash == before.token_hash
@@ -269,7 +269,7 @@ def test_a_claim_that_was_not_answered_is_given_back_too(url: str, records: Path
         dying.wait_for(0, 1)
         dying.kill()
         (lease,) = left_in(records)
-        give_back(url, lease)
+        release_of(url, lease)
     with connect(url) as heir:
         assert heir.next_id() > 0
 
@@ -317,7 +317,7 @@ def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_give_back(
 def test_a_claim_that_redis_never_saw_is_no_death(url: str, records: Path) -> None:
     create(url)
     lease = claim_credentials("5a" * 16, "{}") | {"lanes": 4, "marks_ms": [0] * 4, "end": End.KILLED}
-    give_back(url, lease)
+    release_of(url, lease)
     info = snowredis.WorkerPool(url, "killed").info()
     assert (info.reclaimed, info.expired, info.releases) == (0, 0, 1)
 

@@ -179,18 +179,18 @@ def test_no_ids_are_left_of_a_lease_that_could_not_be_detached(ends: str, monkey
     ids = generator_on(MemoryStore(PoolConfig(name="busy"), clock.server_time_ms), clock)
     ids.next_id()
     lifecycle = ids._lifecycle
-    give_back = lifecycle.give_back
+    release = lifecycle.release
 
     def then_the_third_thread() -> None:
-        give_back()
+        release()
         clock.advance(1)
         assert ids._allocator.advance(only_claim=False)[0] > 0
 
-    monkeypatch.setattr(lifecycle, "give_back", then_the_third_thread)
+    monkeypatch.setattr(lifecycle, "release", then_the_third_thread)
 
     def in_a_conversation() -> None:
         getattr(ids, ends)()
-        monkeypatch.setattr(lifecycle, "give_back", give_back)
+        monkeypatch.setattr(lifecycle, "release", release)
         # a clone of this machine would make the same ids
         assert ids._id_now() == 0
         with pytest.raises((GeneratorSuspended, GeneratorClosed)):
@@ -220,7 +220,7 @@ def test_a_suspension_in_the_middle_of_another_leaves_no_generator_that_never_cl
         assert ids._lifecycle.suspended is (ids.lease is None)
 
 
-def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_was_used_is_never_released_as_unused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread makes an id as soon as the lease is there, and suspends the generator while Redis is away."""
     clock = ManualClock()
     store = Unanswered(PoolConfig(name="used"), clock.server_time_ms)
@@ -429,11 +429,11 @@ def free_for_others(ids: SnowflakeGenerator) -> bool:
     def work() -> None:
         ids.resume()
         # needs both locks
-        ids._lifecycle.give_back()
+        ids._lifecycle.release()
         made.append(0 if ids.closed else ids.next_id())
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    # give_back() waits for the lock of a conversation for 5 s
+    # release() waits for the lock of a conversation for 5 s
     thread.join(3)
     return bool(made) and ids._lease_manager.conversation.busy is None

@@ -39,7 +39,7 @@ class CheckedStore(SimStore):
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         # crash_record.py reads the wall clock itself
         now_ms = self.process.world.now_us // 1000
-        reply = super().claim(request._replace(caller_ms=now_ms, fit_ms=now_ms), seen)
+        reply = super().claim(request._replace(caller_ms=now_ms, usable_from_ms=now_ms), seen)
         if isinstance(reply, Granted):
             self.process.sim.checker.granted_again(request.token, reply)
         return reply

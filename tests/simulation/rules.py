@@ -74,7 +74,7 @@ class TimelessGuard(SimGuard):
 class UnsealedLifecycle(LeaseLifecycle):
     """R7 off: what was used is read and sent while another thread may be making an id."""
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         held = self._leases.held
         if held is not None:
             self._leases.release(held, self._allocator.marks(held), self.stats())

@@ -2,8 +2,8 @@
 --
 -- KEYS, ARGV[1..6] as in pool
 -- ARGV[7] token        hex, random: names this claim; a repeated claim with the same token gets the same lease
--- ARGV[8] fit_ms       int, start of the caller's tick: a lane with its mark at or below it is usable at once
--- ARGV[9] wait_ms      int, how much later than fit_ms the best lane may begin
+-- ARGV[8] usable_from_ms  int, start of the caller's tick: a lane with its mark at or below it is usable at once
+-- ARGV[9] wait_ms      int, how much later than usable_from_ms the best lane may begin
 -- ARGV[10] owner       string, JSON: the process that claims
 -- ARGV[11] kept_ms     int, end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none
 -- ARGV[12] capacity    int, worker ids of the pool on this server
@@ -18,7 +18,7 @@
 -- Cost    O(log pool)
 
 local token = str('token', ARGV[7], '^%x+$', 64)
-local fit = math.min(int('fit_ms', ARGV[8], 0, YEAR_5138), capped)
+local fit = math.min(int('usable_from_ms', ARGV[8], 0, YEAR_5138), capped)
 local wait_ms = int('wait_ms', ARGV[9], 0, YEAR_5138)
 local owner = str('owner', ARGV[10], '^{[^%c]*}$', 1000)
 local kept_ms = int('kept_ms', ARGV[11], 0, YEAR_5138)
