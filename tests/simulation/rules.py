@@ -306,7 +306,7 @@ RULES: dict[str, Rule] = {
     "R3 promotion": Rule((("common", "return run_id .. '-' .. replication_id", "return run_id"),)),
     "R3 identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
     "R4 too late": Rule((("renew", "elseif held_until <= now + skew + lead + slack then", "elseif false then"),)),
-    "R4 later holder": Rule((("renew", "elseif r and r.token ~= token_hash and claimed_later(r)", "elseif false"),)),
+    "R4 later holder": Rule((("renew", "elseif r and not is_own and", "elseif false and"),)),
     "R4 lease end": Rule((("renew", "math.max(r.lease_end or 0, now + ttl)", "now + ttl"),)),
     "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
     "R5 chain": Rule((("renew", "  if not in_chain(r, renewal_id, pending_renewal_id) then", "if false then"),)),
@@ -325,7 +325,7 @@ RULES: dict[str, Rule] = {
         (("common", "return nil, { 'signature', current .. hint, nonce }", ""),)
     ),
     "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
-    "R10 record": Rule((("renew", "if is_rolled_back() then", "if false then"),)),
+    "R10 record": Rule((("renew", "if lacks and", "if false and"),)),
     "R10 silence": Rule((("common", "elseif guard and now - pool.last > ttl then", "elseif false then"),)),
     "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),

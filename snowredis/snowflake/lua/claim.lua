@@ -27,6 +27,7 @@ local lane_count = int('lane_count', ARGV[13], outage > 0 and 2 or 1, 64)
 local refused = int('refused', ARGV[14], 0, 1) == 1
 local token_hash = sha(token)
 
+local function record_of(of_worker) return record_in(redis.call('HGET', KEYS[1], 'w:' .. of_worker), of_worker) end
 local function grant(pool, worker, r)
   reserve_outage_lane(pool, r)
   redis.call('ZADD', KEYS[2], r.lease_end, worker)

@@ -102,12 +102,13 @@ local function write_later()
   later = {}
 end
 
--- Returns the record, nil if there is none, or nil and the reply "broken" if it is not valid.
-local function record_of(worker)
-  local text = redis.call('HGET', KEYS[1], 'w:' .. worker)
+-- the worker id that renew and release are about; its record is read with the pool
+local worker
+-- Returns the record in *text*, nil if there is none, or nil and the reply "broken" if it is not valid.
+local function record_in(text, of_worker)
   local r = unpack_record(text)
-  if text and not r then return nil, broken('w:' .. worker, text) end
-  return r or nil
+  if text and not r then return nil, broken('w:' .. of_worker, text) end
+  return r
 end
 -- R5: returns true for a renewal that follows the newest one, and for the newest one repeated.
 local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
@@ -145,7 +146,8 @@ end
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
     'next', 'swept', 'floor_at', 'top', 'ends', 'outage_floor', 'outage_top', 'lane_names',
-    'next_signature', 'changes_at', 'changes_floor', 'old_signature', 'changes_forced', 'sure_floor')
+    'next_signature', 'changes_at', 'changes_floor', 'old_signature', 'changes_forced', 'sure_floor',
+    'w:' .. (worker or ''))
   -- R9: what a tombstone remembers has passed
   if not v[1] and v[12] and (number_of(v[12]) or 0) <= now then v = {} end
   local next_signature, old_signature = v[1] and v[16], v[19]
@@ -173,7 +175,9 @@ local function open_pool()
   local pool = { floor = stored('floor', v[2]), incarnation = v[3] or '', version = stored('version', v[5]),
     records = stored('records', v[7]), next = stored('next', v[8]), floor_at = stored('floor_at', v[10]),
     top = stored('top', v[11]), outage_floor = outage_floor, outage_top = outage_top, sure_floor = number_of(v[21]),
-    plan = next_signature and not due and planned or math.huge, run_id = '', fields = {}, gone = {} }
+    plan = next_signature and not due and planned or math.huge, run_id = '', fields = {}, gone = {},
+    -- not one of another layout
+    record = not due and v[22] }
   if not v[1] and v[15] ~= lane_names(signature) then
     -- the outage lanes of a deleted pool may be ordinary lanes of this one
     pool.floor, pool.outage_floor = math.max(pool.floor, pool.outage_floor), 0
@@ -182,7 +186,9 @@ local function open_pool()
   pool.stored_swept = number_of(v[9]) or 0
   pool.swept = math.min(pool.stored_swept, now)
   pool.last = math.min(stored('last', v[6]), now)
-  local pool_raised, seen_raised = raised_at(pool.incarnation), raised_at(seen_incarnation) or 0
+  local pool_raised = raised_at(pool.incarnation)
+  local seen_raised = pool_raised
+  if seen_incarnation ~= pool.incarnation then seen_raised = raised_at(seen_incarnation) or 0 end
   if not pool_raised and (v[1] or v[3]) then wrong = wrong or broken('incarnation', v[3]) end
   if wrong then return nil, wrong end
   if durability == 'detect' then

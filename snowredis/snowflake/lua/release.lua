@@ -15,7 +15,7 @@
 -- Returns released, common fields | gone, common fields: the caller is not the holder any more, nothing changed
 -- Cost    O(log pool)
 
-local worker = tostring(int('worker', ARGV[7], 0, 4194303))
+worker = tostring(int('worker', ARGV[7], 0, 4194303))
 local token_hash = sha(str('token', ARGV[8], '^%x+$', 64))
 local renewal_id = str('renewal_id', ARGV[9], '^%x*$', 64)
 local pending = str('pending_renewal_id', ARGV[10], '^%x*$', 64)
@@ -37,7 +37,7 @@ local function with_cut(cuts, from, to)
 end
 
 return transaction(function(pool)
-  local r, unreadable = record_of(worker)
+  local r, unreadable = record_in(pool.record, worker)
   if unreadable then return unreadable end
   if not (r and r.token == token_hash and in_chain(r, renewal_id, pending) and r.incarnation == pool.incarnation) then
     return { 'gone' }

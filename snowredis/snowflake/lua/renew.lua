@@ -17,7 +17,7 @@
 --         copied
 -- Cost    O(log pool)
 
-local worker = tostring(int('worker', ARGV[7], 0, 4194303))
+worker = tostring(int('worker', ARGV[7], 0, 4194303))
 local token_hash = sha(str('token', ARGV[8], '^%x+$', 64))
 local renewal_id = str('renewal_id', ARGV[9], '^%x*$', 64)
 local pending_renewal_id = str('pending_renewal_id', ARGV[10], '^%x+$', 64)
@@ -31,7 +31,9 @@ end
 local stats = str('stats', ARGV[14], '^[%d,-]+$', 120)
 local owner = str('owner', ARGV[15], '^{[^%c]*}$', 1000)
 local held_incarnation = str('held_incarnation', ARGV[16], '^[%x-]*$', 64)
-if held_incarnation ~= '' then int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
+if held_incarnation ~= '' and held_incarnation ~= seen_incarnation then
+  int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13)
+end
 
 if known_incarnation == '' then known_incarnation = held_incarnation end
 
@@ -39,12 +41,12 @@ local ordinary_lanes = #held_lanes - (outage > 0 and 1 or 0)
 if ordinary_lanes < 1 then bad = bad or 'held_lanes_ms' end
 
 -- R4: in every lane, an older record begins at or below this lease, and that of a lease that was claimed later at or
--- above. If nothing was used in between, both are equal, and the lease that was granted less is lost
+-- above. Returns true if *r* is of a later lease, false if it is of an earlier one, nil if nothing was used in between.
 local function claimed_later(r)
   for i = 1, ordinary_lanes do
-    if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) > held_lanes[i] end
+    local from = r.lanes[i] or 0
+    if from ~= held_lanes[i] then return from > held_lanes[i] end
   end
-  return r.token ~= '' and r['until'] > held_until
 end
 
 -- Returns whether a release may have lowered the outage lane of the caller: it did not if that had ended where the
@@ -57,20 +59,19 @@ local function is_cut(r)
 end
 
 return transaction(function(pool)
-  local r, unreadable = record_of(worker)
+  local r, unreadable = record_in(pool.record, worker)
   if unreadable then return unreadable end
-  -- R10: returns true if the pool lacks what it granted to this holder in the same incarnation. Equal lanes under another
-  -- token are that case: a lease that was granted later begins above this one, unless the pool has forgotten this one
-  local function is_rolled_back()
-    if durability == 'none' or held_incarnation ~= pool.incarnation then return false end
-    if not r then return true end
-    if r.token == token_hash then return r['until'] < held_until or r.outage < held_outage end
-    for i = 1, ordinary_lanes do
-      if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) < held_lanes[i] end
-    end
-    return r.token ~= ''
+  local is_own, later = r and r.token == token_hash, nil
+  if r and not is_own then later = claimed_later(r) end
+  -- R10: the pool lacks what it granted to this holder in the same incarnation. Equal lanes under another token are that
+  -- case: a lease that was granted later begins above this one, unless the pool has forgotten this one
+  local lacks = not r or later == false
+  if is_own then
+    lacks = r['until'] < held_until or r.outage < held_outage
+  elseif r and later == nil then
+    lacks = r.token ~= ''
   end
-  if is_rolled_back() then
+  if lacks and durability ~= 'none' and held_incarnation == pool.incarnation then
     -- this holder did not renew since
     note_rollback(pool, math.max(0, math.min(pool.last, held_until - ttl - lead)))
     begin_incarnation(pool, 'rolled-back', true)
@@ -78,7 +79,7 @@ return transaction(function(pool)
   local adopted, reason, stale = 0, nil, nil
   local ended = r and r.token ~= '' and r.lease_end <= now and r.lease_end
 
-  if r and r.token == token_hash and r.incarnation == pool.incarnation then
+  if is_own and r.incarnation == pool.incarnation then
     -- R5: of two clones, the second to renew is refused here
     if not in_chain(r, renewal_id, pending_renewal_id) then
       reason = 'copied'
@@ -92,10 +93,11 @@ return transaction(function(pool)
   elseif held_until <= now + skew + lead + slack then
     -- R4: by now, another server may have leased this worker id, which this one cannot know
     reason = 'too-old'
-  elseif r and r.token ~= token_hash and claimed_later(r) then
-    -- a clone whose original released the lease, or a renewal that arrives after the release
+  elseif r and not is_own and (later or (later == nil and r.token ~= '' and r['until'] > held_until)) then
+    -- a clone whose original released the lease, or a renewal that arrives after the release. If nothing was used in
+    -- between, the lease that was granted less is lost
     reason = 'reassigned'
-  elseif r and r.token == token_hash and r['until'] > held_until and not in_chain(r, renewal_id, pending_renewal_id) then
+  elseif is_own and r['until'] > held_until and not in_chain(r, renewal_id, pending_renewal_id) then
     -- R5, also after a loss: a holder knows all that it was granted; if the record shows more, a copy of it was granted that
     reason = 'copied'
   else
@@ -139,8 +141,7 @@ return transaction(function(pool)
     count('expired')
     if not stale then count('returned') end
   end
-  local function clock_backs(text) return tonumber(string.match(text or '', '(%d+)$') or '0') end
-  if clock_backs(stats) > clock_backs(r.stats) then
+  if tonumber(string.match(stats, '%d+$') or 0) > tonumber(string.match(r.stats or '', '%d+$') or 0) then
     event('clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
   end
   r.incarnation, r.renewal_id, r.renewed = pool.incarnation, pending_renewal_id, now
