@@ -261,7 +261,7 @@ class MemoryPoolReader(PoolReader):
         texts = dict.fromkeys((*_POOL_TEXTS, *_POOL_NUMBERS), "")
         texts |= {counter: str(store._counts[counter]) for counter in snapshot.POOL_COUNTERS}
         texts |= {
-            "signature": store.stored("signature"),
+            "signature": store.config.signature if store._incarnation else "",
             "incarnation": store._incarnation,
             "floor_reason": FloorReason.NO_POOL,
             "floor": str(store._floor_ms),

@@ -1,7 +1,7 @@
 """A pool in this process' memory, for tests; also the protocol of the Lua scripts in Python.
 
 Follows the scripts rule by rule; the same tests run on both. It loses nothing, so the rules for losses (R3, R4, R10)
-apply only after wipe(), and there is no server to identify: durability="detect" behaves as "assured".
+apply only after wipe(), and there is no server to identify: every durability behaves as "assured".
 """
 
 from __future__ import annotations
@@ -44,13 +44,11 @@ class MemoryStore:
         self.config = config
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
-        self._losses_unnoticed = config.durability == "none"
         self._records: dict[int, LeaseRecord] = {}
         self._incarnation, self._version, self._floor_ms = "", 0, 0
         # when the floors were raised, and the end of the highest reservation
         self._raised_ms = self._top_ms = 0
         self._outage_floor_ms = self._outage_top_ms = 0
-        self._highest_number = ""
         self._raises = 0
         self._swept_ms = 0
         # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
@@ -84,17 +82,9 @@ class MemoryStore:
         """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
         if not record.token_hash or not self._swept_ms < record.lease_end_ms <= now:
             return
-        times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
-        stats = record.stats.to_text()
-        self._event(
-            EventKind.EXPIRED,
-            worker,
-            record.lease_end_ms,
-            record,
-            stats=stats,
-            outage=record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0,
-            **times,
-        )
+        more = {"stats": record.stats.to_text(), "claimed": record.claimed_ms, "renewed": record.renewed_ms}
+        more["outage"] = record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0
+        self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, **more)
         self._counts["expired"] += 1
 
     def _sweep(self, now: int) -> None:
@@ -118,30 +108,8 @@ class MemoryStore:
         """Return the end above which no server can have granted a lease: above it, the Redis clock was ahead."""
         return now + self.config.redis_skew_ms + self.config.ttl_ms
 
-    def _overdue(self, record: LeaseRecord, now: int) -> bool:
-        """Return True if the worker id may have been leased to another process after a loss that nobody noticed."""
-        margin_ms = self.config.redis_skew_ms + self.config.failover_slack_ms
-        return self._losses_unnoticed and record.lease_end_ms <= now + margin_ms
-
-    def stored(self, field: protocol.StoredField) -> str:
-        """Return a field of the pool; "" after a wipe."""
-        values = {
-            "signature": self.config.signature,
-            "incarnation": self._incarnation,
-            "highest_number": self._highest_number,
-        }
-        return values[field] if self._incarnation else ""
-
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""
-
-    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
-        with self._lock:
-            now = self._server_time_ms()
-            if not self._incarnation:
-                return replies.Absent(*self._pool(now))
-            self._highest_number = str(max(int(self._highest_number or 0), highest))
-            return replies.NumberNoted(*self._pool(now))
 
     def after_fork(self) -> None:
         """Do nothing: the child's copy of the memory is a pool of its own."""
@@ -152,7 +120,6 @@ class MemoryStore:
             self._records.clear()
             self._incarnation, self._version, self._floor_ms, self._swept_ms = "", 0, 0, 0
             self._raised_ms = self._top_ms = self._outage_floor_ms = self._outage_top_ms = 0
-            self._highest_number = ""
             self._entries.clear()
             self._counts.clear()
 
@@ -210,23 +177,20 @@ class MemoryStore:
             for worker, record in self._records.items():
                 current = record.token_hash == hash_of(request.token) and record.incarnation == self._incarnation
                 replayed = current and len(record.renewal_id) == FIRST_DIGITS and record.lease_end_ms > now
-                if replayed and not self._overdue(record, now):
+                if replayed:
                     until = max(record.until_ms, capped + ttl)
                     ends_ms = min(self._latest_end_ms(now), max(record.lease_end_ms, now + ttl))
                     first = self._first_renewal_id()
                     again = record._replace(until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now)
                     return self._grant(worker, self._with_outage_lane(again, capped), now)
-            if self._floor_ms > now and not self._losses_unnoticed:
+            if self._floor_ms > now:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
-            least, outage_least = self._floor_ms, self._outage_floor_ms
+            least = self._floor_ms
             usable_from_ms = min(request.usable_from_ms, capped)
-            if self._losses_unnoticed:
-                least = max(least, now + self.config.floor_ms)
-                outage_least = max(outage_least, self._outage_horizon_ms(now))
             if least - usable_from_ms > request.wait_ms + self.config.floor_ms:
                 # marks are never lowered: they stay where callers can reach them
                 return replies.Behind(*self._pool(now), least - usable_from_ms)
-            chosen = self._choose(now, usable_from_ms, request.wait_ms, outage_least)
+            chosen = self._choose(now, usable_from_ms, request.wait_ms)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
             unused = LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces)
@@ -235,20 +199,14 @@ class MemoryStore:
             least = max(least, before.until_ms)
             lanes_ms = [max(lane, least) for lane in before.lanes_ms]
             if self.config.outage_reserve_ms:
-                lanes_ms[-1] = max(before.outage_mark_ms, outage_least)
-            record = LeaseRecord(
-                token_hash=hash_of(request.token),
-                incarnation=self._incarnation,
-                renewal_id=self._first_renewal_id(),
-                until_ms=capped + ttl,
-                lanes_ms=tuple(lanes_ms),
-                lease_end_ms=now + ttl,
-                stats=protocol.NO_STATS,
-                owner=request.owner,
-                claimed_ms=now,
-                renewed_ms=now,
-                cuts_ms=before.cuts_ms,
+                lanes_ms[-1] = max(before.outage_mark_ms, self._outage_floor_ms)
+            record = before._replace(
+                token_hash=hash_of(request.token), incarnation=self._incarnation, renewal_id=self._first_renewal_id()
             )
+            record = record._replace(
+                until_ms=capped + ttl, lease_end_ms=now + ttl, lanes_ms=tuple(lanes_ms), outage_ms=0
+            )
+            record = record._replace(claimed_ms=now, renewed_ms=now, stats=protocol.NO_STATS, owner=request.owner)
             record = self._with_outage_lane(record, capped)
             lanes = ",".join(map(str, record.lanes_ms))
             self._event(EventKind.CLAIMED, chosen, now, record, lanes=lanes, outage=record.outage_ms)
@@ -264,7 +222,7 @@ class MemoryStore:
         lease = (worker, record.until_ms, record.lanes_ms, record.renewal_id, record.outage_ms)
         return replies.Granted(*self._pool(now), *lease)
 
-    def _choose(self, now: int, usable_from_ms: int, wait_ms: int, outage_least_ms: int) -> int | replies.ClaimRefused:
+    def _choose(self, now: int, usable_from_ms: int, wait_ms: int) -> int | replies.ClaimRefused:
         """Choose the longest available worker id with a lane for *usable_from_ms*; else a new one; else the nearest.
 
         One whose outage lane is not open comes after a new one whose outage lane is. Returns the refusal if there is
@@ -274,10 +232,10 @@ class MemoryStore:
         oldest = [worker for _, worker in free[:8]]
         fitting = [worker for worker in oldest if self._low_mark_ms(self._records[worker]) <= usable_from_ms]
         for worker in fitting:
-            mark_ms = max(self._records[worker].outage_mark_ms, outage_least_ms)
+            mark_ms = max(self._records[worker].outage_mark_ms, self._outage_floor_ms)
             if not self.config.outage_reserve_ms or mark_ms <= usable_from_ms:
                 return worker
-        if fitting and outage_least_ms > usable_from_ms:
+        if fitting and self._outage_floor_ms > usable_from_ms:
             return fitting[0]
         capacity = self.config.layout.workers
         unused = next((w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None)
@@ -301,21 +259,15 @@ class MemoryStore:
             if record is not None and current and record.token_hash == hash_of(request.token):
                 if record.renewal_id not in (request.renewal_id, request.pending_renewal_id):
                     reason = LossReason.COPIED
-                elif self._overdue(record, now):
-                    reason = LossReason.LATE
             elif current:
                 reason = LossReason.REASSIGNED
-            elif self._losses_unnoticed:
-                reason = LossReason.FORGOTTEN
-            elif request.held_until_ms <= now + (
-                config.redis_skew_ms + config.max_clock_lead_ms + config.failover_slack_ms
-            ):
+            elif request.held_until_ms <= now + config.floor_ms - config.ttl_ms:
                 reason = LossReason.TOO_OLD
             else:
                 adopted = True
                 record = self._adopted(request, now)
             if reason is not None or record is None:
-                reason = reason or LossReason.FORGOTTEN
+                reason = reason or LossReason.TOO_OLD
                 held_outage_ms = request.held_outage_ms
                 cuts_ms = record.cuts_ms if record is not None and request.held_lanes_ms[-1] < held_outage_ms else ()
                 if any(from_ms < held_outage_ms <= to_ms for from_ms, to_ms in cuts_ms):
@@ -343,14 +295,8 @@ class MemoryStore:
             self._records[request.worker] = record = self._with_outage_lane(record, capped)
             self._top_ms = max(self._top_ms, record.until_ms)
             if adopted:
-                self._event(
-                    EventKind.ADOPTED,
-                    request.worker,
-                    now,
-                    record,
-                    reason=FloorReason.NO_POOL,
-                    outage=record.outage_ms,
-                )
+                more = {"reason": FloorReason.NO_POOL, "outage": record.outage_ms}
+                self._event(EventKind.ADOPTED, request.worker, now, record, **more)
                 self._counts["adopted"] += 1
             outage_from_ms = record.lanes_ms[-1] if config.outage_reserve_ms else 0
             return replies.Renewed(*self._pool(now), record.until_ms, adopted, outage_from_ms, record.outage_ms)
@@ -360,18 +306,8 @@ class MemoryStore:
         lanes_ms, outage_ms = request.held_lanes_ms, request.held_outage_ms
         if self.config.outage_reserve_ms and outage_ms <= lanes_ms[-1]:
             lanes_ms, outage_ms = (*lanes_ms[:-1], max(lanes_ms[-1], self._outage_floor_ms)), 0
-        return LeaseRecord(
-            token_hash=hash_of(request.token),
-            incarnation="",
-            renewal_id="",
-            until_ms=request.held_until_ms,
-            lanes_ms=lanes_ms,
-            lease_end_ms=0,
-            stats=protocol.NO_STATS,
-            owner=request.owner,
-            claimed_ms=now,
-            outage_ms=outage_ms,
-        )
+        record = LeaseRecord(token_hash=hash_of(request.token), until_ms=request.held_until_ms, owner=request.owner)
+        return record._replace(lanes_ms=lanes_ms, outage_ms=outage_ms, claimed_ms=now)
 
     def release(self, request: protocol.ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         with self._lock:
@@ -389,22 +325,20 @@ class MemoryStore:
             if ended_ms and not request.reclaimed:
                 self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
                 self._counts["returned"] += 1
-            before = {"from": record.lanes_ms[0], "claimed": record.claimed_ms, "renewed": record.renewed_ms}
+            more: dict[str, object] = {
+                "from": record.lanes_ms[0],
+                "claimed": record.claimed_ms,
+                "renewed": record.renewed_ms,
+            }
             used_until_ms = record.until_ms
             if request.marks_ms is not None:
                 if record.until_ms == request.held_until_ms:
                     used_until_ms = max(request.marks_ms[: self.config.ordinary_lanes])
                 record = self._lowered(record, request, request.marks_ms)
-            self._event(
-                EventKind.RECLAIMED if request.reclaimed else EventKind.RELEASED,
-                request.worker,
-                now,
-                record,
-                until=used_until_ms,
-                stats=request.stats.to_text(),
-                outage=record.outage_mark_ms if self.config.outage_reserve_ms else 0,
-                **before,
-            )
+            kind = EventKind.RECLAIMED if request.reclaimed else EventKind.RELEASED
+            more |= {"until": used_until_ms, "stats": request.stats.to_text()}
+            more["outage"] = record.outage_mark_ms if self.config.outage_reserve_ms else 0
+            self._event(kind, request.worker, now, record, **more)
             self._counts["reclaimed" if request.reclaimed and not ended_ms else "releases"] += 1
             self._records[request.worker] = record._replace(
                 token_hash="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats

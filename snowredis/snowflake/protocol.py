@@ -15,7 +15,7 @@ from snowredis.core.values import as_int
 from snowredis.errors import ConfigError
 from snowredis.servers.scripts import with_format
 from snowredis.settings import check
-from snowredis.snowflake.replies import ClaimReply, CreateReply, NoteReply, ReleaseReply, RenewReply, Seen
+from snowredis.snowflake.replies import ClaimReply, CreateReply, ReleaseReply, RenewReply, Seen
 
 # WorkerStats as text; the scripts check only the characters
 _TEXT = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
@@ -319,9 +319,6 @@ class Store(Protocol):
 
         Its outage lanes are reserved as after a loss, unless it is certain that Redis has lost none.
         """
-
-    def note_number(self, highest: int, caller_ms: int) -> NoteReply:
-        """Note that the registry has confirmed the pool's shard number; *highest*: the highest that it has given."""
 
     def prepare(self) -> None:
         """Learn what a claim needs and ``config`` may lack: the number of a pool of a registry.

@@ -66,7 +66,7 @@ def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
     yield from open_place(request, CONFIG)
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["fakeredis", "redis"])
 def forgetful(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A pool with durability="none"."""
     yield from open_place(request, replace(CONFIG, durability="none"))

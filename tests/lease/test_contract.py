@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from typing import Any
 
 import pytest
 
@@ -410,8 +411,9 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
     assert again.worker != holder.worker or again.lanes_ms != holder.lanes_ms
 
 
-def test_a_number_is_noted_in_a_pool_that_exists_and_creates_none(place: Place) -> None:
-    assert isinstance(place.store.note_number(7, place.now_ms()), Absent)
-    assert isinstance(place.store.note_number(7, place.now_ms()), Absent)
-    place.created()
-    assert isinstance(place.store.note_number(7, place.now_ms()), NumberNoted)
+def test_a_number_is_noted_in_a_pool_that_exists_and_creates_none(forgetful: Place) -> None:
+    store: Any = forgetful.store
+    assert isinstance(store.note_number(7, forgetful.now_ms()), Absent)
+    assert isinstance(store.note_number(7, forgetful.now_ms()), Absent)
+    forgetful.created()
+    assert isinstance(store.note_number(7, forgetful.now_ms()), NumberNoted)
