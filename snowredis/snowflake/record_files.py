@@ -27,7 +27,7 @@ from typing import NamedTuple
 from snowredis.process.exit import ENDS, End
 from snowredis.process.fork import GUARD
 from snowredis.process.names import ProcessName, own_name
-from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord
+from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, CrashRecord
 from snowredis.snowflake.protocol import Store
 
 try:
@@ -49,8 +49,6 @@ MOST_KEPT = 8
 TOUCH_S = 300.0
 # the end of a file's name, see FileName
 SENT = "sent"
-# where in a record the end of its process is
-_END = slice(8, 16)
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
 MAP_FIXED = 0x10
 # how PyMemoryView_FromMemory is told that it may be written to
@@ -147,7 +145,7 @@ class RecordFiles:
             level, self._warned = logging.DEBUG if quiet else logging.WARNING, True
             log.log(level, "no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
             return None
-        file = _RecordFile(self, path, address, own.pid, page[_END].cast("q"))
+        file = _RecordFile(self, path, address, own.pid, page[:HEADER_BYTES].cast("Q"))
         ENDS.add(file)
         common = {"lanes": store.config.layout.namespaces, "inode": inode, "server": server_place(store.where)}
         return CrashRecord(file, page, common)
@@ -180,11 +178,13 @@ class _RecordFile:
 
     Args:
         pid: of the process in the file's name; a child that was forked since then must not write to it.
-        end: where in the file the end of the process is noted.
+        header: of the record: what it holds, and the end of the process.
     """
 
-    def __init__(self, files: RecordFiles, path: str, address: int, pid: int, end: memoryview) -> None:
-        self._files, self._path, self._address, self._pid, self._end = files, path, address, pid, end
+    def __init__(self, files: RecordFiles, path: str, address: int, pid: int, header: memoryview) -> None:
+        self._files, self._path, self._pid, self._header = files, path, pid, header
+        # empty once the memory was handed on
+        self._addresses = [address]
         self._touched_s = time.monotonic()
 
     @property
@@ -194,8 +194,8 @@ class _RecordFile:
 
     def note_end(self, end: End) -> None:
         """Note how the process ends, unless that was noted before, or this is a child of the process."""
-        if self.is_writer and GUARD.alive and not self._end[0]:
-            self._end[0] = end
+        if self.is_writer and GUARD.alive and not self._header[1]:
+            self._header[1] = end
 
     def touch(self) -> None:
         """Set the time of the file now and then, for those who remove old ones."""
@@ -214,12 +214,18 @@ class _RecordFile:
 
     def remove(self) -> None:
         """Remove the file; its addresses stay mapped, and are used again for another one."""
-        # a signal handler may close a generator that is being closed: who removes the file, hands the memory on
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        with contextlib.suppress(OSError, IndexError):
+            try:
+                os.unlink(self._path)
+            except PermissionError:
+                # this process was another user's (setuid): the file stays, holds no lease, and is removed by a process
+                # of that user
+                self._header[0] = 0
+            # a signal handler may close a generator that is being closed: who takes the address hands the memory on
+            address = self._addresses.pop()
             # the file system has its room back now, not when the address is used again
-            _map(-1, self._address)
-            self._files.rest(self._address)
+            _map(-1, address)
+            self._files.rest(address)
 
 
 class Directory:

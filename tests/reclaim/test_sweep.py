@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -19,10 +20,12 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.core.layout import Layout
+from snowredis.core.layout import Layout, layout_spec
 from snowredis.errors import StoreUnavailable
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.names import own_name
 from snowredis.snowflake import record_files, sweep
+from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord, read_page
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.open import open_store
@@ -179,6 +182,24 @@ def test_a_closed_generator_needs_no_room_in_the_file_system(server: RedisServer
     assert str(records) not in maps.read_text()
 
 
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="becomes another user")
+def test_a_process_that_became_another_user_leaves_a_record_without_a_lease(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    program = Path(__file__).parent / "programs" / "changes_its_user.py"
+    command = [sys.executable, str(program), server.url, pool, layout_spec(ONE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+    # only its former user may delete the file
+    (file,) = records.iterdir()
+    assert read_page(file.read_bytes()) is None
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        assert not file.exists()
+    events = [event.kind for event in WorkerPool(server.url, pool).events()]
+    assert EventKind.RECLAIMED not in events
+
+
 def test_a_generator_that_got_no_lease_leaves_no_file_when_it_is_dropped(
     server: RedisServer, pool: str, records: Path
 ) -> None:
@@ -229,7 +250,7 @@ def test_memory_is_used_again_after_a_rest(server: RedisServer, pool: str, monke
         record.write_claim("5a" * 16, "{}")
         assert record.read() is not None
         assert isinstance(record._owner, record_files._RecordFile)
-        addresses.append(record._owner._address)
+        addresses.append(record._owner._addresses[0])
         record.clear()
         record.give_up()
     assert addresses[0] == addresses[1] == addresses[2] != addresses[3]
@@ -250,7 +271,7 @@ def test_memory_of_a_record_that_is_given_up_twice_is_used_once(
         another = files.new_record(store)
         assert another is not None
         assert isinstance(another._owner, record_files._RecordFile)
-        addresses.add(another._owner._address)
+        addresses.add(another._owner._addresses[0])
     assert len(addresses) == 2
 
 
