@@ -29,8 +29,7 @@ SYNONYMS = {
     "watch": "poll, follow or close_at_exit",
 }
 # (file, name) that still stands there. Do not add to it: rename, and remove the line
-OLD_NAMES: set[tuple[str, str]] = {
-}
+OLD_NAMES: set[tuple[str, str]] = set()
 # names that others chose: Redis Cluster's nodes, clocks in the standard library
 OF_OTHERS = {("snowredis/servers/cluster.py", "node")}
 
