@@ -26,14 +26,9 @@ GENERATOR = {
     "suspend": "()",
     "resume": "()",
 }
-SETTINGS = (
-    "(url, *, pool, layout, datacenter, ttl, label, durability, claim_timeout, fields, registry, registry_url, "
-    "max_clock_lead, redis_skew, failover_slack, outage_reserve, guard_rollbacks, min_replicas, clock_policy, "
-    "clock_tolerance_ms, max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, clock)"
-)
 FUNCTIONS = {
-    "connect": SETTINGS,
-    "aconnect": SETTINGS,
+    "connect": "(url, **settings)",
+    "aconnect": "(url, **settings)",
     "configure": "(kind, **settings)",
     "next_id": "()",
     "next_ids": "(count)",
@@ -61,7 +56,6 @@ WORKER_POOL = {
     "workers": "(*, alive_only)",
     "info": "()",
     "events": "(*, newest, since)",
-    "follow": "(after, *, block_ms)",
     "whois": "(an_id)",
     "create": "(config, caller_ms)",
     "delete": "(*, force)",
