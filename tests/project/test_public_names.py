@@ -55,7 +55,7 @@ LAYOUT = {
 WORKER_POOL = {
     "workers": "(*, alive_only)",
     "info": "()",
-    "events": "(*, newest, since)",
+    "events": "(*, newest)",
     "whois": "(an_id)",
     "create": "(config, caller_ms)",
     "delete": "(*, force)",
