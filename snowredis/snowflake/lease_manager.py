@@ -117,6 +117,8 @@ class LeaseManager:
             PoolExhausted, LayoutMismatch, StoreUnavailable: no worker id was claimed.
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
+        # first: a process that does not know the number of its pool takes nothing over, since ids contain the number
+        self.conversation.run(self._prepare)
         try:
             claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of))
         except StoreUnavailable as error:
@@ -132,7 +134,6 @@ class LeaseManager:
         return claimed
 
     def _claim(self, wait_ms: int, instead_of: int) -> Claimed:
-        self._prepare()
         # first: a fork from here on makes this claim void
         serial, generation = self.slot.next_serial(), self._guard.generation
         current = self.held
