@@ -201,14 +201,20 @@ class RegisteredStore:
 
     def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
         self.prepare()
-        return self._store.claim(request, seen)
+        reply = self._store.claim(request, seen)
+        self._note_again(reply, seen)
+        return reply
 
     def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
-        """Renew the lease. If that created the pool again, note there that its number is confirmed."""
         reply = self._store.renew(request, seen)
-        if isinstance(reply, Renewed) and reply.adopted:
-            self._note(reply.redis_ms)
+        self._note_again(reply, seen)
         return reply
+
+    def _note_again(self, reply: replies.Reply, seen: Seen) -> None:
+        """Note that the number is confirmed if *reply* shows that the pool was created again, perhaps by this call."""
+        is_another = seen.incarnation not in ("", reply.incarnation)
+        if is_another or (isinstance(reply, Renewed) and reply.adopted):
+            self._note(reply.redis_ms)
 
     def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         return self._store.release(request, seen)

@@ -15,7 +15,7 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import layout_spec
-from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, StoreUnavailable
+from snowredis.errors import ConfigError, LayoutMismatch, LeaseExpired, ShardNumberRefused, StoreUnavailable
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.snowflake.record_files import VARIABLE
@@ -25,6 +25,7 @@ from snowredis.testing import memory_pool
 from tests.registry.conftest import LAYOUT, PLACE
 from tests.support.programs import start
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 TTL_S = 0.3
 
@@ -186,6 +187,22 @@ def test_a_lost_pool_is_created_again_by_its_processes_or_by_a_person(shards: Sh
     assert shards.create("b", wanted=2) == 2
     with shards.connect("b") as ids:
         assert ids.decode(ids.next_id()).datacenter == 2
+
+
+def test_a_pool_that_was_lost_with_its_registry_is_created_again_by_a_claim(
+    shards: Shards, own_server: RedisServer
+) -> None:
+    shards.create("a")
+    with shards.connect("a") as living:
+        living.claim()
+        own_server.kill()
+        # too long for an adoption
+        time.sleep(2 * TTL_S)
+        own_server.start()
+        eventually(living.next_id, "an id", ignored=(StoreUnavailable, LeaseExpired))
+        assert living.counts.leases_lost == 1
+        with shards.connect("a") as ids:
+            assert ids.decode(ids.next_id()).datacenter == 1
 
 
 def test_a_pool_of_the_same_name_in_another_redis_gets_no_number(shards: Shards, server: RedisServer) -> None:
