@@ -1,7 +1,9 @@
 """Checks from outside: no id is repeated, no tick is reserved twice.
 
-A *claim* is what one token was granted: for each lane of a worker id the ticks [opens, until), where the outage lane
-has another end than the others.
+A *claim* is what one token was granted: for each lane of a worker id the times [opens, until) in ms, where the outage
+lane has another end than the others. They are read in the replies of the scripts, not in what the library makes of
+these; whatever a process believes, and says in its requests, must lie in them. A tick belongs to the claim that has its
+first ms.
 Two kinds of fault lift the promise up to a point in time and no further: a clone of a running
 process, and a Redis that went back in time unnoticed. They are entered here as *lifts*, and a
 repetition above a lift's bound is a failure like any other.
@@ -9,23 +11,31 @@ repetition above a lift's bound is a failure like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from snowredis.core.layout import Layout
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import ReleaseRequest
 from snowredis.snowflake.replies import Granted
 from tests.simulation.world import START_US, World
+from tests.spec.log import ints, request_of
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
 
 
+class Reservation(NamedTuple):
+    """What the replies to one process have granted to a claim, ms: where each lane begins and ends."""
+
+    opens: tuple[int, ...]
+    until: tuple[int, ...]
+
+
 @dataclass
 class Claim:
-    """Claim of one token. *ends* is set by a release, which returns ticks."""
+    """Claim of one token, ms. *ends* is set by a release, which returns time."""
 
     token: str
     worker: int
@@ -37,7 +47,7 @@ class Claim:
     layout: Layout | None = None
     # the newest renewal that a holder was told of; empty until then
     renewal_id: str = ""
-    # the ticks of each lane below which a clone may repeat ids; empty: there is none
+    # the ms of each lane before which a clone may repeat ids; empty: there is none
     cloned_until: tuple[int, ...] = ()
     # its outage lane; -1: it has none
     outage_lane: int = -1
@@ -67,11 +77,16 @@ class Emission:
     refused: bool = False
 
 
+def first_ms(layout: Layout, tick: int) -> int:
+    """Return the first ms of a tick, without the library's own conversions."""
+    return layout.epoch_ms + tick * layout.tick_ms
+
+
 class Checker:
     """Checker of one pool."""
 
-    def __init__(self, world: World, layout: Layout) -> None:
-        self._world, self._layout = world, layout
+    def __init__(self, world: World) -> None:
+        self._world = world
         # by token and worker id: a claim that is answered twice may have been given two
         self.claims: dict[tuple[str, int], Claim] = {}
         self._by_worker: dict[int, list[Claim]] = {}
@@ -113,26 +128,29 @@ class Checker:
         if process.sim.tracer is not None:
             sequence = an_id >> layout.sequence_shift & (layout.sequences - 1)
             process.sim.tracer.used(process.name, worker, lane, tick, sequence)
-        claim = self._claim_of(process, worker, lane, tick)
+        ms = first_ms(layout, tick)
+        claim = self._claim_of(process, worker, lane, ms)
         shared, refused = claim is not None and bool(claim.cloned_until), claim in process.refused_claims
         made = Emission(process.name, self._world.now_us, shared, refused)
         before = self._remember(an_id, made)
         if before is not None:
-            self._repeated(process, before, made, worker, lane, tick)
+            self._repeated(process, before, made, worker, lane, ms)
         if process.config not in process.sim.configs:
             self.fail(f"{process.name} made an id with settings that are not the pool's")
             return
         self._compare_layouts(process, tick)
         if claim is not None:
             return
-        if not self._lifted(worker, lane, tick) or self._is_void(process, worker, lane, tick):
+        if not self._lifted(worker, lane, ms) or self._is_void(process, worker, lane, ms):
             self.fail(f"{process.name} made an id of worker {worker} lane {lane} at tick {tick}, not reserved by it")
 
     def _compare_layouts(self, process: Process, tick: int) -> None:
         """Check that no tick is used in two layouts, whose ids could be equal."""
         for other in self.claims.values():
-            ranges = [other.range(lane) for lane in range(len(other.opens))]
-            if other.layout != process.config.layout and any(first <= tick < end for first, end in ranges):
+            if other.layout is None or other.layout == process.config.layout:
+                continue
+            ms, ranges = first_ms(other.layout, tick), [other.range(lane) for lane in range(len(other.opens))]
+            if any(first <= ms < end for first, end in ranges):
                 self.duplicates += 1
                 self.fail(
                     f"{process.name} made an id at tick {tick}, which is reserved in another layout by {other.who}"
@@ -143,59 +161,126 @@ class Checker:
         before = self.ids.setdefault(an_id, made)
         return None if before is made else before
 
-    def _claim_of(self, process: Process, worker: int, lane: int, tick: int) -> Claim | None:
-        """Return the claim of which *process* may use this tick."""
+    def _claim_of(self, process: Process, worker: int, lane: int, ms: int) -> Claim | None:
+        """Return the claim of which *process* may use the tick that begins at *ms*."""
         for claim in reversed(process.claims):
             if claim.worker == worker:
                 first, end = claim.range(lane)
                 # a clone does not know that the other one gave the lease back
                 shared_until = claim.cloned_until[lane] if claim.cloned_until else 0
-                if first <= tick < max(end, shared_until):
+                if first <= ms < max(end, shared_until):
                     return claim
         return None
 
-    def _repeated(self, process: Process, before: Emission, made: Emission, worker: int, lane: int, tick: int) -> None:
+    def _repeated(self, process: Process, before: Emission, made: Emission, worker: int, lane: int, ms: int) -> None:
         # a clone that knows that it lost the lease may share ticks with its original, and with nobody else
         shares_with_others = before.shared != made.shared and (before if before.shared else made).refused
-        is_void = self._is_void(process, worker, lane, tick) or shares_with_others
-        if self._lifted(worker, lane, tick) and not is_void:
+        is_void = self._is_void(process, worker, lane, ms) or shares_with_others
+        if self._lifted(worker, lane, ms) and not is_void:
             self.excused += 1
             return
         self.duplicates += 1
         self.fail(
             f"{process.name} repeated an id of {before.who} (made {(self._world.now_us - before.at_us) / 1e6:.3f} s "
-            f"before): worker {worker} lane {lane} tick {tick}"
+            f"before): worker {worker} lane {lane} at {ms} ms"
         )
 
-    def _lifted(self, worker: int, lane: int, tick: int) -> bool:
+    def _lifted(self, worker: int, lane: int, ms: int) -> bool:
         claims = self._by_worker.get(worker, ())
         # a pool may have had other settings
         in_outage_lane = any(lane == claim.outage_lane for claim in claims)
         lifted_until_ms = self.lifted_outage_until_ms if in_outage_lane else self.lifted_until_ms
-        if self._layout.ms_at(tick) < lifted_until_ms:
+        if ms < lifted_until_ms:
             return True
-        return any(claim.cloned_until and tick < claim.cloned_until[lane] for claim in claims)
+        return any(claim.cloned_until and ms < claim.cloned_until[lane] for claim in claims)
 
-    def _is_void(self, process: Process, worker: int, lane: int, tick: int) -> bool:
+    def _is_void(self, process: Process, worker: int, lane: int, ms: int) -> bool:
         """Return true for a tick of a lease of which the process was told that a copy of it has it.
 
         Unless the process was granted the tick again, by a later claim.
         """
-        now = self._claim_of(process, worker, lane, tick)
+        now = self._claim_of(process, worker, lane, ms)
         if now is not None and all(now is not claim for claim in process.void_claims):
             return False
         for claim in process.void_claims:
             first, end = claim.range(lane)
-            if claim.worker == worker and first <= tick < end:
+            if claim.worker == worker and first <= ms < end:
                 return True
         return False
 
     # --- reservations ------------------------------------------------------------------------------
 
+    def asked(self, process: Process, script: str, args: Sequence[str | int]) -> None:
+        """Check that a process says nothing of its lease that it was not granted."""
+        if script not in ("renew", "release"):
+            return
+        request = request_of(script, args)
+        granted = process.granted.get((request["token"], request["worker"]))
+        if granted is None:
+            # of a dead process
+            return
+        ends = self._ends(process, request["until_ms"], request["outage_ms"])
+        self._compare_with(process, granted, request.get("lanes_ms", granted.opens), ends, f"{script} request")
+
+    def replied(self, process: Process, script: str, args: Sequence[str | int], reply: Sequence[str]) -> None:
+        """Record what a reply grants, as it came."""
+        if reply[0] not in ("granted", "renewed"):
+            return
+        request = request_of(script, args)
+        if reply[0] == "granted":
+            ends = self._ends(process, int(reply[7]), int(reply[10]))
+            process.granted[request["token"], int(reply[6])] = Reservation(tuple(ints(reply[8])), ends)
+            return
+        key = request["token"], request["worker"]
+        if key not in process.granted:
+            self.fail(f"{process.name} renewed a lease of worker {request['worker']} that it was not granted")
+            return
+        opens, until = process.granted[key]
+        ends = self._ends(process, int(reply[6]), int(reply[9]))
+        if process.config.outage_reserve_ms:
+            # a lane that was not reserved may begin later after a loss
+            opens = (*opens[:-1], max(opens[-1], int(reply[8])))
+        process.granted[key] = Reservation(opens, tuple(map(max, until, ends)))
+
+    def _ends(self, process: Process, until_ms: int, outage_ms: int) -> tuple[int, ...]:
+        """Return the end of the reservation of each lane."""
+        ordinary, outage = process.config.ordinary_lanes, process.config.outage_reserve_ms > 0
+        return (*[until_ms] * ordinary, *[outage_ms] * outage)
+
+    def _compare_with(
+        self, process: Process, granted: Reservation, opens: Sequence[int], until: Sequence[int], what: str
+    ) -> None:
+        """Check that a reservation, as a process has it, lies in what it was granted."""
+        for lane, (first, end, from_ms, until_ms) in enumerate(zip(opens, until, *granted, strict=True)):
+            if first < end and (first < from_ms or end > until_ms):
+                granted_ms = f"[{from_ms}, {until_ms}) of lane {lane}"
+                self.fail(f"{process.name} was granted {granted_ms}, and has [{first}, {end}): {what}")
+
+    def _granted_to(self, process: Process, held: HeldLease) -> Reservation:
+        """Return what the replies granted of this lease: to the process, or to one whose lease it took over."""
+        key = held.token, held.lease.worker
+        if key not in process.granted:
+            others = [other.granted[key] for other in process.sim.processes if key in other.granted]
+            if not others:
+                self.fail(f"{process.name} has a lease of worker {held.lease.worker} that no reply granted")
+            process.granted[key] = max(others, key=lambda each: each.until, default=Reservation((), ()))
+        return process.granted[key]
+
     def believe(self, process: Process, held: HeldLease) -> None:
-        """Record a lease that a process was granted."""
-        lease = held.lease
-        until = self._ends_of(process, held)
+        """Record a lease that a process has from now on."""
+        lease, layout = held.lease, process.config.layout
+        opens, until = granted = self._granted_to(process, held)
+        if not opens:
+            return
+        ends = self._ends(process, lease.until, lease.outage_until)
+        # the end of the last tick that it may use is the end of its first ms
+        self._compare_with(
+            process,
+            granted,
+            [first_ms(layout, tick) for tick in lease.opens],
+            [first_ms(layout, tick - 1) + 1 for tick in ends],
+            "lease",
+        )
         claim = self.claims.get((held.token, lease.worker))
         if claim is not None:
             if held.renewal_id in claim.shared_renewals or (held.token in self._shared_tokens and not lease.renewals):
@@ -203,22 +288,22 @@ class Checker:
                 claim.cloned_until = tuple(map(max, claim.cloned_until, until))
             if claim not in process.claims:
                 process.claims.append(claim)
-            if lease.until >= claim.until[0]:
+            if until[0] >= claim.until[0]:
                 claim.renewal_id = held.renewal_id
             if claim.opens[-1] >= claim.until[-1]:
                 # an outage lane that was not reserved yet may begin later after a loss
-                claim.opens = lease.opens
+                claim.opens = opens
             # taken over: what the process that ended tried to release, it did not
             taken = bool(held.taken_ms) and claim.ends is not None
             if not taken and not any(end > before for end, before in zip(until, claim.until, strict=True)):
                 return
             claim.ends = None if taken else claim.ends
-            if lease.until > claim.until[0]:
+            if until[0] > claim.until[0]:
                 # renewed after all: what a clone of the holder tried to release, it did not
                 claim.ends = None
             claim.until = tuple(map(max, claim.until, until))
         else:
-            claim = Claim(held.token, lease.worker, process.name, lease.opens, until)
+            claim = Claim(held.token, lease.worker, process.name, opens, until)
             claim.renewal_id, claim.layout = held.renewal_id, process.config.layout
             claim.outage_lane = len(until) - 1 if process.config.outage_reserve_ms else -1
             self.claims[held.token, lease.worker] = claim
@@ -228,18 +313,11 @@ class Checker:
             if other is not claim and other.layout == claim.layout:
                 self._compare(claim, other)
 
-    def _ends_of(self, process: Process, held: HeldLease) -> tuple[int, ...]:
-        """Return the end of the reservation of each lane."""
-        lease = held.lease
-        ends = (lease.until,) * len(lease.opens)
-        return (*ends[:-1], lease.outage_until) if process.config.outage_reserve_ms else ends
-
     def _compare(self, one: Claim, other: Claim) -> None:
         for lane, first, end in self._overlaps(one, other):
             if not self._lifted(one.worker, lane, end - 1):
                 self.fail(
-                    f"worker {one.worker} lane {lane}: ticks [{first}, {end}) are reserved by {one.who} "
-                    f"and by {other.who}"
+                    f"worker {one.worker} lane {lane}: [{first}, {end}) ms are reserved by {one.who} and by {other.who}"
                 )
 
     def _overlaps(self, one: Claim, other: Claim) -> Iterator[tuple[int, int, int]]:
@@ -248,11 +326,11 @@ class Checker:
             if max(first, first_2) < min(end, end_2):
                 yield lane, max(first, first_2), min(end, end_2)
 
-    def released(self, held: HeldLease, marks_ms: tuple[int, ...] | None) -> None:
+    def released(self, process: Process, held: HeldLease, marks_ms: tuple[int, ...] | None) -> None:
         """Record a release: the holder is sealed and has reported what it used; the rest is not its own any more."""
         claim = self.claims.get((held.token, held.lease.worker))
         # the last is what the slower of two clones tries: nothing is given back
-        if claim is not None and held.lease.until >= claim.until[0]:
+        if claim is not None and self._granted_to(process, held).until[0] >= claim.until[0]:
             self.given_back(held.token, held.lease.worker, marks_ms)
 
     def granted_again(self, token: str, reply: Granted) -> None:
@@ -277,7 +355,7 @@ class Checker:
             claim.clone()
         shared = claim.cloned_until or (0,) * len(claim.opens)
         ends = (
-            max(opens, cloned_until, self._layout.first_tick_from(ms)) if ms else opens
+            max(opens, cloned_until, ms) if ms else opens
             for opens, cloned_until, ms in zip(claim.opens, shared, marks_ms, strict=True)
         )
         claim.ends = tuple(ends)

@@ -178,7 +178,7 @@ class Machines:
         taken = sweep.take_over(CheckedStore(process, process.config), accept, record, self.place_of(process))
         self._sim.fired["taken over"] += taken is not None
         if taken is not None and self._sim.tracer is not None:
-            self._sim.tracer.taken_over(process.name, taken.token)
+            self._sim.tracer.taken_over(process.name, taken.token, taken.renewal_id)
         return taken
 
     def disown(self, process: Process) -> None:

@@ -140,5 +140,5 @@ def plain_schedule(seed: int, classes: Sequence[str] = PLAIN_FAULTS, *, traced: 
     """Run the schedule of *seed* with a plain TTL lease under the faults *classes*."""
     sim = Simulation(seed, classes, traced=traced)
     sim.process_class = PlainProcess
-    sim.checker = PlainChecker(sim.world, sim.config.layout)
+    sim.checker = PlainChecker(sim.world)
     return sim.run()

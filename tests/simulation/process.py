@@ -24,7 +24,7 @@ from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig, Store
 from snowredis.snowflake.replies import LossReason
 from tests.simulation.base import SimulatedProcess
-from tests.simulation.checker import Claim
+from tests.simulation.checker import Claim, Reservation
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
 from tests.simulation.world import SimLock
 
@@ -82,6 +82,8 @@ class Process(SimulatedProcess):
         # heartbeats that are slept through, up to this moment
         self.starved_until_us = 0
         self.claims: list[Claim] = []
+        # by token and worker id
+        self.granted: dict[tuple[str, int], Reservation] = {}
         # those of which it was told that a copy of it has them
         self.void_claims: list[Claim] = []
         # those of which it was told that it lost them
@@ -118,7 +120,9 @@ class Process(SimulatedProcess):
         if self.before_claim is not None and script.name == "claim":
             hook, self.before_claim = self.before_claim, None
             hook()
+        self.sim.checker.asked(self, script.name, args)
         reply = self.sim.network.call(self, script.name, script.source, keys, args)
+        self.sim.checker.replied(self, script.name, args, reply)
         # lanes: in its outage lanes it may go on
         if reply[0] == "signature" and not reply[1].endswith(" lanes=1"):
             self._has_been_told(list(self.claims))
@@ -254,7 +258,7 @@ class Process(SimulatedProcess):
         # calls under way are not copied, they end without a trace
         child.lease_manager.conversation.busy = None
         child.new_locks()
-        child.claims = list(self.claims)
+        child.claims, child.granted = list(self.claims), dict(self.granted)
         if alike:
             child.entropy = copy.copy(self.entropy)
         if not suspended:

@@ -240,7 +240,7 @@ def _back_in_time(stage: Stage, witness: Process | None, busy: Process | None = 
     # what went before is where ids may have been repeated; the promise holds from here on
     stage.checker.lifted_until_ms = 0
     if stage.tracer is not None:
-        stage.tracer.lifted(0)
+        stage.tracer.lifted(0, 0)
     for process in filter(None, (witness, heir)):
         stage.set_clock(process, now_ms)
         stage.make(process)

@@ -95,7 +95,7 @@ class Simulation(Schedule[Process]):
             first.history = []
         self.network = Network(self.world, [first], self.fired)
         self.network.answered = self._answered
-        self.checker = Checker(self.world, self.config.layout)
+        self.checker = Checker(self.world)
         self.heal_us = START_US + self.random.randint(*FAULTS_END_S) * 1_000_000
 
     def _draw_classes(self) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ class Simulation(Schedule[Process]):
         )
         self.checker.lift(until_ms, outage_until_ms)
         if self.tracer is not None:
-            self.tracer.lifted(until_ms)
+            self.tracer.lifted(until_ms, outage_until_ms)
 
     def _answered(self, server: RedisModel, name: str, reply: list[str]) -> None:
         self._check_identity(server, name, reply)

@@ -56,7 +56,6 @@ class Stage(Simulation):
         )
         self.configs, self.preempt = [self.config], 0.0
         self.options = {"rules": ClockRules()}
-        self.checker._layout = layout
         self.network.servers[0].offset_us = 0
         self.network.servers[0].history = []
         if off is not None:
@@ -83,8 +82,15 @@ class Stage(Simulation):
         self.do(self.process(), lambda process: process.store.create(self.redis_now_ms))
         if self.config.outage_reserve_ms:
             # as in a pool that is older than outage_reserve
-            self.master.data["snowredis:{sim}"]["outage_floor"] = "0"
+            self.set_outage_floor(self.master)
         return self
+
+    def set_outage_floor(self, server: RedisModel) -> None:
+        """Let no outage lane of the pool on *server* be closed for a day, as after a loss."""
+        key = "snowredis:{sim}"
+        server.data[key]["outage_floor"] = "0"
+        if self.tracer is not None:
+            self.tracer.set_outage_floor(server, key, 0)
 
     def begin(self, process: Process, action: Callable[[Process], object]) -> Task:
         """Let a thread of *process* do something, and do not wait for it."""

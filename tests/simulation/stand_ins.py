@@ -152,7 +152,7 @@ class SimKeeper(LeaseManager):
 
     def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
         assert self.process is not None
-        self.process.sim.checker.released(held, marks_ms)
+        self.process.sim.checker.released(self.process, held, marks_ms)
         super().release(held, marks_ms, stats)
 
     def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:

@@ -129,14 +129,22 @@ class Tracer:
         self._cloned, self._born[child] = True, self._calls
         self._write(do="clone", process=parent, child=child, token=token)
 
-    def taken_over(self, process: str, token: str) -> None:
+    def taken_over(self, process: str, token: str, renewal_id: str) -> None:
         """Log that a process goes on with the lease of one that ended."""
         for other in list(self._used):
             self._flush(other)
-        self._write(do="take", process=process, token=token)
+        self._write(do="take", process=process, token=token, renewal_id=renewal_id)
 
-    def lifted(self, until_ms: int) -> None:
-        self._write(do="lift", until_ms=until_ms)
+    def lifted(self, until_ms: int, outage_until_ms: int) -> None:
+        self._write(do="lift", until_ms=until_ms, outage_until_ms=outage_until_ms)
+
+    def set_outage_floor(self, server: RedisModel, key: str, outage_ms: int) -> None:
+        """Log that the outage floor of a pool was set by hand."""
+        now = _hash(server.data.get(key))
+        self._pools[server.name] = now
+        self._after.setdefault(now, self._runs)
+        self._written_by[now] = self._numbers.get(server.name, 1)
+        self._write(do="floor", server=server.name, outage_ms=outage_ms)
 
     # --- servers -----------------------------------------------------------------------------------
 
@@ -204,7 +212,10 @@ class Tracer:
         worker = int(reply[6]) if reply[0] == "granted" else self._workers.get(call)
         record = _record((pool or {}).get(f"w:{worker}"))
         self._last_ms[server.name] = server.now_us // 1000
-        self._write(do="run", run=self._runs, call=call, server=server.name, reply=reply, record=record)
+        if reply[0] == "signature" and reply[1].endswith(" lanes=1"):
+            self._end_early("the outage floor of a pool with other settings")
+        more = {"outage_floor_ms": int(pool["outage_floor"])} if pool and "outage_floor" in pool else {}
+        self._write(do="run", run=self._runs, call=call, server=server.name, reply=reply, record=record, **more)
 
     def _may_notice(self, server: RedisModel, reason: str | None) -> bool:
         """Return whether this server may look to a script as if it had gone back (R10): only if something lets it."""
@@ -225,6 +236,7 @@ def _record(text: str | None) -> dict[str, Any] | None:
         "until_ms": int(until),
         "end_ms": int(lease_end),
         "lanes_ms": ints(lanes),
+        # after the comma: outage lanes that releases have lowered
         "outage_ms": int(outage.split(",")[0]),
     }
 

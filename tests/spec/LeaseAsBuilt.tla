@@ -50,9 +50,29 @@ GrantedLater(r, q) ==
   \/ /\ \A l \in Ord : q.f[l] # Unheld => Begins(r, l) = q.f[l]
      /\ r.tok # NoTok /\ Ends(r) > OrdEnd(q)
 
+(* Where lowered lanes began and ended: in one number, since time is short. *)
+WithCut(cut, r) ==
+  LET from == Max(0, r.f["out"]) IN
+  100 * Max(cut \div 100, r.mark["out"]) + (IF cut = 0 THEN from ELSE Min(cut % 100, from))
+(* D9: not if its lane had ended where the lowered one began.               *)
+IsCut(cut, q) == q.u["out"] <= cut \div 100 /\ q.u["out"] > cut % 100
+
 (* D5: what counts is the incarnation of the record, not that of the        *)
 (* request: an adoption whose reply was lost is repeated as a renewal.      *)
 (* D6: of a record of the same claim, "ahead" means that it lasts longer.   *)
+Verdict(q, P, R) ==
+  LET r == P.rec[q.w]
+      mine == r.tok = q.tok
+      here == r.inc = P.inc
+      lost == IF On("void-lowered") /\ Outage /\ q.f["out"] # Unheld /\ IsCut(r.cut, q) THEN "copied" ELSE "lost"
+  IN CASE P.space # 0 -> lost
+       [] here /\ ~mine -> lost
+       [] here /\ mine /\ On("chain") /\ ~ChainOK(r, q) -> "copied"
+       [] ~here /\ ~AdoptB(q, R) -> lost
+       [] ~here /\ On("adopt-a") /\ ~mine /\ GrantedLater(r, q) -> lost
+       [] ~here /\ On("chain") /\ mine /\ Ends(r) > OrdEnd(q) /\ ~ChainOK(r, q) -> "copied"
+       [] OTHER -> "ok"
+
 AsBuiltRenew(s, q, P, c, R) ==
   /\ q.t = "renew"
   /\ LET r == P.rec[q.w]
@@ -63,26 +83,10 @@ AsBuiltRenew(s, q, P, c, R) ==
          base == IF mine /\ here THEN r ELSE own
          new == [Granted(P, base, c, R) EXCEPT !.tok = q.tok, !.tip = q.rid, !.dep = q.dep, !.inc = P.inc,
                    !.end = IF On("lease-end") THEN Max(@, R + TTL) ELSE R + TTL]
-         (* D9: not if its lane had ended where the lowered one began.        *)
-         lost == IF On("void-lowered") /\ Outage /\ q.f["out"] # Unheld
-                    /\ q.u["out"] <= r.cut \div 100 /\ q.u["out"] > r.cut % 100
-                 THEN "copied" ELSE "lost"
-         verdict ==
-           CASE P.space # 0 -> lost
-             [] here /\ ~mine -> lost
-             [] here /\ mine /\ On("chain") /\ ~ChainOK(r, q) -> "copied"
-             [] ~here /\ On("adopt-a") /\ ~mine /\ GrantedLater(r, q) -> lost
-             [] ~here /\ On("chain") /\ mine /\ Ends(r) > OrdEnd(q) /\ ~ChainOK(r, q) -> "copied"
-             [] ~here /\ ~AdoptB(q, R) -> lost
-             [] OTHER -> "ok"
+         verdict == Verdict(q, P, R)
      IN IF verdict = "ok"
         THEN Put(s, [P EXCEPT !.rec[q.w] = new], q, Answer(q, "ok", q.w, new, P.inc, q.rid), 0)
         ELSE Put(s, P, q, Answer(q, verdict, q.w, NoRec, P.inc, q.rid), 0)
-
-(* Where lowered lanes began and ended, in one number.                      *)
-WithCut(cut, r) ==
-  LET from == Max(0, r.f["out"]) IN
-  100 * Max(cut \div 100, r.mark["out"]) + (IF cut = 0 THEN from ELSE Min(cut % 100, from))
 
 (* D7: a release names the unanswered renewal, too, and is accepted after   *)
 (* it; the marks of that renewal stay.                                      *)

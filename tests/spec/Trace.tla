@@ -8,14 +8,15 @@
 (* Time: one unit is one ms, and 0 is a moment before the run, so sums and  *)
 (* comparisons are those of the real times. A process here is one claim of  *)
 (* a real process, with all that follows from it.                           *)
+(* Each run has constants of its own: TraceData has the definitions of `run`,*)
+(* which of Runs it is, and of the constants of Lease.tla that depend on it. *)
 (* Faults are not bounded as in Lease.tla: there are any number of servers, *)
 (* losses and copies. Servers find themselves with whatever data they had.  *)
-EXTENDS LeaseAsBuilt, TraceData
+EXTENDS LeaseAsBuilt
 
 CONSTANT Show  \* the step at which the states are printed; 0: none
 
 VARIABLES
-  run,         \* which of Runs
   at,          \* the next step
   time,        \* real time, as far as the servers' clocks show it
   incs,        \* the incarnations of the log -> those of the specification
@@ -26,8 +27,15 @@ VARIABLES
 
 traceVars == <<run, at, time, incs, kept, held, uses, lift>>
 
+(* Times of logs are long, so the lowered outage lanes are all kept.        *)
+TraceNoRec == [tok |-> NoTok, tip |-> NoRid, dep |-> 0, end |-> 0, born |-> -1, inc |-> 0,
+               f |-> Each(Unheld), mark |-> Each(0), cut |-> {}]
+TraceWithCut(cut, r) == cut \cup {<<Max(0, r.f["out"]), r.mark["out"]>>}
+TraceIsCut(cut, q) == \E x \in cut : q.u["out"] > x[1] /\ q.u["out"] <= x[2]
+
 NoUse == [w |-> "none", lo |-> 0, hi |-> -1, sh |-> 0]
 Step == Runs[run][((at - 1) \div PartSize) + 1][((at - 1) % PartSize) + 1]
+Has(name) == name \in DOMAIN Step
 Size == Sizes[run]
 
 TraceRepeatable(r) == TRUE
@@ -45,7 +53,7 @@ TraceInit ==
   /\ pr = [p \in Procs |-> NoProc]
   /\ wit = [w |-> "none", l |-> "none", t |-> -1, shared |-> 0] /\ chg = 0 /\ dup = FALSE
   /\ cnt = [loss |-> 0, copy |-> 0, id |-> 1, inc |-> 1, chain |-> 0]
-  /\ incs = <<>> /\ kept = <<>> /\ held = <<>> /\ lift = 0
+  /\ incs = <<>> /\ kept = <<>> /\ held = <<>> /\ lift = Each(0)
   /\ uses = [p \in Procs |-> Each(NoUse)]
 
 Same(v) == UNCHANGED v
@@ -63,19 +71,19 @@ ClockOK == Step.now >= time /\ Step.now <= Step.R /\ Step.R <= Step.now + RS + S
 (* the reply shows.                                                         *)
 Shown(P) ==
   /\ P.floor = Step.floor
+  /\ Outage /\ Has("ofloor") => P.ofloor = Step.ofloor
   /\ IF Step.inc \in DOMAIN incs THEN incs[Step.inc] = P.inc
      ELSE \A i \in DOMAIN incs : incs[i] # P.inc
 
 ReplyOK(P) == Shown(P) /\ incs' = IF Step.inc \in DOMAIN incs THEN incs ELSE incs @@ (Step.inc :> P.inc)
 
-(* A reservation of the log: its lanes begin at lanes and all end at until. *)
+(* A reservation of the log: where each lane begins and ends.               *)
 GrantOK(P, w, f, m) ==
-  \A l \in Ord : IF Step.until > Step.lanes[l]
-                 THEN f[l] # Unheld /\ f[l] = Step.lanes[l] /\ m[l] = Step.until
-                 ELSE f[l] = Unheld /\ m[l] = Step.lanes[l]
+  \A l \in Lanes : IF Step.until[l] > Step.lanes[l]
+                   THEN f[l] # Unheld /\ f[l] = Step.lanes[l] /\ m[l] = Step.until[l]
+                   ELSE f[l] = Unheld /\ m[l] = Step.lanes[l]
 
 Clock == time' = Step.now
-Has(name) == name \in DOMAIN Step
 
 (* The record after the step, where the log has it: its marks, the begin of *)
 (* its reservation, the end of its lease. A lane that its holder does not   *)
@@ -83,8 +91,8 @@ Has(name) == name \in DOMAIN Step
 RecordOK(r) ==
   Has("mark") =>
     /\ r.end = Step.end
-    /\ \A l \in Ord : IF r.f[l] # Unheld THEN r.mark[l] = Step.mark[l] /\ r.f[l] = Step.begin[l]
-                                         ELSE r.mark[l] <= Step.mark[l]
+    /\ \A l \in Lanes : IF r.f[l] # Unheld THEN r.mark[l] = Step.mark[l] /\ r.f[l] = Step.begin[l]
+                                           ELSE r.mark[l] <= Step.mark[l]
 
 ServedClaim ==
   /\ Step.op = "granted" /\ ClockOK /\ Clock
@@ -109,8 +117,9 @@ ServedRenewal ==
        /\ LET r == PoolAfter(Step.s).rec[Step.w] IN
           /\ r.tok = q.tok /\ r.tip = q.rid /\ r.inc = P.inc
           /\ r # P.rec[Step.w] \/ P.rec[Step.w].tip = q.rid
-          /\ \A l \in Ord : r.f[l] # Unheld => r.mark[l] = Step.until
-          /\ \A l \in Ord : r.f[l] = Unheld => r.mark[l] >= Step.until
+          /\ \A l \in Lanes : r.f[l] # Unheld => r.mark[l] = Step.until[l]
+          /\ \A l \in Lanes : r.f[l] = Unheld => r.mark[l] >= Step.until[l]
+          /\ Outage /\ r.f["out"] # Unheld => r.f["out"] = Step.from
           /\ RecordOK(r)
   /\ ReplyOK(PoolAfter(Step.s))
   /\ Same(<<run, kept, held, uses, lift>>)
@@ -124,6 +133,18 @@ ServedRelease ==
        /\ P.rec[q.w].tok = q.tok /\ PoolAfter(Step.s).rec[q.w].tok = NoTok
        /\ q.w = Step.w /\ RecordOK(PoolAfter(Step.s).rec[q.w])
   /\ ReplyOK(PoolAfter(Step.s))
+  /\ Same(<<run, kept, held, uses, lift>>)
+
+(* A renewal that is refused. Redis may refuse what the specification       *)
+(* grants, and say "copied" where that says "lost", but not the other way.  *)
+ServedRefusal ==
+  /\ Step.op = "lost" /\ ClockOK /\ Clock
+  /\ LET P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+     /\ \E q \in net :
+          /\ q.t = "renew" /\ q.p = Step.p /\ q.dep = Step.dep /\ q.w = Step.w
+          /\ Verdict(q, P, Step.R) = "copied" => Step.kind = "copied"
+          /\ Put(Step.s, P, q, Answer(q, Step.kind, q.w, NoRec, P.inc, q.rid), 0)
+     /\ ReplyOK(P)
   /\ Same(<<run, kept, held, uses, lift>>)
 
 (* Whatever was refused changed nothing but what R3 does. Where the         *)
@@ -140,7 +161,8 @@ Refused ==
 (* A person says that the pool is new: no floor, in a pool that is absent.  *)
 Created ==
   /\ Step.op = "created" /\ ClockOK /\ Clock
-  /\ LET P == [Touch(Pool(Step.s), srv[Step.s].id, Step.R) EXCEPT !.floor = Pool(Step.s).floor] IN
+  /\ LET P == [Touch(Pool(Step.s), srv[Step.s].id, Step.R) EXCEPT
+                  !.floor = Pool(Step.s).floor, !.ofloor = IF Step.certain = 1 THEN Pool(Step.s).ofloor ELSE @] IN
      /\ Pool(Step.s).inc = 0
      /\ srv' = [srv EXCEPT ![Step.s].pool = P]
      /\ cnt' = [cnt EXCEPT !.inc = Max(@, P.inc)]
@@ -170,13 +192,13 @@ Claims ==
 
 (* Every field of the request is what the process was granted. Only of a    *)
 (* crash record the end may be older.                                       *)
-EndOK(x) == \A l \in Ord : x.f[l] # Unheld =>
-              IF Step.taken = 1 THEN x.u[l] >= Step.until ELSE x.u[l] = Step.until
+EndOK(x) == \A l \in Lanes : x.f[l] # Unheld =>
+              IF Step.taken = 1 THEN x.u[l] >= Step.until[l] ELSE x.u[l] = Step.until[l]
 Renews ==
   /\ Step.op = "renew" /\ Renew(Step.p)
   /\ LET x == pr[Step.p] IN
      /\ x.w = Step.w /\ EndOK(x) /\ Step.own = 1
-     /\ \A l \in Ord : x.f[l] # Unheld => x.f[l] = Step.lanes[l]
+     /\ \A l \in Lanes : IF x.f[l] # Unheld THEN x.f[l] = Step.lanes[l] ELSE Step.until[l] <= Step.lanes[l]
      /\ Step.inc \in DOMAIN incs /\ incs[Step.inc] = x.inc
   /\ Same(<<run, time, incs, kept, held, uses, lift>>)
 
@@ -198,6 +220,16 @@ Unholds ==
   /\ Step.op = "unhold" /\ ans' = [ans EXCEPT ![Step.p] = held[Step.p]]
   /\ Same(<<now, srv, save, net, pr, wit, cnt, chg, dup>>) /\ Same(<<run, time, incs, kept, held, uses, lift>>)
 
+(* A process that was refused: the outage lane stays, unless it was copied. *)
+Told ==
+  /\ Step.op = "told" /\ pr[Step.p].st = "held"
+  /\ LET x == pr[Step.p]
+         out == [NoProc EXCEPT !.n = x.n, !.w = x.w, !.ref = TRUE, !.f = OnlyOut(x).f, !.u = OnlyOut(x).u, !.sh = x.sh]
+     IN pr' = [pr EXCEPT ![Step.p] = IF Step.kind = "copied" THEN [NoProc EXCEPT !.n = x.n] ELSE out]
+  /\ ans' = [ans EXCEPT ![Step.p] = NoAns]
+  /\ Same(<<now, srv, save, net, wit, cnt, chg, dup>>)
+  /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
 (* R7: what is given back was not used.                                     *)
 Releases ==
   /\ Step.op = "release" /\ pr[Step.p].st = "held" /\ pr[Step.p].w = Step.w
@@ -207,7 +239,7 @@ Releases ==
         /\ \A l \in Lanes : uses[Step.p][l].w = x.w => low[l] > uses[Step.p][l].hi
         /\ net' = net \cup {[t |-> "release", p |-> Step.p, tok |-> x.tok, w |-> x.w, pend |-> x.pend,
                              tip |-> x.tip, f |-> x.f, low |-> low,
-                             u |-> [l \in Lanes |-> IF x.f[l] = Unheld THEN x.u[l] ELSE Step.until]]}
+                             u |-> [l \in Lanes |-> IF x.f[l] = Unheld THEN x.u[l] ELSE Step.until[l]]]}
         /\ pr' = [pr EXCEPT ![Step.p] = [NoProc EXCEPT !.n = x.n, !.st = "sealed", !.rel = TRUE]]
   /\ Same(<<now, srv, save, ans, wit, cnt, chg, dup>>)
   /\ Same(<<run, time, incs, kept, held, uses, lift>>)
@@ -221,7 +253,7 @@ Copies1 ==
 (* that the process used before, where the log shows that, and used by      *)
 (* nobody else, but for what is documented as remaining.                    *)
 Overlap(a, b) == a.w = b.w /\ a.lo <= b.hi /\ b.lo <= a.hi
-Excused(a, b) == LET top == Min(a.hi, b.hi) IN top < a.sh \/ top < b.sh \/ top < lift
+Excused(a, b) == LET top == Min(a.hi, b.hi) IN top < a.sh \/ top < b.sh \/ top < lift[Step.l]
 Uses ==
   /\ Step.op = "use"
   /\ Step.lo \in Range(Step.p, Step.l) /\ Step.hi \in Range(Step.p, Step.l)
@@ -251,6 +283,11 @@ Found ==
   /\ srv' = [srv EXCEPT
        ![Step.s].id = Step.id,
        ![Step.s].pool = IF Step.k = 0 THEN NoPool ELSE IF Step.k = -1 THEN @ ELSE kept[Step.k]]
+  /\ Same(<<now, save, net, ans, pr, wit, cnt, chg, dup>>) /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
+(* The outage floor of a pool is set by hand, as in one that is older.      *)
+Floors ==
+  /\ Step.op = "floor" /\ srv' = [srv EXCEPT ![Step.s].pool.ofloor = Step.ofloor]
   /\ Same(<<now, save, net, ans, pr, wit, cnt, chg, dup>>) /\ Same(<<run, time, incs, kept, held, uses, lift>>)
 
 (* Ticks below t may be repeated from now on; 0: the promise holds again.   *)
@@ -290,9 +327,9 @@ ShowStep ==
 
 TraceNext ==
   \/ /\ at <= Size /\ at' = at + 1
-     /\ \/ ServedClaim \/ ServedRenewal \/ ServedRelease \/ Refused \/ Created \/ Unseen
-        \/ Claims \/ Renews \/ Repeats \/ Delivers \/ Holds \/ Unholds \/ Releases \/ Copies1 \/ Uses
-        \/ Keeps \/ Found \/ Lifts
+     /\ \/ ServedClaim \/ ServedRenewal \/ ServedRefusal \/ ServedRelease \/ Refused \/ Created \/ Unseen
+        \/ Claims \/ Renews \/ Repeats \/ Delivers \/ Holds \/ Unholds \/ Told \/ Releases \/ Copies1 \/ Uses
+        \/ Keeps \/ Found \/ Floors \/ Lifts
   \/ ShowStep
 TraceSpec == TraceInit /\ [][TraceNext]_<<LeaseVars, traceVars>>
 Place == <<run, at>>

@@ -12,10 +12,11 @@ use: a process used ticks of a lane between its last call and this line: worker,
     of each) or visits: for each tick, in the order in which ids were made, its first ms and the sequences; in_order:
     whether no thread can come between an id and its line
 clone: a process is cloned while it runs: process, child; with a token: it was, while that claim was under way
-take: a process goes on with the lease of one that ended: process, token
+take: a process goes on with the lease of one that ended: process, token, renewal_id: the last that was answered
 found: a server is found with the data that it, or another, had after a run (0: none; null: its own), and with an
     identity, a number; 1 is that of every server at first
-lift: ticks before until_ms may be repeated from now on, as documented; 0: none may
+lift: ticks before until_ms, in outage lanes before outage_until_ms, may be repeated from now on, as documented; 0: none
+floor: the outage floor of a server's pool is set by hand: server, outage_ms
 end: the run ends; early: why it is logged no further, and after: how many scripts ran after that
 """
 
@@ -39,8 +40,9 @@ def header(config: PoolConfig) -> Entry:
     names = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms", "durability")
     return {name: getattr(config, name) for name in names} | {
         "workers": config.layout.workers,
-        # the specification of logs has no outage lane
+        # without the outage lane, which is the last one if it is reserved
         "lanes": config.ordinary_lanes,
+        "outage_ms": config.outage_reserve_ms,
     }
 
 
@@ -56,15 +58,16 @@ def request_of(script: str, args: Sequence[str | int]) -> Entry:
             return (
                 request
                 | dict(zip(names, own[1:4], strict=True))
-                | {"worker": int(own[0]), "until_ms": int(own[4]), "lanes_ms": ints(own[6]), "incarnation": own[9]}
+                | {"worker": int(own[0]), "until_ms": int(own[4]), "outage_ms": int(own[5])}
+                | {"lanes_ms": ints(own[6]), "incarnation": own[9]}
             )
         case "release":
             names = ("token", "renewal_id", "pending")
             return (
                 request
                 | dict(zip(names, own[1:4], strict=True))
-                | {"worker": int(own[0]), "until_ms": int(own[4]), "marks_ms": ints(own[6]) or None}
-                | {"reclaimed": own[8] == "1"}
+                | {"worker": int(own[0]), "until_ms": int(own[4]), "outage_ms": int(own[5])}
+                | {"marks_ms": ints(own[6]) or None, "reclaimed": own[8] == "1"}
             )
     return request
 

@@ -3,27 +3,26 @@
 A process of the specification is one claim of a real process, with everything that follows from it: a real process
 that claims again is another one, and one that takes over a lease is the one that had it. A step of a process is put
 where the specification needs it: what a process sends is a step when it is sent, what it is told when the reply
-arrives, what it gives back just before a server does so. Refusals change nothing in the specification, so no process is
-told of them.
+arrives, what it gives back just before a server does so. A process that was refused a renewal is told when it claims
+another worker id: until then, threads of it may show ids that they made before. Other refusals change nothing.
 """
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.spec.log import Entry
-
-Step = dict[str, Any]
-# fields of steps that are times
-TIMES = ("now", "R", "c", "floor", "until", "lanes", "low", "lo", "hi", "t", "begin", "mark", "end")
-
+from tests.spec.log import Entry, ints
+from tests.spec.times import Step, set_times
 
 # steps after which the log shows the record of the worker id
 RECORDED = ("granted", "renewed", "released")
+# the reason of a refused renewal after which the outage lane is not the process' either
+COPIED = "copied"
+# what is assumed of a request that another process sends
+SHARED_TOKEN = "a request of another process is of the last that had the token"
 
 
 class Unusable(Exception):
@@ -47,6 +46,7 @@ class Slot:
         asked: whether its present request is known in its own name; false in a copy.
         last_ms: the last tick of each lane and of each real process that had this lease.
         taken: whether another process took it over.
+        refused: why its renewal was refused, "" if it was not: "copied", or "lost".
     """
 
     name: str
@@ -63,6 +63,7 @@ class Slot:
     asked: bool = True
     last_ms: dict[tuple[int, str], int] = field(default_factory=dict)
     taken: bool = False
+    refused: str = ""
 
     def is_free(self, lane: int, owner: str, ms: int) -> bool:
         """Return whether no other process that had this lease used this tick of *lane*, or a later one."""
@@ -97,6 +98,8 @@ class Steps:
     servers: list[str] = field(default_factory=list)
     # (process, depth) of the renewals that are served after their process has gone on
     late: set[tuple[str, int]] = field(default_factory=set)
+    # how often something was assumed that the log does not show
+    assumed: Counter[str] = field(default_factory=Counter)
 
 
 class Converter:
@@ -123,7 +126,7 @@ class Converter:
     def convert(self) -> Steps:
         for entry in self._entries:
             getattr(self, f"_{entry['do']}")(entry)
-        self._set_times()
+        set_times(self.out.header, self.out.steps)
         return self.out
 
     def _add(self, op: str, **fields: Any) -> None:
@@ -155,15 +158,30 @@ class Converter:
         if script == "renew":
             return None
         # a release of another process: that of a killed one (reclaimed), or of one that ended and could not release
-        ids = {entry["renewal_id"], entry["pending"]} - {""}
-        others = [slot for slot in others if ids & {slot.renewal_id, slot.pending}] or others
-        return others[-1] if others else None
+        return self._one_of(others, {entry["renewal_id"], entry["pending"]})
+
+    def _one_of(self, slots: list[Slot], ids: set[str]) -> Slot | None:
+        """Return the slot that has one of the renewal *ids*; if none has, or several, the last one."""
+        exact = [slot for slot in slots if (ids - {""}) & {slot.renewal_id, slot.pending}]
+        if len(exact) != 1 and len(slots) > 1:
+            self.out.assumed[SHARED_TOKEN] += 1
+        found = exact or slots
+        return found[-1] if found else None
+
+    def _tell(self, owner: str) -> None:
+        """Tell the processes that *owner* was, and whose renewal was refused."""
+        for slot in self._by_owner.values():
+            if slot.owner == owner and slot.refused and slot.state == "held":
+                self._add("told", p=slot.name, kind=slot.refused)
+                slot.state = "lost"
 
     def _send(self, entry: Entry) -> None:
         call = self._calls[entry["call"]] = Call(entry["call"], entry, None)
         script = entry["script"]
         if script == "create":
             return
+        if script == "claim" and (entry["process"], entry["token"]) not in self._by_owner:
+            self._tell(entry["process"])
         before = len(self.out.slots)
         slot = call.slot = self._slot_of(entry)
         if slot is None:
@@ -186,14 +204,13 @@ class Converter:
 
         Where its lanes begin that are not reserved, and its names, only the replies in the log show.
         """
-        lanes = self.out.header["lanes"]
-        own = entry["renewal_id"] == slot.renewal_id and entry["lanes_ms"][:lanes] == slot.lanes[:lanes]
+        own = entry["renewal_id"] == slot.renewal_id and entry["lanes_ms"] == slot.lanes
         self._add(
             "renew",
             p=slot.name,
             w=entry["worker"],
-            until=entry["until_ms"],
-            lanes=entry["lanes_ms"][:lanes],
+            until=self._ends(entry["until_ms"], entry["outage_ms"]),
+            lanes=entry["lanes_ms"],
             inc=self._number_of(entry["incarnation"]),
             own=int(own),
             # a crash record may be older than the last reply
@@ -213,16 +230,26 @@ class Converter:
         answer = self._answers.get(run)
         if slot is None or answer is None or not self._awaits(slot, answer):
             return
+        if answer.reply[0] == "lost":
+            slot.refused = COPIED if answer.reply[6] == COPIED else "lost"
+            return
         if slot.newest != run:
             self._add("unhold", p=slot.name)
         self._add("deliver", p=slot.name)
         slot.state, slot.depth, slot.pending, slot.newest = "held", answer.depth, "", 0
         if answer.reply[0] == "granted":
             slot.worker, slot.renewal_id = int(answer.reply[6]), answer.reply[9]
-            slot.lanes = [int(item) for item in answer.reply[8].split(",")]
+            slot.lanes = ints(answer.reply[8])
             self._of_worker.setdefault((slot.owner, slot.worker), []).append(slot)
         else:
             slot.renewal_id = self._calls[entry["call"]].entry["pending"]
+            if self.out.header["outage_ms"]:
+                # a lane that was not reserved yet may begin later after a loss
+                slot.lanes = [*slot.lanes[:-1], max(slot.lanes[-1], int(answer.reply[8]))]
+
+    def _ends(self, until_ms: int, outage_ms: int) -> list[int]:
+        """Return where the reservation of each lane ends."""
+        return [until_ms] * self.out.header["lanes"] + [outage_ms] * (self.out.header["outage_ms"] > 0)
 
     def _unseen(self, entry: Entry) -> None:
         """One of these calls ran, and sent no reply that arrived."""
@@ -262,11 +289,7 @@ class Converter:
         return slot.state == "held" and answer.depth == slot.depth + 1
 
     def _use(self, entry: Entry) -> None:
-        lane = entry["lane"]
-        if lane >= self.out.header["lanes"]:
-            # the outage lane, which the specification of logs does not have
-            return
-        owner, worker = entry["process"], entry["worker"]
+        owner, worker, lane = entry["process"], entry["worker"], entry["lane"]
         slots = self._of_worker.get((owner, worker), [])
         # chaos sees no order
         for ms, *sequences in entry.get("visits") or ([ms] for ms in entry["ticks_ms"]):
@@ -336,13 +359,19 @@ class Converter:
     def _take(self, entry: Entry) -> None:
         """Go on with the lease of a process that ended, as the same process of the specification."""
         owner, token = entry["process"], entry["token"]
-        slot = next(slot for slot in self._by_owner.values() if slot.token == token)
+        slots = [slot for slot in self._by_owner.values() if slot.token == token]
+        slot = self._one_of(slots, {entry["renewal_id"]})
+        if slot is None:
+            raise Unusable("a lease that is taken over, and that no claim in the log got")
         slot.taken = True
         self._by_owner[owner, token] = slot
         self._of_worker.setdefault((owner, slot.worker), []).append(slot)
 
     def _lift(self, entry: Entry) -> None:
-        self._add("lift", t=entry["until_ms"])
+        self._add("lift", t=self._ends(entry["until_ms"], entry["outage_until_ms"]))
+
+    def _floor(self, entry: Entry) -> None:
+        self._add("floor", s=self._server(entry["server"]), ofloor=entry["outage_ms"])
 
     # --- servers -----------------------------------------------------------------------------------
 
@@ -366,9 +395,11 @@ class Converter:
         self._serve(self._server(entry["server"]), call, entry["run"], reply)
         record = entry.get("record")
         if record is not None and len(self.out.steps) > before and self.out.steps[-1]["op"] in RECORDED:
-            lanes = record["lanes_ms"][: self.out.header["lanes"]]
-            marks = [max(lane, record["until_ms"]) for lane in lanes]
+            lanes, ends = record["lanes_ms"], self._ends(record["until_ms"], record["outage_ms"])
+            marks = list(map(max, lanes, ends))
             self.out.steps[-1] |= {"begin": lanes, "mark": marks, "end": record["end_ms"]}
+        if "outage_floor_ms" in entry and len(self.out.steps) > before:
+            self.out.steps[-1]["ofloor"] = entry["outage_floor_ms"]
         if entry["run"] in self._needed:
             self._add("keep", s=entry["server"], k=entry["run"])
 
@@ -386,26 +417,31 @@ class Converter:
             "c": call.entry["caller_ms"],
         }
         name = slot.name if slot is not None else self._nobody()
-        if status in ("granted", "renewed") and slot is not None:
+        if status in ("granted", "renewed", "lost") and slot is not None:
             answer = self._answers[run] = Answer(reply, call.depth)
             if self._awaits(slot, answer):
                 if slot.newest in self._arriving:
                     self._add("hold", p=slot.name)
                 slot.newest = run
-            elif status == "renewed":
+            elif status != "granted":
                 self.out.late.add((slot.name, call.depth))
         if status == "granted":
-            lanes = [int(item) for item in reply[8].split(",")][: self.out.header["lanes"]]
-            self._add("granted", p=name, w=int(reply[6]), until=int(reply[7]), lanes=lanes, **common)
+            ends = self._ends(int(reply[7]), int(reply[10]))
+            self._add("granted", p=name, w=int(reply[6]), until=ends, lanes=ints(reply[8]), **common)
         elif status == "renewed":
-            worker = call.entry["worker"]
-            self._add("renewed", p=name, w=worker, dep=call.depth, until=int(reply[6]), **common)
+            ends = self._ends(int(reply[6]), int(reply[9]))
+            common |= {"w": call.entry["worker"], "dep": call.depth, "from": int(reply[8])}
+            self._add("renewed", p=name, until=ends, **common)
+        elif status == "lost" and slot is not None:
+            kind = COPIED if reply[6] == COPIED else "lost"
+            self._add("lost", p=name, w=call.entry["worker"], dep=call.depth, kind=kind, **common)
         elif status == "released":
             if slot is not None:
                 self._release(slot, call)
             self._add("released", p=name, w=call.entry["worker"], **common)
         elif status == "created":
-            self._add("created", **common)
+            # a server that never forgets has not forgotten outage lanes either
+            self._add("created", certain=int(self.out.header["durability"] == "assured"), **common)
         elif status != "exists":
             self._add("refused", **common)
 
@@ -413,74 +449,26 @@ class Converter:
         """Let the process give back what it had, just before a server does so."""
         if slot.state == "sealed":
             return
-        marks = call.entry["marks_ms"]
-        if marks is None:
-            raise Unusable("a release without marks")
         entry = call.entry
+        ends = self._ends(entry["until_ms"], entry["outage_ms"])
+        # without marks, everything counts as used
+        marks = ends if entry["marks_ms"] is None else entry["marks_ms"]
         self._add(
             "release",
             p=slot.name,
             w=entry["worker"],
-            until=entry["until_ms"],
-            low=marks[: self.out.header["lanes"]],
+            until=ends,
+            low=marks,
             # a crash record may be older than the last reply
             taken=int(slot.taken or entry["reclaimed"]),
         )
         slot.state, slot.low = "sealed", marks
-
-    # --- times -------------------------------------------------------------------------------------
-
-    def _set_times(self) -> None:
-        """Map all times: the distance between two is kept, unless no sum of the specification can bridge it.
-
-        The specification compares times after it has added constants of the pool to them, all of them together at
-        most. So a distance that is longer may be any other that is longer, too: every comparison comes out the same.
-        """
-        header, steps = self.out.header, self.out.steps
-        skew, lead = header["redis_skew_ms"], header["max_clock_lead_ms"]
-        reach = header["ttl_ms"] + lead + skew + header["failover_slack_ms"]
-        lowest: int | None = None
-        for step in reversed(steps):
-            if "R" in step:
-                lowest = step["R"] if lowest is None else min(lowest, step["R"])
-                step["now"] = lowest
-                step["jump"] = 0
-                # a clock that is further ahead is capped in any case
-                for asked in step.get("any", (step,)):
-                    asked["c"] = min(asked["c"], asked["R"] + lead + 1)
-        points = sorted({time for step in steps for time in _times(step)} | {0})
-        mapped = [0]
-        for before, after in itertools.pairwise(points):
-            mapped.append(mapped[-1] + min(after - before, reach + 1))
-        for step in steps:
-            for part in (step, *step.get("any", ())):
-                for name in _times_in(part):
-                    value = part[name]
-                    part[name] = (
-                        [mapped[bisect_left(points, item)] for item in value]
-                        if isinstance(value, list)
-                        else mapped[bisect_left(points, value)]
-                    )
 
 
 def _follows(step: Step, other: Step) -> bool:
     """Return whether one step can have both: *other* is of the same lane, and not behind *step*."""
     same = all(step.get(name) == other[name] for name in ("op", "p", "w", "l", "order"))
     return same and bool(step["hi"] <= other["lo"]) and other["order"] != "behind"
-
-
-def _times_in(part: Step) -> list[str]:
-    """Return which fields are times. A part without "op" is a request that may have run unseen."""
-    return [name for name in (TIMES if "op" in part else ("c", "R")) if name in part]
-
-
-def _times(step: Step) -> list[int]:
-    times: list[int] = []
-    for part in (step, *step.get("any", ())):
-        for name in _times_in(part):
-            value = part[name]
-            times += value if isinstance(value, list) else [value]
-    return times
 
 
 def _tokens(entries: list[Entry]) -> Iterator[str]:

@@ -14,7 +14,9 @@ import pytest
 # they register their schedules, too
 import tests.simulation.crash_scenarios
 import tests.simulation.durability_scenarios
-import tests.simulation.holder_scenarios  # noqa: F401
+import tests.simulation.holder_scenarios
+import tests.simulation.outage_scenarios
+import tests.simulation.take_over_scenarios  # noqa: F401
 from tests.simulation.faults import FAULTS
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import quiet, run_schedule
@@ -43,19 +45,6 @@ SMALL = (
 # what a schedule needs a rule for that the specification of logs does not have: what people do to a pool
 PLANNED = tuple(name for name in SCENARIOS if name.startswith("R9 ") and name != "R9 signature")
 NOT_MODELLED = ("deleted pool's floor", "tombstone without expiry", *PLANNED)
-# the specification of logs has no outage lane; Lease.tla has
-OUTAGE_LANE = (
-    "outage mark",
-    "outage floor",
-    "outage lane adopts nothing",
-    "copied outage lane",
-    "released outage lane",
-    "suspended lease is no heir's",
-    "leases of the dead are no heir's after a copy",
-    "record of a copied directory",
-    "record's network",
-    "the pool's id",
-)
 # schedules of pools that nobody may trust: their scripts grant what the specification refuses
 OTHER_DURABILITY = ("none: newcomers wait", "none: no adoption", "none: no late renewal")
 
@@ -92,7 +81,7 @@ def log_of_scenarios(names: Iterable[str], *, off: bool) -> io.StringIO:
 
 
 def test_a_run_without_a_rule_is_not_allowed_and_with_it_is(tmp_path: Path) -> None:
-    names = [name for name in SCENARIOS if name not in (*STARVING, *NOT_MODELLED, *OTHER_DURABILITY, *OUTAGE_LANE)]
+    names = [name for name in SCENARIOS if name not in (*STARVING, *NOT_MODELLED, *OTHER_DURABILITY)]
     refused = [verdict.accepted for verdict in verdicts_on(log_of_scenarios(names, off=True), tmp_path)]
     allowed = [verdict.accepted for verdict in verdicts_on(log_of_scenarios(names, off=False), tmp_path)]
     assert [name for name, accepted in zip(names, refused, strict=True) if accepted] == []

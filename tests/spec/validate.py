@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,8 @@ from typing import Any
 
 from tests.spec.log import Entry, read_log
 from tests.spec.order import MOST_UNSEEN, in_order
-from tests.spec.steps import Step, Steps, steps_of
+from tests.spec.steps import SHARED_TOKEN, Steps, steps_of
+from tests.spec.times import Step
 from tests.spec.tlc import HERE, Outcome, run
 
 # steps that one run of TLC checks at most
@@ -24,6 +25,11 @@ BATCH_STEPS = 30_000
 # TLC's own limit is higher; a file with longer definitions is slow to parse
 STEPS_A_DEFINITION = 500
 LIMIT_S = 1800
+# constants of Lease.tla that each run has for itself, and where the log has those of its pool
+OF_A_RUN = ("Procs", "Wids", "Ord", "Outage")
+OF_A_POOL = {
+    "TTL": "ttl_ms", "G": "outage_ms", "SK": "max_clock_lead_ms", "RS": "redis_skew_ms", "SLACK": "failover_slack_ms",
+}  # fmt: skip
 # states that are shown of a step that is not allowed
 MOST_STATES = 4
 
@@ -48,48 +54,29 @@ class Verdict:
     text: str = ""
 
 
-def constants_of(header: Entry) -> tuple[int, ...]:
-    return tuple(
-        header[name]
-        for name in (
-            "ttl_ms",
-            "max_clock_lead_ms",
-            "redis_skew_ms",
-            "failover_slack_ms",
-            "lanes",
-        )
-    )
-
-
 def check(
     runs: Sequence[Steps], *, workers: int = 2, limit_s: float = LIMIT_S, explain: bool = True
 ) -> Iterator[Verdict]:
     """Yield a verdict on each run, in any order. *explain*: look for the first step that is not allowed."""
-    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for number, steps in enumerate(runs):
-        groups[constants_of(steps.header)].append(number)
-    for numbers in groups.values():
-        # runs of one size together, since each has as many processes as the largest
-        numbers.sort(key=lambda number: len(runs[number].slots))
-        for batch in _batches(numbers, runs):
-            outcome = _tlc([runs[number] for number in batch], workers=workers, limit_s=limit_s)
-            accepted = {int(found) for found in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
-            if outcome.result != "pass":
-                raise RuntimeError(f"TLC: {outcome.result}\n{outcome.output[-3000:]}")
-            for place, number in enumerate(batch, 1):
-                steps = runs[number]
-                if place in accepted:
-                    yield Verdict(number, steps.header, len(steps.steps), True)
-                elif explain:
-                    yield _explain(number, steps)
-                else:
-                    yield Verdict(number, steps.header, len(steps.steps), False)
+    for batch in _batches(runs):
+        outcome = _tlc([runs[number] for number in batch], workers=workers, limit_s=limit_s)
+        accepted = {int(found) for found in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
+        if outcome.result != "pass":
+            raise RuntimeError(f"TLC: {outcome.result}\n{outcome.output[-3000:]}")
+        for place, number in enumerate(batch, 1):
+            steps = runs[number]
+            if place in accepted:
+                yield Verdict(number, steps.header, len(steps.steps), True)
+            elif explain:
+                yield _explain(number, steps)
+            else:
+                yield Verdict(number, steps.header, len(steps.steps), False)
 
 
-def _batches(numbers: Iterable[int], runs: Sequence[Steps]) -> Iterator[list[int]]:
+def _batches(runs: Sequence[Steps]) -> Iterator[list[int]]:
     batch: list[int] = []
     size = 0
-    for number in numbers:
+    for number in range(len(runs)):
         if batch and size + len(runs[number].steps) > BATCH_STEPS:
             yield batch
             batch, size = [], 0
@@ -117,12 +104,22 @@ def _explain(number: int, steps: Steps) -> Verdict:
 
 def _tlc(runs: Sequence[Steps], *, workers: int = 1, limit_s: float = LIMIT_S, show: int = 0) -> Outcome:
     config = (HERE / "Trace.cfg").read_text() + (HERE / "LeaseAsBuilt.overrides").read_text()
-    ttl, lead, skew, slack, _ = constants_of(runs[0].header)
-    config += f"  TTL = {ttl}\n  SK = {lead}\n  RS = {skew}\n  SLACK = {slack}\n  Show = {show}\n"
+    config += f"  Show = {show}\n"
     # a state is known by its run and its step, unless there is a choice
     if not any(step["op"] == "unseen" for steps in runs for step in steps.steps):
         config += "VIEW Place\n"
-    return run("Trace", config, modules={"TraceData": module_of(runs)}, workers=workers, limit_s=limit_s)
+    modules = {"TraceData": module_of(runs), "Lease": _lease_of_runs()}
+    return run("Trace", config, modules=modules, workers=workers, limit_s=limit_s)
+
+
+def _lease_of_runs() -> str:
+    """Return Lease.tla with constants that each run has for itself: TraceData defines them."""
+    text = (HERE / "Lease.tla").read_text()
+    for name in (*OF_A_RUN, *OF_A_POOL):
+        text, count = re.subn(rf"(?<=[ ,]){name}, *(?=.*\\\*)", "", text, count=1)
+        if count != 1:
+            raise ValueError(f"Lease.tla has no constant {name}")
+    return text.replace("EXTENDS Integers, FiniteSets, TLC\n", "EXTENDS Integers, FiniteSets, TLC, TraceData\n")
 
 
 # --- the module ----------------------------------------------------------------------------------------
@@ -130,14 +127,10 @@ def _tlc(runs: Sequence[Steps], *, workers: int = 1, limit_s: float = LIMIT_S, s
 
 def module_of(runs: Sequence[Steps]) -> str:
     """Return the module TraceData, with the steps of *runs*."""
-    lanes = runs[0].header["lanes"]
-    procs = {name for steps in runs for name in steps.slots} or {"c1"}
-    servers = {name for steps in runs for name in steps.servers} or {"none"}
-    workers = {step["w"] for steps in runs for step in steps.steps if "w" in step} or {0}
-    lines = ["---- MODULE TraceData ----", "EXTENDS Integers"]
+    lines = ["---- MODULE TraceData ----", "EXTENDS Integers", "VARIABLE run  \\* which of Runs"]
     names = []
     for number, steps in enumerate(runs, 1):
-        parts = []
+        parts, lanes = [], [*_ordinary(steps), *["out"] * (steps.header["outage_ms"] > 0)]
         for start in range(0, len(steps.steps), STEPS_A_DEFINITION):
             name = f"R{number}x{start}"
             items = ",\n".join(_tla(step, lanes) for step in steps.steps[start : start + STEPS_A_DEFINITION])
@@ -149,48 +142,57 @@ def module_of(runs: Sequence[Steps]) -> str:
     late = (", ".join(f'<<"{p}", {dep}>>' for p, dep in sorted(steps.late)) for steps in runs)
     lines.append(f"Late == << {', '.join('{' + items + '}' for items in late)} >>")
     lines.append(f"PartSize == {STEPS_A_DEFINITION}")
-    lines.append(f"TraceProcs == {_set(procs)}")
-    lines.append(f"Servers == {_set(servers)}")
-    lines.append(f"TraceWids == {_set(f'w{worker}' for worker in workers)}")
-    lines.append(f"TraceOrd == {_set(map(_lane, range(lanes)))}")
+    lines.append(f"Constants == << {', '.join(map(_constants, runs))} >>")
+    lines += (f"{name} == Constants[run].{name}" for name in (*OF_A_RUN, *OF_A_POOL, "Servers"))
     lines.append("====\n")
     return "\n".join(lines)
 
 
-def _lane(number: int) -> str:
-    return f"l{number}"
+def _ordinary(steps: Steps) -> list[str]:
+    return [f"l{number}" for number in range(steps.header["lanes"])]
+
+
+def _constants(steps: Steps) -> str:
+    """Return what one run has: the constants of its pool, its lanes, processes, worker ids and servers."""
+    values = {name: str(steps.header[of]) for name, of in OF_A_POOL.items()}
+    workers = {step["w"] for step in steps.steps if "w" in step} or {0}
+    sets = (steps.slots or ["c1"], [f"w{worker}" for worker in workers], _ordinary(steps))
+    values |= {name: _set(items) for name, items in zip(OF_A_RUN, sets, strict=False)}
+    values |= {"Outage": str(steps.header["outage_ms"] > 0).upper(), "Servers": _set(steps.servers or ["none"])}
+    return "[" + ", ".join(f"{name} |-> {value}" for name, value in values.items()) + "]"
 
 
 def _set(names: Iterable[str]) -> str:
     return "{" + ", ".join(f'"{name}"' for name in sorted(names)) + "}"
 
 
-def _tla(step: Step, lanes: int) -> str:
-    return "[" + ", ".join(f"{name} |-> {_value(name, value)}" for name, value in step.items()) + "]"
+def _tla(step: Step, lanes: Sequence[str]) -> str:
+    return "[" + ", ".join(f"{name} |-> {_value(name, value, lanes)}" for name, value in step.items()) + "]"
 
 
-def _value(name: str, value: Any) -> str:
+def _value(name: str, value: Any, lanes: Sequence[str]) -> str:
     if name == "w":
         return f'"w{value}"'
     if name == "l":
-        return f'"{_lane(value)}"'
+        return f'"{lanes[value]}"'
     if name == "any":
-        return "<<" + ", ".join(_tla(item, 0) for item in value) + ">>"
+        return "<<" + ", ".join(_tla(item, lanes) for item in value) + ">>"
     if isinstance(value, list):
-        return "[" + ", ".join(f"{_lane(lane)} |-> {item}" for lane, item in enumerate(value)) + "]"
+        return "[" + ", ".join(f"{lane} |-> {item}" for lane, item in zip(lanes, value, strict=True)) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def unchecked(logs: Sequence[Sequence[Entry]]) -> list[str]:
+def unchecked(logs: Sequence[Sequence[Entry]], runs: Sequence[Steps]) -> list[str]:
     """Return what is not checked in *logs*, or only with an assumption, as lines."""
     ends = [entries[-1] for entries in logs if entries[-1]["do"] == "end" and entries[-1].get("early")]
     scripts = sum(entry["do"] == "run" for entries in logs for entry in entries)
     after = sum(end["after"] for end in ends)
     lines = [f"{len(ends):,} of the logs end early, so {after:,} of {scripts + after:,} scripts are not checked"]
     lines += (f"    {count:,} × {why}" for why, count in Counter(end["early"] for end in ends).most_common())
-    assumed = sum(entry["do"] == "unseen" for entries in logs for entry in entries)
-    if assumed:
-        lines.append(f"{assumed:,} scripts left no reply: each may be any of up to {MOST_UNSEEN} requests, or none")
+    unseen = [step for steps in runs for step in steps.steps if step["op"] == "unseen"]
+    assumed = Counter({f"a script without a reply is any of up to {MOST_UNSEEN} requests, or none": len(unseen)})
+    assumed[SHARED_TOKEN] = sum(steps.assumed[SHARED_TOKEN] for steps in runs)
+    lines += (f"assumed {count:,} times: {what}" for what, count in assumed.items())
     return lines
 
 
@@ -204,7 +206,7 @@ def validate(path: Path) -> int:
     runs = [steps_of(entries) for entries in logs]
     total = sum(len(steps.steps) for steps in runs)
     print(f"{len(runs):,} runs, {total:,} steps", flush=True)
-    print("\n".join(unchecked(logs)), flush=True)
+    print("\n".join(unchecked(logs, runs)), flush=True)
     refused: list[Verdict] = []
     for done, verdict in enumerate(check(runs), 1):
         if not verdict.accepted:
