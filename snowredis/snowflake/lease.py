@@ -42,6 +42,11 @@ class Lease(NamedTuple):
         return any(opens <= tick < end for opens, end in zip(self.opens, ends, strict=True))
 
     @property
+    def ends_ms(self) -> tuple[int, ...]:
+        """The end of each lane's reservation, ms since 1970; without an outage lane, the same for all."""
+        return (*[self.until_ms] * (len(self.opens) - 1), max(self.until_ms, self.outage_until_ms))
+
+    @property
     def lane_until_ms(self) -> int:
         """End of its outage lane, ms since 1970; 0 if it has none, or only after a gap behind its other lanes."""
         return self.outage_until_ms if self.outage_until and self.opens[-1] <= self.until else 0

@@ -406,7 +406,7 @@ class LeaseManager:
             return False
         if marks_ms is None:
             # not what the record says: a deposed master's may end before what another one granted
-            marks_ms = (held.lease.until_ms,) * len(held.lanes_ms)
+            marks_ms = held.lease.ends_ms
         sent_s = self._clock.monotonic()
         request = held.release_request(self._context.now_ms(), marks_ms, stats)
         # first: R7 (release)
