@@ -51,6 +51,8 @@ class Claim:
     cloned_until: tuple[int, ...] = ()
     # its outage lane; -1: it has none
     outage_lane: int = -1
+    # of each lane, the first ms of the last tick that was used
+    used: dict[int, int] = field(default_factory=dict)
     # renewals that were under way when the clone was made, so that both may be answered
     shared_renewals: set[str] = field(default_factory=set)
 
@@ -140,6 +142,7 @@ class Checker:
             return
         self._compare_layouts(process, tick)
         if claim is not None:
+            claim.used[lane] = max(ms, claim.used.get(lane, ms))
             return
         if not self._lifted(worker, lane, ms) or self._is_void(process, worker, lane, ms):
             self.fail(f"{process.name} made an id of worker {worker} lane {lane} at tick {tick}, not reserved by it")
@@ -256,22 +259,35 @@ class Checker:
                 granted_ms = f"[{from_ms}, {until_ms}) of lane {lane}"
                 self.fail(f"{process.name} was granted {granted_ms}, and has [{first}, {end}): {what}")
 
-    def _granted_to(self, process: Process, held: HeldLease) -> Reservation:
+    def _granted_to(self, process: Process, held: HeldLease) -> Reservation | None:
         """Return what the replies granted of this lease: to the process, or to one whose lease it took over."""
         key = held.token, held.lease.worker
         if key not in process.granted:
             others = [other.granted[key] for other in process.sim.processes if key in other.granted]
             if not others:
                 self.fail(f"{process.name} has a lease of worker {held.lease.worker} that no reply granted")
-            process.granted[key] = max(others, key=lambda each: each.until, default=Reservation((), ()))
+                return None
+            process.granted[key] = max(others, key=lambda each: each.until)
         return process.granted[key]
+
+    def _taken(self, process: Process, claim: Claim, opens_ms: Sequence[int]) -> None:
+        """Check that a process takes over only what one that has ended left unused."""
+        if claim.cloned_until:
+            return
+        holders = [other.name for other in process.sim.processes if other.alive and claim in other.claims]
+        if holders:
+            self.fail(f"{process.name} took over the lease of {', '.join(holders)}, which has not ended")
+        for lane, (from_ms, until_ms) in enumerate(zip(opens_ms, claim.until, strict=True)):
+            if from_ms <= claim.used.get(lane, from_ms - 1) and from_ms < until_ms:
+                self.fail(f"{process.name} took over ticks of lane {lane} that {claim.who} used")
 
     def believe(self, process: Process, held: HeldLease) -> None:
         """Record a lease that a process has from now on."""
         lease, layout = held.lease, process.config.layout
-        opens, until = granted = self._granted_to(process, held)
-        if not opens:
+        granted = self._granted_to(process, held)
+        if granted is None:
             return
+        opens, until = granted
         ends = self._ends(process, lease.until, lease.outage_until)
         # the end of the last tick that it may use is the end of its first ms
         self._compare_with(
@@ -287,6 +303,8 @@ class Checker:
                 claim.clone()
                 claim.cloned_until = tuple(map(max, claim.cloned_until, until))
             if claim not in process.claims:
+                if held.taken_ms:
+                    self._taken(process, claim, [first_ms(layout, tick) for tick in lease.opens])
                 process.claims.append(claim)
             if until[0] >= claim.until[0]:
                 claim.renewal_id = held.renewal_id
@@ -330,7 +348,8 @@ class Checker:
         """Record a release: the holder is sealed and has reported what it used; the rest is not its own any more."""
         claim = self.claims.get((held.token, held.lease.worker))
         # the last is what the slower of two clones tries: nothing is given back
-        if claim is not None and self._granted_to(process, held).until[0] >= claim.until[0]:
+        granted = self._granted_to(process, held)
+        if claim is not None and granted is not None and granted.until[0] >= claim.until[0]:
             self.given_back(held.token, held.lease.worker, marks_ms)
 
     def granted_again(self, token: str, reply: Granted) -> None:
@@ -355,8 +374,9 @@ class Checker:
             claim.clone()
         shared = claim.cloned_until or (0,) * len(claim.opens)
         ends = (
-            max(opens, cloned_until, ms) if ms else opens
-            for opens, cloned_until, ms in zip(claim.opens, shared, marks_ms, strict=True)
+            # the last tick that was used may end later than the reservation
+            max(opens, cloned_until, min(until, ms)) if ms else opens
+            for opens, until, cloned_until, ms in zip(claim.opens, claim.until, shared, marks_ms, strict=True)
         )
         claim.ends = tuple(ends)
 

@@ -173,7 +173,25 @@ def a_release_whose_reply_is_lost_before_an_outage(off: str | None) -> Stage:
     stage.network.deafen(closing, 3_000_000)
     stage.do(closing, lambda process: process.generator.close())
     closing.crash()
-    other, heir = stage.process(), stage.process(closing.host)
+    return _heir_beside_another(stage, closing)
+
+
+@shows("no take-over after a release for the dead")
+def a_release_for_a_dead_process_whose_reply_is_lost_before_an_outage(off: str | None) -> Stage:
+    stage = one_worker_id(off)
+    dying = stage.process()
+    stage.make(dying)
+    dying.crash()
+    sweeping = stage.process(dying.host)
+    stage.network.deafen(sweeping, 3_000_000)
+    stage.do(sweeping, lambda process: process.lease_manager.dead_processes.give_back(1, lambda talk: talk()))
+    sweeping.crash()
+    return _heir_beside_another(stage, dying)
+
+
+def _heir_beside_another(stage: Stage, ended: Process) -> Stage:
+    """Let a process have the worker id that was released, while one starts where it was used before."""
+    other, heir = stage.process(), stage.process(ended.host)
     stage.cut_off(heir)
     stage.begin(heir, lambda process: process.make(1))
     for _ in range(6):

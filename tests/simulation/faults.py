@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.simulation import clones, pool_faults
+from tests.simulation import clones, pool_faults, sequences
 from tests.simulation import redis_faults as redis
 from tests.simulation.process import MOST_PROCESSES, Process
 from tests.simulation.redis_model import RedisModel
@@ -254,4 +254,9 @@ FAULTS: dict[str, Fault] = {
     "changed": pool_faults.changed,
     "reclaim": reclaim,
     "heirs": heirs,
+    "deposed": sequences.deposed,
+    "twice": sequences.twice,
+    "inherited": sequences.inherited,
+    "released_late": sequences.released_late,
+    "deleted_away": sequences.deleted_away,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from snowredis.snowflake.lease_manager import LeaseManager
 from tests.simulation.process import Process
 from tests.simulation.scenarios import shows
 from tests.simulation.stage import Stage
@@ -164,6 +165,26 @@ def a_release_by_somebody_who_lost_the_lease(off: str | None) -> Stage:
     stage.do(asleep, lambda process: process.generator.close())
     stage.set_clock(next_heir, now_ms)
     stage.make(next_heir)
+    return stage
+
+
+@shows("R8 release")
+def a_fork_within_a_release(off: str | None) -> Stage:
+    """The child goes on with the release that its parent began, and its parent has a lease still."""
+    stage = Stage(off=off, worker_bits=0).with_pool()
+    parent, heir = stage.process(), stage.process()
+    stage.make(parent)
+    held = parent.lease_manager.held
+    assert held is not None
+    unused = (0,) * len(held.lanes_ms)
+    # not told to the checker, since the lease is the parent's
+    stage.do(parent.fork(), lambda child: LeaseManager.release(child.lease_manager, held, unused))
+    now_ms = stage.redis_now_ms
+    stage.begin(heir, lambda process: process.make(1))
+    stage.wait(10)
+    for process in (heir, parent):
+        stage.set_clock(process, now_ms)
+    stage.make(parent)
     return stage
 
 

@@ -39,6 +39,27 @@ def an_heir_and_a_holder_that_does_not_reach_redis(off: str | None) -> Stage:
     return _cut_off_until(stage, began_ms, holder, heir)
 
 
+@shows("abandoned outage lane")
+def a_generator_that_is_dropped_after_an_outage(off: str | None) -> Stage:
+    """Nobody can say any more how far it used its lanes, and the clock of the heir is behind."""
+    stage = _stage(off)
+    dropped, heir = stage.process(), stage.process()
+    began_ms = stage.redis_now_ms
+    stage.make(dropped)
+    stage.cut_off(dropped)
+    # 14 s
+    stage.wait(14_000)
+    stage.make(dropped)
+    del stage.network.strayed[dropped.host.name]
+    stage.do(dropped, lambda process: process.lease_manager.abandon())
+    stage.set_clock(heir, began_ms + 6_500)
+    stage.make(heir)
+    stage.cut_off(heir)
+    stage.wait(began_ms + 14_000 - heir.host.offset_us // 1000 - stage.redis_now_ms)
+    stage.make(heir)
+    return stage
+
+
 @shows("outage floor")
 def a_wipe_and_a_holder_that_does_not_reach_redis(off: str | None) -> Stage:
     """Redis has forgotten the holder, whose outage lane lasts longer than the floor for other lanes."""

@@ -49,6 +49,7 @@ class Process(SimulatedProcess):
     lease_manager_class: type[SimKeeper] = SimKeeper
     guard_class: type[SimGuard] = SimGuard
     record_class: type[CrashRecord] = CrashRecord
+    store_class: type[SimStore] = SimStore
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
@@ -100,7 +101,7 @@ class Process(SimulatedProcess):
         # of a child whose fork comes in the middle of a call: makes it one; None before and after
         self.unborn: Callable[[], None] | None = None
         self.clock = SimClock(self)
-        self.store = SimStore(self, config)
+        self.store = self.store_class(self, config)
         self.guard = self.guard_class(self)
         sim.processes.append(self)
         if sim.machines is not None:

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
 
 # what lets Redis forget something
-LOSSES = ("ahead", "wipe", "evict", "snapshot", "rollback", "failover", "split", "moved", "again", "boot")
+LOSSES = (
+    *("ahead", "wipe", "evict", "snapshot", "rollback", "failover", "split", "moved", "again", "boot"),
+    *("deposed", "twice"),
+)
 # what there is only where failover_slack is set
-OF_SENTINEL = ("failover", "split")
+OF_SENTINEL = ("failover", "split", "deposed")
 # what INFO says of a server, in a whole schedule or now and then
 IDENTITIES = ("unidentified", "constant", "proxy")
 # what a durability of "assured" rules out: two masters that both acknowledge, and a memory that goes back
-NOT_ASSURED = ("rollback", "split")
+NOT_ASSURED = ("rollback", "split", "deposed", "twice")
 # clocks of hosts are right where the Redis clock is not, since then nothing bounds how far one may be ahead (R2)
 CLOCKS = ("skew", "step")
 # how far ahead a Redis clock is that was not set yet, s

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from snowredis.process.names import ProcessName
+from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord, read_page
 from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lifecycle import LeaseLifecycle
-from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, WorkerStats
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.sweep import Place
 from tests.simulation.machines import Machines, Page, Parent
 from tests.simulation.process import Process
-from tests.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot
+from tests.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot, SimStore
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
@@ -202,6 +203,28 @@ class RepliedLifecycle(LeaseLifecycle):
         self._close_outage_lane()
 
 
+class AbandoningKeeper(SimKeeper):
+    """Gives an outage lane of which it does not know what was used back from the end of the other lanes on."""
+
+    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
+        super().release(held, marks_ms or (held.lease.until_ms,) * len(held.lanes_ms), stats)
+
+
+class ReleasingKeeper(SimKeeper):
+    """Gives a lease back in a forked child, too."""
+
+    def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
+        return super()._release(held._replace(generation=self._guard.generation), marks_ms, stats)
+
+
+class UnsentMachines(Machines):
+    """The name of a record does not say that a release of its lease may have been sent."""
+
+    def rename(self, old: str, new: str) -> None:
+        name = FileName.parse(new)
+        super().rename(old, new if name is None else str(name._replace(sent=False)))
+
+
 class BequeathingKeeper(SimKeeper):
     """Leaves what it could not release, when it is suspended, to whoever starts next."""
 
@@ -257,6 +280,8 @@ class Rule:
     lifecycle: type[LeaseLifecycle] = LeaseLifecycle
     record: type[CrashRecord] = CrashRecord
     machines: type[Machines] = Machines
+    allocator: type[IdAllocator] = IdAllocator
+    store: type[SimStore] = SimStore
     # of what a person did: what is not put on disk
     unkept: tuple[str, ...] = ()
     # what is left of the name of a process
@@ -340,6 +365,7 @@ RULES: dict[str, Rule] = {
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "outage mark": Rule((("claim", _OUTAGE_MARK, "outage_least"),)),
     "outage floor": Rule((("common", _OUTAGE_RAISED, ""),)),
+    "abandoned outage lane": Rule(lease_manager=AbandoningKeeper),
     "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
     "copied outage lane": Rule(lease_manager=UnvoidedKeeper),
     "released outage lane": Rule((("renew", _CUT, "false"),)),
@@ -366,6 +392,8 @@ RULES: dict[str, Rule] = {
     "take-over by one": Rule(machines=SharedMachines),
     "take-over with its marks": Rule(lease_manager=ForgetfulKeeper),
     "no take-over after a release": Rule(record=SilentRecord),
+    "no take-over after a release for the dead": Rule(machines=UnsentMachines),
+    "R8 release": Rule(lease_manager=ReleasingKeeper),
     "suspended lease is no heir's": Rule(lease_manager=BequeathingKeeper),
     "leases of the dead are no heir's after a copy": Rule(machines=CopiedMachines),
     "record of a copied directory": Rule(machines=CopyingMachines),
@@ -377,7 +405,11 @@ RULES: dict[str, Rule] = {
 
 def switch_off(sim: Simulation, name: str) -> None:
     """Switch the rule off; call it before a process is made."""
-    rule = RULES[name]
+    apply(sim, RULES[name])
+
+
+def apply(sim: Simulation, rule: Rule) -> None:
+    """Make the changes of *rule*; call it before a process is made."""
 
     @functools.cache
     def edit(script: str, source: str) -> str:
@@ -391,10 +423,12 @@ def switch_off(sim: Simulation, name: str) -> None:
         lease_manager_class = rule.lease_manager
         guard_class = rule.guard
         record_class = rule.record
+        store_class = rule.store
 
         def new_locks(self) -> None:
             super().new_locks()
             self.generator._lifecycle.__class__ = rule.lifecycle
+            self.generator._allocator.__class__ = rule.allocator
 
     sim.network.edit = edit
     sim.name_rule = rule.name

@@ -19,7 +19,7 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.process.names import ProcessName
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from tests.simulation.base import Schedule
 from tests.simulation.bytecodes import Bytecodes
 from tests.simulation.checker import Checker
@@ -30,6 +30,7 @@ from tests.simulation.pool_faults import CHANGES
 from tests.simulation.process import Process
 from tests.simulation.redis_faults import CLOCKS, IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
 from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
+from tests.simulation.sequences import WITH_OUTAGE_LANE
 from tests.simulation.world import START_US, Stuck
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Simulation(Schedule[Process]):
         self.process_class: type[Process] = Process
         self._draw_settings()
         self._draw_servers()
-        self.machines = Machines(self) if {"reclaim", "heirs"} & {*self.classes} else None
+        self.machines = Machines(self) if {"reclaim", "heirs", "inherited"} & {*self.classes} else None
         # replaces the names of processes in their records; for rules.py
         self.name_rule: Callable[[ProcessName], ProcessName] | None = None
         # whether Redis forgot something, and whether it went back in time in a way that nobody can notice at once
@@ -114,9 +115,10 @@ class Simulation(Schedule[Process]):
             random.choice((1000, 2000)) if set(OF_SENTINEL) & set(self.classes) else random.choice((0, 0, 0, 2000))
         )
         tick_ms = random.choice((1, 1, 10, 100, 1000, 7000))
+        in_outages = bool(set(WITH_OUTAGE_LANE) & set(self.classes))
         layout = Layout(
             timestamp_bits=41,
-            backup_bits=random.randint(0, 2),
+            backup_bits=max(random.randint(0, 2), int(in_outages)),
             worker_bits=random.randint(1, 3),
             # enough for what the makers ask for
             sequence_bits=random.randint(1, 4) + (tick_ms >= 100) * 3,
@@ -153,11 +155,12 @@ class Simulation(Schedule[Process]):
         # how often another task comes in where a clock is read
         self.preempt = random.choice((0.0, 0.02, 0.2))
         # a stranger who comes first would say what the pool is
-        self.created = random.random() < 0.6 or "mixed" in self.classes
+        self.created = random.random() < 0.6 or "mixed" in self.classes or in_outages
 
     def _draw_outage_reserve(self) -> int:
         # of its own random numbers: what else a seed means stays as it was
-        return random.Random(f"outage {self.seed}").choice((0, 13_000, 20_000, 40_000, 24 * 3_600_000))
+        drawn = random.Random(f"outage {self.seed}").choice((0, 13_000, 20_000, 40_000, 24 * 3_600_000))
+        return drawn or 20_000 if set(WITH_OUTAGE_LANE) & set(self.classes) else drawn
 
     def _draw_durability(self) -> str:
         hidden = bool({"unidentified", "proxy"} & set(self.classes))
@@ -321,6 +324,15 @@ class Simulation(Schedule[Process]):
         # a server that does not say which one it is refuses that, too
         with suppress(SnowredisError):
             process.store.create(self.world.now_us // 1000)
+            if set(WITH_OUTAGE_LANE) & set(self.classes):
+                self.open_outage_lanes(self.network.master)
+
+    def open_outage_lanes(self, server: RedisModel) -> None:
+        """Make a new pool one that is older than its outage_reserve: no outage lane is closed."""
+        key, _, _ = pool_keys(self.config.name)
+        server.data[key]["outage_floor"] = "0"
+        if self.tracer is not None:
+            self.tracer.set_outage_floor(server, key, 0)
 
     def _go_wrong(self) -> None:
         if self.world.now_us < self.heal_us - 100_000:

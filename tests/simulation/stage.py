@@ -81,16 +81,8 @@ class Stage(Simulation):
     def with_pool(self) -> Stage:
         self.do(self.process(), lambda process: process.store.create(self.redis_now_ms))
         if self.config.outage_reserve_ms:
-            # as in a pool that is older than outage_reserve
-            self.set_outage_floor(self.master)
+            self.open_outage_lanes(self.master)
         return self
-
-    def set_outage_floor(self, server: RedisModel) -> None:
-        """Let no outage lane of the pool on *server* be closed for a day, as after a loss."""
-        key = "snowredis:{sim}"
-        server.data[key]["outage_floor"] = "0"
-        if self.tracer is not None:
-            self.tracer.set_outage_floor(server, key, 0)
 
     def begin(self, process: Process, action: Callable[[Process], object]) -> Task:
         """Let a thread of *process* do something, and do not wait for it."""

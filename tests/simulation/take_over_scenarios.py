@@ -118,7 +118,7 @@ def _two_pools(stage: Stage, network: str) -> tuple[Process, Process]:
     for name in ("elsewhere", host.name):
         stage.network.strayed[name] = other
     stage.do(holder, lambda process: process.store.create(stage.redis_now_ms))
-    stage.set_outage_floor(other)
+    stage.open_outage_lanes(other)
     stage.make(holder)
     # two Redis servers are of two tables, so both may reserve the same
     stage.checker.failures.clear()

@@ -60,6 +60,7 @@ IsCut(cut, q) == q.u["out"] <= cut \div 100 /\ q.u["out"] > cut % 100
 (* D5: what counts is the incarnation of the record, not that of the        *)
 (* request: an adoption whose reply was lost is repeated as a renewal.      *)
 (* D6: of a record of the same claim, "ahead" means that it lasts longer.   *)
+(* D10: after a loss, the age of a reservation is looked at first.           *)
 Verdict(q, P, R) ==
   LET r == P.rec[q.w]
       mine == r.tok = q.tok

@@ -9,7 +9,10 @@ from pathlib import Path
 from tests.spec.tlc import HERE, Outcome, run
 
 # results that are others for the scripts as they are; README.md says why
-DIFFERENT: dict[tuple[str, tuple[str, ...]], str] = {}
+DIFFERENT: dict[tuple[str, tuple[str, ...]], str] = {
+    # D2: a claim that is repeated after a loss is not answered from its record
+    ("split", ("claim-incarnation",)): "pass",
+}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,215 @@
+"""Faults of the code that the judges must see: each puts one into the scripts or the client, in the simulation only.
+
+The judges are the checker of the simulation, and TLC on the log of the same schedule. scripts/judges.py plays the
+schedules that provoke each fault, and prints who saw it; test_code_faults.py plays a few.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from snowredis.core.lanes import Lanes, Position
+from snowredis.snowflake.allocator import IdAllocator
+from snowredis.snowflake.lease import HeldLease
+from snowredis.snowflake.protocol import RenewRequest, WorkerStats
+from snowredis.snowflake.replies import RenewReply, Seen
+from tests.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, apply
+from tests.simulation.schedule import Result, Simulation, run_schedule
+from tests.simulation.stand_ins import SimKeeper, SimSlot, SimStore
+from tests.simulation.tracing import Tracer, attach_to_schedule
+from tests.spec.log import read_log
+from tests.spec.steps import steps_of
+from tests.spec.validate import check
+
+
+class WrongSlot(SimSlot):
+    """A client that converts what a reply grants, wrongly."""
+
+    def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
+        """Return what it makes of *held*; *fresh*: of a claim, not of a renewal."""
+        raise NotImplementedError
+
+    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+        return super().hold(held if stats is None else self.wrong(held, fresh=fresh), stats, fresh=fresh)
+
+    def ticks(self, *times_ms: int) -> tuple[int, ...]:
+        assert self.process is not None
+        return tuple(map(self.process.config.layout.first_tick_from, times_ms))
+
+
+class LateTickSlot(WrongSlot):
+    def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
+        return held._replace(lease=held.lease._replace(until=held.lease.until + 1))
+
+
+class EarlyTickSlot(WrongSlot):
+    def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
+        opens = tuple(tick - fresh for tick in held.lease.opens)
+        return held._replace(lease=held.lease._replace(opens=opens))
+
+
+class LateMsSlot(WrongSlot):
+    def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
+        until_ms = held.lease.until_ms + 1
+        return held._replace(lease=held.lease._replace(until_ms=until_ms, until=self.ticks(until_ms)[0]))
+
+
+class EarlyMsSlot(WrongSlot):
+    def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
+        lanes_ms = tuple(ms - fresh for ms in held.lanes_ms)
+        return held._replace(lanes_ms=lanes_ms, lease=held.lease._replace(opens=self.ticks(*lanes_ms)))
+
+
+class FirstWorkerSlot(WrongSlot):
+    def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
+        return held._replace(lease=held.lease._replace(worker=0))
+
+
+def _keeper(slot: type[SimSlot]) -> type[SimKeeper]:
+    return type(f"KeeperOf{slot.__name__}", (SimKeeper,), {"slot_class": slot})
+
+
+class LowLanesStore(SimStore):
+    """A client that says in its renewals that its lanes begin a second before they do."""
+
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
+        return super().renew(request._replace(held_lanes_ms=tuple(ms - 1000 for ms in request.held_lanes_ms)), seen)
+
+
+class ReopeningAllocator(IdAllocator):
+    """An allocator that forgets that the last tick of a lane was used."""
+
+    def _lanes(self, position: Position) -> Lanes:
+        lanes = super()._lanes(position)
+        opens = [tick - used for tick, used in zip(lanes.opens, lanes.used, strict=True)]
+        return lanes._replace(opens=tuple(opens))
+
+
+_STORED = "put(pool, 'w:' .. worker, pack_record(r))\n  if adopted"
+_OLD_MARK = "local moved = r['until'] r['until'] = held_until " + _STORED.replace("\n", " r['until'] = moved\n")
+_OWN_TOKEN = "if r and r.token == token_hash and r.incarnation == pool.incarnation then\n    -- R5"
+_CHAIN = "    if not in_chain(r, renewal_id, pending_renewal_id) then"
+_LEAST = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
+_SETTLING = "if pool.floor > now and durability ~= 'none' then"
+_SERVER = "elseif durability == 'detect' and v[4] ~= pool.run_id then"
+_MARK = "math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)"
+_UNTIL_FORGOTTEN = "math.max(before and before.lanes[i] or 0, least)"
+_FREE, _ALIVE = "redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now,", "elseif r.lease_end > now then"
+_LOWERED = "r.lanes[i] = math.max(r.lanes[i], used[i])"
+_OUTAGE_LOWERED = "r.lanes[last] = math.max(from, used[last])"
+_HORIZON, _OUTAGE_HORIZON = "return now + skew + ttl + lead + slack end", "now + skew + outage + lead + slack or 0"
+_DELETED = "pool.outage_floor = math.max(pool.outage_floor, mark, r.outage)"
+
+
+@dataclass(frozen=True)
+class CodeFault:
+    """A fault, and what provokes it.
+
+    Attributes:
+        rule: what is changed.
+        classes: faults of the schedules in which it does harm.
+        seed: of a schedule in which the judges see it.
+        blind: "soak" or "TLC", if that judge cannot see it.
+    """
+
+    rule: Rule
+    classes: tuple[str, ...]
+    seed: int = 1000
+    blind: str = ""
+
+
+# a worker id passes on while its holder is silent
+_SILENT = ("pause", "starve", "crash")
+_LOST = ("crash", "wipe")
+
+CODE_FAULTS: dict[str, CodeFault] = {
+    "mark not moved": CodeFault(Rule((("renew", _STORED, _OLD_MARK),)), _SILENT),
+    "mark ignored by a claim": CodeFault(Rule((("claim", _MARK, _UNTIL_FORGOTTEN),)), _SILENT),
+    "false R10 alarm": CodeFault(
+        Rule((("renew", "if is_rolled_back() then", "if is_rolled_back() or pool.version % 9 == 8 then"),)), _SILENT
+    ),
+    "lanes too low in a client's request": CodeFault(Rule(store=LowLanesStore), _SILENT),
+    "one tick used twice": CodeFault(Rule(allocator=ReopeningAllocator), ("step", "skew"), seed=1001),
+    "one tick too late": CodeFault(Rule(lease_manager=_keeper(LateTickSlot)), ("down", "starve"), seed=1003),
+    "one tick too early": CodeFault(Rule(lease_manager=_keeper(EarlyTickSlot)), _SILENT),
+    "1 ms too late (until)": CodeFault(Rule(lease_manager=_keeper(LateMsSlot)), ("down", "starve")),
+    "1 ms too early (from)": CodeFault(Rule(lease_manager=_keeper(EarlyMsSlot)), _SILENT),
+    "token unchecked": CodeFault(
+        Rule(
+            (
+                ("renew", _OWN_TOKEN, _OWN_TOKEN.replace("r.token == token_hash and ", "")),
+                ("renew", _CHAIN, _CHAIN.replace("not", "r.token == token_hash and not")),
+            )
+        ),
+        ("pause", "starve", "release"), seed=1001),
+    "chain unchecked": CodeFault(RULES["R5 chain"], ("clone",), seed=1001),
+    "floor ignored": CodeFault(
+        Rule((("claim", _LEAST, "local least = 0"), ("claim", _SETTLING, "if false then"))), _LOST
+    ),
+    "settling ignored": CodeFault(Rule((("claim", _SETTLING, "if false then"),)), ("twice",), seed=1006),
+    "late adoption": CodeFault(RULES["R4 too late"], ("twice",), seed=1001),
+    "unnoticed server": CodeFault(Rule((("common", _SERVER, "elseif false then"),)), ("deposed",), seed=1001),
+    "lane granted twice": CodeFault(
+        Rule(
+            (
+                ("claim", _FREE, _FREE.replace("now", "now + ttl")),
+                ("claim", _ALIVE, "elseif false then"),
+                ("claim", _MARK, _UNTIL_FORGOTTEN),
+            )
+        ),
+        _SILENT,
+    ),
+    "release too low": CodeFault(Rule((("release", _LOWERED, "used[i] = 0"),)), ("release",)),
+    "take-over without deleting the record": CodeFault(Rule(machines=SharedMachines), ("inherited",)),
+    "take-over without its marks": CodeFault(Rule(lease_manager=ForgetfulKeeper), ("inherited",), seed=1003),
+    "horizon without skew": CodeFault(
+        Rule((("common", _HORIZON, _HORIZON.replace("skew + ", "")),)), ("deposed",), seed=1001),
+    "horizon without failover_slack": CodeFault(
+        Rule((("common", _HORIZON, _HORIZON.replace(" + slack", "")),)), ("deposed",)
+    ),
+    "two processes with one worker id": CodeFault(Rule(lease_manager=_keeper(FirstWorkerSlot)), _SILENT),
+    "outage horizon without skew": CodeFault(
+        Rule((("common", _OUTAGE_HORIZON, _OUTAGE_HORIZON.replace("skew + ", "")),)), ("deposed",), seed=1003),
+    "outage horizon without failover_slack": CodeFault(
+        Rule((("common", _OUTAGE_HORIZON, _OUTAGE_HORIZON.replace(" + slack", "")),)), ("deposed",), seed=1003),
+    "outage mark released too low": CodeFault(
+        Rule((("release", _OUTAGE_LOWERED, "r.lanes[last] = from"),)), ("released_late",), seed=1001),
+    "deletion without the outage floor": CodeFault(
+        Rule((("delete", _DELETED, ""),)), ("deleted_away",), blind="TLC"
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Played:
+    """A schedule that was played with a fault in the code, and its log for TLC."""
+
+    result: Result
+    log: str
+
+
+def play(name: str, seed: int, classes: Sequence[str] = ()) -> Played:
+    """Play the schedule of *seed* with the fault *name* in the code; "": without one, with *classes*."""
+    log = io.StringIO()
+    tracers: list[Tracer] = []
+    fault = CODE_FAULTS[name] if name else None
+
+    def prepare(sim: Simulation) -> None:
+        if fault is not None:
+            apply(sim, fault.rule)
+        tracers.append(attach_to_schedule(sim, log))
+
+    result = run_schedule(seed, fault.classes if fault is not None else classes, prepare=prepare)
+    tracers[0].end()
+    return Played(result, log.getvalue())
+
+
+def accepted(logs: Sequence[str], directory: Path) -> list[bool]:
+    """Return for each log whether TLC finds that the specification allows it. Writes into *directory*."""
+    path = directory / "runs.log"
+    path.write_text("".join(logs))
+    verdicts = check([steps_of(entries) for entries in read_log(path)], explain=False)
+    return [verdict.accepted for verdict in sorted(verdicts, key=lambda verdict: verdict.number)]
