@@ -144,6 +144,7 @@ class Tracer:
         self._pools[server.name] = now
         self._after.setdefault(now, self._runs)
         self._written_by[now] = self._numbers.get(server.name, 1)
+        self._incarnations[now] = server.data[key]["incarnation"]
         self._write(do="floor", server=server.name, outage_ms=outage_ms)
 
     # --- servers -----------------------------------------------------------------------------------
