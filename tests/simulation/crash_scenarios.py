@@ -184,7 +184,7 @@ def a_release_for_a_dead_process_whose_reply_is_lost_before_an_outage(off: str |
     dying.crash()
     sweeping = stage.process(dying.host)
     stage.network.deafen(sweeping, 3_000_000)
-    stage.do(sweeping, lambda process: process.lease_manager.dead_processes.give_back(1, lambda talk: talk()))
+    stage.do(sweeping, lambda process: process.lease_manager.dead_processes.release(1, lambda talk: talk()))
     sweeping.crash()
     return _heir_beside_another(stage, dying)
 
