@@ -243,6 +243,8 @@ class IdAllocator:
         decision = self._decide_outage(self._generator._position, lease, now_ms, min(until, lease.lease.outage_until))
         is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
         if is_usable:
+            # first: R7 (release) has to know of it
+            self._leases.opened_serial = max(self._leases.opened_serial, lease.serial)
             self._opened = OpenedLane(lease.serial, until)
         return is_usable
 

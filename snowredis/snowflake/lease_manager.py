@@ -49,6 +49,7 @@ class LeaseManager:
         conversation: with the store.
         dead_processes: finds what they left.
         lost_worker: the worker id that was lost and not replaced yet; None if there is none.
+        opened_serial: serial of the newest lease whose outage lane ids may have been made in; 0 if there is none.
         ids_made: by the generator, once that was dropped.
     """
 
@@ -64,6 +65,7 @@ class LeaseManager:
         self.dead_processes = DeadProcesses(store)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
+        self.opened_serial = 0
         self.ids_made = 0
 
     @property
@@ -406,7 +408,8 @@ class LeaseManager:
             return False
         if marks_ms is None:
             # not what the record says: a deposed master's may end before what another one granted
-            marks_ms = held.lease.ends_ms
+            lease = held.lease
+            marks_ms = lease.ends_ms if held.serial <= self.opened_serial else (lease.until_ms,) * len(held.lanes_ms)
         sent_s = self._clock.monotonic()
         request = held.release_request(self._context.now_ms(), marks_ms, stats)
         # first: R7 (release)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -271,6 +272,25 @@ def test_a_generator_that_was_dropped_says_that_its_whole_reservation_may_be_use
     until_ms = ids.lease.until_ms
     ids._lease_manager.abandon()
     assert [request.marks_ms for request in store.releases] == [(until_ms,) * 4]
+
+
+def test_a_generator_that_was_dropped_says_that_its_whole_outage_lane_may_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    config = PoolConfig(name="dropped")
+    store = Unanswered(config, clock.server_time_ms)
+    store.lossy = False
+    ids = generator_on(store, clock)
+    ids.next_id()
+    with monkeypatch.context() as away:
+        away.setattr(store, "renew", Mock(side_effect=StoreUnavailable("memory", "it is away")))
+        clock.advance(2 * config.ttl_ms)
+        assert ids.decode(ids.next_id()).backup == config.layout.namespaces - 1
+    lease = ids.lease
+    assert lease is not None
+    ids._lease_manager.abandon()
+    assert [request.marks_ms for request in store.releases] == [(lease.until_ms,) * 3 + (lease.outage_until_ms,)]
 
 
 def test_clones_that_share_their_random_state_renew_under_different_names() -> None:
