@@ -326,6 +326,18 @@ def test_a_pool_whose_lanes_are_others_starts_after_the_outage_lanes_of_a_delete
     other.close()
 
 
+def test_outage_lanes_in_the_place_of_ordinary_ones_of_a_deleted_pool_open_after_those(server: RedisServer) -> None:
+    before = PoolAdministration(server.url, replace(WITH_LANE, name=fresh_hex(), outage_reserve_ms=0))
+    assert isinstance(before.create(wall_ms()), Created)
+    gone = Holder(before, wall_ms).claim()
+    assert isinstance(before.delete(wall_ms()), Deleted)
+    other = PoolAdministration(server.url, replace(before.config, outage_reserve_ms=DAY_MS))
+    assert isinstance(other.create(wall_ms()), Created)
+    assert int(str(server.client().hget(pool_keys(other.config.name)[0], "outage_floor"))) >= gone.until_ms
+    before.close()
+    other.close()
+
+
 def test_a_change_of_the_layout_waits_for_all_outage_lanes(store: PoolAdministration) -> None:
     holder = Holder(store, wall_ms).claim()
     early = store.change_layout(WIDER, wall_ms() + 10_000, wall_ms())

@@ -179,8 +179,9 @@ local function open_pool()
     -- not one of another layout
     record = not due and v[22] }
   if not v[1] and v[15] ~= lane_names(signature) then
-    -- the outage lanes of a deleted pool may be ordinary lanes of this one
-    pool.floor, pool.outage_floor = math.max(pool.floor, pool.outage_floor), 0
+    -- the outage lanes of a deleted pool may be ordinary lanes of this one, and the other way round
+    pool.floor = math.max(pool.floor, pool.outage_floor)
+    pool.outage_floor = pool.floor
   end
   -- the end of the leases that sweep() looked at last; the Redis clock may have gone back
   pool.stored_swept = number_of(v[9]) or 0
