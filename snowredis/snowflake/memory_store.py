@@ -92,9 +92,9 @@ class MemoryStore:
         for worker, record in self._records.items():
             if record.lease_end_ms > self._latest_end_ms(now):
                 self._records[worker] = record._replace(lease_end_ms=self._latest_end_ms(now))
-        self._swept_ms = min(self._swept_ms, now)
         if self._floor_ms > now:
             return
+        self._swept_ms = min(self._swept_ms, now)
         ended = [
             (record.lease_end_ms, worker)
             for worker, record in self._records.items()

@@ -25,10 +25,13 @@ from tests.simulation.world import World
 from tests.support.holder import Holder, fresh_hex
 
 TTL_MS = 1_200
+UNIT_MS = TTL_MS // 12
 LANES = Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10)
 CONFIGS = {
     "outage lanes": PoolConfig(name="p", layout=LANES, ttl_ms=TTL_MS, outage_reserve_ms=20_000),
-    "no outage lanes": PoolConfig(name="p", layout=LANES, ttl_ms=TTL_MS, outage_reserve_ms=0, failover_slack_ms=50),
+    "no outage lanes": PoolConfig(
+        name="p", layout=LANES, ttl_ms=TTL_MS, outage_reserve_ms=0, failover_slack_ms=UNIT_MS
+    ),
     "one lane": PoolConfig(
         name="p", layout=Layout(timestamp_bits=41, worker_bits=2, backup_bits=0, sequence_bits=20), ttl_ms=TTL_MS
     ),
@@ -54,6 +57,7 @@ class Pair:
 
     def __init__(self, config: PoolConfig, seed: int) -> None:
         self.config, self.random = config, Random(seed)
+        self.odd = (0.0, 0.02, 0.3)[seed % 3]
         self.world = World(seed)
         self.server = RedisModel(self.world, "redis")
         self.memory = MemoryStore(config, lambda: self.server.now_us // 1000, new=False)
@@ -111,17 +115,20 @@ class Pair:
 
     def step(self) -> None:
         random, now_ms = self.random, self.world.now_us // 1000
-        passed_ms = random.choice((0, 1, 10, 100, TTL_MS // 3, TTL_MS // 2))
+        # most times are multiples of the lead and the skew: what is at or below a bound is often exactly there
+        passed_ms = random.choice((0, UNIT_MS, UNIT_MS, TTL_MS // 3, TTL_MS // 2))
+        if random.random() < self.odd:
+            passed_ms += random.choice((-1, 1, 10))
         if random.random() < 0.05:
             passed_ms = random.choice((TTL_MS, 2 * TTL_MS, 30_000))
-        self.world.run(self.world.now_us + passed_ms * 1000)
+        self.world.run(self.world.now_us + max(0, passed_ms) * 1000)
         if random.random() < 0.05:
             # the Redis clock is stepped, and set right again
-            self.server.offset_us = random.choice((0, 0, -TTL_MS, 50, TTL_MS, 60_000)) * 1000
+            self.server.offset_us = random.choice((0, 0, -TTL_MS, UNIT_MS, 2 * UNIT_MS, TTL_MS, 60_000)) * 1000
         if random.random() < 0.02:
             self.wipe()
-        ahead_ms = random.choice((0, 0, 0, 0, -1, 1, 99, 101, -TTL_MS, 10 * TTL_MS))
-        wait_ms = random.choice((0, 5, TTL_MS, 10**9))
+        ahead_ms = random.choice((0, 0, 0, 0, UNIT_MS, -UNIT_MS, 2 * UNIT_MS, -TTL_MS, 10 * TTL_MS))
+        wait_ms = random.choice((0, UNIT_MS, TTL_MS, 10**9))
         chance = random.random()
         if len(self.holders) < 3 or chance < 0.25:
             new = (Holder(self.memory, self.clock), Holder(self.scripts, self.clock))
@@ -195,8 +202,8 @@ def without_names(record: LeaseRecord | None) -> LeaseRecord | None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_store_in_memory_and_the_scripts_decide_alike(name: str) -> None:
-    for seed in range(6):
+    for seed in range(9):
         pair = Pair(CONFIGS[name], seed)
-        for _ in range(120):
+        for _ in range(150):
             pair.step()
         pair.world.close()

@@ -51,6 +51,15 @@ def test_a_child_with_the_pid_of_its_parent_is_reset_without_a_wiped_page(
     assert member.resets == 0
 
 
+def test_a_child_that_no_hook_was_called_in_is_reset_before_it_takes_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a wiped page, only the pid tells of a fork that bypasses Python."""
+    guard, member = ForkGuard(), Member()
+    monkeypatch.setattr(guard, "_new_page", lambda: (None, b"\1"))
+    guard.reset_in_child(member)
+    guard._pid = -1
+    assert guard.in_one_process(lambda: (guard.generation, member.resets)) == (1, 1)
+
+
 def test_a_child_whose_earlier_hook_made_an_id_is_reset_once() -> None:
     guard, member = ForkGuard(), Member()
     os.register_at_fork(after_in_child=guard.check)

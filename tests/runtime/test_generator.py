@@ -24,7 +24,8 @@ from snowredis.errors import ClockStopped
 from snowredis.process.clock import SystemClock
 from snowredis.settings import SequenceStart
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest
+from snowredis.snowflake.replies import ReleaseReply, Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.runtime.conftest import make_pool
 from tests.support.servers import RedisServer
@@ -493,6 +494,22 @@ def test_the_next_holder_of_a_released_worker_id_starts_above_what_was_used(
         made += ids.next_ids(10)
         ids.close()
     assert made == sorted(set(made))
+
+
+def test_a_release_says_from_when_each_lane_is_unused(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = pool.connect()
+    used_ms = ids.decode(ids.next_id()).timestamp_ms
+    (store,) = pool._stores.values()
+    sent, release = [], store.release
+
+    def spy(request: ReleaseRequest, seen: Seen) -> ReleaseReply:
+        sent.append(request.marks_ms)
+        return release(request, seen)
+
+    monkeypatch.setattr(store, "release", spy)
+    ids.close()
+    # the scripts take no other number for a lane that was never used
+    assert sent == [(used_ms + 1, 0, 0, 0)]
 
 
 def test_a_pool_that_may_have_been_forgotten_makes_the_first_worker_wait_and_says_so(
