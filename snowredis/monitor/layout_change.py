@@ -9,11 +9,12 @@ from typing import Any
 from snowredis.core.collisions import layout_ids, prove
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.errors import ConfigError
+from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.snowflake.administration import Changing, Early, Late, PoolAdministration
 from snowredis.snowflake.open import pool_config
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.replies import Absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +99,13 @@ def change_layout(
 
     Raises:
         ConfigError: it is refused, with the reason; nothing was changed.
-        LayoutMismatch, StoreUnavailable.
+        PoolNotFound: it was deleted meanwhile; LayoutMismatch, StoreUnavailable.
     """
     at_ms = info.now_ms + delay_ms
     in_order = check_change(info, layout, at_ms)
     reply = PoolAdministration(client, config_of(info)).change_layout(layout, at_ms, caller_ms, force=force)
+    if isinstance(reply, Absent):
+        raise PoolNotFound(info.name)
     if isinstance(reply, Late):
         raise ConfigError(
             f"the moment has passed before the change was planned, or is over a year away. Nothing was changed; "

@@ -66,7 +66,7 @@ class Early(Kept, earliest_ms=int):
 
 
 DeleteReply: TypeAlias = Deleted | Absent
-ChangeReply: TypeAlias = Changing | Kept
+ChangeReply: TypeAlias = Changing | Kept | Absent
 
 
 class Administration(ScriptStore):
@@ -85,7 +85,7 @@ class Administration(ScriptStore):
 
         def plan(layout: Layout) -> ChangeReply:
             args = (self.config.with_layout(layout).signature, at_ms, int(force))
-            expected = (Changing, Kept, Late, Early)
+            expected = (Changing, Kept, Late, Early, Absent)
             reply: ChangeReply = self._call("change_layout", expected, Seen(), caller_ms, *args)
             return reply
 

@@ -1,0 +1,264 @@
+"""Decisions of the scripts after a loss, a plan or a silence: at the last ms at which they hold, and after.
+
+On the Redis of the simulation, whose clock stands still between the steps of a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from snowredis.core.layout import Layout
+from snowredis.errors import LayoutMismatch
+from snowredis.servers.scripts import Script
+from snowredis.snowflake.administration import Administration
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.replies import (
+    Absent,
+    Created,
+    Granted,
+    LossReason,
+    Lost,
+    NumberNoted,
+    Renewed,
+    Reply,
+    Seen,
+    Settling,
+)
+from tests.simulation.redis_model import RedisModel
+from tests.simulation.world import World
+from tests.support.holder import Holder
+
+# lead, skew and slack differ, so that none stands for another
+CONFIG = PoolConfig(
+    name="p",
+    layout=Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10),
+    ttl_ms=3_000,
+    max_clock_lead_ms=100,
+    redis_skew_ms=250,
+    failover_slack_ms=40,
+    outage_reserve_ms=0,
+)
+MARGIN_MS = 100 + 250 + 40
+FLOOR_MS = 3_000 + MARGIN_MS
+WIDER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=4, sequence_bits=8)
+YEAR_MS = 366 * 86_400_000
+
+
+class Pool(Administration):
+    """A pool on a server whose clock the test moves."""
+
+    where = "simulated"
+
+    def __init__(self, config: PoolConfig, server: RedisModel | None = None) -> None:
+        super().__init__(config)
+        self.server = server or RedisModel(World(1), "redis")
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:
+        return self.server.eval(script.source, keys, args)
+
+    def close(self) -> None: ...
+
+    def now_ms(self) -> int:
+        return self.server.now_us // 1000
+
+    def pass_ms(self, ms: int) -> None:
+        self.server.offset_us += ms * 1000
+
+    def stored_ms(self, field: str) -> int:
+        return int(self.server.data[pool_keys("p")[0]][field])
+
+    def holder(self) -> Holder:
+        return Holder(self, self.now_ms)
+
+    def claim_of(self, seen: Seen) -> Reply:
+        holder = self.holder()
+        holder.seen = seen
+        return holder.ask_claim()
+
+    def move(self) -> None:
+        """Let another server have the data."""
+        self.server.restart(self.server.copy_data())
+
+
+def new_pool(config: PoolConfig = CONFIG) -> Pool:
+    pool = Pool(config)
+    assert isinstance(pool.create(pool.now_ms()), Created)
+    pool.pass_ms(10_000)
+    return pool
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return new_pool()
+
+
+def status(reply: Reply) -> str:
+    return type(reply).__name__
+
+
+def test_a_change_of_the_layout_is_planned_for_a_moment_that_comes_within_a_year(pool: Pool) -> None:
+    now_ms = pool.now_ms()
+    late = status(pool.change_layout(WIDER, now_ms, now_ms))
+    assert late == status(pool.change_layout(WIDER, now_ms + YEAR_MS + 1, now_ms)) == "Late"
+    for at_ms in (now_ms + YEAR_MS, now_ms + 1):
+        planned = pool.change_layout(WIDER, at_ms, now_ms)
+        assert planned.new_floor_ms == at_ms + FLOOR_MS
+
+
+def test_a_change_of_a_pool_that_was_deleted_meanwhile_finds_no_pool(pool: Pool) -> None:
+    pool.delete(pool.now_ms())
+    assert status(pool.change_layout(WIDER, pool.now_ms() + 100, pool.now_ms())) == "Absent"
+
+
+def test_the_layout_changes_at_its_moment_and_its_ids_begin_at_the_planned_floor(pool: Pool) -> None:
+    old = pool.holder().claim()
+    moment_ms = pool.now_ms() + 1_000
+    pool.change_layout(WIDER, moment_ms, pool.now_ms())
+    pool.pass_ms(999)
+    assert isinstance(old.ask_renew(), Renewed)
+    with pytest.raises(LayoutMismatch, match="changes to these settings at"):
+        Pool(replace(CONFIG, layout=WIDER), pool.server).holder().ask_claim()
+    pool.pass_ms(1)
+    with pytest.raises(LayoutMismatch):
+        old.ask_renew()
+    # and no process with the new layout has come
+    assert pool.stored_ms("floor") < moment_ms
+    wider = Pool(replace(CONFIG, layout=WIDER), pool.server)
+    reply = wider.holder().ask_claim()
+    assert isinstance(reply, Settling)
+    assert (reply.floor_ms, reply.wait_ms) == (moment_ms + FLOOR_MS, FLOOR_MS)
+    assert old.until_ms <= reply.floor_ms
+    pool.pass_ms(FLOOR_MS)
+    lanes_ms = wider.holder().claim().lanes_ms
+    assert lanes_ms == (moment_ms + FLOOR_MS,) * 4
+
+
+def test_a_plan_that_is_undone_changes_nothing(pool: Pool) -> None:
+    holder = pool.holder().claim()
+    pool.change_layout(WIDER, pool.now_ms() + 100, pool.now_ms())
+    pool.change_layout(CONFIG.layout, pool.now_ms() + 100, pool.now_ms())
+    pool.pass_ms(200)
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert isinstance(pool.holder().ask_claim(), Granted)
+
+
+def test_no_outage_lane_reaches_beyond_a_planned_floor() -> None:
+    pool = new_pool(replace(CONFIG, outage_reserve_ms=60_000))
+    now_ms = pool.now_ms()
+    reserved_ms = max(pool.holder().claim().outage_ms, pool.stored_ms("outage_floor"))
+    first_ms = reserved_ms - FLOOR_MS
+    early = pool.change_layout(WIDER, first_ms - 1, now_ms)
+    assert (status(early), early.earliest_ms) == ("Early", first_ms)
+    planned = pool.change_layout(WIDER, first_ms, now_ms)
+    assert planned.new_floor_ms == reserved_ms
+    pool.pass_ms(5_000)
+    assert pool.holder().claim().outage_ms <= reserved_ms
+
+
+def test_a_number_is_not_noted_in_a_pool_that_is_not_there() -> None:
+    pool = Pool(CONFIG)
+    assert isinstance(pool.note_number(1, pool.now_ms()), Absent)
+    assert not pool.server.data
+
+
+def test_the_highest_number_that_was_noted_stays(pool: Pool) -> None:
+    for number in (3, 7, 5):
+        assert isinstance(pool.note_number(number, pool.now_ms()), NumberNoted)
+    assert pool.stored_ms("highest_number") == 7
+
+
+@pytest.mark.parametrize("left_ms", [MARGIN_MS, MARGIN_MS + 1])
+def test_another_server_adopts_a_lease_whose_reservation_it_could_not_have_given_away(pool: Pool, left_ms: int) -> None:
+    holder = pool.holder().claim()
+    pool.pass_ms(holder.until_ms - pool.now_ms() - left_ms)
+    pool.move()
+    reply = holder.ask_renew()
+    assert pool.stored_ms("floor") == pool.now_ms() + FLOOR_MS
+    if left_ms > MARGIN_MS:
+        assert isinstance(reply, Renewed)
+        assert reply.adopted
+    else:
+        assert isinstance(reply, Lost)
+        assert reply.reason is LossReason.TOO_OLD
+    settling = pool.holder().ask_claim()
+    assert isinstance(settling, Settling)
+    assert settling.wait_ms == FLOOR_MS
+    pool.pass_ms(FLOOR_MS - 1)
+    assert isinstance(pool.holder().ask_claim(), Settling)
+    pool.pass_ms(1)
+    assert isinstance(pool.holder().ask_claim(), Granted)
+
+
+def test_an_adopted_lease_keeps_its_times_and_another_worker_id_begins_at_the_floor(pool: Pool) -> None:
+    holder = pool.holder().claim()
+    worker, lanes_ms, until_ms = holder.worker, holder.lanes_ms, holder.until_ms
+    pool.move()
+    # a clock that is behind: what was granted before the loss stays
+    assert isinstance(holder.ask_renew(ahead_ms=-1_000), Renewed)
+    assert (holder.worker, holder.lanes_ms, holder.until_ms) == (worker, lanes_ms, until_ms)
+    floor_ms = pool.stored_ms("floor")
+    for _ in range(2):
+        pool.pass_ms(2_000)
+        assert isinstance(holder.ask_renew(), Renewed)
+    newcomer = pool.holder().claim()
+    assert newcomer.worker != worker
+    assert set(newcomer.lanes_ms) == {floor_ms}
+
+
+@pytest.mark.parametrize("version_ahead", [0, 1])
+def test_a_pool_that_is_older_than_what_a_client_saw_raises_the_floor_and_an_alarm(
+    pool: Pool, version_ahead: int
+) -> None:
+    holder = pool.holder().claim()
+    holder.seen = Seen(holder.seen.incarnation, holder.seen.version + version_ahead)
+    last_ms, incarnation = pool.stored_ms("last"), holder.incarnation
+    pool.pass_ms(500)
+    reply = pool.claim_of(holder.seen)
+    assert (reply.incarnation != incarnation) == bool(version_ahead)
+    assert isinstance(reply, Settling if version_ahead else Granted)
+    if version_ahead:
+        assert reply.alarm is not None
+        assert (reply.alarm.from_ms, reply.alarm.until_ms) == (last_ms, pool.now_ms() + FLOOR_MS)
+    else:
+        assert reply.alarm is None
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("longer_ms", [0, 1])
+def test_a_silence_longer_than_a_ttl_raises_the_floor_if_rollbacks_are_guarded(guarded: bool, longer_ms: int) -> None:
+    pool = new_pool(replace(CONFIG, guard_rollbacks=guarded))
+    # what new_pool() let pass was a silence
+    pool.holder().ask_claim()
+    pool.pass_ms(FLOOR_MS)
+    pool.holder().ask_claim()
+    pool.pass_ms(FLOOR_MS)
+    before = pool.stored_ms("floor")
+    last_ms = pool.stored_ms("last")
+    pool.pass_ms(last_ms + CONFIG.ttl_ms + longer_ms - pool.now_ms())
+    pool.holder().ask_claim()
+    assert (pool.stored_ms("floor") > before) == (guarded and longer_ms > 0)
+
+
+@pytest.mark.parametrize("back_ms", [250, 251])
+def test_a_floor_of_a_clock_that_was_ahead_is_lowered_to_what_may_have_been_granted(pool: Pool, back_ms: int) -> None:
+    pool.server.offset_us += 3_600_000_000
+    pool.move()
+    pool.holder().ask_claim()
+    high_ms = pool.now_ms() + FLOOR_MS
+    assert pool.stored_ms("floor") == high_ms
+    pool.pass_ms(-back_ms)
+    pool.holder().ask_claim()
+    assert pool.stored_ms("floor") == (high_ms if back_ms <= CONFIG.redis_skew_ms else pool.now_ms() + FLOOR_MS)
+
+
+def test_what_may_have_been_granted_bounds_a_floor_of_a_clock_that_was_ahead(pool: Pool) -> None:
+    holder = pool.holder().claim()
+    pool.move()
+    holder.ask_renew()
+    assert pool.stored_ms("top") == holder.until_ms
+    pool.pass_ms(-100_000)
+    pool.holder().ask_claim()
+    assert pool.stored_ms("floor") == holder.until_ms
