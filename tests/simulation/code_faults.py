@@ -90,7 +90,7 @@ class ReopeningAllocator(IdAllocator):
 
 _STORED = "put(pool, 'w:' .. worker, pack_record(r))\n  if adopted"
 _OLD_MARK = "local moved = r['until'] r['until'] = held_until " + _STORED.replace("\n", " r['until'] = moved\n")
-_OWN_TOKEN = "if r and r.token == token_hash and r.incarnation == pool.incarnation then\n    -- R5"
+_OWN_TOKEN = "if is_own and r.incarnation == pool.incarnation then\n    -- R5"
 _CHAIN = "    if not in_chain(r, renewal_id, pending_renewal_id) then"
 _LEAST = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
 _SETTLING = "if pool.floor > now and durability ~= 'none' then"
@@ -129,7 +129,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
     "mark not moved": CodeFault(Rule((("renew", _STORED, _OLD_MARK),)), _SILENT),
     "mark ignored by a claim": CodeFault(Rule((("claim", _MARK, _UNTIL_FORGOTTEN),)), _SILENT),
     "false R10 alarm": CodeFault(
-        Rule((("renew", "if is_rolled_back() then", "if is_rolled_back() or pool.version % 9 == 8 then"),)), _SILENT
+        Rule((("renew", "if lacks and", "if pool.version % 9 == 8 or lacks and"),)), _SILENT
     ),
     "lanes too low in a client's request": CodeFault(Rule(store=LowLanesStore), _SILENT),
     "one tick used twice": CodeFault(Rule(allocator=ReopeningAllocator), ("step", "skew"), seed=1001),
@@ -140,7 +140,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
     "token unchecked": CodeFault(
         Rule(
             (
-                ("renew", _OWN_TOKEN, _OWN_TOKEN.replace("r.token == token_hash and ", "")),
+                ("renew", _OWN_TOKEN, _OWN_TOKEN.replace("is_own", "r")),
                 ("renew", _CHAIN, _CHAIN.replace("not", "r.token == token_hash and not")),
             )
         ),
