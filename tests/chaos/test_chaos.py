@@ -89,7 +89,6 @@ def allowed(trace: Path) -> bool:
     return verdict.accepted
 
 
-@pytest.mark.xfail(reason="the logs of real processes are not yet read with outage lanes", strict=False)
 @needs_redis
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them")

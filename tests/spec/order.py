@@ -147,10 +147,12 @@ class _Order:
         """Return the creation of the pool, by the driver, before all else."""
         if not incarnations or str(incarnations[0].name)[-8:] in self._nonces:
             return []
-        first = incarnations[0].served[0]
+        name = incarnations[0].name
+        # the name of an incarnation begins with the moment at which it began; outage lanes open by that
+        created_ms = name.partition("-")[0]
         send: Entry = {"do": "send", "call": "create", "process": "driver", "script": "create"}
-        send["caller_ms"] = first.redis_ms
-        reply = ["created", str(first.redis_ms), incarnations[0].name, "1", "0", "", ""]
+        send["caller_ms"] = int(created_ms)
+        reply = ["created", created_ms, name, "1", "0", "", ""]
         return [send, {"do": "run", "run": 0, "call": "create", "server": SERVER, "reply": reply}]
 
     def _incarnations(self) -> list[Incarnation]:
