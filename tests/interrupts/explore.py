@@ -35,7 +35,10 @@ class Explorer:
     def __init__(self, url: str, *, pure: bool = False, always_redis: bool = False, python: str = "") -> None:
         self._arguments = [python or sys.executable, "-m", "tests.interrupts.player", url]
         self.pure = pure
-        self._environment = {**os.environ, "SNOWREDIS_PURE": "1" if pure else "", "PYTHONPATH": str(ROOT)}
+        # of its own: how many bytecodes a suspension has depends on the records of other processes
+        self._records = tempfile.TemporaryDirectory()
+        more = {"SNOWREDIS_PURE": "1" if pure else "", "SNOWREDIS_CRASH_RECORDS": self._records.name}
+        self._environment = {**os.environ, **more, "PYTHONPATH": str(ROOT)}
         self._prefix = "redis " if always_redis else ""
         self._player: subprocess.Popen[str] | None = None
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the explorer
@@ -47,6 +50,7 @@ class Explorer:
     def __exit__(self, *exc: object) -> None:
         self._end()
         self._errors.close()
+        self._records.cleanup()
 
     def _end(self) -> None:
         player, self._player = self._player, None

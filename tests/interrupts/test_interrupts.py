@@ -81,7 +81,6 @@ def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer)
     check(explorer.sweep("resume", "handler:next_id", end=60))
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "operation", ["claim", "new_range", "renew", "suspend", "close", "hand_over", "anext_new_range"]
 )
