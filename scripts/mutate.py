@@ -46,7 +46,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FILES = (
     *("snowflake/*.py", "snowflake/lua/*.lua", "snowflake/_fastpath.c", "servers/lua/*.lua", "servers/runner.py"),
-    *("process/fork.py", "process/liveness.py", "process/clock.py", "core/lanes.py", "core/layout.py"),
+    *("process/fork.py", "process/names.py", "process/clock.py", "core/lanes.py", "core/layout.py"),
 )
 # texts and counters for people
 SURFACE = {"__init__.py", "codes.py", "counts.py"}
