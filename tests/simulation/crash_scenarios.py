@@ -56,9 +56,7 @@ def kill_while_writing(stage: Stage, process: Process, count: int) -> None:
 @shows("crash record's mark")
 def a_process_that_dies_between_two_heartbeats(off: str | None) -> Stage:
     stage = one_worker_id(off)
-    dying = stage.process()
-    stage.make(dying)
-    dying.crash()
+    dying = stage.killed()
     # in the same tick, if it may
     heir_of(stage, dying)
     return stage
@@ -122,9 +120,7 @@ def a_pid_that_is_used_again(off: str | None) -> Stage:
 @shows("crash record taken over")
 def a_process_that_dies_while_it_gives_a_lease_back(off: str | None) -> Stage:
     stage = one_worker_id(off)
-    dying = stage.process()
-    stage.make(dying)
-    dying.crash()
+    dying = stage.killed()
     machines = stage.machines
     assert machines is not None
     second = stage.process(dying.host)
@@ -139,9 +135,7 @@ def a_process_that_dies_while_it_gives_a_lease_back(off: str | None) -> Stage:
 def killed_before_an_outage(off: str | None, *, tick_ms: int = 1000) -> tuple[Stage, list[Process]]:
     """Return two processes of a machine that cannot reach Redis, on which one that had a lease was killed."""
     stage = one_worker_id(off, tick_ms=tick_ms)
-    dying = stage.process()
-    stage.make(dying)
-    dying.crash()
+    dying = stage.killed()
     heirs = [stage.process(dying.host) for _ in range(2)]
     stage.cut_off(heirs[0])
     return stage, heirs
@@ -179,9 +173,7 @@ def a_release_whose_reply_is_lost_before_an_outage(off: str | None) -> Stage:
 @shows("no take-over after a release for the dead")
 def a_release_for_a_dead_process_whose_reply_is_lost_before_an_outage(off: str | None) -> Stage:
     stage = one_worker_id(off)
-    dying = stage.process()
-    stage.make(dying)
-    dying.crash()
+    dying = stage.killed()
     sweeping = stage.process(dying.host)
     stage.network.deafen(sweeping, 3_000_000)
     stage.do(sweeping, lambda process: process.lease_manager.dead_processes.release(1, lambda talk: talk()))

@@ -97,6 +97,13 @@ class Stage(Simulation):
             self.wait(10)
         raise AssertionError("it does not end")
 
+    def killed(self) -> Process:
+        """Return a process that made an id and was killed."""
+        process = self.process()
+        self.make(process)
+        process.crash()
+        return process
+
     def make(self, *processes: Process, count: int = 1) -> None:
         """Let the processes make ids, one after the other."""
         for process in processes:

@@ -93,9 +93,7 @@ def _start_in_both_copies(stage: Stage, ended: Process) -> Stage:
 @shows("record of a copied directory")
 def a_directory_of_records_that_is_copied(off: str | None) -> Stage:
     stage = _stage(off)
-    dying = stage.process()
-    stage.make(dying)
-    dying.crash()
+    dying = stage.killed()
     (name,) = _machines(stage).names()
     _copy(stage, name, "copied")
     heirs = [stage.process(dying.host) for _ in range(2)]
@@ -108,9 +106,7 @@ def _two_pools(stage: Stage, network: str) -> tuple[Process, Process]:
 
     A process of the first Redis, which has the same address and the same worker id, was killed on their machine.
     """
-    dying = stage.process()
-    stage.make(dying)
-    dying.crash()
+    dying = stage.killed()
     stage.wait(2_000)
     other = RedisModel(stage.world, "other")
     host = Host(dying.host.name, network=network)
