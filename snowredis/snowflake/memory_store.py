@@ -201,12 +201,18 @@ class MemoryStore:
             if self.config.outage_reserve_ms:
                 lanes_ms[-1] = max(before.outage_mark_ms, self._outage_floor_ms)
             record = before._replace(
-                token_hash=hash_of(request.token), incarnation=self._incarnation, renewal_id=self._first_renewal_id()
+                token_hash=hash_of(request.token),
+                incarnation=self._incarnation,
+                renewal_id=self._first_renewal_id(),
+                until_ms=capped + ttl,
+                lease_end_ms=now + ttl,
+                lanes_ms=tuple(lanes_ms),
+                outage_ms=0,
+                claimed_ms=now,
+                renewed_ms=now,
+                stats=protocol.NO_STATS,
+                owner=request.owner,
             )
-            record = record._replace(
-                until_ms=capped + ttl, lease_end_ms=now + ttl, lanes_ms=tuple(lanes_ms), outage_ms=0
-            )
-            record = record._replace(claimed_ms=now, renewed_ms=now, stats=protocol.NO_STATS, owner=request.owner)
             record = self._with_outage_lane(record, capped)
             lanes = ",".join(map(str, record.lanes_ms))
             self._event(EventKind.CLAIMED, chosen, now, record, lanes=lanes, outage=record.outage_ms)

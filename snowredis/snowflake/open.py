@@ -110,9 +110,11 @@ def open_store(
         return memory_store
     from snowredis.snowflake.redis_store import RedisStore
 
-    kind = RedisStore
+    kind: type[RedisStore] = RedisStore
     if administers:
-        from snowredis.snowflake.administration import PoolAdministration as kind  # noqa: N813 - one of two classes
+        from snowredis.snowflake.administration import PoolAdministration
+
+        kind = PoolAdministration
     store = kind(server, config, min_replicas=min_replicas)
     if server.fresh:
         # the server has forgotten nothing, so a pool that it does not have is new
