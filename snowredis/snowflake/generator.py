@@ -146,7 +146,7 @@ class SnowflakeGenerator(FastPath):
     @property
     def closed(self) -> bool:
         """True after close()."""
-        return self._lifecycle.closed
+        return self._lease_manager.closed
 
     @property
     def counts(self) -> Counts:
@@ -257,7 +257,7 @@ class SnowflakeGenerator(FastPath):
         return await in_thread(self.claim)
 
     def suspend(self) -> None:
-        """Give the worker id back before the machine is snapshotted; no ids until resume(). Never raises.
+        """Release the worker id before the machine is snapshotted; no ids until resume(). Never raises.
 
         A clone of a running machine has the same lease and makes the same ids until its reservation ends; a
         clone of one whose generators are suspended has none, and claims its own worker id at its first id.
@@ -289,7 +289,7 @@ class SnowflakeGenerator(FastPath):
                 raise
 
     async def aclose(self) -> None:
-        """Give the worker id back. Async version of close(): does not block the event loop."""
+        """Release the worker id. Async version of close(): does not block the event loop."""
         from snowredis.process.coroutines import in_thread
 
         await in_thread(self.close)
@@ -416,9 +416,9 @@ class SnowflakeGenerator(FastPath):
         held = self._lease_manager.held
         state = (
             "closed"
-            if self._lifecycle.closed
+            if self._lease_manager.closed
             else "suspended"
-            if self._lifecycle.suspended
+            if self._lease_manager.suspended
             else f"worker {held.lease.worker}"
             if held
             else "no worker id yet"

@@ -43,7 +43,7 @@ class LeaseManager:
     """Claims, renews and releases the leases of one generator.
 
     Attributes:
-        closed, suspended: set by lifecycle.py; no worker id is claimed then.
+        closed, suspended: whether ids are refused for good, or until resume(); set by lifecycle.py.
         slot: where the lease is stored.
         view: what the newest reply showed of the pool.
         conversation: with the store.
@@ -93,7 +93,7 @@ class LeaseManager:
 
     @property
     def clocks_agree(self) -> bool:
-        """As PoolView.clocks_agree."""
+        """True unless the clocks of this host show that it was stored or set; see PoolView.clocks_agree."""
         return self.view.clocks_agree
 
     def after_fork(self) -> None:
@@ -380,7 +380,7 @@ class LeaseManager:
             return None
 
     def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
-        """Give *held* back, which was detached or replaced before.
+        """Release *held*, which was detached or replaced before.
 
         Never raises, except for what interrupts this thread.
 
@@ -401,7 +401,7 @@ class LeaseManager:
                 raise
 
     def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
-        """Give *held* back; return False if it is that of the parent of this forked child."""
+        """Release *held*; return False if it is that of the parent of this forked child."""
         self._guard.check()
         if held.generation != self._guard.generation:
             # forked since it was detached: it is the parent's, and the marks may be this child's

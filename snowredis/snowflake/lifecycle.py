@@ -62,16 +62,6 @@ class LeaseLifecycle:
         self._clock_backs_before = 0
 
     @property
-    def closed(self) -> bool:
-        """True if ids are refused for good."""
-        return self._leases.closed
-
-    @property
-    def suspended(self) -> bool:
-        """True if ids are refused until resume()."""
-        return self._leases.suspended
-
-    @property
     def lasts_until_ms(self) -> int:
         """Until when ids can be made if Redis takes no more renewals, on this host's clock; 0: there is no lease.
 
@@ -290,7 +280,7 @@ class LeaseLifecycle:
                 self._refused = True
 
     def _new_heartbeat(self) -> Heartbeat | None:
-        if self._heartbeat is not None or self.closed or not self._clock.background:
+        if self._heartbeat is not None or self._leases.closed or not self._clock.background:
             return None
         self._heartbeat = heartbeat = Heartbeat(self._context.reference, self._leases.abandon, self._context.guard)
         return heartbeat
@@ -312,7 +302,7 @@ class LeaseLifecycle:
             if self._leases.held is not None and self._renew():
                 self._after_renewal()
                 return self.beat_after_s()
-            if not (self.closed or self.suspended):
+            if not (self._leases.closed or self._leases.suspended):
                 settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
                 self._release_if_ended()
                 return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
@@ -374,7 +364,7 @@ class LeaseLifecycle:
 
     def _release_if_ended(self) -> None:
         # close() or suspend() was called during a claim, and found nothing to release
-        if self.closed or self.suspended:
+        if self._leases.closed or self._leases.suspended:
             self.release()
 
     def suspend(self) -> None:
@@ -389,7 +379,7 @@ class LeaseLifecycle:
 
         Blocks only while another thread releases the lease, if a handler has claimed one in the middle of this.
         """
-        if self.suspended:
+        if self._leases.suspended:
             self._leases.slot.make_void()
             if self._generator._position[1] != SEALED:
                 self._seal_if_lost()

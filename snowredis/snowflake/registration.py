@@ -223,10 +223,6 @@ class RegisteredStore:
         self.prepare()
         return self._store.create(caller_ms)
 
-    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
-        self.prepare()
-        return self._store.note_number(highest, caller_ms)
-
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
         self._store.after_fork()

@@ -1,7 +1,7 @@
 """The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed.
 
 ClaimWait is one call's wait for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to
-open; SharedWaits is what the calls of a generator share then.
+open; SharedWaits is the state that the calls of a generator share.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SKEWED_FOR_S = 0.5
 
 
 class SharedWaits:
-    """What the calls of one generator share when they need a lease: notices, a refusal for the clock, and one timeout.
+    """State that waiting calls of one generator share: the notices, a refusal for the clock, and one timeout.
 
     Args:
         timeout_s: how long calls may wait for a worker id, of a full pool or a slow Redis. Together: otherwise each
@@ -225,9 +225,9 @@ class SlowPath:
         while True:
             self._guard.check()
             generation = self._guard.generation
-            if self._lifecycle.closed or self._lifecycle.suspended:
+            if self._leases.closed or self._leases.suspended:
                 self._lifecycle.release()
-                raise (errors.GeneratorClosed if self._lifecycle.closed else errors.GeneratorSuspended)(self._pool)
+                raise (errors.GeneratorClosed if self._leases.closed else errors.GeneratorSuspended)(self._pool)
             an_id, decision = self._allocator.advance(only_claim=only_claim)
             if decision is None:
                 if claim_wait is not None:
@@ -263,7 +263,7 @@ class SlowPath:
         """
         self._guard.check()
         generation = self._guard.generation
-        if self._lifecycle.closed or self._lifecycle.suspended:
+        if self._leases.closed or self._leases.suspended:
             return 0, NoLease()
         an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
         if isinstance(decision, Wait):

@@ -217,8 +217,8 @@ def test_a_suspension_in_the_middle_of_another_leaves_no_generator_that_never_cl
         ids.suspend()
         with Points({at: suspend_and_resume}):
             getattr(ids, name)()
-        ids._lifecycle.suspended or ids._lease_manager.claim(wait_ms=0)
-        assert ids._lifecycle.suspended is (ids.lease is None)
+        ids._lease_manager.suspended or ids._lease_manager.claim(wait_ms=0)
+        assert ids._lease_manager.suspended is (ids.lease is None)
 
 
 def test_a_lease_that_was_used_is_never_released_as_unused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def suspended(sim: Simulation) -> None:
         process.generator.suspend()
         sim.world.sleep(sim.random.choice((0, sim.random.randint(0, sim.ttl_us))))
         # unless another thread has resumed it meanwhile
-        still = process.generator._lifecycle.suspended and not process.generator.closed
+        still = process.generator._lease_manager.suspended and not process.generator.closed
         if still and not sim.healed and len(sim.living) < MOST_PROCESSES:
             sim.fired["suspended"] += 1
             child = process.clone(suspended=True)
