@@ -26,7 +26,7 @@ PERIODS = ("day", "month")
 
 
 class Dialect(NamedTuple):
-    """What the SQL of one database looks like.
+    """SQL of one kind of database.
 
     Attributes:
         function: definition of a function of one argument.

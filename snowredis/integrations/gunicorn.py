@@ -8,7 +8,7 @@ In ``gunicorn.conf.py``, either of:
     gunicorn.install(globals())
 
 A worker claims its worker id before its first request and releases it when it stops. The worker id of a worker that
-was killed is given back by the worker that gunicorn starts in its place, right after its own claim. No hook raises.
+was killed is released by the worker that gunicorn starts in its place, right after its own claim. No hook raises.
 
 Workers inherit what the arbiter imported. It imports redis-py for workers of the classes that patch nothing; others,
 such as gevent's, import it themselves, after they patched what it needs.

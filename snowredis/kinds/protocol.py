@@ -45,7 +45,7 @@ class IdGenerator(Protocol[Id]):
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop."""
 
     def close(self) -> None:
-        """Stop making ids, and give back what the generator holds. Idempotent, never raises."""
+        """Stop making ids, and release what the generator holds. Idempotent, never raises."""
 
     async def aclose(self) -> None:
         """Async version of close(): does not block the event loop."""

@@ -1,4 +1,4 @@
-"""What the copy will meet, found before the first id changes: each finding is one line, with what to paste.
+"""Find what would stop the copy, before the first id changes. Each finding is one line, with an option to paste.
 
 Unique keys that rows of both databases have are found by the server of the database whose ids stay, which compares as
 it will when the rows are copied.

@@ -1,4 +1,4 @@
-"""What `snowredis gameday` writes beside ids of leases, what it saw of a failing Redis, and the settings that follow.
+"""Writes of `snowredis gameday`, its observations of a failing Redis, and the settings that follow from them.
 
 Everything is written below the keys of one pool.
 """
@@ -56,7 +56,7 @@ class SetNxRegistry:
 
 
 class Observed(NamedTuple):
-    """What became of the acknowledged writes, and what Redis showed of itself.
+    """Fate of the acknowledged writes, and the identity that Redis showed.
 
     Attributes:
         lost_for_s: from the first lost write to the last.

@@ -246,7 +246,7 @@ class RedisPoolReader(PoolReader):
 
     @functools.cached_property
     def _has_index(self) -> bool:
-        """Whether the index is complete: it may have been lost, until a claim rebuilds it."""
+        """True if the index is complete. After a loss it is not, until a claim rebuilds it."""
         return int(self.client.zcard(self._leases)) == self._count("records")
 
 

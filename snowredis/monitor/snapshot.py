@@ -387,7 +387,7 @@ class Snapshot:
 
     @property
     def use(self) -> str:
-        """How many worker ids are leased, for people."""
+        """Return the number of leased worker ids, as a clause for people."""
         info, unused = self.info, self.unused_leases
         by = f", about {unused:,} of them by processes that renew no more" if unused else ""
         return f"{info.used:,} of {info.capacity:,} worker ids are leased{by}"

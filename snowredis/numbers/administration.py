@@ -96,7 +96,7 @@ class TagInfo:
     @property
     @in_json
     def remaining(self) -> Annotated[int | None, Shown("id")]:
-        """How many numbers are not handed out; None if that is not known."""
+        """Number of numbers that are not handed out; None if it is not known."""
         return None if self.config is None else max(0, self.config.size - self.position)
 
 

@@ -1,4 +1,4 @@
-"""What may happen to code at any moment: another thread, a signal handler, a fork, an exit.
+"""Guards against interruptions at any moment: by another thread, a signal handler, a fork or an exit.
 
 Locks that none of them leaves locked, threads whose start is waited for within a limit, and how to tell the errors of a
 signal handler, such as the time limit of a job, from those of the code that was running. The errors of a handler have

@@ -1,4 +1,4 @@
-"""What people do to a pool in Redis, besides its creation: delete it, and change its layout.
+"""Administration of a pool in Redis by people: delete it, and change its layout.
 
 Each change is put on every copy of the pool that can come back. Independent of redis-py up to PoolAdministration: a
 simulation runs the scripts otherwise.

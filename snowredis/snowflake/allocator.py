@@ -168,7 +168,7 @@ class IdAllocator:
 
     @property
     def usage(self) -> tuple[int, int]:
-        """As ids_made, and the value of the backup bits of the last ids."""
+        """Return (ids_made, namespace of the last ids)."""
         position = self._generator._position
         state: State = position[0].state
         is_sealed = not state.outage and position[1] == SEALED

@@ -1,4 +1,4 @@
-"""What the members of one generator share: its surroundings, what they know of its pool, and one way to talk to it."""
+"""Objects that the members of one generator share: its surroundings, its view of the pool, and its conversation."""
 
 from __future__ import annotations
 

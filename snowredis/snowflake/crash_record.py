@@ -1,4 +1,4 @@
-"""Where the lease of one generator is stored: in memory (LeaseSlot), and in a crash record, which other processes see.
+"""Store the lease of one generator: in memory (LeaseSlot), and in a crash record, which other processes can read.
 
 A process that was killed cannot release its lease, and no other process knows what it used: its worker id would be
 unavailable until the end of the reservation. So a process records in a file in memory (record_files.py) the

@@ -97,7 +97,7 @@ class DeadProcesses:
         self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
     def release(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
-        """Give leases back that dead processes of this machine left, *most* at most.
+        """Release leases that dead processes of this machine left, *most* at most.
 
         Never raises, except for what interrupts this thread.
 
@@ -242,7 +242,7 @@ def _dead(place: Place, texts: list[str], most: int = MOST_LOOKED_AT) -> Iterato
 
 
 def _release_one(store: Store, place: Place, name: FileName) -> bool:
-    """Give one lease back; return whether it was still leased."""
+    """Release one lease; return whether it was still leased."""
     files, taken = place.files, str(name._replace(taker=place.own, sent=False))
     try:
         if _is_elsewhere(store, place, _read(files, str(name))):

@@ -1,4 +1,4 @@
-"""What a service makes ids from: its pools, and generators of other kinds.
+"""Sources of a service's ids: its pools, and generators of other kinds.
 
 For each pool there are one generator for ids, one WorkerPool for lookups and one feed for dashboards. Other kinds are
 for GET /id?kind=uuid7 and GET /id?tag=invoices: each is named by its tag, if the kind has tags, or by the name of its

@@ -1,4 +1,4 @@
-"""What is made of a crash record when another process takes the lease over."""
+"""Take-over of a lease from a crash record by another process."""
 
 from __future__ import annotations
 

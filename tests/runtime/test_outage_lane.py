@@ -220,7 +220,7 @@ def test_a_suspended_or_closed_generator_has_no_outage_lane(fleet: Fleet, ids: S
 
 
 def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: SnowflakeGenerator) -> None:
-    """As after a snapshot of the machine was resumed."""
+    """A snapshot of the machine was resumed."""
     fleet.make(ids)
     fleet.redis.away = True
     fleet.clock.advance(1_000)
@@ -234,7 +234,7 @@ def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: Sno
 
 
 def test_it_stays_closed_on_another_boot(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a process was restored from a checkpoint on another machine."""
+    """The process was restored from a checkpoint on another machine."""
     monkeypatch.setattr(context, "boot_id", lambda: "this")
     ids = fleet.generator()
     fleet.make(ids)
@@ -261,7 +261,7 @@ def test_a_small_clock_step_in_the_middle_of_an_outage_stops_nobody(fleet: Fleet
 def test_it_is_closed_if_the_clocks_of_the_host_differ_in_the_middle_of_an_outage(
     fleet: Fleet, ids: SnowflakeGenerator
 ) -> None:
-    """As after a snapshot that was made there was resumed."""
+    """A snapshot that was made there was resumed."""
     fleet.make(ids)
     fleet.redis.away = True
     fleet.clock.advance(TTL_MS)

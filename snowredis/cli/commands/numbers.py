@@ -256,8 +256,8 @@ handed out. So never run this for a tag that existed: its numbers would be hande
     Command(
         "show",
         "show a tag: what was handed out, what is left, and whether it is closed; or all tags",
-        """How fast numbers are handed out, how many each process has at hand, its step and waits are in the metrics.
-Of dated numbers it shows the current period, its last number, and whether it is closed.""",
+        """Metrics show how fast numbers are handed out, how many each process has at hand, its step and its waits.
+Of dated numbers, the command shows the current period, its last number, and whether it is closed.""",
         [("snowredis numbers show invoices", "what is left"), ("snowredis numbers show", "all tags of a Redis")],
         _add_show,
         _show,

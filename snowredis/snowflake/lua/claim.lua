@@ -6,7 +6,7 @@
 -- ARGV[9] wait_ms      int, how much later than usable_from_ms the best lane may begin
 -- ARGV[10] owner       string, JSON: the process that claims
 -- ARGV[11] kept_ms     int, end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none
--- ARGV[12] capacity    int, worker ids of the pool on this server
+-- ARGV[12] capacity    int, worker ids of the pool
 -- ARGV[13] lane_count  int, lanes of a worker id, with its outage lane
 -- ARGV[14] refused     0 | 1, 1: the pool refused the settings of this caller before
 --
