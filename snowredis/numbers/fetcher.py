@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import hashlib
 import logging
 import os
 import random
@@ -26,7 +25,7 @@ from snowredis.numbers.path import Segment
 from snowredis.numbers.protocol import NumbersClosed, NumbersExhausted
 from snowredis.numbers.settings import share_text
 from snowredis.process.clock import Clock
-from snowredis.process.names import PROCESS, owner_text
+from snowredis.process.names import PROCESS, owner_text, random_name
 
 
 class TagClient:
@@ -115,12 +114,6 @@ class TagClient:
         """Note that it handed out nothing."""
         self.away = True
         self.silent = self.silent or isinstance(error, StoreUnavailable)
-
-
-def random_name(random_bytes: Callable[[int], bytes], clock: Clock) -> str:
-    """Return 128 random bits, hex. The clocks are mixed in: two clones of a machine may share their random state."""
-    seed = f"{random_bytes(16).hex()} {clock.time_ns()} {clock.monotonic()!r}"
-    return hashlib.sha256(seed.encode()).hexdigest()[:32]
 
 
 log = logging.getLogger("snowredis")

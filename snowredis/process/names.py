@@ -1,4 +1,4 @@
-"""The names of a process: one that tells whether it has ended, and the text that people see in Redis.
+"""The names of a process: one that tells whether it has ended, the text that people see in Redis, and random ones.
 
 A pid alone says little: it is used again, and other containers have processes with the same. So a process is named by
 its pid, the time of its start, and the namespace in which both hold. Another process of this machine tells by that
@@ -17,6 +17,8 @@ import re
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
+
+from snowredis.process.clock import Clock
 
 
 class ProcessName(NamedTuple):
@@ -149,6 +151,12 @@ def _namespace(pid: int) -> str:
 MAX_NAME = 100
 # what the scripts refuse, and surrogates, which cannot be encoded
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def random_name(random_bytes: Callable[[int], bytes], clock: Clock) -> str:
+    """Return 128 random bits, hex. The clocks are mixed in: two clones of a machine may share their random state."""
+    seed = f"{random_bytes(16).hex()} {clock.time_ns()} {clock.monotonic()!r}"
+    return hashlib.blake2b(seed.encode(), digest_size=16).hexdigest()
 
 
 class ProcessOptions:

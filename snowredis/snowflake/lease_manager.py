@@ -8,7 +8,6 @@ generator, in the middle of every method here: LeaseSlot says why nothing goes w
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import os
 import socket
@@ -23,7 +22,7 @@ from snowredis.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from snowredis.process.names import PROCESS, owner_text
+from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.context import Context, Conversation, PoolView
 from snowredis.snowflake.crash_record import LeaseSlot
@@ -275,12 +274,8 @@ class LeaseManager:
         )
 
     def _fresh_name(self) -> str:
-        """Return 128 random bits, hex, for a claim or a renewal.
-
-        The clocks are mixed in: two clones of a machine may share their random state.
-        """
-        seed = f"{self._random_bytes(16).hex()} {self._clock.time_ns()} {self._clock.monotonic()!r}"
-        return hashlib.blake2b(seed.encode(), digest_size=16).hexdigest()
+        """Return a name for a claim or a renewal."""
+        return random_name(self._random_bytes, self._clock)
 
     # --- renew -------------------------------------------------------------------------------------
 
