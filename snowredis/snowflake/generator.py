@@ -87,8 +87,10 @@ class SnowflakeGenerator(FastPath):
             clock_backs=ClockBackLog(store.config.name, counts),
             refusals=RefusalLog(store.config.name, clock.monotonic, store.config.ttl_ms / 1000),
         )
-        self._lease_manager = leases = LeaseManager(store, context, label, random_bytes)
+        leases = LeaseManager(store, context, label, random_bytes)
         self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
+        # not before the settings were checked: __del__() reads where the ids are
+        self._lease_manager = leases
         self._lifecycle = LeaseLifecycle(context, leases, self._allocator)
         self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
         guard.reset_in_child(self)
