@@ -16,7 +16,7 @@ from snowredis.process.names import owner_text
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
-from tests.support.records import change_record
+from tests.support.records import change_record, record_of
 
 Cli = Callable[..., Any]
 # host and label of each worker id
@@ -24,10 +24,13 @@ FLEET = (("web-1", "api"), ("web-1", "api"), ("web-2", "api"), ("db-1", "jobs"))
 
 
 def end_lease(client: redis.Redis, pool: str, worker: int) -> None:
+    # the script before has looked at all leases that end in its ms
+    time.sleep(0.002)
     seconds, micros = client.time()
     now_ms = seconds * 1000 + micros // 1000
-    # lease and reservation end now, and it had renewed once
-    change_record(client, pool, worker, until_ms=now_ms, lease_end_ms=now_ms, claimed_ms=now_ms - 9)
+    # lease and reservation end now, and it had renewed once: a claim without a renewal is no death
+    claimed_ms = record_of(client, pool, worker).renewed_ms - 9
+    change_record(client, pool, worker, until_ms=now_ms, lease_end_ms=now_ms, claimed_ms=claimed_ms)
 
 
 @pytest.fixture
