@@ -58,6 +58,18 @@ def test_both_give_the_same_ids_and_errors() -> None:
 
 
 @only_c
+def test_the_garbage_collector_does_not_see_the_view_of_the_marks() -> None:
+    """Before 3.12.7, Python crashes if it clears that view before the generator."""
+    ids = memory_pool().connect()
+    an_id, (ticks, _, _) = ids.next_id(), ids._position
+    marks = memoryview(bytearray(8)).cast("q")
+    later = ticks._replace(first_id=an_id + 1, marks=marks, lane=0)
+    assert ids._supersede(ticks, an_id >> ticks.timestamp_shift, later)
+    assert not any(isinstance(seen, memoryview) for seen in gc.get_referents(ids))
+    ids.close()
+
+
+@only_c
 def test_the_public_method_is_the_one_in_c() -> None:
     assert "next_id" not in vars(snowredis.SnowflakeGenerator)
     assert type(snowredis.SnowflakeGenerator.next_id).__name__ == "method_descriptor"
