@@ -142,6 +142,36 @@ def test_a_release_leaves_the_mark_of_a_lane_that_was_not_used_where_it_was(plac
     assert heir.lanes_ms == one.lanes_ms
 
 
+def test_a_late_renewal_of_a_lease_that_was_released_unused_is_no_rollback(place: Place) -> None:
+    """The next holder has the same lanes, as if the pool had forgotten the first lease (R10)."""
+    one, other = place.holder().claim(), place.holder().claim()
+    late, later = replace(one), replace(other)
+    heirs = []
+    for each in (one, other):
+        each.release(0)
+        heirs.append(place.holder().claim())
+    assert [heir.lanes_ms for heir in heirs] == [late.lanes_ms, later.lanes_ms]
+    for each in (late, later):
+        refused = each.ask_renew()
+        assert isinstance(refused, Lost)
+        assert (refused.reason, refused.alarm) == (LossReason.REASSIGNED, None)
+    heirs[0].release(0)
+    assert place.holder().claim().worker == heirs[0].worker
+
+
+def test_a_lease_that_others_released_unused_shows_a_rollback_still(place: Place) -> None:
+    before = place.stage.master.copy_data()
+    forgotten = place.holder().claim()
+    place.stage.master.data = before
+    other = place.holder().claim()
+    other.release(0)
+    heir = place.holder().claim()
+    assert (heir.worker, heir.lanes_ms) == (forgotten.worker, forgotten.lanes_ms)
+    # as many scripts as were forgotten do not tell by themselves
+    assert heir.seen.version > forgotten.seen.version
+    assert forgotten.ask_renew().alarm is not None
+
+
 def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: Place) -> None:
     """Its clock is behind all that the worker id was used for."""
     holders = [place.holder().claim(), place.holder().claim()]

@@ -74,6 +74,23 @@ def a_clone_of_a_lease_that_was_given_back(off: str | None) -> Stage:
     return stage
 
 
+@shows("R10 released unused")
+def a_clone_of_a_lease_that_was_released_unused(off: str | None) -> Stage:
+    """The next holder has the very lanes of the clone, which is no sign that Redis went back."""
+    stage = Stage(off=off, worker_bits=2).with_pool()
+    one, heir, newcomer = stage.process(), stage.process(), stage.process()
+    stage.do(one, lambda process: process.generator.claim())
+    two = one.clone()
+    stage.do(one, lambda process: process.generator.close())
+    stage.make(heir)
+    stage.beat(two)
+    began_ms = stage.redis_now_ms
+    stage.make(newcomer)
+    if stage.redis_now_ms > began_ms + 1_000:
+        stage.checker.fail("a newcomer waits for a floor, and Redis lost nothing")
+    return stage
+
+
 @shows("R5 replayed claim")
 def a_claim_that_arrives_again(off: str | None) -> Stage:
     """A late copy of the claim must not undo what the renewals since have said; nobody can tell here."""

@@ -351,6 +351,7 @@ RULES: dict[str, Rule] = {
     ),
     "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
     "R10 record": Rule((("renew", "if lacks and", "if false and"),)),
+    "R10 released unused": Rule((("renew", " and not was_unused(token_hash)", ""),)),
     "R10 silence": Rule((("common", "elseif guard and now - pool.last > ttl then", "elseif false then"),)),
     "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),

@@ -29,6 +29,7 @@ STARVING = (
     # the ids that it repeats are excused: a clone's
     "clocks agree",
     "clocks agree in the outage lane",
+    "R10 released unused",
     "R9 undo on disk",
     "R9 delete on disk",
     "R9 floor of a change that was made",

@@ -313,6 +313,14 @@ local function drop_token(pool, token_hash, worker)
   if redis.call('HGET', KEYS[1], 't:' .. token_hash) == tostring(worker) then drop(pool, 't:' .. token_hash) end
 end
 
+-- R10: remembers the last tokens whose leases were released unused: the next lease of that worker id has equal lanes.
+local function unused_tokens() return redis.call('HGET', KEYS[1], 'unused') or '' end
+local function was_unused(token_hash) return string.find(unused_tokens(), string.sub(token_hash, 1, 16), 1, true) ~= nil end
+local function note_unused(pool, token_hash)
+  -- 16 of them
+  put(pool, 'unused', string.sub(string.sub(token_hash, 1, 16) .. ' ' .. unused_tokens(), 1, 16 * 17))
+end
+
 -- Extends the reservation of the holder of *r* in its outage lane, where there is one: from the beginning that lanes says,
 -- unless that is later than the end. R2, and R9: at most to the floor of a planned change of the layout.
 local function reserve_outage_lane(pool, r)

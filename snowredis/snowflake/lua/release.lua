@@ -60,11 +60,14 @@ return transaction(function(pool)
   local last = #r.lanes
   if used and r['until'] == held_until then
     used_until = 0
+    local is_unused = true
     for i = 1, outage > 0 and last - 1 or last do
+      is_unused = is_unused and used[i] <= r.lanes[i]
       r.lanes[i] = math.max(r.lanes[i], used[i])
       used_until = math.max(used_until, used[i])
     end
     r['until'] = 0
+    if is_unused then note_unused(pool, token_hash) end
   end
   if used and outage > 0 and r.outage == held_outage and r.outage > r.lanes[last] then
     local from = r.lanes[last]

@@ -64,12 +64,13 @@ return transaction(function(pool)
   local is_own, later = r and r.token == token_hash, nil
   if r and not is_own then later = claimed_later(r) end
   -- R10: the pool lacks what it granted to this holder in the same incarnation. Equal lanes under another token are that
-  -- case: a lease that was granted later begins above this one, unless the pool has forgotten this one
+  -- case: a lease that was granted later begins above this one, unless the pool has forgotten this one, or it was released
+  -- unused: then this is a late renewal, or that of a copy
   local lacks = not r or later == false
   if is_own then
     lacks = r['until'] < held_until or r.outage < held_outage
   elseif r and later == nil then
-    lacks = r.token ~= ''
+    lacks = r.token ~= '' and not was_unused(token_hash)
   end
   if lacks and durability ~= 'none' and held_incarnation == pool.incarnation then
     -- this holder did not renew since
