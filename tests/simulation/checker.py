@@ -350,6 +350,9 @@ class Checker:
         # the last is what the slower of two clones tries: nothing is given back
         granted = self._granted_to(process, held)
         if claim is not None and granted is not None and granted.until[0] >= claim.until[0]:
+            if marks_ms is None:
+                # of a generator that was dropped: nobody knows what it used, but for this checker
+                marks_ms = tuple(claim.used.get(lane, -1) + 1 for lane in range(len(claim.opens)))
             self.given_back(held.token, held.lease.worker, marks_ms)
 
     def granted_again(self, token: str, reply: Granted) -> None:

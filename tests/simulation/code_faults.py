@@ -14,7 +14,7 @@ from pathlib import Path
 from snowredis.core.lanes import Lanes, Position
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import RenewRequest, WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, RenewRequest, WorkerStats
 from snowredis.snowflake.replies import RenewReply, Seen
 from tests.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, apply
 from tests.simulation.schedule import Result, Simulation, run_schedule
@@ -72,6 +72,13 @@ def _keeper(slot: type[SimSlot]) -> type[SimKeeper]:
     return type(f"KeeperOf{slot.__name__}", (SimKeeper,), {"slot_class": slot})
 
 
+class UnusedKeeper(SimKeeper):
+    """A client that releases the lease of a dropped generator as if that had made no id."""
+
+    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
+        super().release(held, marks_ms or (0,) * len(held.lanes_ms), stats)
+
+
 class LowLanesStore(SimStore):
     """A client that says in its renewals that its lanes begin a second before they do."""
 
@@ -101,6 +108,7 @@ _FREE, _ALIVE = "redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now,", "elseif r.l
 _LOWERED = "r.lanes[i] = math.max(r.lanes[i], used[i])"
 _OUTAGE_LOWERED = "r.lanes[last] = math.max(from, used[last])"
 _HORIZON, _OUTAGE_HORIZON = "return now + skew + ttl + lead + slack end", "now + skew + outage + lead + slack or 0"
+_LATER_FLOOR = "pool.floor = math.max(pool.floor, pool.outage_floor)"
 _DELETED = "pool.outage_floor = math.max(pool.outage_floor, mark, r.outage)"
 
 
@@ -177,6 +185,10 @@ CODE_FAULTS: dict[str, CodeFault] = {
         Rule((("common", _OUTAGE_HORIZON, _OUTAGE_HORIZON.replace(" + slack", "")),)), ("deposed",), seed=1003),
     "outage mark released too low": CodeFault(
         Rule((("release", _OUTAGE_LOWERED, "r.lanes[last] = from"),)), ("released_late",), seed=1001),
+    "dropped generator taken for unused": CodeFault(Rule(lease_manager=UnusedKeeper), ("drop",)),
+    "outage floor of other lanes ignored": CodeFault(
+        Rule((("common", _LATER_FLOOR, ""),)), ("relaned",), blind="TLC"
+    ),
     "deletion without the outage floor": CodeFault(
         Rule((("delete", _DELETED, ""),)), ("deleted_away",), blind="TLC"
     ),

@@ -137,6 +137,16 @@ def release(sim: Simulation) -> None:
         sim.start_again(process)
 
 
+def drop(sim: Simulation) -> None:
+    """Drop a generator without close(): its lease is released, and nobody can say how far it was used."""
+    process = sim.someone()
+    if process is not None:
+        sim.fired["drop"] += 1
+        sim.say("the generator of %s is dropped", process.name)
+        process.drop()
+        sim.start_again(process)
+
+
 def skew(sim: Simulation) -> None:
     process = sim.someone()
     if process is not None:
@@ -223,6 +233,7 @@ FAULTS: dict[str, Fault] = {
     "starve": starve,
     "crash": crash,
     "release": release,
+    "drop": drop,
     "skew": skew,
     "step": step,
     "redis_clock": redis.redis_clock,
@@ -259,4 +270,5 @@ FAULTS: dict[str, Fault] = {
     "inherited": sequences.inherited,
     "released_late": sequences.released_late,
     "deleted_away": sequences.deleted_away,
+    "relaned": sequences.relaned,
 }

@@ -55,6 +55,8 @@ class Network:
         self._era = 0
         # told of every answer
         self.answered: Callable[[RedisModel, str, list[str]], None] = lambda server, name, reply: None
+        # told of what no client may send, and of what no script may have written
+        self.malformed: Callable[[str], object] = lambda what: None
         # hosts that get no answers
         self._deaf: Counter[str] = Counter()
         # in good times, where everybody goes; a split sends some elsewhere
@@ -146,7 +148,11 @@ class Network:
                 reply = server.eval(source, keys, args)
             except (ConfigError, StoreRefused) as refused:
                 error = refused
+                if isinstance(refused, ConfigError):
+                    self.malformed(f"{name} of {process.name}: {refused}")
             else:
+                if reply[0] == "broken":
+                    self.malformed(f"{name} of {process.name}: {reply[:3]}")
                 if self.tracer is not None:
                     self.tracer.ran(server, keys[0], number, reply)
                 self.answered(server, name, reply)

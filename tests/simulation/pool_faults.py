@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
 
 _Kept = TypeVar("_Kept", bound=Reply)
-CHANGES = ("mixed", "deleted", "volatile", "changed", "deleted_away")
+CHANGES = ("mixed", "deleted", "volatile", "changed", "deleted_away", "relaned")
 OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
 

@@ -208,6 +208,19 @@ class Process(SimulatedProcess):
 
         self.world.spawn(self, close)
 
+    def drop(self) -> None:
+        """Drop the generator without close(): once no call goes on, the thread of its heartbeat releases its lease."""
+        # no other call begins
+        self.lease_manager.closed = True
+
+        def abandon() -> None:
+            while self.world.has_others(self):
+                self.world.sleep(100_000)
+            self.lease_manager.abandon()
+            self.crash()
+
+        self.world.spawn(self, abandon)
+
     def fork(self, *, bypass: bool = False) -> Process:
         """Return a forked child: a copy of the memory, with one thread, which has not run yet."""
         child = self._copy(self.host)

@@ -8,7 +8,7 @@ exists has confirmed its number. One seed determines everything. The checker loo
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig, pool_keys, settings_of
+from snowredis.snowflake.record_files import pool_name
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.registration import RegisteredStore
 from snowredis.snowflake.registry import NO_NUMBER, Registry, RegistryPlace, parse_registration, registry_key
@@ -45,6 +46,7 @@ RULES: dict[str, tuple[str, str, str]] = {
     ),
     "taken up again": ("registry_number", "store(mine and r.taken or now, now)", "commit(registry)"),
     "confirmed before it is used": ("", "", ""),
+    "crash record of a registration": ("", "", ""),
 }
 
 
@@ -63,20 +65,24 @@ class Simulation:
     Args:
         without: the rule that is switched off.
         pauses: how likely a creator is paused between two steps, for up to a third of the schedule.
+        renumbered: a person deletes a pool now and then, frees its number, and creates it again with another one.
 
     Attributes:
         used: number -> the registrations that a process of a pool went by.
     """
 
-    def __init__(self, seed: int, *, without: str = "", pauses: float = 0.3) -> None:
+    def __init__(self, seed: int, *, without: str = "", pauses: float = 0.3, renumbered: bool = False) -> None:
         self.world = World(seed)
         self.random = self.world.random
-        self.without, self.pauses = without, pauses
+        self.without, self.pauses, self.renumbered = without, pauses, renumbered
         self.registry_server = RedisModel(self.world, "registry")
         self.registry_server.history = []
         self.pool_servers = [RedisModel(self.world, f"pools {n}") for n in range(2)]
         self.used: dict[int, set[str]] = defaultdict(set)
-        self.losses = self.refusals = self.openings = 0
+        self.losses = self.refusals = self.openings = self.renumberings = 0
+        # name of a crash record -> registration of the pool of the process that left it; and how many processes live
+        self.records: dict[str, str] = {}
+        self.living: Counter[str] = Counter()
 
     def run(self) -> list[str]:
         """Run the schedule; return what is wrong."""
@@ -173,16 +179,40 @@ class Simulation:
             self.world.sleep(self.random.randint(0, LASTS_US // 3))
 
     def _live(self, name: str, server: RedisModel) -> None:
-        """A process of the pool, for a while."""
+        """A process of the pool, for a while; then it is killed."""
         store = self._store(server, name)
         ends_us = self.world.now_us + self.random.randint(0, LASTS_US // 2)
+        self.living[name] += 1
         while self.world.now_us < ends_us:
             try:
                 store.prepare()
-                self.used[store.config.datacenter].add(store.config.registration)
+                registration, record = store.config.registration, self._record_of(store)
+                # while the pool's Redis is away, it may go on with the lease of one that was killed
+                self.used[store.config.datacenter] |= {registration, self.records.setdefault(record, registration)}
             except (StoreUnavailable, LayoutMismatch):
                 self.refusals += 1
             self.world.sleep(5 * SECOND_US)
+        self.living[name] -= 1
+
+    def _record_of(self, store: RegisteredStore) -> str:
+        """Return the name of the crash records that processes of this pool find."""
+        if self.without == "crash record of a registration":
+            return f"{store.where} {store.config.name}"
+        return pool_name(store)
+
+    def _renumber(self, registry: SimRegistry, server: RedisModel) -> None:
+        """Delete a pool without processes, free its number, and create the pool again."""
+        for key in list(server.data):
+            name = key.partition("{")[2].rstrip("}")
+            found = None if self.living[name] else registry.find(name)
+            if found is not None and found[1].confirmed_ms:
+                number, record = found
+                for each in pool_keys(name):
+                    server.data.pop(each, None)
+                registry.free(number, confirmed_ms=record.confirmed_ms)
+                self.renumberings += 1
+                self._come(name, server, 0)
+                return
 
     def _person(self) -> None:
         registry = self._registry()
@@ -194,6 +224,9 @@ class Simulation:
         while True:
             self.world.sleep(self.random.randint(5, 30) * SECOND_US)
             fields = self.registry_server.data.get(registry_key("world"), {})
+            if self.renumbered and fields.get("closed") == "":
+                with contextlib.suppress(StoreUnavailable):
+                    self._renumber(registry, self.random.choice(self.pool_servers))
             if not self.registry_server.up or fields.get("closed") == "":
                 continue
             try:
@@ -242,11 +275,9 @@ class SimRegistry(Registry):
 
 
 class SimStore(ScriptStore):
-    where = "simulated"
-
     def __init__(self, sim: Simulation, server: RedisModel, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=sim.random.randbytes)
-        self._sim, self._server = sim, server
+        self._sim, self._server, self.where = sim, server, server.name
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:
         return call(self._sim, self._server, script, keys, args)

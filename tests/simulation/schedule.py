@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 TTL_MS = 6_000
 EPOCH_2015_MS = 1_420_070_400_000
 FAULTS_END_S = (12, 22)
-# a copy may find its lease released without a use and leased again, which looks like a Redis that went back (R10)
-CLONES = ("clone", "unanswered")
 # heartbeats, time-outs and the first answer after everything healed
 PATIENCE_US = 7_000_000
 
@@ -97,6 +95,7 @@ class Simulation(Schedule[Process]):
         self.network = Network(self.world, [first], self.fired)
         self.network.answered = self._answered
         self.checker = Checker(self.world)
+        self.network.malformed = self.checker.fail
         self.heal_us = START_US + self.random.randint(*FAULTS_END_S) * 1_000_000
 
     def _draw_classes(self) -> tuple[str, ...]:
@@ -141,6 +140,7 @@ class Simulation(Schedule[Process]):
         self.lead_us = self.config.max_clock_lead_ms * 1000
         self.skew_us = self.config.redis_skew_ms * 1000
         self.slack_us = slack_ms * 1000
+        self.reserve_us = self.config.outage_reserve_ms * 1000
         rules = ClockRules(
             policy=random.choice(("backup", "backup", "backup", "wait", "raise", "ahead")),
             overflow=random.choice(("wait", "wait", "ahead")),
@@ -160,6 +160,9 @@ class Simulation(Schedule[Process]):
     def _draw_outage_reserve(self) -> int:
         # of its own random numbers: what else a seed means stays as it was
         drawn = random.Random(f"outage {self.seed}").choice((0, 13_000, 20_000, 40_000, 24 * 3_600_000))
+        if "relaned" in self.classes:
+            # the new pool waits for the end of all outage lanes
+            drawn = min(drawn, 40_000)
         return drawn or 20_000 if set(WITH_OUTAGE_LANE) & set(self.classes) else drawn
 
     def _draw_durability(self) -> str:
@@ -267,7 +270,7 @@ class Simulation(Schedule[Process]):
         self.say("ALARM: %s", reply[5])
         if self._went_back:
             self.lift()
-        elif not {*LOSSES, *CLONES, "changed"} & set(self.classes):
+        elif not {*LOSSES, "changed"} & set(self.classes):
             # two losses within redis_skew may look like that, too, and so may a wipe after which the clock is set back
             self.checker.fail(f"an alarm without a reason: {reply[5]}")
 
@@ -300,7 +303,8 @@ class Simulation(Schedule[Process]):
         self.world.run(self.heal_us)
         self._heal()
         config = self.config
-        floor_us = self.ttl_us + self.lead_us + self.skew_us + self.slack_us
+        longest_us = max(self.ttl_us, self.reserve_us * ("relaned" in self.classes))
+        floor_us = longest_us + self.lead_us + self.skew_us + self.slack_us
         # whoever comes waits out a floor where losses go unnoticed, after the end of a lease in a full pool
         floors = 2 if config.durability == "none" else 1
         reach_us = floors * floor_us + self.skew_us + 2000 * config.layout.tick_ms

@@ -7,17 +7,19 @@ worker ids, so that one of them gets that of the holder that matters.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.redis_model import RedisModel
 
 if TYPE_CHECKING:
+    from snowredis.snowflake.protocol import PoolConfig
     from tests.simulation.process import Process
     from tests.simulation.schedule import Simulation
 
 # where each process must have an outage lane that ends before the schedule does
-WITH_OUTAGE_LANE = ("released_late", "deleted_away", "inherited")
+WITH_OUTAGE_LANE = ("released_late", "deleted_away", "relaned", "inherited")
 
 
 def _begin(sim: Simulation, name: str) -> Process | None:
@@ -160,14 +162,33 @@ def released_late(sim: Simulation) -> None:
     _at(sim, sim.ttl_us + sim.lead_us + sim.random.randint(1_000_000, 3_000_000), close)
 
 
-def deleted_away(sim: Simulation) -> None:
+def _deleted_away(sim: Simulation, name: str, new_config: Callable[[], PoolConfig]) -> None:
     """Delete the pool and create it again while a holder does not reach Redis, and goes on in its outage lane."""
-    server, holder = sim.network.master, _begin(sim, "deleted_away") if sim.network.master.up else None
+    server, holder = sim.network.master, _begin(sim, name) if sim.network.master.up else None
     if holder is None:
         return
     _cut_off(sim, holder)
-    now_ms, store = sim.world.now_us // 1000, AtTheServer(sim, server, sim.config)
-    store.delete(now_ms)
-    store.create(now_ms)
+    now_ms, others = sim.world.now_us // 1000, [process for process in sim.living if process is not holder]
+    AtTheServer(sim, server, sim.config).delete(now_ms)
+    sim.replace_config(new_config())
+    AtTheServer(sim, server, sim.config).create(now_ms)
+    for other in others:
+        if other.config != sim.config:
+            sim.before_heal(sim.random.randint(0, 2 * sim.ttl_us), other.crash)
     came = _newcomers(sim)
     _at(sim, sim.ttl_us // 2, lambda: _cut_off(sim, *came))
+
+
+def deleted_away(sim: Simulation) -> None:
+    """Create it again as it was."""
+    _deleted_away(sim, "deleted_away", lambda: sim.config)
+
+
+def relaned(sim: Simulation) -> None:
+    """Create it again with other lanes: the outage lane of the holder may be an ordinary lane of the new pool."""
+
+    def other_lanes() -> PoolConfig:
+        layout = replace(sim.config.layout, backup_bits=sim.config.layout.backup_bits + 1)
+        return replace(sim.config, **sim.random.choice(({"outage_reserve_ms": 0}, {"layout": layout})))
+
+    _deleted_away(sim, "relaned", other_lanes)

@@ -154,6 +154,11 @@ class World:
             self._wake(task, self.now_us + timeout_us)
         self.hub.switch()
 
+    def has_others(self, owner: Owner) -> bool:
+        """Return whether *owner* has another task than the current one that has not ended."""
+        tasks = (task for task in self._tasks if task.owner is owner and task is not self.current)
+        return any(not task.greenlet.dead for task in tasks)
+
     def kill_tasks(self, owner: Owner) -> None:
         """Unwind every task of a process that is dead; the current one has to raise TaskKilled itself."""
         current = self.current
