@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import fakeredis
 import pytest
 
-from snowredis.errors import ShardNumberRefused
-from snowredis.snowflake.registry import RegistryPlace, RegistryStatus
-from tests.registry.conftest import RegistryUnderTest
+from snowredis.embedded.supervisor import install_info
+from snowredis.errors import ShardNumberRefused, SnowredisError
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.registration import confirm_pools
+from snowredis.snowflake.registry import RedisRegistry, RegistryPlace, RegistryStatus
+from tests.registry.conftest import LAYOUT, PLACE, RegistryUnderTest
 
 
 @pytest.fixture
@@ -180,6 +186,27 @@ def test_ids_have_their_number_in_one_place(made: RegistryUnderTest) -> None:
         with pytest.raises(ShardNumberRefused, match=r"numbers are"):
             made.another(other).take("a", "aa", wanted=None, owner="")
     assert made.another(None).open().status is RegistryStatus.OPENED
+
+
+def test_a_registry_is_not_created_without_a_place_for_its_numbers(place: RegistryUnderTest) -> None:
+    with pytest.raises(SnowredisError, match="the script refused place"):
+        place.another(None).create(first=1)
+    assert place.registry.read() is None
+
+
+@pytest.mark.parametrize("name", ["world", "other"])
+def test_of_all_pools_of_a_server_those_of_the_registry_are_confirmed(name: str) -> None:
+    install_info()
+    server = fakeredis.FakeRedis()
+    registry = RedisRegistry(server, "world", PLACE)
+    registry.create(first=1)
+    config = PoolConfig(name="a", layout=LAYOUT, datacenter=3, registry=name, registration="aa")
+    server.hset(pool_keys("a")[0], mapping={"signature": config.signature, "highest_number": 3})
+    lines = list(confirm_pools(server, registry, lambda _: contextlib.closing(registry)))
+    assert lines == ["a: number 3 confirmed"] * (name == "world")
+    state = registry.read()
+    assert state is not None
+    assert list(state.records) == [3] * (name == "world")
 
 
 def test_what_was_given_can_be_read(made: RegistryUnderTest) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import ClaimRequest
+from snowredis.snowflake.replies import Behind, ClaimReply, Seen
 from snowredis.snowflake.slow_path import SharedWaits
-from snowredis.testing import ManualClock
+from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 
 PROGRAM = Path(__file__).with_name("first_id.py")
@@ -45,3 +48,19 @@ def test_one_warning_a_wait_and_another_for_the_next(caplog: pytest.LogCaptureFi
     shared.log_floor(900)
     shared.log_floor(30_000)
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+
+
+def test_a_request_that_was_late_is_no_clock_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender's clock was right when it was sent: the claim is asked again."""
+    clock = ManualClock()
+    pool = memory_pool(clock=clock)
+    ids = pool.connect()
+    claim, late_ms = MemoryStore.claim, 60_000
+
+    def late_claim(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        monkeypatch.setattr(MemoryStore, "claim", claim)
+        clock.advance(late_ms)
+        return Behind(clock.server_time_ms(), "1-aa", 1, 0, None, late_ms)
+
+    monkeypatch.setattr(MemoryStore, "claim", late_claim)
+    assert ids.next_id() > 0

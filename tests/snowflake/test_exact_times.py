@@ -262,3 +262,23 @@ def test_what_may_have_been_granted_bounds_a_floor_of_a_clock_that_was_ahead(poo
     pool.pass_ms(-100_000)
     pool.holder().ask_claim()
     assert pool.stored_ms("floor") == holder.until_ms
+
+
+def test_a_pool_that_has_forgotten_only_how_long_an_outage_lane_is_was_rolled_back() -> None:
+    pool = new_pool(replace(CONFIG, outage_reserve_ms=60_000))
+    one, other = pool.holder().claim(), pool.holder().claim()
+    # while it is planned, no outage lane reaches beyond the change
+    moment_ms = pool.now_ms() + 60_000
+    pool.change_layout(WIDER, moment_ms, pool.now_ms())
+    for _ in range(2):
+        pool.pass_ms(2_000)
+        one.ask_renew()
+    pool.change_layout(CONFIG.layout, moment_ms, pool.now_ms())
+    before, until_ms, outage_ms = pool.server.copy_data(), one.until_ms, one.outage_ms
+    # with a clock that shows less, only the outage lane gets longer
+    one.ask_renew(ahead_ms=-1)
+    assert (one.until_ms, one.outage_ms > outage_ms) == (until_ms, True)
+    pool.server.data = before
+    while other.seen.version <= one.seen.version:
+        other.ask_renew()
+    assert one.ask_renew().alarm is not None
