@@ -9,7 +9,7 @@ from typing import Any
 from redis import exceptions
 
 from snowredis.errors import StoreUnavailable
-from snowredis.servers.cluster import on_one_connection
+from snowredis.servers.failover import on_one_connection
 from snowredis.servers.scripts import REFUSALS, Script, text_of
 from snowredis.settings import MinReplicas
 
@@ -89,7 +89,7 @@ def save_snapshot(client: Any, key: str) -> bool:
     if not isinstance(info, dict):
         return False
     if int(info.get("aof_enabled", 0)):
-        # with appendfsync everysec; a snapshot says nothing then
+        # enough for appendfsync everysec; a snapshot says nothing then
         time.sleep(FSYNC_S)
         return True
     if (isinstance(rules, dict) and not any(rules.values())) or "rdb_bgsave_in_progress" not in info:

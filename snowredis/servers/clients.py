@@ -1,6 +1,6 @@
 """redis-py clients that only snowredis uses: from URLs, and like the application's clients.
 
-Those of Sentinels and of a Cluster are made in sentinel.py and cluster.py, which are loaded where they are used.
+Those of Sentinels and of a Cluster are made in failover.py, which is loaded where it is used.
 
 Every command returns or fails within about two seconds, and redis-py never repeats it. Nothing connects before the
 first command, and no error shows a password.
@@ -43,18 +43,18 @@ def client_of_url(url: str) -> Any:
         )
     try:
         if scheme == "sentinel":
-            from snowredis.servers.sentinel import from_sentinel_url
+            from snowredis.servers.failover import from_sentinel_url
 
             return from_sentinel_url(url)
         if scheme == "cluster":
-            from snowredis.servers.cluster import from_cluster_url
+            from snowredis.servers.failover import from_cluster_url
 
             return from_cluster_url(url)
         return prepare(redis.Redis.from_url(url, **limits()))
     # nothing connects here: a ConnectionError is about a value
     except (ValueError, TypeError, redis.ConnectionError) as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        # what follows the last "@" is no part of a password
+        # a password ends before the last "@"
         if unknown and re.search(rf"[?&]{unknown[1]}=", url.rpartition("@")[2]):
             raise ConfigError(_unknown_option(unknown[1])) from None
         # a "/" or "#" in a password moves the rest of it into the error's text: neither that nor the error is shown
@@ -89,7 +89,7 @@ def redacted(url: str) -> str:
     return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"
 
 
-# how the address of a server with TLS begins
+# the address of a server with TLS begins like this
 TLS_PREFIX = "rediss://"
 # how long a deposed master may go on answering; see failover_slack of connect()
 FAILOVER_SLACK_MS = 15_000
@@ -155,14 +155,14 @@ def _check_kind(server: Any) -> None:
 def without_retries(client: Any) -> Any:
     """Return a copy of *client* with short timeouts and without retries, or *client* if its class is unknown here."""
     if type(client) is RedisCluster:
-        from snowredis.servers.cluster import cluster_without_retries
+        from snowredis.servers.failover import cluster_without_retries
 
         return cluster_without_retries(client)
     if type(client) is not redis.Redis:
         return client
     pool = client.connection_pool
     if type(pool) is SentinelConnectionPool and type(pool.sentinel_manager) is sentinel.Sentinel:
-        from snowredis.servers.sentinel import sentinel_without_retries
+        from snowredis.servers.failover import sentinel_without_retries
 
         return sentinel_without_retries(pool)
     if type(pool) not in (redis.ConnectionPool, redis.BlockingConnectionPool):
@@ -180,7 +180,7 @@ def fresh_copy(client: Any) -> Any:
     have held a lock at the fork, and the parent may be using a connection. A client of a class that without_retries()
     does not know is returned as it is.
     """
-    # kept, since a client closes its connections when it is finalized
+    # referred to for ever, since a client closes its connections when it is finalized
     _inherited.append(client)
     if isinstance(client, OwnCluster):
         for part in client.parts():

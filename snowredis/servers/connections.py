@@ -98,7 +98,7 @@ def prepare(client: redis.Redis) -> redis.Redis:
     if pool.connection_kwargs.keys().isdisjoint({"driver_info", "lib_name", "lib_version"}):
         pool.connection_kwargs.update(_DRIVER)
     connection = pool.connection_class(**pool.connection_kwargs)
-    # of the names that the application gave: each connection would create it anew
+    # made once from the names that the application gave: each connection would create it anew
     if hasattr(connection, "driver_info"):
         pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
     return client
@@ -233,7 +233,7 @@ def _shorter(seconds: float | None, left_s: float) -> float | None:
 
 
 class OwnCluster:
-    """Base class of ClusterClient in cluster.py, which is loaded for a Cluster only.
+    """Base class of ClusterClient in failover.py, which is loaded only where it is used.
 
     Attributes:
         nodes: host and port of those that are asked for the slots.

@@ -46,7 +46,7 @@ _REFUSALS = {
     "ACL failure in script": "no-permission",
 }
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# what Redis adds for the author of a script
+# Redis adds this for the author of a script
 _PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
 # part of an error's text -> what is the case, and what to do
 _OF_RESPONSES = (
@@ -99,7 +99,7 @@ def translated(where: str) -> Iterator[None]:
             try:
                 raise of_handler from None
             finally:
-                # else the error, its traceback and this frame would keep each other alive
+                # otherwise the error, its traceback and this frame would keep each other alive
                 del of_handler
         translation = _translation(where, error)
         if isinstance(translation, StoreUnavailable):

@@ -35,7 +35,7 @@ class Script:
 @functools.cache
 def read_lua(name: str, module: str = __file__) -> str:
     """Return the text of lua/NAME.lua beside the file *module*; reads it at the first call."""
-    # as importlib.resources does, which takes longer than all that is read here
+    # importlib.resources does the same, and takes longer than all that is read here
     loader: Any = __spec__.loader
     data: bytes = loader.get_data(str(Path(module).with_name("lua") / f"{name}.lua"))
     return data.decode()

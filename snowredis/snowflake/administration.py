@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from snowredis.core.layout import Layout
 from snowredis.servers.acknowledged import Acknowledged, save_snapshot
-from snowredis.servers.cluster import on_one_connection
+from snowredis.servers.failover import on_one_connection
 from snowredis.servers.runner import translated
 from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, ScriptStore
 from snowredis.snowflake.replies import Absent, CreateReply, Reply, Seen, flag

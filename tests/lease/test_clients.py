@@ -26,8 +26,8 @@ from snowredis.servers.clients import (
     redacted,
     without_retries,
 )
-from snowredis.servers.cluster import ClusterClient
 from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
+from snowredis.servers.failover import ClusterClient
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore

@@ -67,10 +67,9 @@ EXEMPT = {("snowredis.core.layout", "time")}
 IMPORTS_REDIS = (
     "snowredis.servers.acknowledged",
     "snowredis.servers.clients",
-    "snowredis.servers.cluster",
     "snowredis.servers.connections",
+    "snowredis.servers.failover",
     "snowredis.servers.runner",
-    "snowredis.servers.sentinel",
 )
 # what is loaded in a process that may never use Redis: it imports none of these, however indirectly
 LIGHT = ("snowredis.process_generator", "snowredis.testing", "snowredis.cli", "snowredis.numbers")

@@ -31,7 +31,7 @@ SYNONYMS = {
 # (file, name) that still stands there. Do not add to it: rename, and remove the line
 OLD_NAMES: set[tuple[str, str]] = set()
 # names that others chose: Redis Cluster's nodes, clocks in the standard library
-OF_OTHERS = {("snowredis/servers/cluster.py", "node")}
+OF_OTHERS = {("snowredis/servers/failover.py", "node")}
 
 
 def snake_case(name: str) -> str:

@@ -34,12 +34,14 @@ local function str(name, text, pattern, longest)
   end
   return text
 end
+-- Returns a list of numbers, *count* of them, if that is given.
 local function ints(name, text, count)
   local list = {}
   for item in string.gmatch(str(name, text, '^[%d,]*$', 1100), '[^,]+') do
-    list[#list + 1] = int(name, item, 0, YEAR_5138)
+    list[#list + 1] = tonumber(item)
+    if list[#list] > YEAR_5138 then bad = bad or name end
   end
-  if #list ~= count then bad = bad or name end
+  if #list ~= (count or #list) then bad = bad or name end
   return list
 end
 local function fmt(n) return string.format('%.0f', n) end

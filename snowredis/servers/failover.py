@@ -1,18 +1,23 @@
-"""Client of a Redis Cluster for pools, each of which lives in one slot.
+"""Clients of servers that fail over, loaded only for those: a master behind Sentinels, and a Redis Cluster.
+
+They are made from URLs, and like the application's clients.
 
 redis-py's RedisCluster asks every node for the slots when it is created and after every error, one after the other,
 and has locks that a forked child may inherit locked. Claims, renewals and releases need one node only: the master of
-the pool's slot, which this client finds by itself, within the time limit of the call. All other commands (of
+the pool's slot, which ClusterClient finds by itself, within the time limit of the call. All other commands (of
 monitoring) go to a RedisCluster, which is created at its first use.
 """
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import redis
-from redis import cluster, exceptions
+from redis import cluster, connection, exceptions, sentinel
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.crc import key_slot
@@ -21,7 +26,10 @@ from redis.retry import Retry
 from snowredis.servers.connections import (
     CALL_LIMIT_S,
     REDIS_PORT,
+    SENTINEL_PORT,
+    SENTINEL_TIMEOUT_S,
     OwnCluster,
+    client_on,
     close_connections,
     limits,
     prepare,
@@ -29,13 +37,15 @@ from snowredis.servers.connections import (
     settings_of_pool,
     time_limit,
 )
-from snowredis.servers.sentinel import split_url
 
 Address = tuple[str, int]
-# redis-py gives it no types
+# redis-py gives these no types
 _ClusterNode: Any = cluster.ClusterNode
+_Sentinel: Any = sentinel.Sentinel
+_SentinelPool: Any = sentinel.SentinelConnectionPool
+_parse_url: Any = connection.parse_url
 
-# for each node that is asked where the slot is: the node that serves it has to be reached after that
+# limit for each node that is asked where the slot is: the node that serves it has to be reached after that
 LOOK_LIMIT_S = 0.5
 # the slot has moved; it is being moved to a third node; a node redirects by an old table
 MAX_REDIRECTIONS = 3
@@ -76,7 +86,7 @@ class ClusterClient(OwnCluster):
         self._redis_clusters: dict[str, RedisCluster] = {}
         self._clients: dict[Address, redis.Redis] = {}
         self._masters: dict[int, Address] = {}
-        # of the newest reply to CLUSTER SLOTS
+        # the masters in the newest reply to CLUSTER SLOTS
         self._learned: tuple[Address, ...] = ()
         # nodes that failed when they were asked last: others are asked before them
         self._failed: set[Address] = set()
@@ -120,7 +130,7 @@ class ClusterClient(OwnCluster):
                 self._failed.discard(address)
                 if not isinstance(replies[0], exceptions.AskError):
                     break
-                # without a host it is that of the node which answered
+                # an address without a host has that of the node which replied
                 address = self._remap((replies[0].host or address[0], replies[0].port))
                 asking = not isinstance(replies[0], exceptions.MovedError)
                 if not asking:
@@ -187,7 +197,7 @@ class ClusterClient(OwnCluster):
         if self._address_remap is not None:
             settings["address_remap"] = self._address_remap
         if int(redis.__version__.partition(".")[0]) < 6:
-            # there, `retry` is of connections only
+            # before redis-py 6, `retry` is for connections only
             settings["cluster_error_retry_attempts"] = 0
         return RedisCluster(
             startup_nodes=[_ClusterNode(host, port) for host, port in self.nodes],
@@ -230,10 +240,10 @@ def cluster_without_retries(client: Any) -> ClusterClient:
     manager = client.nodes_manager
     nodes = [(node.host, node.port) for node in (client.get_nodes() or manager.startup_nodes.values())]
     settings = settings_of_pool(manager)
-    # those of one node, and what the client adds itself
+    # settings of one node, and what the client adds itself
     for name in ("host", "port", "db", "redis_connect_func", "himport_registry", "cache"):
         settings.pop(name, None)
-    # in a client that was created from a URL
+    # a client that was created from a URL has it
     if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
         settings["ssl"] = True
     return ClusterClient(nodes, settings, address_remap=getattr(manager, "address_remap", None))
@@ -248,7 +258,7 @@ def on_one_connection(client: Any, key: str, commands: Sequence[Sequence[Any]]) 
         return client.on_one_connection(key, commands)
     if not isinstance(client, RedisCluster):
         return _run_together(client, commands)
-    # of a subclass of the application's, which is used as it is
+    # an application's subclass of RedisCluster is used as it is
     manager: Any = client.nodes_manager
     routing: Any = client
     node = routing.get_node_from_key(key)
@@ -270,3 +280,74 @@ def _run_together(client: Any, commands: Sequence[Sequence[Any]], *, asking: boo
         pipe.execute_command(*command)
     replies: list[Any] = pipe.execute(raise_on_error=False)
     return replies[asking:]
+
+
+# --- Sentinel ---------------------------------------------------------------------------------------
+
+
+def from_sentinel_url(url: str) -> redis.Redis:
+    """Return a client for sentinel://HOSTS/MASTER/DB. Raises ValueError, TypeError."""
+    hosts, path, options = split_url(url, SENTINEL_PORT)
+    master, _, db = path.strip("/").partition("/")
+    if not master or not re.fullmatch(r"\d*", db, re.ASCII):
+        raise ValueError("the master's name has to come after the Sentinels, then perhaps a database number")
+    tls = options.pop("ssl", False)
+    to_sentinels: dict[str, Any] = limits(SENTINEL_TIMEOUT_S) | ({"ssl": True} if tls else {})
+    for name in ("username", "password"):
+        if f"sentinel_{name}" in options:
+            to_sentinels[name] = options.pop(f"sentinel_{name}")
+    others = int(options.pop("min_other_sentinels", 0))
+    sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
+    settings = limits() | options | {"db": int(db or options.get("db", 0))}
+    client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
+    for sentinel_client in sentinels.sentinels:
+        prepare(sentinel_client)
+    return prepare(client)
+
+
+def split_url(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
+    """Return the hosts with ports, the path, and credentials and options as redis-py parses them. Raises ValueError."""
+    match = re.fullmatch(r"\w+://(?:([^/?#]*)@)?([^/?#@]+)(/[^?#]*)?(?:\?([^#]*))?", url)
+    if match is None:
+        raise ValueError("hosts, separated by commas, have to come after ://")
+    credentials, hosts, path, query = match.groups(default="")
+    options: dict[str, Any] = dict(_parse_url(f"redis://{credentials}@host/?{query}"))
+    del options["host"]
+    if "ssl" in options:
+        options["ssl"] = str(options["ssl"]).lower() in ("1", "true", "yes")
+    addresses = []
+    for host in hosts.split(","):
+        parts = urlsplit(f"//{host}")
+        if not parts.hostname:
+            raise ValueError(f"{host!r} is not a host")
+        addresses.append((parts.hostname, parts.port or default_port))
+    return addresses, path, options
+
+
+def sentinel_without_retries(pool: Any) -> redis.Redis:
+    """Return a client like one on *pool*, with short timeouts and without retries, also of its Sentinels."""
+    manager = pool.sentinel_manager
+    # the copy has its other settings
+    manager_copy = copy.copy(manager)
+    manager_copy.sentinels = [
+        client_on(
+            redis.ConnectionPool(
+                connection_class=sentinel_client.connection_pool.connection_class,
+                **settings_of_pool(sentinel_client.connection_pool, SENTINEL_TIMEOUT_S),
+            )
+        )
+        for sentinel_client in manager.sentinels
+    ]
+    settings = settings_of_pool(pool)
+    # the pool adds itself
+    settings.pop("connection_pool", None)
+    return client_on(
+        _SentinelPool(
+            pool.service_name,
+            manager_copy,
+            connection_class=pool.connection_class,
+            is_master=pool.is_master,
+            check_connection=pool.check_connection,
+            **settings,
+        )
+    )
