@@ -155,10 +155,8 @@ def ended_table(ended: Sequence[EndedLease], now_ms: int, time_text: Callable[[i
 
 # --- workers --------------------------------------------------------------------------------------
 
-# a narrower terminal gets the compact form of the table
-WIDE = 100
-# spaces between columns in the wide and in the compact form
-GAP, COMPACT_GAP = 2, 1
+# spaces between columns; and on a terminal that is narrower than this
+GAP, WIDE, COMPACT_GAP = 2, 100, 1
 _STATE_STYLES = {
     "healthy": "good",
     "late": "warn",
@@ -171,7 +169,7 @@ _STATE_STYLES = {
 
 COLUMNS = (
     Column("worker", right=True),
-    Column("state", min_width=7),
+    Column("state", min_width=7, optional=True),
     Column("host", shrinks=True),
     Column("pid", right=True),
     Column("label", shrinks=True),
@@ -200,21 +198,13 @@ def pool_lines(where: str, snapshot: Snapshot) -> list[Line]:
 
 
 def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | None) -> list[Line]:
-    """Return a table of *workers*; if it does not fit into *width*, its numbers are short and its texts are cut.
+    """Return a table of *workers*.
 
-    A terminal narrower than WIDE gets no column for the state: the color of the heartbeat shows it.
+    On a terminal of *width*, its numbers are short, and it has as many columns as there is space for.
     """
-    hidden = () if width is None or width >= WIDE else ("state",)
-    shown = [at for at, column in enumerate(COLUMNS) if column.title not in hidden]
-    columns = [COLUMNS[at] for at in shown]
-
-    def rows(count: Callable[[float], str]) -> list[list[Segment]]:
-        return [[cells[at] for at in shown] for cells in (_cells(worker, info, count) for worker in workers)]
-
-    lines = output.table(columns, rows("{:,}".format), output.UNLIMITED, GAP)
-    if width is None or output.width_of(output.plain(lines[0])) <= width:
-        return lines
-    return output.table(columns, rows(output.compact), width, COMPACT_GAP)
+    count = "{:,}".format if width is None else output.compact
+    gap = GAP if width is None or width >= WIDE else COMPACT_GAP
+    return output.table(COLUMNS, [_cells(worker, info, count) for worker in workers], width, gap)
 
 
 def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) -> list[Segment]:

@@ -116,7 +116,7 @@ def kernel_clock() -> tuple[int, int] | None:
     if not sys.platform.startswith("linux"):
         return None
     try:
-        # not at the top: a Python that was built without libffi has none
+        # imported here, because a Python that was built without libffi has no ctypes
         import ctypes
 
         buffer = ctypes.create_string_buffer(_TIMEX_BYTES)
@@ -287,7 +287,7 @@ def _latency(client: Any, key: str) -> Result:
         with translated(address(client)):
             script_ms = median_ms(lambda: client.eval(_PROBE, 1, key))
     except SnowredisError:
-        # read-only credentials
+        # this user may not run scripts
         script_ms = None
     script = "" if script_ms is None else f", a script {script_ms:.2f} ms"
     text = f"a round trip takes {trip_ms:.2f} ms{script} (medians)"

@@ -10,9 +10,7 @@ same. It ends by itself when they are too old to be shown.
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -42,7 +40,7 @@ def ended_in(events: Iterable[Event], claims: Iterable[tuple[int, str]] = ()) ->
     ended: dict[tuple[int, int, EventKind], Event] = {}
     returned: set[tuple[int, int, EventKind]] = set()
     lost: dict[tuple[object, ...], int] = {}
-    # one that was found to be dead after its lease had ended, by the time of its claim
+    # processes that were found to be dead after their lease had ended, by the time of the claim
     found: set[tuple[object, ...]] = set()
     for event in events:
         if event.kind == EventKind.RETURNED and event.ended_ms is not None:
@@ -103,7 +101,7 @@ def split(
     since_ms = mass.since_ms - _width_ms(info) if mass else info.now_ms
 
     def is_silent(each: EndedLease) -> bool:
-        # with *mass*, also one without an outage lane: it waits for Redis
+        # in a mass silence, even one without an outage lane is silent: it waits for Redis
         in_mass = _may_live(each) and mass is not None and since_ms <= (each.heartbeat_ms or 0) <= mass.since_ms
         return each.kind == "expired" and (each.lasts_until_ms > info.now_ms or in_mass)
 
@@ -143,9 +141,9 @@ def _ended_lease(event: Event) -> EndedLease:
 
 
 class RecentEvents:
-    """Events of the KINDS, of the last hours, for a reader that comes again. Thread-safe.
+    """Events of the KINDS, of the last hours, for a reader that comes again: only what is new is read from Redis.
 
-    Only what is new is read from Redis.
+    Thread-safe: what is known is replaced as a whole, so threads that read at once read the same twice, at worst.
 
     Args:
         read: returns all events of the pool since an id or a time, the oldest first.
@@ -153,11 +151,8 @@ class RecentEvents:
 
     def __init__(self, read: Callable[..., list[Event]]) -> None:
         self._read = read
-        self._events: list[Event] = []
-        # only times and generators: there may be thousands
-        self._claims: list[tuple[int, str]] = []
-        self._last_id = ""
-        self._pid, self._lock = os.getpid(), threading.Lock()
+        # id of the last event, events, and claims: only times and generators, there may be thousands
+        self._known: tuple[str, list[Event], list[tuple[int, str]]] = ("", [], [])
 
     def read(self, now_ms: int, since_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
         """Return the events since *since_ms* in the order of the stream, and time and generator of each claim.
@@ -168,22 +163,16 @@ class RecentEvents:
         Raises:
             StoreUnavailable.
         """
-        first_ms = max(0, since_ms)
-        if self._pid != os.getpid():
-            # forked: the thread that holds the lock may not exist here
-            self._pid, self._lock = os.getpid(), threading.Lock()
-        with self._lock:
-            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + DEATH_SHOWN_MS:
-                # another stream, of a server whose clock is far behind
-                self._events, self._claims, self._last_id = [], [], ""
-            new = self._read(since=self._last_id or str(first_ms))
-            if new:
-                self._last_id = new[-1].id
-            self._events += [event for event in new if event.kind in KINDS]
-            self._events = [event for event in self._events if event.order[0] >= first_ms]
-            self._claims += [(event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED]
-            self._claims = [claim for claim in self._claims if claim[0] >= first_ms]
-            return list(self._events), list(self._claims)
+        first_ms, (last_id, events, claims) = max(0, since_ms), self._known
+        if last_id and int(last_id.partition("-")[0]) > now_ms + DEATH_SHOWN_MS:
+            # another stream, of a server whose clock is far behind
+            last_id, events, claims = "", [], []
+        new = self._read(since=last_id or str(first_ms))
+        events = [each for each in (*events, *new) if each.kind in KINDS and each.order[0] >= first_ms]
+        claims = claims + [(event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED]
+        claims = [claim for claim in claims if claim[0] >= first_ms]
+        self._known = (new[-1].id if new else last_id, events, claims)
+        return events, claims
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from typing import Any
 from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
-from snowredis.monitor.layout_change import config_of
-from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
+from snowredis.monitor.number_checks import check_rights, check_tags, pool_needs
 from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import Condition, status_of
-from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool, config_of
+from snowredis.numbers.stores import tag_keys
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import pool_keys
@@ -157,7 +157,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
         pool: the pool whose keys are used; None: the default one, or those of *tag*.
         tag: the tag to check; None: all tags.
     """
-    key = segment_tag(tag).keys[0] if tag is not None and pool is None else pool_keys(pool or "default")[0]
+    key = tag_keys(tag)[0] if tag is not None and pool is None else pool_keys(pool or "default")[0]
     try:
         with translated(address(client)):
             client.ping()
@@ -169,7 +169,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
     client = server_of(client, key)
     yield from checks.check_server(client, key)
     if pool is not None or tag is None:
-        yield Finding("rights", *check_rights(client, pool or "default"))
+        yield Finding("rights", *check_rights(client, [pool_needs(pool or "default")]))
     yield from check_tags(client, tag)
 
 

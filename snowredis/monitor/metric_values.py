@@ -149,7 +149,7 @@ class TotalsTracker:
         return merged
 
 
-# of a counter one number; of a histogram the count of each bucket, then the sum of each
+# a counter has one number; a histogram has the count of each bucket, then the sum of each
 _Numbers: TypeAlias = dict[tuple[Metric, str], list[float]]
 
 

@@ -6,7 +6,7 @@ Prometheus, OpenTelemetry and the docs follow it; metric_values.py collects the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -69,10 +69,10 @@ class _Metrics(NamedTuple):
     labels: tuple[str, ...] = ("pool",)
 
     def counter(self, name: str, text: str, unit: str, value: Value | str = "", **more: Any) -> Metric:
-        return self._metric("counter", name, "_total", text, unit, value, **more)
+        return self._metric("counter", f"{name}_total", text, unit, value or name, **more)
 
     def gauge(self, name: str, text: str, unit: str, value: Value | str = "", **more: Any) -> Metric:
-        return self._metric("gauge", name, "", text, unit, value, **more)
+        return self._metric("gauge", name, text, unit, value or name, **more)
 
     def seconds(self, name: str, text: str, value_ms: str, merged: str = "") -> Metric:
         """Declare a gauge in seconds; its value is the attribute PATH + *value_ms*, in ms."""
@@ -81,28 +81,17 @@ class _Metrics(NamedTuple):
             ms = attrgetter(f"{self.path}{value_ms}")(it)
             return None if ms is None else ms / 1000
 
-        return self._metric("gauge", name, "_seconds", text, "s", value, merged=merged)
+        return self._metric("gauge", f"{name}_seconds", text, "s", value, merged=merged)
 
     def histogram(self, name: str, text: str, value: str) -> Metric:
-        return self._metric("histogram", name, "_seconds", text, "s", value)
+        return self._metric("histogram", f"{name}_seconds", text, "s", value)
 
-    def _metric(
-        self,
-        kind: str,
-        name: str,
-        end: str,
-        text: str,
-        unit: str,
-        value: Value | str,
-        label: str = "",
-        values: Iterable[str] = (),
-        merged: str = "",
-    ) -> Metric:
-        get = value if callable(value) else None
-        if get is None and self.path is not None:
-            get = attrgetter(f"{self.path}{value or name}")
-        labels = (*self.labels, label) if label else self.labels
-        return Metric(f"{self.prefix}{name}{end}", kind, text, unit, labels, tuple(values), merged, get)
+    def _metric(self, kind: str, name: str, text: str, unit: str, value: Value | str, **more: Any) -> Metric:
+        """Declare a metric; *more*: fields of Metric, and the name of one more ``label``."""
+        labels = (*self.labels, more.pop("label")) if "label" in more else self.labels
+        if isinstance(value, str):
+            value = None if self.path is None else attrgetter(self.path + value)
+        return Metric(f"{self.prefix}{name}", kind, text, unit, labels, value=value, **more)
 
 
 def _lease_end_s(generator: Any) -> float | None:
@@ -111,7 +100,7 @@ def _lease_end_s(generator: Any) -> float | None:
 
 
 _process, _counts = _Metrics("snowredis_", ""), _Metrics("snowredis_", "counts.")
-# of the generators of a process
+# the generators of a process have these
 PROCESS = (
     _process.counter("ids", "ids made", "{id}", "ids_made"),
     _process.counter(
@@ -129,7 +118,7 @@ PROCESS = (
         "{step}",
         "clock_backs_by_step",
         label="step",
-        values=CLOCK_BACK_STEPS,
+        values=tuple(CLOCK_BACK_STEPS),
     ),
     _counts.counter("claims", "worker ids leased", "{claim}"),
     _counts.counter(
@@ -175,7 +164,7 @@ PROCESS = (
 
 _segment = _Metrics("snowredis_segment_", "", ("tag",))
 _segment_counts = _Metrics("snowredis_segment_", "counts.", ("tag",))
-# of the segment generators of a process
+# the segment generators of a process have these
 SEGMENTS = (
     _segment.counter("numbers", "numbers made", "{number}", "made"),
     _segment_counts.counter("fetches", "segments fetched", "{segment}", "segments"),
@@ -202,7 +191,7 @@ SEGMENTS = (
 )
 
 _pool, _info = _Metrics("snowredis_pool_", ""), _Metrics("snowredis_pool_", "info.")
-# of a pool, also one that cannot be read
+# every pool has these, even one that cannot be read
 READING = (
     _pool.gauge(
         "up",
@@ -222,10 +211,10 @@ READING = (
         "1",
         lambda it: Counter({each.code: LEVELS.index(each.level) for each in it.status.conditions}),
         label="condition",
-        values=HEADLINES,
+        values=tuple(HEADLINES),
     ),
 )
-# of a pool that was read. Without the pool, or without Redis, they are absent: they are unknown
+# a pool that was read has these. Without the pool, or without Redis, they are absent, because they are unknown
 SNAPSHOT = (
     _pool.gauge(
         "makes_ids",
@@ -290,7 +279,7 @@ SNAPSHOT = (
     _info.counter("alarms", "times that Redis went back in time", "{alarm}"),
 )
 POOL = (*READING, *SNAPSHOT)
-# of one process of `snowredis serve`
+# each process of `snowredis serve` has these
 SERVICE = (
     _Metrics("snowredis_").counter("served_ids", "ids sent over HTTP", "{id}"),
     _Metrics("snowredis_").counter("served_responses", "responses with ids", "{response}"),

@@ -6,18 +6,18 @@ Check the tags on one Redis: whether those of segments are open, what a restart 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
-from snowredis.numbers import stores as numbers
+from snowredis.numbers import stores
 from snowredis.numbers.administration import tag_info
-from snowredis.numbers.stores import dated_keys, tag_keys
+from snowredis.numbers.protocol import NumbersBroken
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
-from snowredis.servers.scripts import text_of
+from snowredis.servers.scripts import Script, text_of
 from snowredis.snowflake.open import open_client
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.snowflake.redis_store import SCRIPTS, load
@@ -31,108 +31,80 @@ _ARGUMENTS = {
     **dict.fromkeys(("hset", "hincrby", "zadd", "zcount", "zrange", "zrangebyscore"), 2),
     "xadd": 3,
 }
-# with all keys
+# these commands take all keys
 _OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
 _ADVICE = "enough for monitoring; generators need the rules in docs/how-to/monitoring.md"
-# "User app has no permissions to access the 'k' key", of Redis and Valkey
-_KEY_REFUSED = re.compile(r"\bkeys?\b")
 # tags named in a text
 _MAX_NAMED = 5
 
 
-class Tag(NamedTuple):
-    """A tag of segments or of dated numbers, or a pool, and what its generators need.
+class Needs(NamedTuple):
+    """Commands and keys that the generators of a pool or a tag need.
 
     Attributes:
-        name: its name.
+        what: "pool NAME" or "tag NAME".
         keys: its keys, in the order in which its scripts take them.
         calls: what its scripts call.
     """
 
-    name: str
+    what: str
     keys: Sequence[str]
     calls: Sequence[Call]
 
 
-def segment_tag(name: str) -> Tag:
-    """Return what generators of the segments of tag *name* need."""
-    return Tag(name, tag_keys(name), sorted(calls_in(numbers.load("take").source)))
+def pool_needs(name: str) -> Needs:
+    """Return what generators of pool *name* need."""
+    return Needs(f"pool {name}", pool_keys(name), _calls_in(map(load, SCRIPTS)))
 
 
-def dated_tag(name: str) -> Tag:
-    """Return what generators of the dated numbers of tag *name* need."""
-    return Tag(name, dated_keys(name), sorted(calls_in(numbers.load("dated").source)))
+# script of a kind of tags, of segments or of dated numbers -> its keys by the name of the tag
+_KEYS_OF: dict[str, Callable[[str], Sequence[str]]] = {"take": stores.tag_keys, "dated": stores.dated_keys}
 
 
-def check_rights(client: Any, name: str) -> Result:
-    """Check that the user of *client* may run everything that generators of pool *name* need."""
-    return _check_rights(client, [Tag(name, pool_keys(name), pool_calls())], "pool", "need")
+def tag_needs(script: str, name: str) -> Needs:
+    """Return what generators of tag *name* need that run *script*, one of _KEYS_OF."""
+    return Needs(f"tag {name}", _KEYS_OF[script](name), _calls_in([stores.load(script)]))
 
 
-def check_tag_rights(client: Any, tags: Sequence[Tag]) -> Result:
-    """Check that the user of *client* may run everything that generators of *tags* need."""
-    which = f"tag {tags[0].name} need" if len(tags) == 1 else f"these {len(tags):,} tags need"
-    return _check_rights(client, tags, "tag", f"of {which}")
+def _calls_in(scripts: Iterable[Script]) -> list[Call]:
+    """Return what Lua scripts call."""
+    text = "\n".join(script.source for script in scripts)
+    found = re.findall(r"redis\.p?call\('(\w+)'(?:, KEYS\[(\d+)\])?", text)
+    return sorted({(command.lower(), int(key or 0)) for command, key in found})
 
 
-def _check_rights(client: Any, used: Sequence[Tag], kind: str, need: str) -> Result:
-    refused, user = [], ""
+def check_rights(client: Any, used: Sequence[Needs]) -> Result:
+    """Check that the user of *client* may run everything that generators of *used* need."""
+    refused: list[str] = []
+    user = ""
     for each in used:
         try:
-            user, what = _refused(client, each.keys, each.calls)
+            user, what = _refused(client, each)
         except SnowredisError:
             return _try_script(client)
-        if what:
-            refused.append(f"{what} of {kind} {each.name}")
+        refused += [f"{what} of {each.what}"] if what else []
     if refused:
         more = f"; and so on for {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
         return warning(f"user {user} may not {'; not '.join(refused[:_MAX_NAMED])}{more}", _ADVICE)
-    return ok(f"user {user} may run all commands that generators {need}")
+    whose = used[0].what if len(used) == 1 else f"these {len(used):,} tags"
+    return ok(f"user {user} may run all commands that generators of {whose} need")
 
 
-def calls_in(source: str) -> set[Call]:
-    """Return what a Lua script calls."""
-    found = re.findall(r"redis\.p?call\('(\w+)'(?:, KEYS\[(\d+)\])?", source)
-    return {(command.lower(), int(key or 0)) for command, key in found}
-
-
-def pool_calls() -> list[Call]:
-    """Return what the scripts call that generators of pools run."""
-    return sorted(set[Call]().union(*(calls_in(load(script).source) for script in SCRIPTS)))
-
-
-def _refused(client: Any, keys: Sequence[str], calls: Sequence[Call]) -> tuple[str, str]:
-    """Return the user of *client*, and what of *calls* on *keys* is refused, as a phrase; "" if nothing is."""
+def _refused(client: Any, needs: Needs) -> tuple[str, str]:
+    """Return the user of *client*, and what of *needs* is refused to that user, as a phrase; "" if nothing is."""
+    commands = [(name, script, str(len(needs.keys)), *needs.keys) for name, script in _OF_SCRIPTS.items()]
+    for name, number in needs.calls:
+        # time and info take no key, and need no arguments
+        commands.append((name, needs.keys[number - 1], *["1"] * _ARGUMENTS[name]) if number else (name,))
     with translated(address(client)):
         user = text_of(client.acl_whoami())
-        asked = list(_as_commands(keys, calls))
         dry_runs = client.pipeline(transaction=False)
-        for _, _, command in asked:
+        for command in commands:
             dry_runs.execute_command("ACL", "DRYRUN", user, *command)
-        replies: Sequence[Any] = dry_runs.execute()
-    # in order, each once
-    commands: dict[str, None] = {}
-    unusable: dict[str, None] = {}
-    for (name, key, _), reply in zip(asked, map(text_of, replies), strict=True):
-        if reply == "OK":
-            continue
-        if not _KEY_REFUSED.search(reply.rpartition("'")[2]):
-            commands[name] = None
-        elif key:
-            unusable[key] = None
-    phrases = [f"run {', '.join(commands)}"] if commands else []
-    phrases += [f"use the key {', '.join(unusable)}"] if unusable else []
-    return user, " nor ".join(phrases)
-
-
-def _as_commands(keys: Sequence[str], calls: Sequence[Call]) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield name, key and words of each command; the key is empty if it has none or all of them."""
-    for name, script in _OF_SCRIPTS.items():
-        yield name, "", (name, script, str(len(keys)), *keys)
-    for name, number in calls:
-        key = keys[number - 1] if number else ""
-        # those without a key, time and info, need no arguments
-        yield name, key, (name, key, *["1"] * _ARGUMENTS[name]) if key else (name,)
+        replies = map(text_of, dry_runs.execute())
+    # the end of each "User app has no permissions to run the 'zadd' command", once
+    refused = dict.fromkeys(reply.rpartition(" permissions to ")[2] for reply in replies if reply != "OK")
+    return user, " nor ".join(refused)
 
 
 def _try_script(client: Any) -> Result:
@@ -143,37 +115,37 @@ def _try_script(client: Any) -> Result:
     except StoreRefused:
         return unknown("this user may not run scripts, so generators cannot use it", _ADVICE)
     except StoreUnavailable:
-        return unknown("scripts are allowed; ACL DRYRUN is not, so other rights are not known")
-    return unknown("EVALSHA of a script that does not exist succeeded")
+        # there is no such script
+        pass
+    return unknown("scripts are allowed; ACL DRYRUN is not, so other rights are not known")
 
 
 # tags after these are not checked
 MAX_TAGS = 100
 # states of a tag that hands out no numbers
 _STATES = {"unknown": "of another version", "closed": "closed, so that they hand out no numbers"}
-# that say whether a tag is open
+# fields that say whether a tag is open
 _FIELDS = ("signature", "reason", "next", "alarm")
 
 
-def find_tags(client: Any, name: str | None) -> tuple[Sequence[Tag], Sequence[Tag]]:
-    """Return the tags of segments and those of dated numbers: of this name, or all.
+def find_tags(client: Any, name: str | None) -> dict[str, list[str]]:
+    """Return the names of all tags, or of the one with this *name* if it exists, for each of _KEYS_OF.
 
     Raises StoreRefused: it may not be read whether there are any.
     """
     if name is None:
-        return list(_scan(client, segment_tag)), list(_scan(client, dated_tag))
+        return {script: list(_scan(client, keys_of("*")[0])) for script, keys_of in _KEYS_OF.items()}
+    found: dict[str, list[str]] = {script: [] for script in _KEYS_OF}
     refused: StoreRefused | None = None
-    found: list[list[Tag]] = [[], []]
-    for tags, tag in zip(found, (segment_tag(name), dated_tag(name)), strict=True):
+    for script, keys_of in _KEYS_OF.items():
         try:
             with translated(address(client)):
-                if client.hget(tag.keys[0], "signature") is not None:
-                    tags.append(tag)
+                found[script] += [name] if client.hget(keys_of(name)[0], "signature") is not None else []
         except StoreRefused as error:
             refused = error
-    if refused is not None and not any(found):
+    if refused is not None and not any(found.values()):
         raise refused
-    return found[0], found[1]
+    return found
 
 
 def tags_at(url: Any) -> tuple[str, list[str]]:
@@ -184,66 +156,61 @@ def tags_at(url: Any) -> tuple[str, list[str]]:
     server = open_client(url)
     try:
         with translated(server.where):
-            return server.where, sorted({tag.name for tags in find_tags(server.client, None) for tag in tags})
+            return server.where, sorted(set().union(*find_tags(server.client, None).values()))
     finally:
         close_client(server.client)
 
 
 def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
     """Check the tag *name*, or all tags."""
-    tags: Sequence[Tag] = ()
+    needed: list[Needs] = []
     try:
         with translated(address(client)):
-            segments, dated = find_tags(client, name)
-            tags = (*segments, *dated)
-            result = check_segments(client, segments)
-        if name is not None and not tags:
+            found = find_tags(client, name)
+            needed = [tag_needs(script, each) for script, names in found.items() for each in names]
+            result = check_segments(client, found["take"])
+        if name is not None and not needed:
             result = error(f"there is no tag {name}", f"once: snowredis numbers create {name}")
     except SnowredisError as failure:
         result = not_checked(failure)
-        if not tags and isinstance(failure, StoreRefused):
-            # whether it exists or not, its generators need the same
-            tags = () if name is None else [segment_tag(name)]
-            result = result._replace(advice="" if tags else "name the tag with --tag")
+        if not needed and isinstance(failure, StoreRefused):
+            # its generators need the same if it does not exist
+            needed = [] if name is None else [tag_needs("take", name)]
+            result = result._replace(advice="" if needed else "name the tag with --tag")
     yield Finding("segments", *result)
-    if tags:
-        yield Finding("rights of tags", *check_tag_rights(client, tags))
+    if needed:
+        yield Finding("rights of tags", *check_rights(client, needed))
 
 
-def check_segments(client: Any, tags: Sequence[Tag]) -> Result:
+def check_segments(client: Any, tags: Sequence[str]) -> Result:
     """Check that *tags* of segments are open, and that a restart of this Redis loses none of their segments."""
     if not tags:
         return ok("no tags of segments here")
-    where = address(client)
-    # what is wrong -> the tags of which that is so
+    # each problem -> the tags that have it
     found: dict[str, list[str]] = {}
     for tag in tags:
+        values = client.hmget(stores.tag_keys(tag)[0], _FIELDS)
+        fields = {name: text_of(value) for name, value in zip(_FIELDS, values, strict=True) if value is not None}
+        if "signature" not in fields:
+            # deleted meanwhile, or a key of another program
+            continue
         try:
-            with translated(where):
-                values = client.hmget(tag.keys[0], _FIELDS)
-            fields = {name: text_of(value) for name, value in zip(_FIELDS, values, strict=True) if value is not None}
-            if "signature" not in fields:
-                # deleted meanwhile, or a key of another program
-                continue
-            info = tag_info(where, tag.name, fields)
-        except StoreRefused:
-            raise
-        except StoreUnavailable as failure:
-            found.setdefault("not readable", []).append(f"{tag.name} ({failure.reason})")
+            info = tag_info(address(client), tag, fields)
+        except NumbersBroken as failure:
+            found.setdefault("not readable", []).append(f"{tag} ({failure.reason})")
             continue
         if info.state != "open":
             why = f" ({info.reason.text})" if info.reason else ""
-            found.setdefault(_STATES[info.state], []).append(f"{tag.name}{why}")
+            found.setdefault(_STATES[info.state], []).append(f"{tag}{why}")
         if info.alarm is not None:
-            numbers = f"{tag.name} {info.alarm.first} to {info.alarm.last}"
-            found.setdefault("numbers may have been handed out twice", []).append(numbers)
+            text = f"{tag} {info.alarm.first} to {info.alarm.last}"
+            found.setdefault("numbers may have been handed out twice", []).append(text)
     if found:
         return error(
             "; ".join(f"{what}: {', '.join(names)}" for what, names in found.items()),
             "snowredis numbers show TAG says more; snowredis numbers open TAG --from N opens a closed one",
         )
-    persistence = client.info("persistence")
-    if not int(persistence.get("aof_enabled", 1)):
+    if not int(client.info("persistence").get("aof_enabled", 1)):
         return warning(
             f"{len(tags)} tags of segments, and no append-only file: a crash of Redis loses what was handed out since "
             "the last snapshot, and closes them",
@@ -252,9 +219,8 @@ def check_segments(client: Any, tags: Sequence[Tag]) -> Result:
     return ok(f"{len(tags)} tags of segments, all open; append-only file")
 
 
-def _scan(client: Any, kind: Callable[[str], Tag]) -> Iterator[Tag]:
-    """Yield the tags of one kind, MAX_TAGS at most."""
-    # what is before and after the name in its key
-    before, _, after = kind("*").keys[0].partition("*")
-    for key in islice(client.scan_iter(match=f"{before}*{after}", count=1000), MAX_TAGS):
-        yield kind(text_of(key).removeprefix(before).removesuffix(after))
+def _scan(client: Any, pattern: str) -> Iterator[str]:
+    """Yield what stands in keys for the * of *pattern*, MAX_TAGS of them at most."""
+    before, _, after = pattern.partition("*")
+    for key in islice(client.scan_iter(match=pattern, count=1000), MAX_TAGS):
+        yield text_of(key).removeprefix(before).removesuffix(after)

@@ -273,7 +273,7 @@ class OwnershipHistory:
         if not self.events:
             return "this pool has no events"
         first = self.events[0]
-        # with a layout, the worker ids began anew, too
+        # a change of the layout begins the worker ids anew, too
         began = (FloorReason.NO_POOL, FloorReason.LAYOUT_CHANGED)
         created = first.kind == EventKind.FLOOR and first.reason in began
         if self.past.trimmed or (self.past.trimmed is None and not created):

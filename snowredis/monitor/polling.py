@@ -161,7 +161,7 @@ class UsageHistory:
     def __init__(self, points: int = POINTS) -> None:
         self._done: deque[UsagePoint] = deque(maxlen=points - 1)
         self._at_ms: int | None = None
-        # of each reading in the open step: workers alive, ids per second, and deaths less processes that returned
+        # each reading in the open step: workers alive, ids per second, and deaths less processes that returned
         self._readings: list[tuple[int, int, int]] = []
         # these deaths at the end of the last step with a reading
         self._deaths_before: int | None = None

@@ -9,7 +9,7 @@ import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from snowredis.core.layout import Layout
@@ -46,23 +46,6 @@ _POOL_NUMBERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PoolState:
-    """State of a pool as of one moment.
-
-    Attributes:
-        info: the pool.
-        alive: workers with a lease.
-        ended: workers whose lease ended without a release, which no script has written yet.
-        idle: all worker ids without a lease, if they were asked for.
-    """
-
-    info: snapshot.PoolInfo
-    alive: list[snapshot.WorkerInfo]
-    ended: list[snapshot.WorkerInfo]
-    idle: list[snapshot.WorkerInfo]
-
-
 class PoolReader(ABC):
     """One look at a pool: its fields as of one moment, and the records that it is asked for.
 
@@ -96,12 +79,18 @@ class PoolReader(ABC):
         """Return what info() returns, but without a look at the leases: as if none was leased. Does not block."""
         return self._info(0, 0)
 
-    def state(self, *, idle: bool = False) -> PoolState:
-        """Return the state of the pool; with *idle* also all worker ids without a lease."""
+    def state(self, *, idle: bool = False) -> tuple[snapshot.Snapshot, list[snapshot.WorkerInfo]]:
+        """Return the pool without its deaths, and the workers that expired() returns, as of one moment.
+
+        Args:
+            idle: whether worker ids without a lease are read, too.
+        """
         infos = self._records(None if idle else self._swept_ms)
-        alive, ended = [info for info in infos if info.alive], self._ended(infos)
-        others = [info for info in infos if idle and not info.alive]
-        return PoolState(self._info(len(alive), len(ended)), alive, ended, others)
+        alive, ended = tuple(info for info in infos if info.alive), self._ended(infos)
+        unknown = tuple(info for info in ended if info.state == "unknown")
+        others = tuple(info for info in infos if idle and not info.alive)
+        state = snapshot.Snapshot(self._info(len(alive), len(ended)), alive, unknown, idle=others)
+        return state, [info for info in ended if info.state == "expired"]
 
     def workers(self, *, alive_only: bool = True) -> list[snapshot.WorkerInfo]:
         """Return the workers, by worker id; with *alive_only* false also those whose lease ended."""

@@ -1,6 +1,5 @@
 """The status of a pool in one verdict, from a snapshot: how bad it is, what is the case, what to do.
 
-
 Pure. `workers`, `pool show`, `doctor`, the service and its page all show this one. What is unknown is reported
 as unknown, never as ok. Texts contain hosts, which are untrusted.
 """
@@ -26,7 +25,7 @@ ALARM_CRITICAL_MS = 7 * DAY_MS
 MISMATCH_SHOWN_MS = 300_000
 # a move to another layout takes months to plan, and days to do
 LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
-# while Redis is away, and workers have ids for longer than this
+# an outage of Redis is critical if workers have ids for less than this
 OUTAGE_CRITICAL_MS = 3_600_000
 _DO_NOT_RESTART = "do not restart workers: a new one may not be able to start"
 # workers named in a text
@@ -96,7 +95,7 @@ def status_of(snapshot: Snapshot) -> Status:
     """Return the verdict about a pool that was just read."""
     info, workers = snapshot.info, snapshot.workers
     floor, renewals = _floor(snapshot), _no_renewals(snapshot)
-    # what is unknown cannot be adopted any more if no worker can make ids
+    # if no worker can make ids, unknown workers cannot be adopted any more
     is_down = any(condition.code == "no-ids" for condition in floor)
     conditions = [
         *renewals,
@@ -232,7 +231,7 @@ def _no_renewals(snapshot: Snapshot) -> list[Condition]:
 def _without_ids(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
     """Return the condition of workers that renew their leases and make no ids."""
     without = [worker for worker in workers if worker.state == "no-ids"]
-    # with another condition of its own
+    # the end of the layout has a condition of its own
     if not without or info.now_ms >= info.layout_end_ms:
         return []
     worst_ms = max((worker.clock_offset_ms for worker in without), key=abs)
@@ -311,7 +310,7 @@ def _deaths(snapshot: Snapshot) -> list[Condition]:
         "they were killed (out of memory?) or crashed: snowredis workers lists them; snowredis workers --acknowledge "
         "says that they have been seen"
     )
-    # of all processes of that hour: the living and the dead, and in a fleet of short jobs all that came
+    # all processes of that hour: the living and the dead; in a fleet of short jobs, all that claimed
     processes = max(count + len(snapshot.workers), snapshot.claims)
     level = "critical" if count >= 3 and count * 10 >= processes else "warning"
     return [Condition("deaths", level, text, advice, deaths[-1].at_ms, newest.at_ms, count)]
@@ -329,16 +328,13 @@ def _silent(snapshot: Snapshot) -> list[Condition]:
     beats_ms = [each.renewed_ms if isinstance(each, WorkerInfo) else each.heartbeat_ms or 0 for each in silent]
     until_ms = max(each.lasts_until_ms for each in silent)
     text = f"{_named(silent)} sent no heartbeat since {{since}}; if they live, the last of them has ids until {{until}}"
-    level, advice = (
-        "warning",
-        (
-            "they hang, cannot reach Redis, or were killed where no other process of the pool runs: look at the hosts; "
-            "snowredis workers --acknowledge says that they have been seen"
-        ),
-    )
     if is_seen:
-        level, text, advice = "notice", f"known: {text}", ""
-    return [Condition("silent", level, text, advice, min(beats_ms), until_ms, len(silent))]
+        return [Condition("silent", "notice", f"known: {text}", "", min(beats_ms), until_ms, len(silent))]
+    advice = (
+        "they hang, cannot reach Redis, or were killed where no other process of the pool runs: look at the hosts; "
+        "snowredis workers --acknowledge says that they have been seen"
+    )
+    return [Condition("silent", "warning", text, advice, min(beats_ms), until_ms, len(silent))]
 
 
 def _mismatch(snapshot: Snapshot) -> list[Condition]:

@@ -1,13 +1,17 @@
-"""WorkerPool: the state and the history of a pool; its creation and deletion by a person."""
+"""WorkerPool: the state and the history of a pool; its creation and deletion by a person, and changes of its layout."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from snowredis.core.collisions import layout_ids, prove
+from snowredis.core.layout import Layout
+from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
@@ -18,15 +22,19 @@ from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import OwnClient, close_client
 from snowredis.servers.runner import translated
 from snowredis.settings import check, pool_or_default, url_or_default
-from snowredis.snowflake.administration import Deleted, PoolAdministration
-from snowredis.snowflake.open import is_in_memory, open_client, open_store
+from snowredis.snowflake.administration import Changing, Deleted, Early, Late, PoolAdministration
+from snowredis.snowflake.open import is_in_memory, open_client, open_store, pool_config
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.replies import Created
+from snowredis.snowflake.replies import Absent, Created
 
 
 def shown_ms(info: PoolInfo) -> int:
     """Return for how long a lease that ended without a release is shown: its process may be silent for a whole lane."""
     return max(DEATH_SHOWN_MS, info.outage_reserve_ms)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +121,20 @@ class WorkerPool:
             the first call also for 25 ms for each 1,000 events of the last hour, or of outage_reserve; later calls read
             only new ones.
         """
-        state = self._read().state(idle=idle)
-        info, workers = state.info, state.alive
-        expired = [events.expiry_of(each) for each in state.ended if each.state == "expired"]
-        # after the state: what a script wrote meanwhile is among the events, and nothing is in neither
+        state, expired = self._read().state(idle=idle)
+        info = state.info
+        # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither
         recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
-        written = [*expired, *recent]
+        written = [*map(events.expiry_of, expired), *recent]
         ended = deaths.ended_in(written, claims)
         ended = deaths.acknowledged(ended, self.acknowledgement() if ended else None)
-        mass = deaths.mass_silence_in(ended, workers, info)
+        mass = deaths.mass_silence_in(ended, state.workers, info)
         died, silent = deaths.split(ended, mass, info)
-        return Snapshot(
-            info,
-            workers=tuple(workers),
-            unknown=tuple(each for each in state.ended if each.state == "unknown"),
+        return replace(
+            state,
             deaths=died,
             silent=silent,
             mass_silence=mass,
-            idle=tuple(state.idle),
             claims=sum(at_ms > info.now_ms - DEATH_SHOWN_MS for at_ms, _ in claims),
             lanes_until_ms=deaths.lanes_until_ms(written, info.raised_ms or 0),
         )
@@ -237,7 +241,7 @@ class WorkerPool:
             LayoutMismatch: it exists with other settings.
         """
         store = open_store(self._memory if self._server is None else self._server, config, administers=True)
-        reply = store.create(time.time_ns() // 1_000_000 if caller_ms is None else caller_ms)
+        reply = store.create(_now_ms() if caller_ms is None else caller_ms)
         return isinstance(reply, Created)
 
     def delete(self, *, force: bool = False) -> Deletion:
@@ -260,7 +264,7 @@ class WorkerPool:
                 f"pool {self.name!r} has {alive} living {'worker' if alive == 1 else 'workers'}; nothing was deleted. "
                 "Stop them first, or delete it nevertheless with force=True (--force)."
             )
-        reply = PoolAdministration(self.server, PoolConfig(name=self.name)).delete(time.time_ns() // 1_000_000)
+        reply = PoolAdministration(self.server, PoolConfig(name=self.name)).delete(_now_ms())
         if not isinstance(reply, Deleted):
             raise PoolNotFound(self.name)
         with translated(self.where):
@@ -272,3 +276,119 @@ class WorkerPool:
         """Close the connections, except those of a client of the application's that is used as it is."""
         if self._server is not None and self._server.owned:
             close_client(self._server.client)
+
+
+# --- change of the layout --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutChange:
+    """A change of layout that was planned.
+
+    Attributes:
+        at_ms: from then on the old layout is refused, on the Redis clock.
+        floor_ms: ids of the old layout have earlier times; new workers wait for it.
+        sorted: whether every new id is greater than every old one.
+    """
+
+    at_ms: int
+    floor_ms: int
+    sorted: bool
+
+
+def config_of(info: PoolInfo) -> PoolConfig:
+    """Return the constants of the pool as it is stored."""
+    registration = info.settings.get("registry", "").partition("/")[2]
+    config = pool_config({"pool": info.name} | info.options)
+    return replace(config, registration=registration)
+
+
+def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
+    """Prove that ids of *layout* after *at_ms* equal none of all layouts that the pool had, or raise.
+
+    Returns:
+        whether all new ids are greater than all old ones.
+
+    Raises:
+        ConfigError: the change is refused, with the reason.
+    """
+    config = config_of(info)
+    if layout == info.layout:
+        raise ConfigError(f"pool {info.name!r} has this layout already. Nothing was changed.")
+    place = (info.layout.datacenter_bits, info.layout.datacenter_shift)
+    if config.registry and place != (layout.datacenter_bits, layout.datacenter_shift):
+        raise ConfigError(
+            f"pool {info.name!r} has the number {config.datacenter} of registry {config.registry!r}, and the new "
+            "layout has its datacenter bits in another place, where other pools may have other bits. Nothing "
+            "was changed. Use a layout with the same datacenter bits in the same place."
+        )
+    numbers = (config.datacenter, config.datacenter)
+    # refuses a datacenter that does not fit
+    floor_ms = at_ms + config.with_layout(layout).floor_ms
+    in_order = True
+    # the present layout is the last one, or the last but one if a change is planned, which this one replaces
+    past = info.layouts[: -2 if info.changes_ms else -1]
+    spans = [(period.layout, period.from_ms, period.until_ms or floor_ms) for period in past]
+    for old, from_ms, until_ms in [*spans, (info.layout, spans[-1][2] if spans else 0, floor_ms)]:
+        try:
+            ids = layout_ids(old, from_ms=max(from_ms, old.epoch_ms), until_ms=until_ms - 1, datacenters=numbers)
+        except ConfigError:
+            # no id was made in that time
+            continue
+        proof = prove(ids, layout, start_ms=floor_ms, datacenters=numbers)
+        if proof.common is not None:
+            raise ConfigError(_refusal(info, old, layout, proof.common.size, proof.common.lowest))
+        in_order = in_order and proof.sorted
+    return in_order
+
+
+def _refusal(info: PoolInfo, old: Layout, new: Layout, size: int, example: int) -> str:
+    return (
+        f"ids of the layout {old}, which pool {info.name!r} has or had, and of the new layout {new} can be equal: "
+        f"{size:,} of them, for example {example}. Nothing was changed. Choose a layout whose ids are greater: the "
+        "timestamp bits in the same place or further left, and an epoch that is not later; see `snowredis migrate "
+        "proof`."
+    )
+
+
+def change_layout(pool: WorkerPool, layout: Layout, *, delay_ms: int, force: bool = False) -> LayoutChange:
+    """Plan that *pool* has *layout* after *delay_ms*, if no id can be repeated.
+
+    Args:
+        force: also if processes that do not reach Redis may use outage lanes beyond the change.
+
+    Raises:
+        ConfigError: it is refused, with the reason; nothing was changed.
+        PoolNotFound, LayoutMismatch, StoreUnavailable.
+    """
+    info = pool.info()
+    at_ms = info.now_ms + delay_ms
+    in_order = check_change(info, layout, at_ms)
+    reply = PoolAdministration(pool.server, config_of(info)).change_layout(layout, at_ms, _now_ms(), force=force)
+    if isinstance(reply, Absent):
+        raise PoolNotFound(info.name)
+    if isinstance(reply, Late):
+        raise ConfigError(
+            f"the moment has passed before the change was planned, or is over a year away. Nothing was changed; "
+            f"allow more than {delay_ms} ms."
+        )
+    if isinstance(reply, Early):
+        raise ConfigError(
+            f"workers of pool {info.name!r} have outage lanes beyond that moment, in which they may make ids of the "
+            "old layout as long as they do not reach Redis. Nothing was changed. Plan it for "
+            f"{utc_text(reply.earliest_ms)} or later: in {math.ceil((reply.earliest_ms - info.now_ms) / 1000)} s. "
+            "With --force it is planned in any case; then a process that does not reach Redis may repeat ids."
+        )
+    if not isinstance(reply, Changing):
+        raise ConfigError(f"pool {info.name!r} kept its layout")
+    return LayoutChange(at_ms, reply.new_floor_ms, in_order)
+
+
+def undo_change(pool: WorkerPool) -> Layout:
+    """Undo a planned change that has not happened yet; return the layout that *pool* keeps.
+
+    Raises PoolNotFound, LayoutMismatch, StoreUnavailable.
+    """
+    info = pool.info()
+    PoolAdministration(pool.server, config_of(info)).change_layout(info.layout, info.now_ms + 1, _now_ms())
+    return info.layout

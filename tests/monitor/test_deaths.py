@@ -17,8 +17,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.monitor.deaths import RecentEvents
-from snowredis.monitor.events import Event, Follower
+from snowredis.monitor.events import Follower
 from snowredis.monitor.polling import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
@@ -475,22 +474,3 @@ def test_a_rollout_and_short_jobs_are_no_deaths(own_server: RedisServer) -> None
             program.kill()
             program.communicate()
         seen.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_that_is_forked_during_a_reading_reads_by_itself() -> None:
-    children: list[int] = []
-
-    def read(since: str) -> list[Event]:
-        if not children:
-            children.append(os.fork())
-            if children == [0]:
-                # without an end by pytest
-                signal.alarm(10)
-                recent.read(0, 0)
-                os._exit(0)
-        return []
-
-    recent = RecentEvents(read)
-    recent.read(0, 0)
-    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0

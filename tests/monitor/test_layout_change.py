@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,8 +13,8 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
-from snowredis.monitor.layout_change import LayoutChange, change_layout, check_change, undo_change
 from snowredis.monitor.snapshot import LayoutPeriod
+from snowredis.monitor.worker_pool import LayoutChange, change_layout, check_change, undo_change
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -39,8 +38,7 @@ def pool(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[snowre
 
 
 def change(pool: snowredis.WorkerPool, layout: Layout, delay_ms: int, *, force: bool = False) -> LayoutChange:
-    caller_ms = time.time_ns() // 1_000_000
-    return change_layout(pool.server, pool.info(), layout, delay_ms=delay_ms, caller_ms=caller_ms, force=force)
+    return change_layout(pool, layout, delay_ms=delay_ms, force=force)
 
 
 def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
@@ -114,7 +112,7 @@ def test_a_change_that_could_repeat_ids_is_refused(pool: snowredis.WorkerPool) -
 def test_a_planned_change_can_be_undone(pool: snowredis.WorkerPool) -> None:
     change(pool, NEW, 60_000)
     assert [each.layout for each in pool.info().layouts] == [OLD, NEW]
-    undo_change(pool.server, pool.info(), caller_ms=0)
+    assert undo_change(pool) == OLD
     info = pool.info()
     assert ([each.layout for each in info.layouts], info.changes_ms) == ([OLD], 0)
     with pytest.raises(ConfigError, match="the moment has passed"):

@@ -19,14 +19,13 @@ from snowredis.monitor.number_checks import (
     _ARGUMENTS,
     _OF_SCRIPTS,
     Call,
-    dated_tag,
-    pool_calls,
-    segment_tag,
+    pool_needs,
+    tag_needs,
 )
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.numbers import DatedGenerator, create_tag
 from snowredis.numbers.stores import tag_keys
-from snowredis.snowflake.protocol import PoolConfig, WorkerStats, pool_keys
+from snowredis.snowflake.protocol import PoolConfig, WorkerStats
 from tests.support.servers import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
@@ -106,9 +105,10 @@ def test_a_generator_makes_a_lost_index_anew(url_of: Callable[[str], str], own_s
 
 
 def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
-    assert allowed_by("generator") == needed_commands(pool_calls())
-    assert keys_of("generator") == set(pool_keys(POOL))
-    needed = [*pool_calls(), *segment_tag("t").calls, *dated_tag("t").calls]
+    pool = pool_needs(POOL)
+    assert allowed_by("generator") == needed_commands(pool.calls)
+    assert keys_of("generator") == set(pool.keys)
+    needed = [*pool.calls, *tag_needs("take", "t").calls, *tag_needs("dated", "t").calls]
     assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS, "time", "info"}
 
 
@@ -126,7 +126,7 @@ def keys_of(rule: str) -> set[str]:
 
 
 def test_the_rules_of_tags_are_what_their_scripts_use() -> None:
-    segments, dated = segment_tag("invoices"), dated_tag("invoices")
+    segments, dated = tag_needs("take", "invoices"), tag_needs("dated", "invoices")
     assert allowed_by("segments") == needed_commands(segments.calls)
     assert keys_of("segments") == set(segments.keys) == set(tag_keys("invoices"))
     assert allowed_by("dated") == needed_commands(dated.calls)
@@ -164,20 +164,21 @@ def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
 # what is taken from the rule of segments, and what doctor says then
 LACKS = [
     ((), "rights of tags: ok: user invoices-app may run all commands that generators of tag invoices need"),
-    (("-zadd",), "rights of tags: warning: user invoices-app may not run zadd of tag invoices"),
+    (("-zadd",), "rights of tags: warning: user invoices-app may not run the 'zadd' command of tag invoices"),
     (
         ("-hmget", "-xadd"),
-        "rights of tags: warning: user invoices-app may not run hmget, xadd of tag invoices",
-    ),
-    (
-        ("~snowredis:segment:{invoices}:clients",),
-        "rights of tags: warning: user invoices-app may not use the key snowredis:segment:{invoices}:clients of tag "
+        "rights of tags: warning: user invoices-app may not run the 'hmget' command nor run the 'xadd' command of tag "
         "invoices",
     ),
     (
+        ("~snowredis:segment:{invoices}:clients",),
+        "rights of tags: warning: user invoices-app may not access the 'snowredis:segment:{invoices}:clients' key of "
+        "tag invoices",
+    ),
+    (
         ("~snowredis:segment:{invoices}", "-evalsha"),
-        "rights of tags: warning: user invoices-app may not run evalsha nor use the key snowredis:segment:{invoices} "
-        "of tag invoices",
+        "rights of tags: warning: user invoices-app may not access the 'snowredis:segment:{invoices}' key nor run the "
+        "'evalsha' command of tag invoices",
     ),
 ]
 
@@ -217,7 +218,7 @@ def test_doctor_finds_the_rights_on_the_dated_numbers_of_a_tag_too(
     )
     url = f"unix://invoices-dated-app:SECRET@{own_server.socket}"
     main(["doctor", "--url", url, "--tag", "receipts"])
-    assert "user invoices-dated-app may not run hkeys of tag receipts" in capsys.readouterr().out
+    assert "user invoices-dated-app may not run the 'hkeys' command of tag receipts" in capsys.readouterr().out
     assert main(["doctor", "--url", own_server.url, "--tag", "no-such-tag"]) == 9
     assert "there is no tag no-such-tag" in capsys.readouterr().out
 

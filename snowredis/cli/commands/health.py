@@ -95,7 +95,7 @@ def _metrics(args: argparse.Namespace) -> int:
 
     with open_pool(args) as pool:
         reading = PoolPoller(pool).read()
-    # also of a pool that cannot be read, since that is a metric
+    # that a pool cannot be read is a metric, too
     sys.stdout.write(as_text(families_of({pool.name: reading})))
     if reading.error is None:
         return ExitCode.OK

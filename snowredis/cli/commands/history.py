@@ -118,7 +118,7 @@ tables. Exits with 1 if the process that made an id cannot be known.""",
 
 # --- events -------------------------------------------------------------------------------------
 
-# between two reads of Redis
+# pause between two reads of Redis
 _FOLLOW_EVERY_S = 0.5
 
 

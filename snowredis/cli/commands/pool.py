@@ -156,10 +156,10 @@ def settings_rows(info: PoolInfo) -> list[Pair]:
 
 def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
     counters = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost")
-    last_alarm = (f"{info.alarms:,}, the last: {printable(_alarm_text(info, time_text), 200)}", "bad")
     return [
         ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
-        ("alarms", [last_alarm] if info.alarms else "0"),
+        # the status says more
+        ("alarms", [(f"{info.alarms:,}", "bad" if info.alarms else "")]),
         *_layout_rows(info, time_text),
         ("created", time_text(info.created_ms) if info.created_ms else "?"),
         ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
@@ -179,13 +179,6 @@ def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
     if info.changes_ms:
         rows.append(("changes", [(f"at {time_text(info.changes_ms)}; start new processes after that", "warn")]))
     return rows
-
-
-def _alarm_text(info: PoolInfo, time_text: Callable[[int], str]) -> str:
-    if not info.alarm_until_ms:
-        return info.alarm
-    since, until = time_text(info.alarm_from_ms), time_text(info.alarm_until_ms)
-    return f"ids may have been repeated between {since} and {until}"
 
 
 def _show_all(args: argparse.Namespace) -> None:
@@ -260,26 +253,21 @@ def _add_change_layout_arguments(parser: Parser) -> None:
 
 def _change_layout(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
-    from snowredis.monitor.layout_change import change_layout, undo_change
+    from snowredis.monitor.worker_pool import change_layout, undo_change
 
     if (args.new_layout is None) != args.undo:
         raise ConfigError("name the new layout after the pool, or give --undo")
-    caller_ms = _now_ms()
     with open_known_pool(args) as pool:
-        info, client = pool.info(), pool.server
-        if args.undo:
-            undo_change(client, info, caller_ms=caller_ms)
-            print(f"pool {pool.name} at {pool.where} keeps its layout {info.layout}")
-            return
-        layout = resolve_layout(args.new_layout)
-        question = f"Change pool {pool.name} to {layout} in {args.delay_s:g} s? Processes with {info.layout} stop then."
-        confirm(args, question)
-        delay_ms = round(args.delay_s * 1000)
-        change = change_layout(client, info, layout, delay_ms=delay_ms, caller_ms=caller_ms, force=args.force)
         where = pool.where
+        if args.undo:
+            print(f"pool {pool.name} at {where} keeps its layout {undo_change(pool)}")
+            return
+        layout, old = resolve_layout(args.new_layout), pool.info().layout
+        confirm(args, f"Change pool {pool.name} to {layout} in {args.delay_s:g} s? Processes with {old} stop then.")
+        change = change_layout(pool, layout, delay_ms=round(args.delay_s * 1000), force=args.force)
     wait = duration(change.floor_ms - change.at_ms)
     print(f"pool {args.pool} at {where} changes its layout at {time_of(change.at_ms)}, in {args.delay_s:g} s")
-    print(f"  from  {info.layout}")
+    print(f"  from  {old}")
     print(f"  to    {layout}")
     print(
         f"no id can be repeated: the old ids are all before {time_of(change.floor_ms)}, the new ones after; "
