@@ -8,7 +8,7 @@ def main() -> int:
     try:
         from snowredis.cli import main as run
     except KeyboardInterrupt:
-        # while the commands are imported
+        # Ctrl-C while the commands are imported
         return 130
     return run()
 

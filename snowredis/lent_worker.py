@@ -24,7 +24,7 @@ from snowredis.snowflake.lease import Lease
 
 log = logging.getLogger("snowredis")
 
-# how often on_loss looks
+# how often the thread of on_loss looks
 _EVERY_S = 0.1
 DEFAULT_GRACE_S = 2.0
 
@@ -37,7 +37,7 @@ class WorkerId:
     """
 
     def __init__(self, settings: dict[str, Any], grace: float | None, on_loss: Callable[[], object] | None) -> None:
-        # of its own: another program makes the ids
+        # a generator for this lease alone: another program makes the ids
         self._ids = connect(**settings)
         self._ids._lend()
         if grace is None:

@@ -57,7 +57,7 @@ class _Source:
 
     def remove(self) -> IdGenerator[Any] | None:
         """Remove the generator and return it; None if there is none."""
-        # first, too: else an error of a signal handler, or a fork, before the second would leave next_id() with it
+        # bound first, too: otherwise an error of a signal handler, or a fork, would leave next_id() with the generator
         bind(None, _first_id)
         generator = self.generators.pop("generator", None)
         _bind()
@@ -177,14 +177,14 @@ def process_generator() -> Any:
 
 def _first_id() -> int:
     generator = process_generator()
-    # here, not where it is created: what was interrupted there is made up for by the next id
+    # bound here, and not where it is created: the next id makes up for what was interrupted there
     _bind()
     an_id: int = generator.next_id()
     return an_id
 
 
 def _next_of(generator: IdGenerator[Any]) -> Any:
-    # not its method: that of a closed generator may be another one
+    # looked up at each call: the method of a closed generator may be another one
     return generator.next_id()
 
 
@@ -247,7 +247,7 @@ def use(generator: IdGenerator[Any] | Callable[[], IdGenerator[Any]]) -> Iterato
     try:
         yield
     finally:
-        # not pop(): a block that another thread entered later may still be open
+        # pop() would be wrong: a block that another thread entered later may still be open
         _sources.remove(source)
         _bind()
         last = source.remove()

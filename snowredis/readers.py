@@ -23,7 +23,7 @@ from snowredis.errors import ConfigError, shown
 __all__ = ["Fence", "Watermark", "database_session", "fences", "server_clock_ms"]
 
 _log = logging.getLogger("snowredis")
-# between two looks at the open transactions of PostgreSQL
+# pause between two readings of the open transactions of PostgreSQL
 _POLL_S = 0.02
 _FENCES = {
     # partitions have copies of the trigger of their table
@@ -121,7 +121,7 @@ class Watermark:
         self.behind_ms = 0
         self.waits_for: list[str] = []
         self._database, self._tables, self._column = database, tuple(tables), column
-        # of PostgreSQL: a mark, and the number that all open transactions must have reached
+        # PostgreSQL only: a mark, and the number that all open transactions must have reached
         self._candidate: tuple[int, int] | None = None
 
     def advance(self, *, wait: float = 10.0) -> int:
@@ -317,7 +317,7 @@ def _transaction(connection: Any) -> Iterator[_Run]:
     except Exception as error:
         raise ConfigError(f"a connection in a transaction, or no PostgreSQL or MariaDB: {_OWN_CONNECTION}") from error
     try:
-        # also if the driver commits each statement by itself
+        # needed if the driver commits each statement by itself
         run("START TRANSACTION")
         yield run
     finally:

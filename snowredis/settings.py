@@ -54,7 +54,7 @@ Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "he
 
 FORMS: tuple[Form, ...] = get_args(Form)
 
-# of connect() and all others that take them, if the environment does not name them: see url_or_default()
+# used by connect() and all others if the environment does not name them: see url_or_default()
 DEFAULT_URL, DEFAULT_POOL = "redis://localhost:6379/0", "default"
 # larger values are probably mistakes
 MAX_REPLICAS = 100
@@ -76,7 +76,7 @@ _OTHER_VARIABLES = tuple(
         "UNTIL",
     )
 )
-# what Kubernetes sets in each pod for a Service whose name begins with "snowredis"
+# Kubernetes sets these in each pod for a Service whose name begins with "snowredis"
 _OF_KUBERNETES = re.compile(
     rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
@@ -194,7 +194,7 @@ SECONDS = Kind(
     lambda value: _is_number(value) and 0 <= value < MAX_SECONDS,
     convert=_number_or_same,
 )
-# unlimited is allowed
+# a timeout may be unlimited
 TIMEOUT = Kind(
     "seconds, 0 or more",
     float,
@@ -346,7 +346,7 @@ SETTINGS: Mapping[str, Setting] = {
     "url": URL_SETTING,
     **{name: hint.__metadata__[0]._replace(name=name) for name, hint in Settings.__annotations__.items()},
 }
-# those that the manual of connect() describes first
+# the settings that the manual of connect() describes first
 COMMON = ("url", *CommonSettings.__annotations__)
 # constants of a pool that are durations; PoolConfig has them as NAME_ms
 POOL_DURATIONS = tuple(name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS)
@@ -472,7 +472,7 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     """Return the one of *known* that *name* resembles, if any; *cutoff* is the least ratio of difflib."""
     from difflib import get_close_matches
 
-    # what all variables begin with is no resemblance
+    # the common prefix of all variables is no resemblance
     rests = {each.removeprefix(PREFIX): each for each in known}
     near = get_close_matches(name.removeprefix(PREFIX), rests, n=1, cutoff=cutoff)
     return rests[near[0]] if near else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-# what the scripts add to a signature; see pool.lua
+# fields that the scripts add to a signature; see pool.lua
 HINTS = ("changes_at", "changed", "lanes", "lost")
 # settings that are stored only if they are not these
 _UNSTORED = {"durability": "detect", "guard_rollbacks": "0"}

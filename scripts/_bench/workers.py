@@ -24,7 +24,14 @@ from scripts._bench.measuring import in_turns, quartiles
 from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
 from snowredis.core.layout import Layout
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys
+from snowredis.snowflake.protocol import (
+    ClaimRequest,
+    PoolConfig,
+    PresentedLease,
+    ReleaseRequest,
+    RenewRequest,
+    pool_keys,
+)
 from snowredis.snowflake.redis_store import RedisStore, ScriptStore, load
 from snowredis.snowflake.replies import Granted, Renewed, Seen
 
@@ -56,21 +63,7 @@ def claim(store: ScriptStore) -> Holder:
 
 def renew(store: ScriptStore, holder: Holder) -> None:
     pending = secrets.token_hex(8)
-    answer = store.renew(
-        RenewRequest(
-            holder.worker,
-            holder.token,
-            holder.renewal_id,
-            pending,
-            now_ms(),
-            holder.until_ms,
-            holder.outage_ms,
-            holder.lanes_ms,
-            STATS,
-            OWNER,
-        ),
-        Seen(),
-    )
+    answer = store.renew(RenewRequest(held_by(holder, pending), now_ms(), holder.lanes_ms, STATS, OWNER), Seen())
     if not isinstance(answer, Renewed):
         raise SystemExit(f"a heartbeat was answered with {answer}")
     holder.renewal_id, holder.until_ms = pending, answer.until_ms
@@ -79,8 +72,12 @@ def renew(store: ScriptStore, holder: Holder) -> None:
 
 def release(store: ScriptStore, holder: Holder) -> None:
     marks = tuple(now_ms() for _ in holder.lanes_ms)
-    held = (holder.worker, holder.token, holder.renewal_id, "", now_ms(), holder.until_ms, holder.outage_ms)
-    store.release(ReleaseRequest(*held, marks, STATS), Seen())
+    store.release(ReleaseRequest(held_by(holder), now_ms(), marks, STATS), Seen())
+
+
+def held_by(holder: Holder, pending: str = "") -> PresentedLease:
+    names = (holder.token, holder.renewal_id, pending)
+    return PresentedLease(holder.worker, *names, holder.until_ms, holder.outage_ms)
 
 
 def config_for(name: str, workers: int, ttl_ms: int = 30_000) -> PoolConfig:

@@ -166,7 +166,7 @@ class _Bit(NamedTuple):
     last_of_field: bool
 
 
-# of the bits that were chosen so far in the current field: equal to those of its lowest value, and of its highest
+# whether the bits chosen so far in the current field equal those of its lowest value, and those of its highest
 _State = tuple[bool, bool]
 _FIELD_BEGINS: _State = (True, True)
 

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from snowredis.core.layout import Layout
 
-# what somebody who sees ids learns: when they were made; which process made them; how many there are
+# facts that ids reveal: when they were made; which process made them; how many there are
 Leak: TypeAlias = Literal["time", "worker", "volume"]
-# what has to be reachable while ids are made
+# servers that have to be reachable while ids are made
 Need: TypeAlias = Literal["redis", "database"]
 
 

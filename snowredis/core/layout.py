@@ -155,7 +155,7 @@ class Layout:
         if type(self.worker_last) is not bool:
             raise LayoutError(f"worker_last must be True or False, not {shown(self.worker_last)}. No layout was made.")
         widths = [getattr(self, name) for name in _WIDTHS] + [self.gene_bits] * bool(self.gene_bits)
-        # before the single widths: its message says more
+        # checked before the single widths: its message says more
         if 1 <= self.tick_ms <= MAX_TICK_MS and min(widths) >= 0 and sum(widths) > ID_BITS:
             raise LayoutError(self._too_wide(widths))
         for name, low, high, why in _RANGES:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 MAX_SLEEP_S = 0.1
 # no clock that runs shows the same time for so long
 LONGEST_STOP_S = 1.0
-# what each wait counts as, at least: sleeping takes longer than it should
+# each wait counts as this, at least: sleeping takes longer than it should
 _SHORTEST_WAIT_S = 0.001
 
 

@@ -96,7 +96,7 @@ async def result_of(future: Future[T], *, cancels: bool = False) -> T:
     trio = _trio()
     if trio is not None:
         return await _result_in_trio(trio, future, cancels)
-    # not at the top: without coroutines it is not needed, and gevent has to be imported before it
+    # imported here: without coroutines it is not needed, and gevent has to be imported before it
     import asyncio
 
     wrapped = asyncio.wrap_future(future)

@@ -52,7 +52,7 @@ class ExitHook:
         self._armed_pid = 0
         # a signal handler may make a generator while its thread is making one
         self._lock = threading.RLock()
-        # what to do, and in which thread, when that has finished its conversation with the store
+        # a thread, and what it does when it has finished its conversation with the store
         self._postponed: tuple[int, Callable[[], None]] | None = None
 
     @with_lock
@@ -106,7 +106,7 @@ class ExitHook:
         deadline_s = time.monotonic() + EXIT_BOUND_S
         held = [member for member, pid in list(self._held.items()) if pid == os.getpid()]
         closed: set[Closable] = set()
-        # again: another thread may make a generator meanwhile
+        # repeated, because another thread may make a generator meanwhile
         while left := [member for member in [*self.members, *held] if member not in closed]:
             for member in left:
                 if time.monotonic() >= deadline_s:
@@ -138,7 +138,7 @@ class Heartbeat:
     def __init__(self, owner: Callable[[], Beating | None], abandon: Callable[[], None], guard: ForkGuard) -> None:
         self._guard, self._generation = guard, guard.generation
         self._stopped = threading.Event()
-        # held until the thread ends
+        # this lock is held until the thread ends
         self._running = threading.Lock()
         self._thread = 0
         self._owner, self._abandon = owner, abandon
@@ -183,7 +183,7 @@ class Heartbeat:
         try:
             self._beat(delay_s)
         finally:
-            # last, so that the thread has ended when another one can run
+            # released last, so that the thread has ended when another one can run
             self._running.release()
 
     def _beat(self, delay_s: float) -> None:
@@ -256,7 +256,7 @@ class EndNotes:
                 self.note(End.OS_EXIT)
             exit_now(status)
 
-        # where pickle finds it: the function may be sent to another process, as to a pool of processes
+        # pickle finds it there: the function may be sent to another process, as to a pool of processes
         _exit.__module__ = os.__name__
         return _exit
 

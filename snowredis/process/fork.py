@@ -58,7 +58,7 @@ class ForkGuard:
 
     def __init__(self) -> None:
         self.generation = 0
-        # in C, its first byte is read
+        # the C code reads its first byte
         self.alive: Any = b"\1"
         self._page: Any = None
         self._pid = 0
@@ -146,7 +146,7 @@ class ForkGuard:
 
     def recover(self) -> None:
         """Reset the generators of this process, a forked child, in its only thread. Does not block."""
-        # first: in a child that a signal handler forks in C below, it is wiped
+        # the page comes first: in a child that a signal handler forks in C below, it is wiped
         page, alive = self._new_page()
         self._lock = threading.RLock()
         self.generation += 1
@@ -157,7 +157,7 @@ class ForkGuard:
                 return
             member._after_fork()
         self._pid = os.getpid()
-        # last: until then, a signal handler that makes an id detects that this is a child
+        # set last: until then, a signal handler that makes an id detects that this is a child
         if self.generation == generation and not self.alive:
             self._page, self.alive = page, alive
 

@@ -149,7 +149,7 @@ def _namespace(pid: int) -> str:
 
 # characters of a host name and of a label; with both, the text stays below the 1000 bytes that the scripts accept
 MAX_NAME = 100
-# what the scripts refuse, and surrogates, which cannot be encoded
+# characters that the scripts refuse, and surrogates, which cannot be encoded
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

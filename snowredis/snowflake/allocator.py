@@ -38,7 +38,7 @@ from snowredis.snowflake.lease_manager import LeaseManager
 MOST_OUTAGES = 3
 # with longer ticks, a service that had used the end of a tick would wait for too long
 MAX_SPREAD_TICK_MS = 10
-# what the fast path can compute with, ns since 1970: the year 2262
+# the last time that the fast path can compute with, ns since 1970: in the year 2262
 LAST_NS = (1 << 63) - 1
 
 
@@ -232,7 +232,7 @@ class IdAllocator:
         except NotAcquired:
             return 0, NoLease()
         if isinstance(decision, LaneChange):
-            # not while the lock is held: a logging handler may be busy in a thread that waits for this lock
+            # logged without the lock: a logging handler may be busy in a thread that waits for this lock
             self._context.clock_backs.note(decision.behind_ms, "namespace", self.ids_made)
             return an_id, None
         return an_id, decision
@@ -243,7 +243,7 @@ class IdAllocator:
         decision = self._decide_outage(self._generator._position, lease, now_ms, min(until, lease.lease.outage_until))
         is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
         if is_usable:
-            # first: R7 (release) has to know of it
+            # R7 (release): this has to be known before an id is made
             self._leases.opened_serial = max(self._leases.opened_serial, lease.serial)
             self._opened = OpenedLane(lease.serial, until)
         return is_usable
@@ -313,7 +313,7 @@ class IdAllocator:
             if serial != held.serial:
                 serial, lanes = held.serial, Lanes.fresh(held.lease.opens[: self._config.ordinary_lanes])
             if state.outage and (last := self._last_tick(position)) < held.lease.until:
-                # not if the clock was so far ahead in the outage that these lanes could not follow
+                # if the clock was very far ahead in the outage, these lanes could not follow, and stay as they are
                 lanes = lanes.after(last)
             rules = self._context.rules
             decision = decide(lanes, now_ms, held.lease.until, self._layout.tick_ms, rules)
@@ -397,7 +397,7 @@ class IdAllocator:
         old, last_id, made = position
         state: State = old.state
         if self._spread:
-            # as in the fast path, the tick after one that was used up has all of its ids
+            # the tick after one that was used up has all of its ids, as in the fast path
             used_up = last_id != SEALED and not ~last_id & old.sequence_mask
             return 0 if used_up else first_sequence(tick, self._spread, salt)
         if self._sequence_start == "random":
@@ -427,7 +427,7 @@ class IdAllocator:
     def seal_through(self, serial: int) -> None:
         """Seal the current range unless its lease has a higher serial than *serial*."""
         if self.serial <= serial:
-            # also if that lease has no range: a frame below this signal handler may be about to publish the first
+            # even if that lease has no range: a frame below this signal handler may be about to publish the first one
             self.seal()
 
     def marks(self, held: HeldLease) -> tuple[int, ...] | None:

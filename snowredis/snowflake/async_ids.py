@@ -5,7 +5,7 @@ Loaded by the first coroutine that needs it: most processes make no ids in corou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 
 from snowredis.core.lanes import Wait
 from snowredis.core.values import check_count
@@ -21,11 +21,8 @@ __all__ = ["in_background", "in_thread", "next_ids", "next_slow"]
 CHUNK = 10_000
 
 
-async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
+async def next_slow(slow: SlowPath) -> int:
     """Make one id when the fast path cannot. Does not block the event loop.
-
-    Args:
-        make_ready: claims, renews, or waits for the pool, so that the next id needs no Redis; may block.
 
     Raises:
         As SnowflakeGenerator.next_id().
@@ -36,10 +33,10 @@ async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
         if an_id:
             return an_id
         if not isinstance(decision, Wait):
-            # one thread for all coroutines that wait
+            # claims, renews, or waits for the pool: one thread for all coroutines that wait
             preparing = slow.preparing
             if preparing is None or preparing.done():
-                preparing = slow.preparing = in_background(make_ready)
+                preparing = slow.preparing = in_background(functools.partial(slow.next_id, only_claim=True))
             await result_of(preparing)
         elif slow.clock.background:
             frozen_check = frozen_check or FrozenClockCheck(slow.clock)
@@ -51,16 +48,14 @@ async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
             await sleep(0)
 
 
-async def next_ids(
-    path: FastPath, slow: SlowPath, guard: ForkGuard, make_ready: Callable[[], None], count: int
-) -> list[int]:
+async def next_ids(path: FastPath, slow: SlowPath, guard: ForkGuard, count: int) -> list[int]:
     """Make *count* ids at once without blocking the event loop. See SnowflakeGenerator.anext_ids()."""
     count = check_count(count)
     while True:
         generation = guard.generation
         batch: list[int] = []
         while len(batch) < count:
-            part = path._take_now(min(count - len(batch), CHUNK)) or [await next_slow(slow, make_ready)]
+            part = path._take_now(min(count - len(batch), CHUNK)) or [await next_slow(slow)]
             if batch and part[0] < batch[-1]:
                 # the clock went back, or another coroutine made ids in a namespace that is behind
                 batch.clear()

@@ -23,7 +23,7 @@ from snowredis.snowflake.replies import Reply, Seen
 
 log = logging.getLogger("snowredis")
 
-# what wall clock and monotonic clock of a host may differ by since a reply, and by drift: more was a step or a stop
+# how much wall clock and monotonic clock may differ since a reply, and by drift: more was a step or a stop
 CLOCKS_AGREE_S = 1.0
 CLOCK_DRIFT = 0.001
 # longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
@@ -200,7 +200,7 @@ class Conversation:
         while True:
             lock, acquired, is_last = self.lock, False, sys.is_finalizing()
             try:
-                # in one step, as locked() of process/threads.py does, which says why
+                # acquired and noted in one step; locked() of process/threads.py says why
                 (acquired,) = map(lock.acquire, (True,), (0 if is_last else LOCK_LIMIT_S,))
                 if acquired or is_last:
                     self._refuse_second(lock)

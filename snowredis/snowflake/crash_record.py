@@ -32,7 +32,7 @@ from typing import Any, Protocol
 from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, ReleaseRequest, Store, WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PresentedLease, ReleaseRequest, Store, WorkerStats
 from snowredis.snowflake.replies import Granted, Released, Seen
 
 log = logging.getLogger("snowredis")
@@ -75,36 +75,34 @@ def release_dead(store: Store, credentials: dict[str, Any]) -> int | None:
         StoreUnavailable: Redis did not reply; call again.
     """
     now_ms = time.time_ns() // 1_000_000
-    worker, renewal_id = credentials["worker"], credentials.get("renewal_id", "")
-    until_ms, outage_until_ms = credentials.get("until_ms", 0), credentials.get("outage_until_ms", 0)
-    if worker == UNKNOWN_WORKER:
+    lease = PresentedLease(
+        *(credentials["worker"], credentials["token"]),
+        *(credentials.get("renewal_id", ""), credentials.get("pending_renewal_id", "")),
+        *(credentials.get("until_ms", 0), credentials.get("outage_until_ms", 0)),
+    )
+    if lease.worker == UNKNOWN_WORKER:
         # ended before the reply came: the same claim again has the same result
-        claim = ClaimRequest(credentials["token"], now_ms, now_ms, 0, credentials["owner"])
+        claim = ClaimRequest(lease.token, now_ms, now_ms, 0, credentials["owner"])
         reply = store.claim(claim, Seen())
         if not isinstance(reply, Granted):
             return None
-        worker, renewal_id = reply.worker, reply.renewal_id
-        until_ms, outage_until_ms = reply.until_ms, reply.outage_until_ms
+        ends_ms = (reply.until_ms, reply.outage_until_ms)
+        lease = PresentedLease(reply.worker, lease.token, reply.renewal_id, "", *ends_ms)
     request = ReleaseRequest(
-        worker=worker,
-        token=credentials["token"],
-        renewal_id=renewal_id,
-        pending_renewal_id=credentials.get("pending_renewal_id", ""),
-        caller_ms=now_ms,
-        held_until_ms=until_ms,
-        held_outage_ms=outage_until_ms,
-        marks_ms=tuple(credentials["marks_ms"]),
-        stats=WorkerStats.from_text(credentials["stats"]),
+        lease,
+        now_ms,
+        tuple(credentials["marks_ms"]),
+        WorkerStats.from_text(credentials["stats"]),
         # a claim without a reply made no ids, so nothing died
         reclaimed=credentials["worker"] != UNKNOWN_WORKER and credentials["end"] == End.KILLED,
     )
-    return worker if isinstance(store.release(request, Seen()), Released) else None
+    return lease.worker if isinstance(store.release(request, Seen()), Released) else None
 
 
 # 6 backup bits are the most that a layout has
 LANES = 64
 RENEWAL_ID_BYTES = 32
-# how a text of json.dumps() shows a renewal id that is pending
+# a pending renewal id as json.dumps() shows it
 _PENDING = b'"pending_renewal_id": "%s"'
 _NO_PENDING = _PENDING % b""
 # one record: a header, the end of the process, two texts in turn, two rows of marks in turn
@@ -164,7 +162,7 @@ class CrashRecord:
         marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
         self._rows = [marks[i * LANES :][:LANES] for i in (0, 1)]
         self._turn = self._row = 0
-        # last: what an interruption left half made gives nothing up
+        # set last: a record that an interruption left half made gives nothing up
         self._owner = owner
 
     def write_claim(self, token: str, owner: str) -> None:
@@ -247,7 +245,7 @@ class CrashRecord:
         for view in (self._header, *self._texts, *self._rows):
             with contextlib.suppress(BufferError):
                 view.release()
-        # one that a range of ticks still refers to is not released
+        # a row that a range of ticks still refers to is not released
         self._rows = []
 
     def give_up(self) -> None:
@@ -361,7 +359,7 @@ class LeaseSlot:
         record = self.record
         if record is None:
             record = self._new_record()
-            # not that of a parent, in a child that was forked meanwhile
+            # a child that was forked meanwhile does not get the record of its parent
             if serial >= self.oldest:
                 self.record = record
         return record
@@ -379,7 +377,7 @@ class LeaseSlot:
         *stats* only its pending renewal is new.
         """
         record = self.record
-        # after the record was read: a child that was forked before has another one, and this lease is void there
+        # checked after the record was read: a child that was forked before has another record, and a void lease
         if held.serial < self.oldest:
             return False
         if record is not None and (fresh or held.marks is not None):
@@ -432,7 +430,7 @@ class LeaseSlot:
 
     def after_fork(self) -> None:
         """Forget the parent's lease, in a forked child."""
-        # first: whatever a call that goes on here stores from now on is void
+        # this comes first: whatever a call that goes on here stores from now on is void
         self.make_void()
         record, self.record = self.record, None
         if record is not None:

@@ -92,10 +92,10 @@ def fill(generator: FastPath, guard: ForkGuard, buffer: Any) -> None:
             if not count:
                 count, first = 1, generator._next_slow()
                 wanted[0] = newest = first
-            # else the clock went back and another namespace is in use: begin again
+            # if not greater, the clock went back and another namespace is in use: begin again
             filled = filled + count if first > last else 0
             last = newest if filled else 0
-        # else forked in between: some of the ids are the parent's
+        # after a fork in between, some of the ids are the parent's: begin again
         if guard.is_still(generation):
             return
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout, Parts
-from snowredis.errors import LeaseLost, SnowredisError
+from snowredis.errors import LeaseLost
 from snowredis.process.clock import SYSTEM, Clock, ClockReading
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, ForkGuard
@@ -56,7 +56,7 @@ class SnowflakeGenerator(FastPath):
         "_slow_path",
     )
 
-    # not a global of this module, which may be gone, too
+    # an attribute, because globals of this module may be gone when this is called
     _is_finalizing = staticmethod(sys.is_finalizing)
 
     def __init__(
@@ -89,7 +89,7 @@ class SnowflakeGenerator(FastPath):
         )
         leases = LeaseManager(store, context, label, random_bytes)
         self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
-        # not before the settings were checked: __del__() reads where the ids are
+        # set after the settings were checked: if this is set, __del__() reads where the ids are
         self._lease_manager = leases
         self._lifecycle = LeaseLifecycle(context, leases, self._allocator)
         self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
@@ -221,7 +221,7 @@ class SnowflakeGenerator(FastPath):
         self._check()
         from snowredis.snowflake import async_ids
 
-        return await async_ids.next_slow(self._slow_path, self._make_ready)
+        return await async_ids.next_slow(self._slow_path)
 
     async def anext_ids(self, count: int) -> list[int]:
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop.
@@ -231,7 +231,7 @@ class SnowflakeGenerator(FastPath):
         self._check()
         from snowredis.snowflake import async_ids
 
-        return await async_ids.next_ids(self, self._slow_path, self._context.guard, self._make_ready, count)
+        return await async_ids.next_ids(self, self._slow_path, self._context.guard, count)
 
     # --- lease -------------------------------------------------------------------------------------
 
@@ -246,7 +246,8 @@ class SnowflakeGenerator(FastPath):
         Raises:
             As next_id().
         """
-        self._make_ready()
+        self._check()
+        self._slow_path.next_id(only_claim=True)
         held = self._lease_manager.held or self._lease_manager.kept
         if held is None:
             raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
@@ -361,27 +362,13 @@ class SnowflakeGenerator(FastPath):
         context.guard.check()
 
     def _next_with_gene(self, *, gene: int | str | bytes | None) -> int:
-        # first: a key that is refused costs no id
+        # the gene comes before the id: a key that is refused costs no id
         bits = 0 if gene is None else self.layout.gene_of(gene)
         return self.next_id() | bits
 
     def _next_slow(self) -> int:
         self._check()
-        try:
-            return self._slow_path.next_id()
-        except SnowredisError as error:
-            self._context.refusals.note(error, self._allocator.ids_made)
-            # the frames below say no more than the message
-            raise error.with_traceback(None)  # noqa: B904 - the same error
-
-    def _make_ready(self) -> None:
-        """Claim, renew, or wait for the pool, so that the next id needs no Redis."""
-        self._check()
-        try:
-            self._slow_path.next_id(only_claim=True)
-        except SnowredisError as error:
-            self._context.refusals.note(error, self._allocator.ids_made)
-            raise error.with_traceback(None)  # noqa: B904 - the same error
+        return self._slow_path.next_id()
 
     def _beat(self) -> float:
         self._context.guard.check()

@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest, RenewRequest, WorkerStats
+from snowredis.snowflake.protocol import PoolConfig, PresentedLease, ReleaseRequest, RenewRequest, WorkerStats
 from snowredis.snowflake.replies import Granted, Renewed
+
+
+def hash_of(token: str) -> str:
+    """Return what Redis and people see of the *token* of a claim."""
+    return hashlib.sha1(token.encode(), usedforsecurity=False).hexdigest()
 
 
 class Lease(NamedTuple):
@@ -89,7 +94,7 @@ class HeldLease(NamedTuple):
         lease = Lease(
             pool=config.name,
             worker=reply.worker,
-            token_hash=hashlib.sha1(token.encode(), usedforsecurity=False).hexdigest(),
+            token_hash=hash_of(token),
             until=layout.first_tick_from(reply.until_ms),
             until_ms=reply.until_ms,
             opens=tuple(max(lowest, layout.first_tick_from(ms)) for ms in reply.lanes_ms),
@@ -157,32 +162,17 @@ class HeldLease(NamedTuple):
 
     def renew_request(self, caller_ms: int, stats: WorkerStats, owner: str) -> RenewRequest:
         """Return the request for the pending renewal, made at *caller_ms* of this host's clock."""
-        return RenewRequest(
-            *self._credentials,
-            caller_ms=caller_ms,
-            held_until_ms=self.lease.until_ms,
-            held_outage_ms=self.lease.outage_until_ms,
-            held_lanes_ms=self.lanes_ms,
-            stats=stats,
-            owner=owner,
-            held_incarnation=self.lease.incarnation,
-        )
+        return RenewRequest(self._presented, caller_ms, self.lanes_ms, stats, owner, self.lease.incarnation)
 
     def release_request(self, caller_ms: int, marks_ms: tuple[int, ...], stats: WorkerStats) -> ReleaseRequest:
         """Return the request to release it; *marks_ms*: each lane's first unused ms, 0 for a lane never used."""
-        return ReleaseRequest(
-            *self._credentials,
-            caller_ms=caller_ms,
-            held_until_ms=self.lease.until_ms,
-            held_outage_ms=self.lease.outage_until_ms,
-            marks_ms=marks_ms,
-            stats=stats,
-        )
+        return ReleaseRequest(self._presented, caller_ms, marks_ms, stats)
 
     @property
-    def _credentials(self) -> tuple[int, str, str, str]:
-        """The first fields of both requests: worker id, token, renewal id, pending renewal id."""
-        return self.lease.worker, self.token, self.renewal_id, self.pending_renewal_id
+    def _presented(self) -> PresentedLease:
+        """The lease as its requests present it."""
+        names, ends_ms = (self.renewal_id, self.pending_renewal_id), (self.lease.until_ms, self.lease.outage_until_ms)
+        return PresentedLease(self.lease.worker, self.token, *names, *ends_ms)
 
 
 class Claimed(NamedTuple):

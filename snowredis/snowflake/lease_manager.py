@@ -118,7 +118,7 @@ class LeaseManager:
             PoolExhausted, LayoutMismatch, StoreUnavailable: no worker id was claimed.
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
-        # first: a process that does not know the number of its pool takes nothing over, since ids contain the number
+        # this comes first: ids contain the number of the pool, so a process that does not know it takes nothing over
         self.conversation.run(self._prepare)
         try:
             claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of))
@@ -135,7 +135,7 @@ class LeaseManager:
         return claimed
 
     def _claim(self, wait_ms: int, instead_of: int) -> Claimed:
-        # first: a fork from here on makes this claim void
+        # this comes first: a fork from here on makes this claim void
         serial, generation = self.slot.next_serial(), self._guard.generation
         current = self.held
         if self.closed or self.suspended or (current is not None and current.serial != instead_of):
@@ -151,7 +151,7 @@ class LeaseManager:
         layout = self.config.layout
         usable_from_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
         request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), self.lane_until_ms)
-        # without the name of the generator: if another process repeats this claim, this one has ended
+        # this owner lacks the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
         if serial < self.slot.oldest:
@@ -181,7 +181,7 @@ class LeaseManager:
             try:
                 raise reply
             finally:
-                # else the error, its traceback and this frame would keep each other, and the generator, alive
+                # otherwise the error, its traceback and this frame would keep each other, and the generator, alive
                 del reply
         self.view.learn(reply, sent_s)
         if isinstance(reply, Settling):
@@ -205,7 +205,7 @@ class LeaseManager:
         if slot.lent or slot.latest is not None or slot.kept is not None or self.closed or self.suspended:
             return False
         serial, generation = slot.next_serial(), self._guard.generation
-        # before the credentials are read, as for a claim: in a child that is forked meanwhile, nothing is recorded
+        # opened before the credentials are read, as for a claim: a child that is forked meanwhile records nothing
         record = slot.open_record(serial)
 
         def accept(credentials: dict[str, Any]) -> HeldLease | None:
@@ -266,7 +266,7 @@ class LeaseManager:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
-        # what the record does not show: the lane of a lease that was lost, or is being lost now
+        # the record does not show the lane of a lease that was lost, or is being lost now
         is_news = self.kept is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self.lane_until_ms if named and is_news else 0
         return owner_text(
@@ -402,12 +402,12 @@ class LeaseManager:
             # forked since it was detached: it is the parent's, and the marks may be this child's
             return False
         if marks_ms is None:
-            # not what the record says: a deposed master's may end before what another one granted
+            # the record of a deposed master may end before what another master granted, so the lease counts
             lease = held.lease
             marks_ms = lease.ends_ms if held.serial <= self.opened_serial else (lease.until_ms,) * len(held.lanes_ms)
         sent_s = self._clock.monotonic()
         request = held.release_request(self._context.now_ms(), marks_ms, stats)
-        # first: R7 (release)
+        # R7 (release): noted before the request is sent
         self.slot.note_release(held, sent=True)
         try:
             reply = self.store.release(request, self.view.seen)
@@ -438,7 +438,7 @@ class LeaseManager:
     def _withdraw(self, token: str) -> None:
         serial, generation = self.slot.next_serial(), self._guard.generation
         self._guard.check()
-        # not in a child that was forked meanwhile
+        # a child that was forked meanwhile withdraws nothing
         if self.slot.token != token or self._guard.generation != generation:
             return
         now_ms = self._context.now_ms()
@@ -450,7 +450,7 @@ class LeaseManager:
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
         self.slot.close()
-        # not while a call uses its connection: a signal handler may close, or a thread after its wait for another one
+        # a signal handler may close, or a thread after its wait for another one: then a call still uses the connection
         self.conversation.at_end(self.store.close)
 
     def abandon(self) -> None:

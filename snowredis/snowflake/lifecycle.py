@@ -48,7 +48,7 @@ class LeaseLifecycle:
         self._leases, self._allocator = leases, allocator
         self._pool = context.config.name
         self._heartbeat: Heartbeat | None = None
-        # whether an outage was logged, and a refused thread
+        # whether an outage was logged, and whether a refused thread was
         self._failing = self._refused = False
         # the reason and the time of the last failed renewal; empty if none failed since. The text only: an error refers
         # to frames, which refer to the generator
@@ -58,7 +58,7 @@ class LeaseLifecycle:
         self._replace_again_s = -1e9
         # serial of the lease whose outage lane was opened since the last reply that granted something
         self._opened = 0
-        # of counts.clock_backs: those of earlier leases
+        # the part of counts.clock_backs that happened under earlier leases
         self._clock_backs_before = 0
 
     @property
@@ -113,7 +113,7 @@ class LeaseLifecycle:
             marks = locked(self._generator._lock, functools.partial(self._seal_through, old))
             self._leases.release(old, marks, self.stats())
         if claimed.granted is not None:
-            # what happened under another lease is no event of this one
+            # a clock-back under another lease is no event of this one
             self._clock_backs_before = self._leases.counts.clock_backs
         if self._leases.held is not None and not claimed.taken_over:
             # Redis replies; the next claims find the worker ids
@@ -405,7 +405,7 @@ class LeaseLifecycle:
         self._make_void()
         self._leases.close()
         if heartbeat is not None:
-            # last: if this was interrupted, the lease is released at exit
+            # joined last: if this was interrupted, the lease is released at exit
             heartbeat.join()
 
     def after_fork(self) -> None:

@@ -6,29 +6,33 @@ apply only after wipe(), and there is no server to identify: every durability be
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
-from hashlib import sha1
 
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.codes import EventKind, FloorReason
+from snowredis.snowflake.lease import hash_of
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import LossReason, Seen
 
-# as in release.lua
+# the same as in release.lua
 MOST_CUTS = 3
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
 FIRST_DIGITS = 12
 
 
-def hash_of(token: str) -> str:
-    """Return what a record has of a token."""
-    return sha1(token.encode(), usedforsecurity=False).hexdigest()
+def is_held(record: LeaseRecord, lease: protocol.PresentedLease) -> bool:
+    """Return whether *lease* is the one in *record*, with its newest renewal id or one that is pending (R5)."""
+    is_newest = record.renewal_id in (lease.renewal_id, lease.pending_renewal_id)
+    return is_newest and record.token_hash == hash_of(lease.token)
 
 
 class MemoryStore:
     """A Store in memory: one pool, shared by all generators that use this object. Thread-safe.
+
+    All of its records are of its present incarnation: another one begins only with a new pool, after wipe().
 
     Args:
         config: of the pool.
@@ -44,69 +48,24 @@ class MemoryStore:
         self.config = config
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
-        self._records: dict[int, LeaseRecord] = {}
-        self._incarnation, self._version, self._floor_ms = "", 0, 0
-        # when the floors were raised, and the end of the highest reservation
-        self._raised_ms = self._top_ms = 0
-        self._outage_floor_ms = self._outage_top_ms = 0
-        self._raises = 0
-        self._swept_ms = 0
-        # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
-        self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=protocol.DEFAULT_MAX_EVENTS)
-        self._events_added = 0
-        self._counts: Counter[str] = Counter()
+        # used in the names of incarnations and events
+        self._serials = itertools.count(1)
+        self.wipe()
         if new:
-            self._raise_floors(0, 0, Seen())
-            self._note_floor(server_time_ms())
+            self._begin(server_time_ms(), 0, 0, Seen())
 
-    @property
-    def events(self) -> list[tuple[str, int]]:
-        """Kind and worker id of every event that concerns a worker id, the oldest first."""
-        return [(e["event"], int(e["worker"])) for _, e in list(self._entries) if e["worker"] != "-1"]
-
-    def _event(self, kind: str, worker: int, at_ms: int, record: LeaseRecord, **more: object) -> None:
-        self._events_added += 1
-        until_ms = more.pop("until", record.until_ms)
-        fields = {"event": kind, "worker": worker, "owner": record.owner, "from": record.lanes_ms[0]}
-        fields |= {"until": until_ms, "at": at_ms} | more
-        entry = {name: str(value) for name, value in fields.items()}
-        # like ids of a stream, these only grow, whatever the clock does
-        newest_ms = max(self._server_time_ms(), int(self._entries[-1][0].split("-")[0]) if self._entries else 0)
-        self._entries.append((f"{newest_ms}-{self._events_added}", entry))
-
-    def _note_floor(self, now: int) -> None:
-        pool = LeaseRecord(lanes_ms=(self._floor_ms,))
-        self._event(EventKind.FLOOR, -1, now, pool, reason=FloorReason.NO_POOL)
-
-    def _note_end(self, worker: int, record: LeaseRecord, now: int) -> None:
-        """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
-        if not record.token_hash or not self._swept_ms < record.lease_end_ms <= now:
-            return
-        more = {"stats": record.stats.to_text(), "claimed": record.claimed_ms, "renewed": record.renewed_ms}
-        more["outage"] = record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0
-        self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, **more)
-        self._counts["expired"] += 1
-
-    def _sweep(self, now: int) -> None:
-        """Bound the lease ends, and write which leases ended since the last call, once the floor has passed."""
-        for worker, record in self._records.items():
-            if record.lease_end_ms > self._latest_end_ms(now):
-                self._records[worker] = record._replace(lease_end_ms=self._latest_end_ms(now))
-        if self._floor_ms > now:
-            return
-        self._swept_ms = min(self._swept_ms, now)
-        ended = [
-            (record.lease_end_ms, worker)
-            for worker, record in self._records.items()
-            if self._swept_ms < record.lease_end_ms <= now
-        ]
-        for _, worker in sorted(ended):
-            self._note_end(worker, self._records[worker], now)
-        self._swept_ms = now
-
-    def _latest_end_ms(self, now: int) -> int:
-        """Return the end above which no server can have granted a lease: above it, the Redis clock was ahead."""
-        return now + self.config.redis_skew_ms + self.config.ttl_ms
+    def wipe(self) -> None:
+        """Delete everything, as FLUSHALL does."""
+        with self._lock:
+            self._records: dict[int, LeaseRecord] = {}
+            # no incarnation: there is no pool
+            self._incarnation, self._version, self._swept_ms = "", 0, 0
+            # when the floors were raised, and the end of the highest reservation
+            self._floor_ms = self._raised_ms = self._top_ms = 0
+            self._outage_floor_ms = self._outage_top_ms = 0
+            # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
+            self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=protocol.DEFAULT_MAX_EVENTS)
+            self._counts: Counter[str] = Counter()
 
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""
@@ -114,36 +73,38 @@ class MemoryStore:
     def after_fork(self) -> None:
         """Do nothing: the child's copy of the memory is a pool of its own."""
 
-    def wipe(self) -> None:
-        """Delete everything, as FLUSHALL does."""
+    def close(self) -> None:
+        """Do nothing: the pool exists as long as this object."""
+
+    # --- pool ------------------------------------------------------------------------------------------
+
+    def create(self, caller_ms: int) -> replies.CreateReply:
         with self._lock:
-            self._records.clear()
-            self._incarnation, self._version, self._floor_ms, self._swept_ms = "", 0, 0, 0
-            self._raised_ms = self._top_ms = self._outage_floor_ms = self._outage_top_ms = 0
-            self._entries.clear()
-            self._counts.clear()
+            now = self._server_time_ms()
+            if self._incarnation:
+                return replies.Exists(*self._pool(now))
+            # the same as in create.lua. A pool that is new with this object has lost nothing
+            is_certain = self.config.durability == "assured"
+            self._begin(now, 0, 0 if is_certain else self._outage_horizon_ms(now), Seen())
+            return replies.Created(*self._pool(now))
 
-    def _raise_floors(self, floor_ms: int, outage_floor_ms: int, seen: Seen) -> None:
-        def raised(incarnation: str) -> int:
-            return int(incarnation.partition("-")[0] or 0)
-
-        self._raises += 1
-        newest = max(self._server_time_ms(), raised(self._incarnation) + 1, raised(seen.incarnation) + 1)
-        self._incarnation = f"{newest}-{0:08x}{self._raises:x}"
-        self._floor_ms, self._raised_ms = max(self._floor_ms, floor_ms), self._server_time_ms()
-        self._outage_floor_ms = max(self._outage_floor_ms, outage_floor_ms)
+    def _begin(self, now: int, floor_ms: int, outage_floor_ms: int, seen: Seen) -> None:
+        """Create the pool with these floors, in an incarnation after the one that the caller has *seen*."""
+        newest = max(now, int(seen.incarnation.partition("-")[0] or 0) + 1)
+        self._incarnation = f"{newest}-{0:08x}{next(self._serials):x}"
+        self._floor_ms, self._outage_floor_ms, self._raised_ms = floor_ms, outage_floor_ms, now
+        self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(floor_ms,)), reason=FloorReason.NO_POOL)
 
     def _open(self, caller_ms: int, seen: Seen) -> tuple[int, int]:
         """Create the pool if it does not exist; return the Redis time and the caller's time after the cap (R2)."""
         now = self._server_time_ms()
+        floor_ms, outage_floor_ms = now + self.config.floor_ms, self._outage_horizon_ms(now)
         if not self._incarnation:
-            self._raise_floors(now + self.config.floor_ms, self._outage_horizon_ms(now), seen)
-            self._note_floor(now)
+            self._begin(now, floor_ms, outage_floor_ms, seen)
         if self._raised_ms > now + self.config.redis_skew_ms:
             # the Redis clock was ahead when the floor was raised
-            self._floor_ms = min(self._floor_ms, max(now + self.config.floor_ms, self._top_ms))
-            most_ms = max(self._outage_horizon_ms(now), self._outage_top_ms)
-            self._outage_floor_ms = min(self._outage_floor_ms, most_ms)
+            self._floor_ms = min(self._floor_ms, max(floor_ms, self._top_ms))
+            self._outage_floor_ms = min(self._outage_floor_ms, max(outage_floor_ms, self._outage_top_ms))
             self._raised_ms = now
         return now, min(caller_ms, now + self.config.max_clock_lead_ms)
 
@@ -152,17 +113,9 @@ class MemoryStore:
         config = self.config
         return now + config.floor_ms - config.ttl_ms + config.outage_reserve_ms if config.outage_reserve_ms else 0
 
-    def _with_outage_lane(self, record: LeaseRecord, capped: int) -> LeaseRecord:
-        """Return *record* with the reservation of its outage lane extended."""
-        reserve_ms = self.config.outage_reserve_ms
-        if reserve_ms and capped + reserve_ms > record.lanes_ms[-1]:
-            record = record._replace(outage_ms=max(record.outage_ms, capped + reserve_ms))
-        self._outage_top_ms = max(self._outage_top_ms, record.outage_ms)
-        return record
-
-    def _low_mark_ms(self, record: LeaseRecord) -> int:
-        """Return the lowest mark of the lanes, except for the outage lane."""
-        return max(min(record.lanes_ms[: self.config.ordinary_lanes]), record.until_ms)
+    def _latest_end_ms(self, now: int) -> int:
+        """Return the end above which no server can have granted a lease: above it, the Redis clock was ahead."""
+        return now + self.config.redis_skew_ms + self.config.ttl_ms
 
     def _pool(self, now: int) -> tuple[int, str, int, int, None]:
         """Return the fields that all replies have, for a call that is about to return."""
@@ -170,63 +123,103 @@ class MemoryStore:
         self._sweep(now)
         return now, self._incarnation, self._version, self._floor_ms, None
 
+    def _sweep(self, now: int) -> None:
+        """Bound the lease ends, and write which leases ended since the last call, once the floor has passed."""
+        for worker, record in self._records.items():
+            self._records[worker] = record._replace(lease_end_ms=min(record.lease_end_ms, self._latest_end_ms(now)))
+        if self._floor_ms > now:
+            return
+        self._swept_ms = min(self._swept_ms, now)
+        for worker, record in sorted(self._records.items(), key=lambda item: (item[1].lease_end_ms, item[0])):
+            self._note_end(worker, record, now)
+        self._swept_ms = now
+
+    def _event(self, kind: str, worker: int, at_ms: int, record: LeaseRecord, count: str = "", **more: object) -> None:
+        """Write an event, and count it; *count*: the name of its counter, if that is not *kind*."""
+        fields = {"event": kind, "worker": worker, "owner": record.owner, "from": record.lanes_ms[0]}
+        fields |= {"until": record.until_ms, "at": at_ms} | more
+        # like ids of a stream, these only grow, whatever the clock does
+        newest_ms = max(self._server_time_ms(), int(self._entries[-1][0].split("-")[0]) if self._entries else 0)
+        entry = {name: str(value) for name, value in fields.items()}
+        self._entries.append((f"{newest_ms}-{next(self._serials)}", entry))
+        self._counts[count or kind] += 1
+
+    def _note_end(self, worker: int, record: LeaseRecord, now: int) -> None:
+        """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
+        if not record.token_hash or not self._swept_ms < record.lease_end_ms <= now:
+            return
+        more = {"stats": record.stats.to_text(), "claimed": record.claimed_ms, "renewed": record.renewed_ms}
+        more["outage"] = record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0
+        self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, **more)
+
+    def _note_return(self, worker: int, record: LeaseRecord, now: int) -> None:
+        """Write that the holder of a lease goes on, if the lease had ended; before its record is changed."""
+        self._note_end(worker, record, now)
+        if record.token_hash and record.lease_end_ms <= now:
+            self._event(EventKind.RETURNED, worker, now, record, ended=record.lease_end_ms)
+
+    def _extend(self, worker: int, record: LeaseRecord, now: int, capped: int) -> LeaseRecord:
+        """Store *record* with its lease and its reservations extended, and return it."""
+        ttl_ms, reserve_ms = self.config.ttl_ms, self.config.outage_reserve_ms
+        if reserve_ms and capped + reserve_ms > record.lanes_ms[-1]:
+            record = record._replace(outage_ms=max(record.outage_ms, capped + reserve_ms))
+        self._records[worker] = record = record._replace(
+            until_ms=max(record.until_ms, capped + ttl_ms),
+            lease_end_ms=min(self._latest_end_ms(now), max(record.lease_end_ms, now + ttl_ms)),
+            renewed_ms=now,
+        )
+        self._top_ms = max(self._top_ms, record.until_ms)
+        self._outage_top_ms = max(self._outage_top_ms, record.outage_ms)
+        return record
+
+    # --- claim, renew, release ---------------------------------------------------------------------------
+
     def claim(self, request: protocol.ClaimRequest, seen: Seen) -> replies.ClaimReply:
         with self._lock:
             now, capped = self._open(request.caller_ms, seen)
-            ttl = self.config.ttl_ms
+            token_hash, first_renewal_id = hash_of(request.token), f"{self._version:0{FIRST_DIGITS}x}"
             for worker, record in self._records.items():
-                current = record.token_hash == hash_of(request.token) and record.incarnation == self._incarnation
-                replayed = current and len(record.renewal_id) == FIRST_DIGITS and record.lease_end_ms > now
-                if replayed:
-                    until = max(record.until_ms, capped + ttl)
-                    ends_ms = min(self._latest_end_ms(now), max(record.lease_end_ms, now + ttl))
-                    first = self._first_renewal_id()
-                    again = record._replace(until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now)
-                    return self._grant(worker, self._with_outage_lane(again, capped), now)
+                is_claimed = record.token_hash == token_hash and record.lease_end_ms > now
+                if is_claimed and len(record.renewal_id) == FIRST_DIGITS:
+                    # the same claim again
+                    again = record._replace(renewal_id=first_renewal_id)
+                    return self._granted(worker, self._extend(worker, again, now, capped), now)
             if self._floor_ms > now:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
-            least = self._floor_ms
             usable_from_ms = min(request.usable_from_ms, capped)
-            if least - usable_from_ms > request.wait_ms + self.config.floor_ms:
+            if self._floor_ms - usable_from_ms > request.wait_ms + self.config.floor_ms:
                 # marks are never lowered: they stay where callers can reach them
-                return replies.Behind(*self._pool(now), least - usable_from_ms)
+                return replies.Behind(*self._pool(now), self._floor_ms - usable_from_ms)
             chosen = self._choose(now, usable_from_ms, request.wait_ms)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
-            unused = LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces)
-            before = self._records.get(chosen, unused)
+            before = self._records.get(chosen, LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces))
             self._note_end(chosen, before, now)
-            least = max(least, before.until_ms)
-            lanes_ms = [max(lane, least) for lane in before.lanes_ms]
+            lanes_ms = [max(lane, self._floor_ms, before.until_ms) for lane in before.lanes_ms]
             if self.config.outage_reserve_ms:
                 lanes_ms[-1] = max(before.outage_mark_ms, self._outage_floor_ms)
-            record = before._replace(
-                token_hash=hash_of(request.token),
+            record = LeaseRecord(
+                token_hash=token_hash,
                 incarnation=self._incarnation,
-                renewal_id=self._first_renewal_id(),
-                until_ms=capped + ttl,
-                lease_end_ms=now + ttl,
+                renewal_id=first_renewal_id,
                 lanes_ms=tuple(lanes_ms),
-                outage_ms=0,
+                cuts_ms=before.cuts_ms,
                 claimed_ms=now,
-                renewed_ms=now,
-                stats=protocol.NO_STATS,
                 owner=request.owner,
             )
-            record = self._with_outage_lane(record, capped)
-            lanes = ",".join(map(str, record.lanes_ms))
-            self._event(EventKind.CLAIMED, chosen, now, record, lanes=lanes, outage=record.outage_ms)
-            self._counts["claims"] += 1
-            return self._grant(chosen, record, now)
+            record = self._extend(chosen, record, now, capped)
+            lanes = ",".join(map(str, lanes_ms))
+            self._event(EventKind.CLAIMED, chosen, now, record, "claims", lanes=lanes, outage=record.outage_ms)
+            return self._granted(chosen, record, now)
 
-    def _first_renewal_id(self) -> str:
-        return f"{self._version:0{FIRST_DIGITS}x}"
-
-    def _grant(self, worker: int, record: LeaseRecord, now: int) -> replies.Granted:
-        self._records[worker] = record
-        self._top_ms = max(self._top_ms, record.until_ms)
+    def _granted(self, worker: int, record: LeaseRecord, now: int) -> replies.Granted:
         lease = (worker, record.until_ms, record.lanes_ms, record.renewal_id, record.outage_ms)
         return replies.Granted(*self._pool(now), *lease)
+
+    def _low_mark_ms(self, worker: int) -> int:
+        """Return the lowest mark of the lanes of *worker*, except for the outage lane."""
+        record = self._records[worker]
+        return max(min(record.lanes_ms[: self.config.ordinary_lanes]), record.until_ms)
 
     def _choose(self, now: int, usable_from_ms: int, wait_ms: int) -> int | replies.ClaimRefused:
         """Choose the longest available worker id with a lane for *usable_from_ms*; else a new one; else the nearest.
@@ -236,148 +229,111 @@ class MemoryStore:
         """
         free = sorted((r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now)
         oldest = [worker for _, worker in free[:8]]
-        fitting = [worker for worker in oldest if self._low_mark_ms(self._records[worker]) <= usable_from_ms]
+        fitting = [worker for worker in oldest if self._low_mark_ms(worker) <= usable_from_ms]
         for worker in fitting:
             mark_ms = max(self._records[worker].outage_mark_ms, self._outage_floor_ms)
             if not self.config.outage_reserve_ms or mark_ms <= usable_from_ms:
                 return worker
         if fitting and self._outage_floor_ms > usable_from_ms:
             return fitting[0]
-        capacity = self.config.layout.workers
-        unused = next((w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None)
-        if unused is not None or fitting:
-            return fitting[0] if unused is None else unused
+        unused = next(worker for worker in itertools.count() if worker not in self._records)
+        if unused < self.config.layout.workers or fitting:
+            return unused if unused < self.config.layout.workers else fitting[0]
         if not oldest:
             self._counts["refused"] += 1
-            first = min(r.lease_end_ms for r in self._records.values())
-            return replies.IdsExhausted(*self._pool(now), max(0, first - now))
-        nearest = min(oldest, key=lambda worker: self._low_mark_ms(self._records[worker]))
-        behind = self._low_mark_ms(self._records[nearest]) - usable_from_ms
-        return nearest if behind <= wait_ms else replies.Behind(*self._pool(now), behind)
+            first_ms = min(record.lease_end_ms for record in self._records.values())
+            return replies.IdsExhausted(*self._pool(now), max(0, first_ms - now))
+        nearest = min(oldest, key=self._low_mark_ms)
+        behind_ms = self._low_mark_ms(nearest) - usable_from_ms
+        return nearest if behind_ms <= wait_ms else replies.Behind(*self._pool(now), behind_ms)
 
     def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:
         with self._lock:
             now, capped = self._open(request.caller_ms, seen)
-            config, record, adopted = self.config, self._records.get(request.worker), False
-            current = record is not None and record.incarnation == self._incarnation
-            reason: LossReason | None = None
-            ended_ms = record.lease_end_ms if record and record.token_hash and record.lease_end_ms <= now else 0
-            if record is not None and current and record.token_hash == hash_of(request.token):
-                if record.renewal_id not in (request.renewal_id, request.pending_renewal_id):
-                    reason = LossReason.COPIED
-            elif current:
-                reason = LossReason.REASSIGNED
-            elif request.held_until_ms <= now + config.floor_ms - config.ttl_ms:
-                reason = LossReason.TOO_OLD
-            else:
-                adopted = True
+            lease, worker = request.lease, request.lease.worker
+            record = self._records.get(worker)
+            adopted = record is None
+            if reason := self._loss(record, request, now):
+                lost = LeaseRecord(owner=request.owner, until_ms=lease.until_ms)
+                self._event(EventKind.LOST, worker, now, lost, reason=reason, outage=lease.outage_until_ms)
+                return replies.Lost(*self._pool(now), reason)
+            if record is None:
                 record = self._adopted(request, now)
-            if reason is not None or record is None:
-                reason = reason or LossReason.TOO_OLD
-                held_outage_ms = request.held_outage_ms
-                cuts_ms = record.cuts_ms if record is not None and request.held_lanes_ms[-1] < held_outage_ms else ()
-                if any(from_ms < held_outage_ms <= to_ms for from_ms, to_ms in cuts_ms):
-                    reason = LossReason.COPIED
-                lost = LeaseRecord(owner=request.owner, until_ms=request.held_until_ms)
-                reply = replies.Lost(*self._pool(now), reason)
-                self._event(EventKind.LOST, request.worker, now, lost, reason=reason, outage=request.held_outage_ms)
-                self._counts["lost"] += 1
-                return reply
-            if ended_ms:
-                self._note_end(request.worker, record, now)
-                self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
-                self._counts["returned"] += 1
+            else:
+                self._note_return(worker, record, now)
             if request.stats.clock_backs > record.stats.clock_backs:
-                self._event(EventKind.CLOCK_BACK, request.worker, now, record, stats=request.stats.to_text())
-            record = record._replace(
-                incarnation=self._incarnation,
-                renewal_id=request.pending_renewal_id,
-                until_ms=max(record.until_ms, capped + config.ttl_ms),
-                lease_end_ms=min(self._latest_end_ms(now), max(record.lease_end_ms, now + config.ttl_ms)),
-                stats=request.stats,
-                owner=request.owner,
-                renewed_ms=now,
-            )
-            self._records[request.worker] = record = self._with_outage_lane(record, capped)
-            self._top_ms = max(self._top_ms, record.until_ms)
+                self._event(EventKind.CLOCK_BACK, worker, now, record, stats=request.stats.to_text())
+            renewed = record._replace(renewal_id=lease.pending_renewal_id, stats=request.stats, owner=request.owner)
+            renewed = self._extend(worker, renewed, now, capped)
             if adopted:
-                more = {"reason": FloorReason.NO_POOL, "outage": record.outage_ms}
-                self._event(EventKind.ADOPTED, request.worker, now, record, **more)
-                self._counts["adopted"] += 1
-            outage_from_ms = record.lanes_ms[-1] if config.outage_reserve_ms else 0
-            return replies.Renewed(*self._pool(now), record.until_ms, adopted, outage_from_ms, record.outage_ms)
+                cause = FloorReason.NO_POOL
+                self._event(EventKind.ADOPTED, worker, now, renewed, reason=cause, outage=renewed.outage_ms)
+            outage_from_ms = renewed.lanes_ms[-1] if self.config.outage_reserve_ms else 0
+            return replies.Renewed(*self._pool(now), renewed.until_ms, adopted, outage_from_ms, renewed.outage_ms)
+
+    def _loss(self, record: LeaseRecord | None, request: protocol.RenewRequest, now: int) -> LossReason | None:
+        """Return why the renewal of a lease whose worker id has this *record* is refused; None if it is not."""
+        if record is None:
+            # R4: by now, another server may have leased this worker id
+            is_old = request.lease.until_ms <= now + self.config.floor_ms - self.config.ttl_ms
+            return LossReason.TOO_OLD if is_old else None
+        if is_held(record, request.lease):
+            return None
+        held_ms = request.lease.outage_until_ms
+        cut = request.held_lanes_ms[-1] < held_ms and any(begin < held_ms <= end for begin, end in record.cuts_ms)
+        is_copied = cut or record.token_hash == hash_of(request.lease.token)
+        return LossReason.COPIED if is_copied else LossReason.REASSIGNED
 
     def _adopted(self, request: protocol.RenewRequest, now: int) -> LeaseRecord:
         """Return the record of a lease that was lost, as its holder knows it (R4)."""
-        lanes_ms, outage_ms = request.held_lanes_ms, request.held_outage_ms
+        lanes_ms, outage_ms = request.held_lanes_ms, request.lease.outage_until_ms
         if self.config.outage_reserve_ms and outage_ms <= lanes_ms[-1]:
             lanes_ms, outage_ms = (*lanes_ms[:-1], max(lanes_ms[-1], self._outage_floor_ms)), 0
-        record = LeaseRecord(token_hash=hash_of(request.token), until_ms=request.held_until_ms, owner=request.owner)
-        return record._replace(lanes_ms=lanes_ms, outage_ms=outage_ms, claimed_ms=now)
+        return LeaseRecord(
+            token_hash=hash_of(request.lease.token),
+            incarnation=self._incarnation,
+            until_ms=request.lease.until_ms,
+            lanes_ms=lanes_ms,
+            outage_ms=outage_ms,
+            claimed_ms=now,
+            stats=request.stats,
+        )
 
     def release(self, request: protocol.ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         with self._lock:
             now, _ = self._open(request.caller_ms, seen)
-            record = self._records.get(request.worker)
-            if (
-                record is None
-                or record.token_hash != hash_of(request.token)
-                or record.renewal_id not in (request.renewal_id, request.pending_renewal_id)
-                or record.incarnation != self._incarnation
-            ):
+            worker, record = request.lease.worker, self._records.get(request.lease.worker)
+            if record is None or not is_held(record, request.lease):
                 return replies.Gone(*self._pool(now))
-            ended_ms = record.lease_end_ms if record.lease_end_ms <= now else 0
-            self._note_end(request.worker, record, now)
-            if ended_ms and not request.reclaimed:
-                self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
-                self._counts["returned"] += 1
-            more: dict[str, object] = {
-                "from": record.lanes_ms[0],
-                "claimed": record.claimed_ms,
-                "renewed": record.renewed_ms,
-            }
-            used_until_ms = record.until_ms
-            if request.marks_ms is not None:
-                if record.until_ms == request.held_until_ms:
-                    used_until_ms = max(request.marks_ms[: self.config.ordinary_lanes])
-                record = self._lowered(record, request, request.marks_ms)
+            (self._note_end if request.reclaimed else self._note_return)(worker, record, now)
             kind = EventKind.RECLAIMED if request.reclaimed else EventKind.RELEASED
-            more |= {"until": used_until_ms, "stats": request.stats.to_text()}
-            more["outage"] = record.outage_mark_ms if self.config.outage_reserve_ms else 0
-            self._event(kind, request.worker, now, record, **more)
-            self._counts["reclaimed" if request.reclaimed and not ended_ms else "releases"] += 1
-            self._records[request.worker] = record._replace(
-                token_hash="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats
-            )
+            # a process has one death, even if its lease ended before it was reclaimed
+            count = "reclaimed" if request.reclaimed and record.lease_end_ms > now else "releases"
+            lowered, used_until_ms = self._lowered(record, request)
+            more = {"from": record.lanes_ms[0], "until": used_until_ms, "stats": request.stats.to_text()}
+            more |= {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
+            more["outage"] = lowered.outage_mark_ms if self.config.outage_reserve_ms else 0
+            self._event(kind, worker, now, record, count, **more)
+            lowered = lowered._replace(token_hash="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats)
+            self._records[worker] = lowered
             return replies.Released(*self._pool(now))
 
-    def _lowered(self, record: LeaseRecord, request: protocol.ReleaseRequest, marks_ms: tuple[int, ...]) -> LeaseRecord:
-        """Return *record* with those marks lowered to *marks_ms* that are this holder's own ends (R7)."""
-        lanes_ms = list(map(max, record.lanes_ms, marks_ms))
-        ordinary = self.config.ordinary_lanes
-        until_ms, outage_ms, cuts_ms = 0, 0, record.cuts_ms
-        if record.until_ms != request.held_until_ms:
-            until_ms, lanes_ms[:ordinary] = record.until_ms, record.lanes_ms[:ordinary]
-        if self.config.outage_reserve_ms:
-            if not record.lanes_ms[-1] < record.outage_ms == request.held_outage_ms:
-                outage_ms, lanes_ms[-1] = record.outage_ms, record.lanes_ms[-1]
-            elif lanes_ms[-1] < record.outage_ms:
+    def _lowered(self, record: LeaseRecord, request: protocol.ReleaseRequest) -> tuple[LeaseRecord, int]:
+        """Return *record* with those marks lowered that are this holder's own ends (R7), and until when it was used."""
+        lease, marks_ms, used_until_ms = request.lease, request.marks_ms, record.until_ms
+        if marks_ms is None:
+            return record, used_until_ms
+        used_ms, ordinary = tuple(map(max, record.lanes_ms, marks_ms)), self.config.ordinary_lanes
+        if record.until_ms == lease.until_ms:
+            used_until_ms = max(marks_ms[:ordinary])
+            record = record._replace(until_ms=0, lanes_ms=(*used_ms[:ordinary], *record.lanes_ms[ordinary:]))
+        from_ms, until_ms = record.lanes_ms[-1], record.outage_ms
+        if self.config.outage_reserve_ms and from_ms < until_ms == lease.outage_until_ms:
+            record = record._replace(lanes_ms=(*record.lanes_ms[:-1], used_ms[-1]), outage_ms=0)
+            if used_ms[-1] < until_ms:
+                cuts_ms = record.cuts_ms
                 if len(cuts_ms) == MOST_CUTS:
-                    (from_ms, first_ms), (_, second_ms), *rest = cuts_ms
-                    cuts_ms = ((from_ms, max(first_ms, second_ms)), *rest)
-                cuts_ms = (*cuts_ms, (record.lanes_ms[-1], record.outage_ms))
-        return record._replace(lanes_ms=tuple(lanes_ms), until_ms=until_ms, outage_ms=outage_ms, cuts_ms=cuts_ms)
-
-    def create(self, caller_ms: int) -> replies.CreateReply:
-        with self._lock:
-            now = self._server_time_ms()
-            if self._incarnation:
-                return replies.Exists(*self._pool(now))
-            # as in create.lua; what this object is new for was never lost
-            is_certain = self.config.durability == "assured"
-            self._raise_floors(0, 0 if is_certain else self._outage_horizon_ms(now), Seen())
-            self._note_floor(now)
-            return replies.Created(*self._pool(now))
-
-    def close(self) -> None:
-        """Do nothing: the pool exists as long as this object."""
+                    (begin, first_ms), (_, second_ms), *rest = cuts_ms
+                    cuts_ms = ((begin, max(first_ms, second_ms)), *rest)
+                record = record._replace(cuts_ms=(*cuts_ms, (from_ms, until_ms)))
+        return record, used_until_ms

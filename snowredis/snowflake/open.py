@@ -51,7 +51,7 @@ def layout_of(setting: Layout | str | None) -> Layout:
     """Return the Layout that a setting names. Raises ConfigError, LayoutError; see resolve_layout()."""
     if setting is None or isinstance(setting, Layout):
         return setting or Layout()
-    # for layouts that are named or written as text
+    # loaded only for layouts that are named or written as text
     from snowredis.core.presets import resolve_layout
 
     return resolve_layout(setting)

@@ -48,11 +48,11 @@ class WorkerStats(NamedTuple):
         return cls(*map(int, text.split(","))) if _TEXT.fullmatch(text) else NO_STATS
 
 
-# of a lease with which no id was made
+# a lease with which no id was made has these statistics
 NO_STATS = WorkerStats()
 
 
-# of what a pool stores: its fields, its records, its index; see FORMATS in snowredis.signatures
+# the format of what a pool stores: fields, records, index; see FORMATS in snowredis.signatures
 FORMAT = 3
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
@@ -98,7 +98,7 @@ class PoolConfig:
     registration: str = ""
 
     def __post_init__(self) -> None:
-        # not None, which connect() takes for the default
+        # connect() takes None for the default; here it is refused
         check("pool", self.name or "")
         limits = dict.fromkeys(("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"), MAX_TTL_MS)
         for option, most in (limits | {"outage_reserve_ms": MAX_OUTAGE_RESERVE_MS}).items():
@@ -230,27 +230,38 @@ class ClaimRequest(NamedTuple):
     kept_ms: int = 0
 
 
-class RenewRequest(NamedTuple):
-    """Request to extend a lease.
+class PresentedLease(NamedTuple):
+    """A lease as its holder presents it. The scripts take it as one argument.
 
     Attributes:
         token: of the claim.
         renewal_id: of the last renewal that was answered, or of the claim.
-        pending_renewal_id: of this renewal; a repeated renewal has the same.
-        caller_ms: the caller's wall clock.
-        held_until_ms, held_outage_ms, held_lanes_ms: the reservation that the caller has: its end, its end in the
-            outage lane (at or below the beginning if it has none), and the beginning in each lane.
-        owner: result of owner_text() in process/names.py.
-        held_incarnation: of the pool when the lease was granted or renewed last; "": unknown.
+        pending_renewal_id: of a renewal that was sent and not answered; empty if there is none.
+        until_ms, outage_until_ms: the ends of the reservation that the holder has; it has no outage lane if the second
+            one is at or below the lane's beginning.
     """
 
     worker: int
     token: str
     renewal_id: str
     pending_renewal_id: str
+    until_ms: int
+    outage_until_ms: int
+
+
+class RenewRequest(NamedTuple):
+    """Request to extend a lease.
+
+    Attributes:
+        lease: its pending renewal id is that of this renewal; a repeated renewal has the same.
+        caller_ms: the caller's wall clock.
+        held_lanes_ms: where the reservation of each lane begins that the caller has.
+        owner: result of owner_text() in process/names.py.
+        held_incarnation: of the pool when the lease was granted or renewed last; "": unknown.
+    """
+
+    lease: PresentedLease
     caller_ms: int
-    held_until_ms: int
-    held_outage_ms: int
     held_lanes_ms: tuple[int, ...]
     stats: WorkerStats
     owner: str
@@ -261,23 +272,15 @@ class ReleaseRequest(NamedTuple):
     """Request to release a worker id.
 
     Attributes:
-        token: of the claim.
-        renewal_id: of the last renewal that was answered, or of the claim.
-        pending_renewal_id: of a renewal that was sent and not answered; empty if there is none.
+        lease: marks that are later than the ends of its reservation stay.
         caller_ms: the caller's wall clock.
-        held_until_ms, held_outage_ms: the ends of the reservation that the caller has; marks that are later stay.
         marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown, so that the whole reservation
             counts as used.
         reclaimed: True if the caller acts on behalf of a process that was killed.
     """
 
-    worker: int
-    token: str
-    renewal_id: str
-    pending_renewal_id: str
+    lease: PresentedLease
     caller_ms: int
-    held_until_ms: int
-    held_outage_ms: int
     marks_ms: tuple[int, ...] | None
     stats: WorkerStats
     reclaimed: bool = False

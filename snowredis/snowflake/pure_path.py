@@ -49,7 +49,7 @@ class PureFastPath:
 
     _block: Block
     _last: OpenTick
-    # reentrant; held for every step of the slow path, and by the fast path where FREE_THREADED
+    # a reentrant lock, held for every step of the slow path, and by the fast path if FREE_THREADED
     _lock: threading.RLock
     # makes an id when the fast path cannot: claims, waits and renews as needed
     _next_slow: Callable[[], int]
@@ -109,7 +109,7 @@ class PureFastPath:
         (_, _, ids, _, _), ticks, tick, first_id, size, made, _ = self._current
         if tick == SEALED:
             return ticks, SEALED, made
-        # at least the first: whoever opened the tick may not have taken it yet
+        # at least the first id: the thread that opened the tick may not have taken it yet
         taken = max(1, size - operator.length_hint(ids))
         return ticks, first_id + (taken - 1 << ticks.sequence_shift), made + taken
 
@@ -197,7 +197,7 @@ class PureFastPath:
             current[-1].append(opened)
             if current[-1][0] is not opened:
                 return False
-            # before the stores: until then, whoever reads what is current exhausts them, too
+            # done before the stores: until then, each reader of what is current exhausts them, too
             exhaust(current[0][2])
         # if these run late, the block that they store was superseded and exhausted: _open_tick() finds the current one
         self._last = opened
@@ -261,7 +261,7 @@ def exhaust(ids: Any) -> None:
     try:
         ids.__setstate__(PAST_END)
     except AttributeError:
-        # not of CPython
+        # another interpreter than CPython
         collections.deque(ids, maxlen=0)
 
 
@@ -269,7 +269,7 @@ def _not_bound() -> int:
     raise RuntimeError("next_id() was called before bind()")
 
 
-# what next_id() of the process calls: the method of its generator, or a function that makes one
+# next_id() of the process calls this: the method of its generator, or a function that makes a generator
 _bound: Callable[[], int] = _not_bound
 
 

@@ -51,7 +51,7 @@ TOUCH_S = 300.0
 SENT = "sent"
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
 MAP_FIXED = 0x10
-# how PyMemoryView_FromMemory is told that it may be written to
+# flag of PyMemoryView_FromMemory: the memory may be written to
 _PYBUF_WRITE = 0x200
 
 
@@ -105,7 +105,7 @@ def server_place(where: str) -> list[str]:
         if scheme != "unix":
             return [os.readlink("/proc/self/ns/net")]
         path = os.path.abspath(path)
-        # as far as they exist: that of the socket may be made by each start of the server
+        # only those that exist: each start of the server may make the socket's directory anew
         places.extend(_inode(path[: at + 1]) for at in range(len(path)) if path[at] == "/")
     return places
 
@@ -131,9 +131,9 @@ class RecordFiles:
         if own is None or directory is None or not store.shared:
             return None
         if self._pid != own.pid:
-            # those of the parent. The pid is set last: another thread of this child may read it meanwhile
+            # these are the parent's. The pid is set last: another thread of this child may read it meanwhile
             self._resting, self._kept, self._pid = deque(), deque(), own.pid
-        # not a count: another interpreter of this process, or the program that it was before an exec, counts, too
+        # a count would not do: another interpreter of this process, or the program before an exec, counts, too
         path = directory.path_of(str(FileName(pool_name(store), own, os.urandom(6).hex())))
         try:
             address = _create(path, self._rested())
@@ -294,7 +294,7 @@ def _default_directory() -> str:
     if platform == "linux":
         return f"/dev/shm/snowredis-{os.geteuid()}"  # noqa: S108 - checked in open_directory()
     if platform == "darwin":
-        # of this user, and of this machine
+        # this directory belongs to this user, and is on this machine
         return os.path.join(os.environ["TMPDIR"], "snowredis") if os.environ.get("TMPDIR") else ""
     return ""
 
@@ -309,7 +309,7 @@ def _create(path: str, address: int) -> int:
         if hasattr(os, "fchmod"):
             # whatever the umask: another process is to read it. If one truncated it, this one would end by SIGBUS
             os.fchmod(descriptor, 0o400)
-        # else the first write to a full file system would end this process by SIGBUS
+        # otherwise the first write to a full file system would end this process by SIGBUS
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, RECORD_BYTES)
         else:

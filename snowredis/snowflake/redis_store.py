@@ -81,7 +81,7 @@ class ScriptStore(Scripted):
         self.urls: Sequence[str] = ()
         numbers = (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms, config.failover_slack_ms)
         others = (config.outage_reserve_ms, int(config.guard_rollbacks), max_events, config.durability)
-        # as the scripts take them, packed once
+        # packed once, in the form that the scripts take
         self._constants = ",".join(map(str, (*numbers, *others)))
         # time of the last reply, on the caller's clock; there is no connection before the first one
         self._replied_ms = sys.maxsize
@@ -107,7 +107,7 @@ class ScriptStore(Scripted):
         *args: str | int,
     ) -> Any:
         if caller_ms - self._replied_ms > self.config.ttl_ms // 2:
-            # this host stood still, or its calls fail: the connection may lead to a master of before
+            # this host stood still, or its calls fail: the connection may lead to a former master
             self.reconnect(also_in_use=False)
         request = self.request(name, self._constants, seen.incarnation, seen.version, caller_ms, *args)
         texts = self.texts_of(request, self.run(*request))

@@ -101,7 +101,7 @@ class Reply:
         alarm: the alarm that this call raised, if any.
     """
 
-    # not a dataclass: a program would take 3 ms longer to its first id, in which the methods of six are generated
+    # a plain class: six dataclasses would generate their methods for 3 ms before the first id
     READERS: ClassVar[dict[str, Callable[[str], Any]]] = {
         "redis_ms": int,
         "incarnation": str,

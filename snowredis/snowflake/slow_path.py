@@ -45,7 +45,7 @@ class SharedWaits:
         self._logged_until_s = -1e9
         # the last ClockSkewed, and until when it is raised again
         self._skew, self._skewed_until_s = (0, 0), -1e9
-        # of the wait that counts for the timeout: its begin, and the last failure
+        # the wait that counts for the timeout: when it began, and its last failure
         self._began_s = 0.0
         self._failed_s: float | None = None
 
@@ -136,7 +136,7 @@ class ClaimWait:
         except errors.ClockMovedBack as error:
             stalled_ms = (self._clock.monotonic() - self._began_s - waited_s) * 1000
             if error.behind_ms - stalled_ms <= self._context.longest_wait_ms:
-                # not the clock is late, but the request was
+                # the request was late, and not the clock
                 return False
             raise self._shared.skewed(-error.behind_ms, self._context.longest_wait_ms) from None
         self._shared.end()
@@ -152,7 +152,7 @@ class ClaimWait:
 
     def _pause_after(self, error: errors.PoolExhausted | errors.StoreUnavailable) -> float:
         if isinstance(error, errors.StoreUnavailable):
-            # those who timed out together do not ask together again
+            # processes that timed out together do not ask together again
             return self._context.random.uniform(0, TIMED_OUT_PAUSE_S)
         pause_s = max(self._pause_s, min(FULL_PAUSE_S, error.next_expiry_ms / 1000))
         self._pause_s = min(LAST_PAUSE_S, 2 * self._pause_s)
@@ -163,7 +163,7 @@ class ClaimWait:
         floor_ms = self._leases.view.floor_ms
         if floor_ms - self._context.now_ms() <= self._context.config.floor_ms:
             return "Redis keeps losing its state"
-        # of a deleted pool whose outage lanes are ordinary lanes of this one, or of a Redis clock that was ahead
+        # the pool before was deleted, and its outage lanes are ordinary lanes of this one; or the Redis clock was ahead
         return f"reservations of before may last until {utc_text(floor_ms)}, and new ones start then"
 
     def wait_for_opening(self, ms: float) -> None:
@@ -222,38 +222,42 @@ class SlowPath:
         """
         claim_wait: ClaimWait | None = None
         frozen_check: FrozenClockCheck | None = None
-        while True:
-            self._guard.check()
-            generation = self._guard.generation
-            if self._leases.closed or self._leases.suspended:
-                self._lifecycle.release()
-                raise (errors.GeneratorClosed if self._leases.closed else errors.GeneratorSuspended)(self._pool)
-            an_id, decision = self._allocator.advance(only_claim=only_claim)
-            if decision is None:
-                if claim_wait is not None:
-                    claim_wait.end()
-                    claim_wait = None
-                # checked last: in a child that a signal handler forked just now, this id is its parent's
-                if self._guard.is_still(generation):
-                    return an_id
-            elif isinstance(decision, Wait):
-                frozen_check = frozen_check or FrozenClockCheck(self.clock)
-                self._wait(decision)
-                self.check_clock(frozen_check, decision)
-            elif isinstance(decision, RenewLease):
-                self._renew()
-            elif isinstance(decision, ClaimAnother):
-                self._lifecycle.replace(decision.behind_ms)
-            elif isinstance(decision, RaiseClockBack):
-                self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
-                raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
-            else:
-                claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle, self._shared)
-                if isinstance(decision, NotOpen):
-                    if not self._lifecycle.open_outage_lane():
-                        claim_wait.wait_for_opening(decision.ms)
+        try:
+            while True:
+                self._guard.check()
+                generation = self._guard.generation
+                if self._leases.closed or self._leases.suspended:
+                    self._lifecycle.release()
+                    raise (errors.GeneratorClosed if self._leases.closed else errors.GeneratorSuspended)(self._pool)
+                an_id, decision = self._allocator.advance(only_claim=only_claim)
+                if decision is None:
+                    if claim_wait is not None:
+                        claim_wait.end()
+                        claim_wait = None
+                    # checked last: in a child that a signal handler forked just now, this id is its parent's
+                    if self._guard.is_still(generation):
+                        return an_id
+                elif isinstance(decision, Wait):
+                    frozen_check = frozen_check or FrozenClockCheck(self.clock)
+                    self._wait(decision)
+                    self.check_clock(frozen_check, decision)
+                elif isinstance(decision, RenewLease):
+                    self._renew()
+                elif isinstance(decision, ClaimAnother):
+                    self._lifecycle.replace(decision.behind_ms)
+                elif isinstance(decision, RaiseClockBack):
+                    self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
+                    raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
                 else:
-                    self._claim(claim_wait)
+                    claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle, self._shared)
+                    if not isinstance(decision, NotOpen):
+                        self._claim(claim_wait)
+                    elif not self._lifecycle.open_outage_lane():
+                        claim_wait.wait_for_opening(decision.ms)
+        except errors.SnowredisError as error:
+            self._context.refusals.note(error, self._allocator.ids_made)
+            # the frames below say no more than the message
+            raise error.with_traceback(None)  # noqa: B904 - the same error
 
     def try_step(self) -> Step:
         """Take an id of the current tick or of a later one, or return what has to be done first. Never waits.
@@ -268,7 +272,7 @@ class SlowPath:
         an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
         if isinstance(decision, Wait):
             self._context.clock_backs.note_wait(decision, self._allocator.ids_made)
-        # last: in a child that a signal handler forked just now, this id is its parent's
+        # checked last: in a child that a signal handler forked just now, this id is its parent's
         if not self._guard.is_still(generation):
             return 0, NoLease()
         return an_id, decision
@@ -290,7 +294,7 @@ class SlowPath:
     def _claim(self, claim_wait: ClaimWait) -> None:
         """Claim, or wait a little; meanwhile go on in the outage lane of a lease that was lost, if there is one."""
         lifecycle = self._lifecycle
-        # else the heartbeat claims
+        # without a heartbeat, this call has to claim
         if lifecycle.beats and lifecycle.open_outage_lane():
             return
         try:

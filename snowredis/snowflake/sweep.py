@@ -26,16 +26,16 @@ from snowredis.snowflake.record_files import FileName, open_directory, pool_name
 
 log = logging.getLogger("snowredis")
 
-# not the state of the program's own random numbers, nor one that forked children share
+# it leaves the program's own random numbers alone, and forked children do not share its state
 RANDOM = random.SystemRandom()
 # a file of a pool that nobody asks for any more is removed after this time, once its process has ended, and its
 # reservations have: in an outage, the lease may be taken over until then
 UNUSED_S = 3600.0
-# of a process of which nobody here can tell, one in another container: its heartbeats set the time of its file
+# the same for a process in another container, whose end cannot be seen here: its heartbeats set the time of its file
 UNKNOWN_S = 24 * 3600.0
-# of a process that ended while its claim had no reply, in an outage
+# the same for a process that ended while its claim had no reply, in an outage
 UNANSWERED_S = 60.0
-# one look of so many looks for that, too
+# one sweep in so many looks for such files, too
 CLEAN_ONE_IN = 500
 # processes that one sweep looks at, if there are more: each takes some 10 us
 MOST_LOOKED_AT = 100
@@ -93,7 +93,7 @@ class DeadProcesses:
         self._pool = ""
         # the time of the directory, and the files of the pool: replaced as a whole, since threads may look at once
         self._seen: tuple[int, list[str]] = (0, [])
-        # which one is looked at next: another one in each process
+        # the number of the file that is looked at next; each process begins at another one
         self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
     def release(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
@@ -148,7 +148,7 @@ class DeadProcesses:
         if changed_ns != before_ns:
             names = ((text, FileName.parse(text)) for text in _texts(place, self._pool))
             texts = [text for text, name in names if name and name.process != place.own]
-            # else a file that is made in the same tick of the kernel would not be seen
+            # otherwise a file that is made in the same tick of the kernel would not be seen
             self._seen = (changed_ns if abs(now_ns - changed_ns) > GRANULARITY_NS else 0, texts)
         return texts
 
@@ -247,7 +247,7 @@ def _release_one(store: Store, place: Place, name: FileName) -> bool:
     try:
         if _is_elsewhere(store, place, _read(files, str(name))):
             return False
-        # whoever renames it, has it
+        # the process that renames the file has it
         files.rename(str(name), taken)
         credentials = _read(files, taken)
     except OSError:
@@ -294,8 +294,8 @@ def take_over(
     for name in _dead(place, _texts(place, pool_name(store))):
         if name.taker is not None or name.sent or (taken := _take(store, place, name, accept)) is None:
             continue
-        # first: a process that is killed here leaves no file. With two, the lease would be released by the older one
-        # while a process that took it over from the newer one makes ids
+        # removed before the new record is written: a process that is killed here leaves no file. With two files, one
+        # process could take the lease over by the newer file while another one releases it by the older file
         try:
             place.files.remove(str(name._replace(taker=place.own)))
         except FileNotFoundError:

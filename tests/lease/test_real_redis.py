@@ -578,15 +578,25 @@ LEGAL: dict[str, set[str]] = {
     "held_incarnation": {""},
     "nonce": HEX,
     "token": HEX,
-    # not renewed yet, nothing sent
-    "renewal_id": HEX | {""},
-    "pending_renewal_id": HEX | {""},
-    "renew.pending_renewal_id": HEX,
     # what was used is not known
     "marks_ms": {""},
     # shown to people, never computed with
     "stats": {"-1", "9" * 18, "1" + "0" * 14},
 }
+LEASES = (
+    "4194304,ab,ab,ab,0,0",
+    "-1,ab,ab,ab,0,0",
+    "0,,ab,ab,0,0",
+    "0,xy,ab,ab,0,0",
+    "0,ab,xy,ab,0,0",
+    "0,ab,ab,xy,0,0",
+    "0,ab,ab,ab,,0",
+    f"0,ab,ab,ab,{10**14},0",
+    f"0,ab,ab,ab,0,{10**14}",
+    "0,ab,ab,ab,0",
+    "0,ab,ab,ab,0,0,0",
+    f"0,{'a' * 240},ab,ab,0,0",
+)
 OWNERS = (
     "{",
     "[1]",
@@ -631,7 +641,8 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
     client = server.client()
     legal = LEGAL.get(f"{script}.{name}", LEGAL.get(name, ()))
     wrong = []
-    for text in HOSTILE + (OWNERS if name == "owner" else ()):
+    special = {"owner": OWNERS, "lease": (*LEASES, *["0,ab,ab,,0,0"] * (script == "renew"))}
+    for text in (*HOSTILE, *special.get(name, ())):
         client.delete(*pool_keys(config.name))
         store.create(wall_ms())
         living = holder(store).claim()
@@ -640,7 +651,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
         if script == "claim":
             good[6] = fresh_hex()
         elif script == "renew":
-            good[8:10] = living.renewal_id, fresh_hex()
+            good[6] = ",".join(map(str, living.presented(fresh_hex())))
         elif script == "note_number":
             good = [*store.calls["renew"][:6], "7"]
         elif script == "change_layout":
@@ -653,8 +664,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
         elif script == "delete":
             good = [*store.calls["create"]]
         elif script == "release":
-            held = (living.token, living.renewal_id, "", str(living.until_ms), str(living.outage_ms))
-            good = [*store.calls["renew"][:6], "0", *held, "0,0", "0", "0"]
+            good = [*store.calls["renew"][:6], ",".join(map(str, living.presented())), "0,0", "0", "0"]
         before = stored(server, config.name)
         try:
             reply = client.eval(
@@ -679,7 +689,7 @@ def test_a_refused_argument_is_named(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     living = holder(store).claim()
     living.worker = 1 << 22
-    with pytest.raises(ConfigError, match="the script refused worker: "):
+    with pytest.raises(ConfigError, match="the script refused lease: "):
         living.ask_renew()
     living.worker, living.lanes_ms = 0, (10**14, 0)
     with pytest.raises(ConfigError, match="the script refused held_lanes_ms: "):
@@ -870,19 +880,7 @@ def renew(living: Holder, *, stats: WorkerStats) -> Renewed:
     """Call Holder.ask_renew() with other *stats*."""
     pending = fresh_hex()
     answer = living.store.renew(
-        RenewRequest(
-            living.worker,
-            living.token,
-            living.renewal_id,
-            pending,
-            wall_ms(),
-            living.until_ms,
-            living.outage_ms,
-            living.lanes_ms,
-            stats,
-            '{"host":"h"}',
-        ),
-        living.seen,
+        RenewRequest(living.presented(pending), wall_ms(), living.lanes_ms, stats, '{"host":"h"}'), living.seen
     )
     assert isinstance(answer, Renewed)
     living.renewal_id, living.until_ms, living.seen = pending, answer.until_ms, answer.seen

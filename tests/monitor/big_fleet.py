@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, RenewRequest, WorkerStats
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, PresentedLease, RenewRequest, WorkerStats
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Renewed, Seen
 from tests.support.servers import RedisServer, redis_server
@@ -66,10 +66,8 @@ class BigFleet:
         rate = self._random.randrange(2_000)
         member["made"] += 5 * rate
         stats = WorkerStats(member["made"], rate, self._random.randrange(-9, 9))
-        request = RenewRequest(
-            member["worker"], member["token"], member["renewal_id"], pending, now, member["until"], 0, member["lanes"],
-            stats, member["owner"],
-        )  # fmt: skip
+        lease = PresentedLease(member["worker"], member["token"], member["renewal_id"], pending, member["until"], 0)
+        request = RenewRequest(lease, now, member["lanes"], stats, member["owner"])
         answer = self._store.renew(request, self._seen)
         if isinstance(answer, Renewed):
             member["renewal_id"], member["until"], self._seen = pending, answer.until_ms, answer.seen

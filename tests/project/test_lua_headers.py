@@ -29,7 +29,7 @@ GLOBALS = {
     *("tonumber", "tostring", "type", "ipairs", "unpack"),
 }
 WITHOUT_A_KEY = {"TIME", "INFO"}
-CHECKED_BY = {"int": "int", "0": "int", "string": "str", "hex": "str", "ints": "str"}
+CHECKED_BY = {"int": "int", "0": "int", "string": "str", "hex": "str"}
 ARGUMENT = re.compile(r"^-- ARGV\[(\d+)\] (\w+) +(\w+)", re.MULTILINE)
 STATUS = re.compile(r"(?:return \{|nil, \{|or \{|reply_with\(\w+,|done\(|keep\(|finish\() ?'([a-z]+)'")
 

@@ -493,7 +493,7 @@ def test_a_renewal_is_recorded_before_it_is_sent(
         credentials = read_page(file.read_bytes())
         assert credentials is not None
         recorded.append((credentials["renewal_id"], credentials["pending_renewal_id"]))
-        assert recorded[-1] == (request.renewal_id, request.pending_renewal_id)
+        assert recorded[-1] == (request.lease.renewal_id, request.lease.pending_renewal_id)
         raise StoreUnavailable("nowhere", "no reply")
 
     with connect(server.url, pool) as ids:

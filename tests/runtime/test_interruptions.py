@@ -302,7 +302,7 @@ def test_clones_that_share_their_random_state_renew_under_different_names() -> N
         ids.next_id()
         clock.advance(1)
         ids._beat()
-    assert len({request.pending_renewal_id for request in store.renewals}) == 2
+    assert len({request.lease.pending_renewal_id for request in store.renewals}) == 2
     assert len({request.token for request in store.claims}) == 2
 
 
@@ -370,7 +370,7 @@ def test_a_host_whose_clock_is_far_behind_asks_redis_now_and_then_only(clock: Ma
         with pytest.raises(ClockSkewed):
             ids.next_id()
     assert len(store.claims) == asked
-    assert len(store.events) <= 2 * asked
+    assert len(store._entries) <= 2 * asked
     clock.step(200_000)
     clock.advance(1_000)
     assert ids.next_id() > 0

@@ -363,9 +363,10 @@ class Checker:
 
     def reclaimed(self, request: ReleaseRequest) -> None:
         """Record that a parent releases the lease of a killed process, unless a clone has renewed it since."""
-        claim = self.claims.get((request.token, request.worker))
-        if claim is not None and claim.renewal_id in (request.renewal_id, request.pending_renewal_id):
-            self.given_back(request.token, request.worker, request.marks_ms)
+        lease = request.lease
+        claim = self.claims.get((lease.token, lease.worker))
+        if claim is not None and claim.renewal_id in (lease.renewal_id, lease.pending_renewal_id):
+            self.given_back(lease.token, lease.worker, request.marks_ms)
 
     def given_back(self, token: str, worker: int, marks_ms: tuple[int, ...] | None) -> None:
         """Record the ticks that a claim was used for; no id is made with it any more."""

@@ -54,22 +54,17 @@ def request_of(script: str, args: Sequence[str | int]) -> Entry:
         case "claim":
             return request | {"token": own[0]}
         case "renew":
-            names = ("token", "renewal_id", "pending")
-            return (
-                request
-                | dict(zip(names, own[1:4], strict=True))
-                | {"worker": int(own[0]), "until_ms": int(own[4]), "outage_ms": int(own[5])}
-                | {"lanes_ms": ints(own[6]), "incarnation": own[9]}
-            )
+            return request | lease_of(own[0]) | {"lanes_ms": ints(own[1]), "incarnation": own[4]}
         case "release":
-            names = ("token", "renewal_id", "pending")
-            return (
-                request
-                | dict(zip(names, own[1:4], strict=True))
-                | {"worker": int(own[0]), "until_ms": int(own[4]), "outage_ms": int(own[5])}
-                | {"marks_ms": ints(own[6]) or None, "reclaimed": own[8] == "1"}
-            )
+            return request | lease_of(own[0]) | {"marks_ms": ints(own[1]) or None, "reclaimed": own[3] == "1"}
     return request
+
+
+def lease_of(text: str) -> Entry:
+    """Return the fields of the lease that a request presents."""
+    worker, token, renewal_id, pending, until, outage = text.split(",")
+    names = {"token": token, "renewal_id": renewal_id, "pending": pending}
+    return names | {"worker": int(worker), "until_ms": int(until), "outage_ms": int(outage)}
 
 
 def ints(text: str) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, RenewRequest, Store, WorkerStats
+from snowredis.snowflake.protocol import ClaimRequest, PresentedLease, ReleaseRequest, RenewRequest, Store, WorkerStats
 from snowredis.snowflake.replies import ClaimReply, Granted, Released, Renewed, RenewReply, Reply, Seen
 
 _R = TypeVar("_R", bound=Reply)
@@ -51,16 +51,15 @@ class Holder:
         self.incarnation = answer.seen.incarnation
         return self
 
+    def presented(self, pending: str = "") -> PresentedLease:
+        names = (self.token, self.renewal_id, pending)
+        return PresentedLease(self.worker, *names, self.until_ms, self.outage_ms)
+
     def ask_renew(self, pending: str = "", *, ahead_ms: int = 0) -> RenewReply:
         pending = pending or fresh_hex()
         request = RenewRequest(
-            worker=self.worker,
-            token=self.token,
-            renewal_id=self.renewal_id,
-            pending_renewal_id=pending,
+            lease=self.presented(pending),
             caller_ms=self.now_ms() + ahead_ms,
-            held_until_ms=self.until_ms,
-            held_outage_ms=self.outage_ms,
             held_lanes_ms=self.lanes_ms,
             stats=WorkerStats(7, 3, -2, 0, 0),
             owner='{"host":"h"}',
@@ -85,9 +84,8 @@ class Holder:
         marks = None if unknown else marks_ms or (0,) * len(self.lanes_ms)
         renewal_id = self.renewal_id if renewal_id is None else renewal_id
         stats = WorkerStats(ids_made=7)
-        now_ms = self.now_ms()
-        held = (self.worker, self.token, renewal_id, "", now_ms, self.until_ms, self.outage_ms)
-        request = ReleaseRequest(*held, marks, stats, reclaimed)
+        lease = self.presented()._replace(renewal_id=renewal_id)
+        request = ReleaseRequest(lease, self.now_ms(), marks, stats, reclaimed)
         return isinstance(self._learn(self.store.release(request, self.seen)), Released)
 
     def _learn(self, answer: _R) -> _R:

@@ -62,7 +62,7 @@ if ttl < 1 or math.max(ttl, lead, skew, slack, outage / 31) > 864e5 or max_event
 local seen_incarnation = str('incarnation', ARGV[4], '^[%x-]*$', 64)
 -- bounded, because the number of the next incarnation is higher and must be valid, too
 if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
--- of the pool, if it is absent: renew has another one
+-- the incarnation of an absent pool, as the caller knows it; renew may know another one
 local known_incarnation = seen_incarnation
 local seen_version = int('version', ARGV[5], 0, YEAR_5138)
 local caller_ms = int('caller_ms', ARGV[6], 0, YEAR_5138)
@@ -104,6 +104,17 @@ end
 
 -- the worker id that renew and release are about; its record is read with the pool
 local worker
+-- Reads the lease that a caller of renew or release has, PresentedLease of protocol.py, with one pattern: worker id,
+-- token of the claim, id of the last renewal that was answered or of the claim, id of one that was sent and not
+-- answered, or empty, and the ends of its reservation and of its outage lane; at or below its beginning: it has no such
+-- lane. Returns all but the worker id, with the token as its hash.
+local function lease_of(name, text)
+  local id, token, renewal_id, pending, ends, outage_ends = string.match(text, '^(%d+),(%x+),(%x*),(%x*),(%d+),(%d+)$')
+  local number, held_until, held_outage = tonumber(id) or 0, tonumber(ends) or 0, tonumber(outage_ends) or 0
+  if not id or #text > 240 or number > 4194303 or math.max(held_until, held_outage) > YEAR_5138 then bad = bad or name end
+  worker = tostring(number)
+  return sha(token or ''), renewal_id, pending, held_until, held_outage
+end
 -- Returns the record in *text*, nil if there is none, or nil and the reply "broken" if it is not valid.
 local function record_in(text, of_worker)
   local r = unpack_record(text)
@@ -160,7 +171,7 @@ local function open_pool()
   local due = next_signature and moment <= now
   local current = due and next_signature or v[1]
   if v[1] and current ~= signature then
-    -- for people: why the settings differ
+    -- a hint for people: why the settings differ
     local hint = next_signature == signature and ' changes_at=' .. moment or ''
     if signature == old_signature or (due and signature == v[1]) then hint = ' changed=1' end
     return nil, { 'signature', current .. hint, nonce }
@@ -176,7 +187,7 @@ local function open_pool()
     records = stored('records', v[7]), next = stored('next', v[8]), floor_at = stored('floor_at', v[10]),
     top = stored('top', v[11]), outage_floor = outage_floor, outage_top = outage_top, sure_floor = number_of(v[21]),
     plan = next_signature and not due and planned or math.huge, run_id = '', fields = {}, gone = {},
-    -- not one of another layout
+    -- a record of another layout is not read
     record = not due and v[22] }
   if not v[1] and v[15] ~= lane_names(signature) then
     -- the outage lanes of a deleted pool may be ordinary lanes of this one, and the other way round
@@ -275,7 +286,7 @@ local function sweep(pool)
   if #ended == 0 and pool.swept == pool.stored_swept then return end
   if redis.call('ZCARD', KEYS[2]) ~= pool.records then return end
   if #ended == 2 * SWEPT_AT_ONCE then
-    -- of the last ms there may be more: they are next, unless all are of one ms
+    -- there may be more with the end of the last one: they are next, unless all have the same end
     swept = tonumber(ended[#ended])
     if tonumber(ended[2]) < swept then
       swept = swept - 1
@@ -430,6 +441,6 @@ local function transaction(body, owner, held_outage, creates)
   for i, each in ipairs(common) do table.insert(reply, i + 1, each) end
   -- shows the caller that it is the reply to its own request
   reply[#reply + 1] = nonce
-  -- as one text of many lines, which a client reads faster
+  -- one text of many lines, because a client reads that faster
   return { table.concat(reply, '\n') }
 end

@@ -1,29 +1,19 @@
 -- release: make a worker id available again, with marks lowered to the times that were used.
 --
 -- KEYS, ARGV[1..6] as in pool
--- ARGV[7] worker               int
--- ARGV[8] token                hex, of the claim
--- ARGV[9] renewal_id           hex, of the last renewal that was answered, or of the claim
--- ARGV[10] pending_renewal_id  hex, of a renewal that was sent and not answered, or empty
--- ARGV[11] held_until_ms       int: the end of the reservation that the holder has
--- ARGV[12] held_outage_ms      int: the end of that of its outage lane
--- ARGV[13] marks_ms            ints, comma separated: each lane's first unused ms, 0 for a lane never used;
---                              empty if unknown: the whole reservation counts as used
--- ARGV[14] stats               ints, comma separated, as in renew
--- ARGV[15] reclaimed           0 | 1, 1: on behalf of a process that was killed
+-- ARGV[7] lease       lease_of: what the holder has
+-- ARGV[8] marks_ms    string: each lane's first unused ms, 0 for a lane never used, comma separated; empty if unknown:
+--                     the whole reservation counts as used
+-- ARGV[9] stats       string, as in renew
+-- ARGV[10] reclaimed  0 | 1, 1: on behalf of a process that was killed
 --
 -- Returns released, common fields | gone, common fields: the caller is not the holder any more, nothing changed
 -- Cost    O(log pool)
 
-worker = tostring(int('worker', ARGV[7], 0, 4194303))
-local token_hash = sha(str('token', ARGV[8], '^%x+$', 64))
-local renewal_id = str('renewal_id', ARGV[9], '^%x*$', 64)
-local pending = str('pending_renewal_id', ARGV[10], '^%x*$', 64)
-local held_until = int('held_until_ms', ARGV[11], 0, YEAR_5138)
-local held_outage = int('held_outage_ms', ARGV[12], 0, YEAR_5138)
-local marks = str('marks_ms', ARGV[13], '^[%d,]*$', 1100)
-local stats = str('stats', ARGV[14], '^[%d,-]+$', 120)
-local reclaimed = int('reclaimed', ARGV[15], 0, 1) == 1
+local token_hash, renewal_id, pending, held_until, held_outage = lease_of('lease', ARGV[7])
+local marks = str('marks_ms', ARGV[8], '^[%d,]*$', 1100)
+local stats = str('stats', ARGV[9], '^[%d,-]+$', 120)
+local reclaimed = int('reclaimed', ARGV[10], 0, 1) == 1
 
 -- Returns *cuts* of a record with one more; of too many, the two oldest become one that contains both.
 local MOST_CUTS = 3

@@ -1,36 +1,24 @@
 -- renew: extend a lease and its reservation; adopt a lease that Redis lost.
 --
 -- KEYS, ARGV[1..6] as in pool
--- ARGV[7] worker               int
--- ARGV[8] token                hex, of the claim
--- ARGV[9] renewal_id           hex, of the last renewal that was answered, or of the claim
--- ARGV[10] pending_renewal_id  hex, of this renewal; a repeated renewal has the same
--- ARGV[11] held_until_ms       int: the end of the reservation that the holder has
--- ARGV[12] held_outage_ms      int: the end of that of its outage lane; at or below its beginning: it has none
--- ARGV[13] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
--- ARGV[14] stats               ints, comma separated: WorkerStats of protocol.py
--- ARGV[15] owner               string, JSON: the process that holds the lease
--- ARGV[16] held_incarnation    string, of the pool when the lease was granted or renewed last; empty: unknown
+-- ARGV[7] lease              lease_of: what the holder has; its pending renewal id is that of this renewal, and the same
+--                            in a repeated one
+-- ARGV[8] held_lanes_ms      ints, comma separated: the beginning of each of its lanes
+-- ARGV[9] stats              string: WorkerStats of protocol.py, ints, comma separated
+-- ARGV[10] owner             string, JSON: the process that holds the lease
+-- ARGV[11] held_incarnation  string, of the pool when the lease was granted or renewed last; empty: unknown
 --
 -- Returns renewed, common fields, until, adopted 0 | 1, beginning and end of the reservation of the outage lane
 --       | lost, common fields, reason. The reservation of the outage lane is the holder's to its end, unless the reason is
 --         copied
 -- Cost    O(log pool)
 
-worker = tostring(int('worker', ARGV[7], 0, 4194303))
-local token_hash = sha(str('token', ARGV[8], '^%x+$', 64))
-local renewal_id = str('renewal_id', ARGV[9], '^%x*$', 64)
-local pending_renewal_id = str('pending_renewal_id', ARGV[10], '^%x+$', 64)
-local held_until = int('held_until_ms', ARGV[11], 0, YEAR_5138)
-local held_outage = int('held_outage_ms', ARGV[12], 0, YEAR_5138)
-local held_lanes = {}
-for item in string.gmatch(str('held_lanes_ms', ARGV[13], '^%d[%d,]*$', 1100), '[^,]+') do
-  held_lanes[#held_lanes + 1] = tonumber(item)
-  if tonumber(item) > YEAR_5138 then bad = bad or 'held_lanes_ms' end
-end
-local stats = str('stats', ARGV[14], '^[%d,-]+$', 120)
-local owner = str('owner', ARGV[15], '^{[^%c]*}$', 1000)
-local held_incarnation = str('held_incarnation', ARGV[16], '^[%x-]*$', 64)
+local token_hash, renewal_id, pending_renewal_id, held_until, held_outage = lease_of('lease', ARGV[7])
+if pending_renewal_id == '' then bad = bad or 'lease' end
+local held_lanes = ints('held_lanes_ms', ARGV[8])
+local stats = str('stats', ARGV[9], '^[%d,-]+$', 120)
+local owner = str('owner', ARGV[10], '^{[^%c]*}$', 1000)
+local held_incarnation = str('held_incarnation', ARGV[11], '^[%x-]*$', 64)
 if held_incarnation ~= '' and held_incarnation ~= seen_incarnation then
   int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13)
 end
