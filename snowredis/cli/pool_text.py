@@ -178,7 +178,7 @@ COLUMNS = (
     Column("ids", right=True, min_width=6, optional=True),
     Column("ids/s", right=True, min_width=6),
     Column("clock", right=True, min_width=6, optional=True),
-    Column("ns", right=True, optional=True),
+    Column("namespace", right=True, optional=True),
     Column("back", right=True, optional=True),
 )
 

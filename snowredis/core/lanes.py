@@ -206,7 +206,7 @@ class TickRange(NamedTuple):
         salt: what first sequences depend on besides the tick; 0 .. 2**31 - 1.
         marks: where the marks of the lease are recorded, in case of a crash; None if nowhere.
         lane: index of the lane in *marks*.
-        alive: the fork guard's: bytes-like; false in a forked child that was not reset.
+        is_reset: of the fork guard, bytes-like: false in a forked child that was not reset yet.
         clock: of the generator.
         state: of allocator.py, the only module that uses it.
     """
@@ -224,7 +224,7 @@ class TickRange(NamedTuple):
     salt: int
     marks: memoryview | None
     lane: int
-    alive: Any
+    is_reset: Any
     clock: Any
     state: Any
 

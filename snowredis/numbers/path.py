@@ -39,7 +39,7 @@ def no_numbers() -> Segment:
 
 # the current segment, about how many numbers it has left, and about how many were taken so far in all
 Position = tuple[Segment, int, int]
-# the numbers that are left, and the fork guard's ``alive``: read by next_id()
+# the numbers that are left, and the fork guard's ``is_reset``: read by next_id()
 Block = tuple[Iterator[int], Any]
 # the block, its segment, how many numbers were taken before, and under the key "next" what replaced it
 Current = tuple[Block, Segment, int, dict[str, Any]]
@@ -77,8 +77,8 @@ class SegmentPath(GeneratorBase[int]):
             at the first call, for a round trip to Redis; afterwards only if segments are used up faster than they are
             fetched, or while Redis does not reply.
         """
-        numbers, alive = self._block
-        if alive:
+        numbers, is_reset = self._block
+        if is_reset:
             for number in numbers:
                 return number
         return self._next_slow()
@@ -121,7 +121,7 @@ class SegmentPath(GeneratorBase[int]):
         if current[1] is not old:
             return False
         numbers = current[0][0]
-        block = (iter(new.numbers), self._guard.alive)
+        block = (iter(new.numbers), self._guard.is_reset)
         taken = current[2] + len(old.numbers) - operator.length_hint(numbers)
         opened: Current = (block, new, taken, {})
         # one step of the interpreter: a comparison and a store would let a tracer's callback in between
@@ -137,14 +137,14 @@ class SegmentPath(GeneratorBase[int]):
     def _take_now(self, count: int) -> list[int]:
         """Take up to *count* numbers of the current segment; return a list."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
-            numbers, alive = self._block
-            return list(itertools.islice(numbers, count)) if alive else []
+            numbers, is_reset = self._block
+            return list(itertools.islice(numbers, count)) if is_reset else []
 
     def _fill_now(self, buffer: memoryview) -> int:
         """Write numbers of the current segment into a buffer of int64; return how many."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
-            numbers, alive = self._block
+            numbers, is_reset = self._block
             # in one call of C, as list() above
-            taken = array("q", itertools.islice(numbers, len(buffer)) if alive else ())
+            taken = array("q", itertools.islice(numbers, len(buffer)) if is_reset else ())
         buffer[: len(taken)] = memoryview(taken)
         return len(taken)

@@ -130,18 +130,18 @@ class Beating(Protocol):
 
 
 class Heartbeat:
-    """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close().
+    """Calls ``_beat()`` of a generator until it is stopped; calls *abandon* if that was dropped without close().
 
     A forked child may inherit it, as a greenlet of gevent: there it ends.
     """
 
-    def __init__(self, owner: Callable[[], Beating | None], abandon: Callable[[], None], guard: ForkGuard) -> None:
+    def __init__(self, generator: Callable[[], Beating | None], abandon: Callable[[], None], guard: ForkGuard) -> None:
         self._guard, self._generation = guard, guard.generation
         self._stopped = threading.Event()
         # this lock is held until the thread ends
         self._running = threading.Lock()
         self._thread = 0
-        self._owner, self._abandon = owner, abandon
+        self._generator, self._abandon = generator, abandon
 
     def start(self, first_s: float, name: str) -> None:
         """Start a thread called *name*, whose first call comes after *first_s*.
@@ -172,9 +172,9 @@ class Heartbeat:
                 self._running.release()
 
     def close(self) -> None:
-        """End, at exit. Release the lease if the owner was dropped since the last beat: nobody else would."""
+        """End, at exit. Release the lease if the generator was dropped since the last beat: nobody else would."""
         self.stop()
-        if self._owner() is None:
+        if self._generator() is None:
             self._abandon()
         self.join()
 
@@ -191,13 +191,13 @@ class Heartbeat:
             self._guard.check()
             if self._guard.generation != self._generation:
                 return
-            owner = self._owner()
-            if owner is None:
+            generator = self._generator()
+            if generator is None:
                 EXIT.drop(self)
                 self._abandon()
                 return
-            delay_s = owner._beat()
-            del owner
+            delay_s = generator._beat()
+            del generator
 
 
 class End(IntEnum):

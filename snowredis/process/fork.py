@@ -2,7 +2,7 @@
 
 There are two kinds of fork. Python's own (os.fork, multiprocessing, uWSGI) run a hook in the child. A fork in C that
 bypasses Python is detected by a page of memory that the kernel gives to children as zeros (MADV_WIPEONFORK, Linux
-4.14); ``alive`` reads it for the price of a truth test. Where there is no such page, the pid is compared whenever a
+4.14); ``is_reset`` reads it for the price of a truth test. Where there is no such page, the pid is compared whenever a
 tick begins.
 
 Each child gets another page: what was not reset there, such as a generator that only a finalizer still reached, never
@@ -53,13 +53,13 @@ class ForkGuard:
 
     Attributes:
         generation: changes in every child.
-        alive: true or false; false in a child whose generators were not reset yet.
+        is_reset: an object that is true or false: false in a forked child whose generators were not reset yet.
     """
 
     def __init__(self) -> None:
         self.generation = 0
         # the C code reads its first byte
-        self.alive: Any = b"\1"
+        self.is_reset: Any = b"\1"
         self._page: Any = None
         self._pid = 0
         # generation of the last process that forked by os.fork(): this one, or its parent
@@ -70,7 +70,7 @@ class ForkGuard:
 
     @property
     def sees_all_forks(self) -> bool:
-        """True if ``alive`` is false in every child at once, also after a fork that bypasses Python."""
+        """True if ``is_reset`` is false in every child at once, also after a fork that bypasses Python."""
         return self._page is not None
 
     @property
@@ -89,7 +89,7 @@ class ForkGuard:
         self._pid = os.getpid()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
-        self._page, self.alive = self._new_page()
+        self._page, self.is_reset = self._new_page()
 
     def _new_page(self) -> tuple[Any, Any]:
         """Return a page that forked children get as zeros, and its first byte, which is true; else None and b"\\1"."""
@@ -113,7 +113,7 @@ class ForkGuard:
 
     def check(self) -> None:
         """Reset the generators if this is a child where that was not done. Called before each tick and request."""
-        if not self.alive or os.getpid() != self._pid:
+        if not self.is_reset or os.getpid() != self._pid:
             self.recover()
 
     def is_still(self, generation: int) -> bool:
@@ -122,12 +122,12 @@ class ForkGuard:
         What was taken since then may be used. Asked last: nothing is called here, nor between this and the use, so no
         signal handler runs that could fork.
         """
-        return self.generation == generation if self.alive else False
+        return self.generation == generation if self.is_reset else False
 
     def in_one_process(self, take: Callable[[], T]) -> T:
         """Return what *take* returns; call it again in a child that is forked meanwhile: that is its parent's."""
         while True:
-            if not self.alive or self._page is None:
+            if not self.is_reset or self._page is None:
                 self.check()
             generation = self.generation
             taken = take()
@@ -147,7 +147,7 @@ class ForkGuard:
     def recover(self) -> None:
         """Reset the generators of this process, a forked child, in its only thread. Does not block."""
         # the page comes first: in a child that a signal handler forks in C below, it is wiped
-        page, alive = self._new_page()
+        page, is_reset = self._new_page()
         self._lock = threading.RLock()
         self.generation += 1
         generation = self.generation
@@ -158,8 +158,8 @@ class ForkGuard:
             member._after_fork()
         self._pid = os.getpid()
         # set last: until then, a signal handler that makes an id detects that this is a child
-        if self.generation == generation and not self.alive:
-            self._page, self.alive = page, alive
+        if self.generation == generation and not self.is_reset:
+            self._page, self.is_reset = page, is_reset
 
 
 GUARD = ForkGuard()

@@ -41,7 +41,7 @@
 /* the word, where nothing is left to take */
 #define SEALED (-1LL)
 
-/* what alive points to where there is nothing that could be alive */
+/* is_reset points to this as long as there is no range */
 static const unsigned char NO = 0;
 
 /* Replace the word if it is still last. Return whether it was. */
@@ -120,7 +120,7 @@ typedef struct {
     /* time_ns of a test clock; NULL for the system's */
     PyObject *now_ns;
     /* the byte that is 0 in a forked child whose copy was not reset yet */
-    const volatile unsigned char *alive;
+    const volatile unsigned char *is_reset;
     /* for the next tick */
     long long limit_ns, low, epoch_ms, tick_ms, spread, salt;
     /* the mark of the range's lane; NULL if it has none */
@@ -129,8 +129,8 @@ typedef struct {
     long long made, first;
     /* the TickRange */
     PyObject *ticks;
-    /* keep mark and alive in their places */
-    Py_buffer marks_view, alive_view;
+    /* keep the memory of mark and is_reset in its place */
+    Py_buffer marks_view, is_reset_view;
     /* of the module that the type belongs to, which keeps it */
     State *state;
 } FastPath;
@@ -146,18 +146,18 @@ count_of_tick(FastPath *path, long long last)
 
 /* --- ranges: published, sealed, replaced -------------------------------------------------------------- */
 
-/* Read alive from now on, a bytes-like object: of no bytes, it is never true. */
+/* Read *is_reset* from now on, a bytes-like object: one without bytes is never true. */
 static int
-set_alive(FastPath *path, PyObject *alive)
+set_is_reset(FastPath *path, PyObject *is_reset)
 {
-    if (path->alive_view.obj == alive)
+    if (path->is_reset_view.obj == is_reset)
         return 0;
-    path->alive = &NO;
-    PyBuffer_Release(&path->alive_view);
-    if (PyObject_GetBuffer(alive, &path->alive_view, PyBUF_SIMPLE) < 0)
+    path->is_reset = &NO;
+    PyBuffer_Release(&path->is_reset_view);
+    if (PyObject_GetBuffer(is_reset, &path->is_reset_view, PyBUF_SIMPLE) < 0)
         return -1;
-    if (path->alive_view.len > 0)
-        path->alive = path->alive_view.buf;
+    if (path->is_reset_view.len > 0)
+        path->is_reset = path->is_reset_view.buf;
     return 0;
 }
 
@@ -217,7 +217,7 @@ path_get_position(PyObject *self, void *unused)
 typedef struct {
     long long first_id, early_ns, limit_ns, epoch_ms, tick_ms, low, sequence_mask, spread, salt;
     int timestamp_shift, sequence_shift;
-    PyObject *marks, *alive, *now_ns;
+    PyObject *marks, *is_reset, *now_ns;
     Py_ssize_t lane;
     Py_buffer view;
 } Range;
@@ -234,7 +234,7 @@ compare_and_set(FastPath *path, PyObject *old, long long tick, PyObject *ticks, 
         last = LOAD(path->last);
         if (path->ticks != old || (last == SEALED ? SEALED : last >> path->timestamp_shift) != tick)
             return 0;
-        if (new->first_id != SEALED && set_alive(path, new->alive) < 0)
+        if (new->first_id != SEALED && set_is_reset(path, new->is_reset) < 0)
             return -1;
         if (new->first_id != SEALED)
             raise_mark(mark, new->epoch_ms, new->tick_ms, new->first_id >> new->timestamp_shift);
@@ -290,7 +290,7 @@ path_supersede(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OLO!:_supersede", &old, &tick, &PyTuple_Type, &ticks) ||
         !PyArg_ParseTuple(ticks, "LLLLLLLiiLLOnOOO;a TickRange", &new.first_id, &new.early_ns, &new.limit_ns,
                           &new.epoch_ms, &new.tick_ms, &new.low, &new.sequence_mask, &new.timestamp_shift,
-                          &new.sequence_shift, &new.spread, &new.salt, &new.marks, &new.lane, &new.alive, &clock, &state))
+                          &new.sequence_shift, &new.spread, &new.salt, &new.marks, &new.lane, &new.is_reset, &clock, &state))
         return NULL;
     if (new.tick_ms < 1 || new.timestamp_shift < 0 || new.timestamp_shift > 62 || new.sequence_shift < 0 ||
         new.sequence_shift > 62 || new.spread < 0 || new.spread > new.sequence_mask >> new.sequence_shift ||
@@ -355,7 +355,7 @@ open_tick(FastPath *path, long long last, long long now_ns, Py_ssize_t count, lo
     Py_BEGIN_CRITICAL_SECTION(path);
     if (LOAD(path->last) == last) {
         /* before the epoch, if the difference that led here had no room in 64 bits */
-        if (now_ns >= path->limit_ns || now_ns < path->epoch_ns || !*path->alive)
+        if (now_ns >= path->limit_ns || now_ns < path->epoch_ns || !*path->is_reset)
             taken = 0;
         else {
             long long tick = (now_ns - path->epoch_ns) / path->tick_ns, size = path->sequence_mask >> path->sequence_shift;
@@ -416,7 +416,7 @@ take(FastPath *path, Py_ssize_t count, long long *first)
             return taken;
         }
         left = (~last & FIELD(path->sequence_mask)) >> FIELD(path->sequence_shift);
-        if (since_ns < -FIELD(path->early_ns) || left == 0 || !*path->alive)
+        if (since_ns < -FIELD(path->early_ns) || left == 0 || !*path->is_reset)
             /* even if another thread opened a later tick since the clock was read */
             return 0;
         taken = count <= left ? count : (Py_ssize_t)left;
@@ -545,7 +545,7 @@ path_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     path->state = state;
     path->last = SEALED;
-    path->alive = &NO;
+    path->is_reset = &NO;
     return (PyObject *)path;
 }
 
@@ -567,9 +567,9 @@ path_clear(PyObject *self)
     FastPath *path = (FastPath *)self;
     /* from here on: whatever runs while the rest is released finds no ids */
     path->last = SEALED;
-    path->alive = &NO;
+    path->is_reset = &NO;
     path->mark = NULL;
-    PyBuffer_Release(&path->alive_view);
+    PyBuffer_Release(&path->is_reset_view);
     PyBuffer_Release(&path->marks_view);
     Py_CLEAR(path->now_ns);
     Py_CLEAR(path->ticks);

@@ -149,7 +149,7 @@ class IdAllocator:
             salt=0,
             marks=None,
             lane=0,
-            alive=b"",
+            is_reset=b"",
             clock=context.clock,
             state=NO_STATE,
         )
@@ -257,7 +257,7 @@ class IdAllocator:
 
     def _opened_lease(self) -> HeldLease | None:
         """Return the lease whose outage lane is open, if it is still there."""
-        opened, leases = self._opened, (self._leases.held, self._leases.kept)
+        opened, leases = self._opened, (self._leases.held, self._leases.lost_lease)
         return next((each for each in leases if each and opened and each.serial == opened.serial), None)
 
     def _advance(self, *, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
@@ -268,8 +268,8 @@ class IdAllocator:
         if held is None and outage is None:
             self.seal()
             return 0, NoLease()
-        owner = outage if state.outage else held
-        is_current = owner is not None and owner.serial == (state.outage or state.serial)
+        leased = outage if state.outage else held
+        is_current = leased is not None and leased.serial == (state.outage or state.serial)
         if is_current and not only_claim and (an_id := self._generator._id_now()):
             # another thread published meanwhile, or a wait is over
             return an_id, None
@@ -372,7 +372,7 @@ class IdAllocator:
             salt=salt,
             marks=held.marks,
             lane=lane,
-            alive=self._context.guard.alive,
+            is_reset=self._context.guard.is_reset,
             state=State(
                 choice.serial,
                 choice.lanes,

@@ -32,7 +32,7 @@ LOCK_LIMIT_S = 5.0
 T = TypeVar("T")
 
 
-class Reference:
+class WeakGenerator:
     """A weak reference to a generator, whose attributes it has.
 
     Weak: in a cycle of references, a generator that nobody uses any more would go on renewing its lease until the
@@ -61,11 +61,11 @@ class Context(NamedTuple):
     """The surroundings of one generator's members.
 
     Attributes:
-        reference: to the generator.
+        weak_generator: the generator, for members, which must not refer to it strongly.
         random: seeded again in a forked child.
     """
 
-    reference: Reference
+    weak_generator: WeakGenerator
     config: PoolConfig
     clock: Clock
     guard: ForkGuard
@@ -78,7 +78,7 @@ class Context(NamedTuple):
     @property
     def generator(self) -> FastPath:
         """The generator, for members, which must not refer to it strongly."""
-        return cast(FastPath, self.reference)
+        return cast(FastPath, self.weak_generator)
 
     @property
     def longest_wait_ms(self) -> int:

@@ -105,7 +105,7 @@ RENEWAL_ID_BYTES = 32
 # a pending renewal id as json.dumps() shows it
 _PENDING = b'"pending_renewal_id": "%s"'
 _NO_PENDING = _PENDING % b""
-# one record: a header, the end of the process, two texts in turn, two rows of marks in turn
+# one record: a header, the end of the process, two texts and two rows of marks, of which one each counts
 HEADER_BYTES = 16
 MARKS_BYTES = LANES * 8
 # two pages in all
@@ -113,7 +113,7 @@ TEXT_BYTES = 3576
 RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
 
 
-class PageOwner(Protocol):
+class PageFile(Protocol):
     """File of a crash record."""
 
     @property
@@ -148,22 +148,22 @@ class CrashRecord:
     raises an error, so that a child writes nothing.
 
     Args:
-        owner: the file that the page belongs to.
+        file: the page belongs to it; None: nothing is written.
         page: RECORD_BYTES of memory.
         common: what all credentials that are written here contain.
     """
 
-    __slots__ = ("_common", "_header", "_owner", "_page", "_row", "_rows", "_texts", "_turn")
+    __slots__ = ("_common", "_header", "_file", "_page", "_row", "_rows", "_texts", "_side")
 
-    def __init__(self, owner: PageOwner | None, page: memoryview, common: dict[str, Any] | None = None) -> None:
+    def __init__(self, file: PageFile | None, page: memoryview, common: dict[str, Any] | None = None) -> None:
         self._page, self._common = page, common or {}
         self._header = page[:HEADER_BYTES].cast("Q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
         marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
         self._rows = [marks[i * LANES :][:LANES] for i in (0, 1)]
-        self._turn = self._row = 0
+        self._side = self._row = 0
         # set last: a record that an interruption left half made gives nothing up
-        self._owner = owner
+        self._file = file
 
     def write_claim(self, token: str, owner: str) -> None:
         """Record that a claim is under way: its worker id may be leased though no reply came."""
@@ -186,8 +186,8 @@ class CrashRecord:
                 self._write(own | {"released": sent}, fresh=False)
 
     def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
-        owner = self._owner
-        if owner is None or not owner.is_writer:
+        file = self._file
+        if file is None or not file.is_writer:
             # given up; or forked while this record was being made, so forget() was not called
             return None
         # a fresh lease never gets the row of the lease that is recorded now
@@ -205,43 +205,43 @@ class CrashRecord:
             if fresh:
                 marks = memoryview(array("q", (*marks_ms, *[0] * (LANES - len(marks_ms)))))
                 # checked directly before each store: a fork that bypasses Python calls no forget()
-                if GUARD.alive:
+                if GUARD.is_reset:
                     self._rows[row][:] = marks
             self._publish(text)
             self._row = row
-            owner.touch()
+            file.touch()
             return self._rows[row]
         except (ValueError, IndexError):
             # forget() was called: this is a forked child
             return None
 
     def _publish(self, text: bytes) -> None:
-        turn = self._turn ^ 1
-        if GUARD.alive:
-            self._texts[turn][: len(text)] = text
+        side = self._side ^ 1
+        if GUARD.is_reset:
+            self._texts[side][: len(text)] = text
         # one store of 8 bytes: either the old text counts or the new one
-        if GUARD.alive:
-            self._header[0] = binascii.crc32(text) << 32 | turn << 16 | len(text)
-        self._turn = turn
+        if GUARD.is_reset:
+            self._header[0] = binascii.crc32(text) << 32 | side << 16 | len(text)
+        self._side = side
 
     def write_pending(self, renewal_id: str) -> None:
         """Record the id of a renewal that is about to be sent, in the lease that is recorded."""
-        owner = self._owner
+        file = self._file
         # forget() releases the memory
         with contextlib.suppress(ValueError):
-            if owner is not None and owner.is_writer and (size := self._header[0] & 0xFFFF):
-                text = bytes(self._texts[self._turn][:size])
+            if file is not None and file.is_writer and (size := self._header[0] & 0xFFFF):
+                text = bytes(self._texts[self._side][:size])
                 self._publish(text.replace(_NO_PENDING, _PENDING % renewal_id.encode(), 1))
 
     def clear(self) -> None:
         """Record that nothing is held any more."""
         with contextlib.suppress(ValueError):
-            if GUARD.alive:
+            if GUARD.is_reset:
                 self._header[0] = 0
 
     def forget(self) -> None:
         """Release the page, in a forked child: it is the parent's, and no call that goes on here may write to it."""
-        self._owner = None
+        self._file = None
         for view in (self._header, *self._texts, *self._rows):
             with contextlib.suppress(BufferError):
                 view.release()
@@ -250,15 +250,15 @@ class CrashRecord:
 
     def give_up(self) -> None:
         """Release the memory for another generator. A lease that is still recorded stays so if there is room."""
-        owner, self._owner = self._owner, None
+        file, self._file = self._file, None
         with contextlib.suppress(ValueError):
-            if owner is not None and owner.is_writer and GUARD.alive:
-                owner.close(records_lease=self._header[0] != 0)
+            if file is not None and file.is_writer and GUARD.is_reset:
+                file.close(records_lease=self._header[0] != 0)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # a generator that got no lease may be dropped without close(). At exit, modules may be gone, and others will
         # see that the process has ended
-        if not is_finalizing() and hasattr(self, "_owner"):
+        if not is_finalizing() and hasattr(self, "_file"):
             self.give_up()
 
     def read(self) -> dict[str, Any] | None:
@@ -267,10 +267,10 @@ class CrashRecord:
         Raises ValueError, LookupError: they are damaged.
         """
         checksum, place = divmod(self._header[0], 1 << 32)
-        turn, size = divmod(place, 1 << 16)
+        side, size = divmod(place, 1 << 16)
         if not size:
             return None
-        text = bytes(self._texts[turn][:size])
+        text = bytes(self._texts[side][:size])
         if binascii.crc32(text) != checksum:
             raise ValueError("the checksum is wrong")
         written: dict[str, Any] = json.loads(text)
@@ -298,7 +298,7 @@ class LeaseSlot:
         self._serials = itertools.count(1)
         self.oldest = 0
         self.latest: HeldLease | None = None
-        self._kept: HeldLease | None = None
+        self._lost_lease: HeldLease | None = None
         # the serial and the token of a claim
         self._asked = (0, "")
         self.record: CrashRecord | None = None
@@ -323,22 +323,22 @@ class LeaseSlot:
         return latest if latest is not None and latest.serial >= self.oldest else None
 
     @property
-    def kept(self) -> HeldLease | None:
+    def lost_lease(self) -> HeldLease | None:
         """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
-        kept = self._kept
-        return kept if kept is not None and kept.serial >= self.oldest else None
+        lost = self._lost_lease
+        return lost if lost is not None and lost.serial >= self.oldest else None
 
-    def keep(self, lost: HeldLease) -> None:
-        """Keep the outage lane of *lost*, unless it was not open yet and another one is kept."""
-        lease, kept = lost.lease, self.kept
+    def keep_lane(self, lost: HeldLease) -> None:
+        """Keep the outage lane of *lost*, unless it was not open yet and there is another lost lease."""
+        lease, other = lost.lease, self.lost_lease
         was_open = lease.opens[-1] < lease.until
-        if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or kept is None):
+        if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or other is None):
             # recorded nowhere: nobody can release it
-            self._kept = lost._replace(marks=None)
+            self._lost_lease = lost._replace(marks=None)
 
-    def drop_kept(self) -> None:
+    def drop_lost_lease(self) -> None:
         """Keep no outage lane of a lost lease."""
-        self._kept = None
+        self._lost_lease = None
 
     @property
     def token(self) -> str:
@@ -435,7 +435,7 @@ class LeaseSlot:
         record, self.record = self.record, None
         if record is not None:
             record.forget()
-        self.latest = self._kept = None
+        self.latest = self._lost_lease = None
 
     def close(self) -> None:
         """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""

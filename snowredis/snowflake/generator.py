@@ -22,7 +22,7 @@ from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.snowflake import fast_path
 from snowredis.snowflake.allocator import IdAllocator
-from snowredis.snowflake.context import Context, Reference
+from snowredis.snowflake.context import Context, WeakGenerator
 from snowredis.snowflake.counts import ClockBackLog, Counts, RefusalLog
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.lease import Lease
@@ -77,7 +77,7 @@ class SnowflakeGenerator(FastPath):
         self._generation = guard.generation
         counts = Counts()
         self._context = context = Context(
-            reference=Reference(self),
+            weak_generator=WeakGenerator(self),
             config=store.config,
             clock=clock,
             guard=guard,
@@ -112,9 +112,9 @@ class SnowflakeGenerator(FastPath):
     def lease(self) -> Lease | None:
         """The current lease, or a lost one whose outage lane is left; None before the first id and after close()."""
         leases = self._lease_manager
-        before = leases.held or leases.kept
+        before = leases.held or leases.lost_lease
         self._context.guard.check()
-        held = leases.held or leases.kept
+        held = leases.held or leases.lost_lease
         return held.lease if held is not None and held is before else None
 
     @property
@@ -248,7 +248,7 @@ class SnowflakeGenerator(FastPath):
         """
         self._check()
         self._slow_path.next_id(only_claim=True)
-        held = self._lease_manager.held or self._lease_manager.kept
+        held = self._lease_manager.held or self._lease_manager.lost_lease
         if held is None:
             raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
         return held.lease
@@ -352,8 +352,8 @@ class SnowflakeGenerator(FastPath):
         The garbage collector undoes the latter before it calls a finalizer, which may use or keep this generator.
         """
         context = self._context
-        if context.reference() is None:
-            context.reference.renew(self)
+        if context.weak_generator() is None:
+            context.weak_generator.renew(self)
             context.guard.reset_in_child(self)
             EXIT.close_at_exit(self)
             # forked when the guard did not know of this generator

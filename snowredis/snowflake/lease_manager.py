@@ -78,9 +78,9 @@ class LeaseManager:
         return self.slot.held
 
     @property
-    def kept(self) -> HeldLease | None:
+    def lost_lease(self) -> HeldLease | None:
         """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
-        return self.slot.kept
+        return self.slot.lost_lease
 
     @property
     def lane_until_ms(self) -> int:
@@ -88,7 +88,7 @@ class LeaseManager:
 
         That of the lease, or of one that was lost. It may stay closed if the clock of this host was set.
         """
-        return max((each.lease.lane_until_ms for each in (self.held, self.kept) if each), default=0)
+        return max((each.lease.lane_until_ms for each in (self.held, self.lost_lease) if each), default=0)
 
     @property
     def clocks_agree(self) -> bool:
@@ -202,7 +202,7 @@ class LeaseManager:
     def _take_over(self) -> bool:
         """Go on with the lease of a dead process of this machine, while Redis is away; return whether there is one."""
         slot = self.slot
-        if slot.lent or slot.latest is not None or slot.kept is not None or self.closed or self.suspended:
+        if slot.lent or slot.latest is not None or slot.lost_lease is not None or self.closed or self.suspended:
             return False
         serial, generation = slot.next_serial(), self._guard.generation
         # opened before the credentials are read, as for a claim: a child that is forked meanwhile records nothing
@@ -267,7 +267,7 @@ class LeaseManager:
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
         # the record does not show the lane of a lease that was lost, or is being lost now
-        is_news = self.kept is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
+        is_news = self.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self.lane_until_ms if named and is_news else 0
         return owner_text(
             socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms, refused
@@ -322,14 +322,14 @@ class LeaseManager:
             self.counts.renewals_failed += 1
             raise
         if self._is_foreign(held, reply.incarnation):
-            self.slot.drop_kept()
+            self.slot.drop_lost_lease()
             self._lose(held, "it was taken over from a process of another pool at this address; claiming another")
             return False
         if isinstance(reply, Lost):
             if reply.reason == LossReason.COPIED:
-                self.slot.drop_kept()
+                self.slot.drop_lost_lease()
             elif self.clocks_agree:
-                self.slot.keep(held)
+                self.slot.keep_lane(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
             return False
         clocks_s = self.view.note_renewed()
@@ -344,9 +344,9 @@ class LeaseManager:
     def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
         """R9 (signature): lose *held*. What made the pool anew did not know what was reserved, unless it says so."""
         if not error.keeps_lanes:
-            self.slot.drop_kept()
+            self.slot.drop_lost_lease()
         elif held is not None and self.clocks_agree:
-            self.slot.keep(held)
+            self.slot.keep_lane(held)
         if held is not None:
             self._lose(held, str(error))
 

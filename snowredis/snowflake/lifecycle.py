@@ -208,7 +208,7 @@ class LeaseLifecycle:
         Without a heartbeat thread, the next call after a heartbeat's time talks to Redis again.
         """
         layout, config = self._context.config.layout, self._context.config
-        leases = () if self._leases.slot.lent else (self._leases.held, self._leases.kept)
+        leases = () if self._leases.slot.lent else (self._leases.held, self._leases.lost_lease)
         for lease in leases:
             if lease is None or not self._leases.clocks_agree:
                 continue
@@ -282,7 +282,7 @@ class LeaseLifecycle:
     def _new_heartbeat(self) -> Heartbeat | None:
         if self._heartbeat is not None or self._leases.closed or not self._clock.background:
             return None
-        self._heartbeat = heartbeat = Heartbeat(self._context.reference, self._leases.abandon, self._context.guard)
+        self._heartbeat = heartbeat = Heartbeat(self._context.weak_generator, self._leases.abandon, self._context.guard)
         return heartbeat
 
     def beat_after_s(self) -> float:

@@ -18,7 +18,7 @@ from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import LossReason, Seen
 
 # the same as in release.lua
-MOST_CUTS = 3
+MOST_LOWERED = 3
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
 FIRST_DIGITS = 12
 
@@ -203,7 +203,7 @@ class MemoryStore:
                 incarnation=self._incarnation,
                 renewal_id=first_renewal_id,
                 lanes_ms=tuple(lanes_ms),
-                cuts_ms=before.cuts_ms,
+                lowered_ms=before.lowered_ms,
                 claimed_ms=now,
                 owner=request.owner,
             )
@@ -279,9 +279,10 @@ class MemoryStore:
             return LossReason.TOO_OLD if is_old else None
         if is_held(record, request.lease):
             return None
-        held_ms = request.lease.outage_until_ms
-        cut = request.held_lanes_ms[-1] < held_ms and any(begin < held_ms <= end for begin, end in record.cuts_ms)
-        is_copied = cut or record.token_hash == hash_of(request.lease.token)
+        end_ms = request.lease.outage_until_ms
+        was_lowered = any(begin < end_ms <= end for begin, end in record.lowered_ms)
+        is_copied = record.token_hash == hash_of(request.lease.token)
+        is_copied = is_copied or (request.held_lanes_ms[-1] < end_ms and was_lowered)
         return LossReason.COPIED if is_copied else LossReason.REASSIGNED
 
     def _adopted(self, request: protocol.RenewRequest, now: int) -> LeaseRecord:
@@ -331,9 +332,9 @@ class MemoryStore:
         if self.config.outage_reserve_ms and from_ms < until_ms == lease.outage_until_ms:
             record = record._replace(lanes_ms=(*record.lanes_ms[:-1], used_ms[-1]), outage_ms=0)
             if used_ms[-1] < until_ms:
-                cuts_ms = record.cuts_ms
-                if len(cuts_ms) == MOST_CUTS:
-                    (begin, first_ms), (_, second_ms), *rest = cuts_ms
-                    cuts_ms = ((begin, max(first_ms, second_ms)), *rest)
-                record = record._replace(cuts_ms=(*cuts_ms, (from_ms, until_ms)))
+                lowered_ms = record.lowered_ms
+                if len(lowered_ms) == MOST_LOWERED:
+                    (begin, first_ms), (_, second_ms), *rest = lowered_ms
+                    lowered_ms = ((begin, max(first_ms, second_ms)), *rest)
+                record = record._replace(lowered_ms=(*lowered_ms, (from_ms, until_ms)))
         return record, used_until_ms

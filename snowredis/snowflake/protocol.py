@@ -219,7 +219,7 @@ class ClaimRequest(NamedTuple):
         usable_from_ms: a lane whose mark is at or below it can be used at once.
         wait_ms: how much later than *usable_from_ms* the best lane may begin.
         owner: result of owner_text() in process/names.py.
-        kept_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
+        lane_until_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
     """
 
     token: str
@@ -227,7 +227,7 @@ class ClaimRequest(NamedTuple):
     usable_from_ms: int
     wait_ms: int
     owner: str
-    kept_ms: int = 0
+    lane_until_ms: int = 0
 
 
 class PresentedLease(NamedTuple):

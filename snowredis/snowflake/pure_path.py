@@ -18,7 +18,7 @@ from snowredis.core.lanes import SEALED, Position, TickRange, first_sequence
 # sysconfig, which reads a file for the answer
 FREE_THREADED = "free-threading build" in sys.version
 
-# start and end of a tick's window of wall clock time (s since 1970), the ids that are left, TickRange.alive, and the
+# start and end of a tick's window of wall clock time (s since 1970), the ids that are left, TickRange.is_reset, and the
 # clock (s since 1970)
 Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
 
@@ -80,8 +80,8 @@ class PureFastPath:
         """
         if gene is not None:
             return self._next_with_gene(gene=gene)
-        start, end, ids, alive, now = self._block
-        if start <= now() < end and alive:
+        start, end, ids, is_reset, now = self._block
+        if start <= now() < end and is_reset:
             for an_id in ids:
                 return an_id
         for an_id in self._open_tick():
@@ -143,7 +143,7 @@ class PureFastPath:
             start_s, end_s = (start_ms - new.early_ns // 1_000_000) / 1000, (start_ms + new.tick_ms) / 1000
             if new.marks is not None and not _raise_mark(new.marks, new.lane, start_ms + new.tick_ms):
                 return False
-        block: Block = (start_s, end_s, ids, new.alive, new.clock.time)
+        block: Block = (start_s, end_s, ids, new.is_reset, new.clock.time)
         return self._replace(current, (block, new, first_tick, first_id, size, made, []))
 
     def _open_tick(self, count: int = 1) -> Iterator[int]:
@@ -156,14 +156,14 @@ class PureFastPath:
         current = self._last
         if current[-1]:
             current = self._current
-        (_, _, old_ids, alive, now), ticks, last_tick, _, size, made, successors = current
+        (_, _, old_ids, is_reset, now), ticks, last_tick, _, size, made, successors = current
         if last_tick == SEALED:
             return NO_IDS
         now_ns, tick_ms = ticks.clock.time_ns(), ticks.tick_ms
         tick = (now_ns // 1_000_000 - ticks.epoch_ms) // tick_ms
-        if tick <= last_tick or now_ns >= ticks.limit_ns or not alive:
+        if tick <= last_tick or now_ns >= ticks.limit_ns or not is_reset:
             # equal: another thread opened it meanwhile
-            return old_ids if tick == last_tick and alive else NO_IDS
+            return old_ids if tick == last_tick and is_reset else NO_IDS
         start_ms, first_id = ticks.epoch_ms + tick * tick_ms, tick << ticks.timestamp_shift | ticks.low
         end_ms, step, left = start_ms + tick_ms, 1 << ticks.sequence_shift, old_ids.__length_hint__()  # type: ignore[attr-defined]
         stop, spread = (first_id | ticks.sequence_mask) + step, ticks.spread
@@ -173,7 +173,7 @@ class PureFastPath:
             first_id += first * step if count <= spread + 1 - first else 0
         all_ids = range(first_id, stop, step)
         ids = iter(all_ids)
-        block = (start_ms / 1000, end_ms / 1000, ids, alive, now)
+        block = (start_ms / 1000, end_ms / 1000, ids, is_reset, now)
         made += size - left
         if ticks.marks is not None and not _raise_mark(ticks.marks, ticks.lane, end_ms):
             return NO_IDS
@@ -188,7 +188,7 @@ class PureFastPath:
             exhaust(old_ids)
         self._last = opened
         self._block = block
-        return ids if alive else NO_IDS
+        return ids if is_reset else NO_IDS
 
     def _replace(self, current: OpenTick | None, opened: OpenTick) -> bool:
         """Replace *current* by *opened*, and exhaust its ids. Returns False if it was replaced already."""
@@ -208,8 +208,8 @@ class PureFastPath:
         """Take an id of the clock's tick; 0 if only the slow path can make one."""
         if FREE_THREADED:
             return next(iter(self._take_now(1)), 0)
-        start, end, ids, alive, now = self._block
-        if start <= now() < end and alive:
+        start, end, ids, is_reset, now = self._block
+        if start <= now() < end and is_reset:
             for an_id in ids:
                 return an_id
         for an_id in self._open_tick():
@@ -219,8 +219,8 @@ class PureFastPath:
     def _take_now(self, count: int) -> list[int]:
         """Take up to *count* ids of the clock's tick; return a list."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
-            start, end, ids, alive, now = self._block
-            if start <= now() < end and alive and (taken := list(itertools.islice(ids, count))):
+            start, end, ids, is_reset, now = self._block
+            if start <= now() < end and is_reset and (taken := list(itertools.islice(ids, count))):
                 return taken
             return list(itertools.islice(self._open_tick(count), count))
 

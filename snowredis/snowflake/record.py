@@ -35,7 +35,7 @@ class LeaseRecord(NamedTuple):
         lease_end_ms: end of the lease, on the Redis clock.
         lanes_ms: where the reservation of each lane begins.
         outage_ms: end of the reservation of the outage lane; the holder has that lane if this is after its beginning.
-        cuts_ms: beginning and end of outage lanes that releases have lowered.
+        lowered_ms: beginning and end of outage lanes that releases have lowered.
         claimed_ms, renewed_ms: when the lease was claimed, and renewed last, on the Redis clock.
         owner: JSON that names the process: process/names.py.
     """
@@ -47,7 +47,7 @@ class LeaseRecord(NamedTuple):
     lease_end_ms: int = 0
     lanes_ms: tuple[int, ...] = (0,)
     outage_ms: int = 0
-    cuts_ms: tuple[tuple[int, int], ...] = ()
+    lowered_ms: tuple[tuple[int, int], ...] = ()
     claimed_ms: int = 0
     renewed_ms: int = 0
     stats: WorkerStats = NO_STATS
@@ -59,17 +59,17 @@ class LeaseRecord(NamedTuple):
         match = _TEXT.fullmatch(text)
         if match is None:
             return None
-        token_hash, incarnation, renewal_id, until, lease_end, lanes, outage, cuts, *rest = match.groups()
+        token_hash, incarnation, renewal_id, until, lease_end, lanes, outage, lowered, *rest = match.groups()
         lanes_ms = tuple(map(int, lanes.split(",")))
-        cuts_ms = tuple((int(first), int(end)) for first, end in re.findall(r"(\d+)-(\d+)", cuts))
+        lowered_ms = tuple((int(first), int(end)) for first, end in re.findall(r"(\d+)-(\d+)", lowered))
         claimed, renewed, stats, owner = rest
-        reserved = (int(until), int(lease_end), lanes_ms, int(outage), cuts_ms, int(claimed), int(renewed))
+        reserved = (int(until), int(lease_end), lanes_ms, int(outage), lowered_ms, int(claimed), int(renewed))
         return cls(token_hash, incarnation, renewal_id, *reserved, WorkerStats.from_text(stats), owner)
 
     def pack(self) -> str:
         """Return the text that the scripts store."""
-        lanes, cuts = ",".join(map(str, self.lanes_ms)), "".join(f",{first}-{end}" for first, end in self.cuts_ms)
-        fields = (*self[:5], lanes, f"{self.outage_ms}{cuts}", *self[8:10], self.stats.to_text(), self.owner)
+        lanes, lowered = ",".join(map(str, self.lanes_ms)), "".join(f",{first}-{end}" for first, end in self.lowered_ms)
+        fields = (*self[:5], lanes, f"{self.outage_ms}{lowered}", *self[8:10], self.stats.to_text(), self.owner)
         return "|".join(map(str, fields))
 
     @property

@@ -44,7 +44,7 @@ OFF = "off"
 # memory of a closed generator is used for another one after this time: a thread may be about to raise a mark in it
 REST_S = 60.0
 # files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
-MOST_KEPT = 8
+MOST_UNRELEASED = 8
 # how often the time of a file is set; sweep.py removes files that are older by far
 TOUCH_S = 300.0
 # the end of a file's name, see FileName
@@ -94,7 +94,7 @@ def pool_name(store: Store) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def server_place(where: str) -> list[str]:
+def address_scope(where: str) -> list[str]:
     """Return where the address *where* is valid: the namespace of networks, or the directories of a socket that exist.
 
     Another program may reach another server by the same address.
@@ -122,7 +122,7 @@ class RecordFiles:
         # addresses of memory of closed generators of this process, and since when it has been unused
         self._resting: deque[tuple[float, int]] = deque()
         # files of closed generators of this process that still record a lease
-        self._kept: deque[_RecordFile] = deque()
+        self._unreleased: deque[_RecordFile] = deque()
         self._pid, self._warned = 0, False
 
     def new_record(self, store: Store) -> CrashRecord | None:
@@ -132,7 +132,7 @@ class RecordFiles:
             return None
         if self._pid != own.pid:
             # these are the parent's. The pid is set last: another thread of this child may read it meanwhile
-            self._resting, self._kept, self._pid = deque(), deque(), own.pid
+            self._resting, self._unreleased, self._pid = deque(), deque(), own.pid
         # a count would not do: another interpreter of this process, or the program before an exec, counts, too
         path = directory.path_of(str(FileName(pool_name(store), own, os.urandom(6).hex())))
         try:
@@ -147,7 +147,7 @@ class RecordFiles:
             return None
         file = _RecordFile(self, path, address, own.pid, page[:HEADER_BYTES].cast("Q"))
         ENDS.add(file)
-        common = {"lanes": store.config.layout.namespaces, "inode": inode, "server": server_place(store.where)}
+        common = {"lanes": store.config.layout.namespaces, "inode": inode, "server": address_scope(store.where)}
         return CrashRecord(file, page, common)
 
     def rest(self, address: int) -> None:
@@ -156,9 +156,9 @@ class RecordFiles:
 
     def keep(self, file: _RecordFile) -> None:
         """Keep the file of a lease that was not released; remove the oldest one if there are too many."""
-        self._kept.append(file)
-        if len(self._kept) > MOST_KEPT:
-            self._kept.popleft().remove()
+        self._unreleased.append(file)
+        if len(self._unreleased) > MOST_UNRELEASED:
+            self._unreleased.popleft().remove()
 
     def _rested(self) -> int:
         """Return the address of memory that can be used again; 0 if there is none."""
@@ -174,7 +174,7 @@ RECORDS = RecordFiles()
 
 
 class _RecordFile:
-    """The file of one crash record: a PageOwner.
+    """The file of one crash record: a PageFile.
 
     Args:
         pid: of the process in the file's name; a child that was forked since then must not write to it.
@@ -194,7 +194,7 @@ class _RecordFile:
 
     def note_end(self, end: End) -> None:
         """Note how the process ends, unless that was noted before, or this is a child of the process."""
-        if self.is_writer and GUARD.alive and not self._header[1]:
+        if self.is_writer and GUARD.is_reset and not self._header[1]:
             self._header[1] = end
 
     def touch(self) -> None:

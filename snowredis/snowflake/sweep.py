@@ -22,7 +22,7 @@ from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_n
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release_dead
 from snowredis.snowflake.protocol import Store
-from snowredis.snowflake.record_files import FileName, open_directory, pool_name, server_place
+from snowredis.snowflake.record_files import FileName, address_scope, open_directory, pool_name
 
 log = logging.getLogger("snowredis")
 
@@ -58,25 +58,26 @@ class Files(Protocol):
     def remove(self, name: str) -> None: ...
 
 
-class Place(NamedTuple):
-    """The directory, and who looks at it.
+class RecordAccess(NamedTuple):
+    """Access of one process to the crash records of a machine.
 
     Attributes:
-        own: the process that looks.
-        look: as in has_ended().
-        server: returns where an address is valid, see record_files.server_place().
+        files: the directory of the records.
+        own: the process that reads them.
+        read_status: the argument *read* of has_ended().
+        scope_of: returns where an address is valid, as address_scope() of record_files.py does.
     """
 
     files: Files
     own: ProcessName
-    look: Callable[[int], ProcessStatus | None] | None = None
-    server: Callable[[str], list[str]] = server_place
+    read_status: Callable[[int], ProcessStatus | None] | None = None
+    scope_of: Callable[[str], list[str]] = address_scope
 
 
-def this_place() -> Place | None:
-    """Return the place of this process; None where there are no records."""
+def own_access() -> RecordAccess | None:
+    """Return the access of this process; None if there are no records here."""
     own, directory = own_name(), open_directory()
-    return None if own is None or directory is None else Place(directory, own)
+    return None if own is None or directory is None else RecordAccess(directory, own)
 
 
 class DeadProcesses:
@@ -89,7 +90,7 @@ class DeadProcesses:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._pid = 0
-        self._place: Place | None = None
+        self._access: RecordAccess | None = None
         self._pool = ""
         # the time of the directory, and the files of the pool: replaced as a whole, since threads may look at once
         self._seen: tuple[int, list[str]] = (0, [])
@@ -125,29 +126,29 @@ class DeadProcesses:
         now_ns = time.time_ns()
         is_to_clean = now_ns // 1000 % CLEAN_ONE_IN == 0
         if self._pid != os.getpid() or is_to_clean:
-            self._place, self._pool = this_place(), pool_name(self._store)
+            self._access, self._pool = own_access(), pool_name(self._store)
             self._pid, self._seen = os.getpid(), (0, [])
-        place = self._place
-        if place is None:
+        access = self._access
+        if access is None:
             return False
         if is_to_clean:
-            remove_unused(place)
-        texts = self._texts(place, now_ns)
+            remove_unused(access)
+        texts = self._texts(access, now_ns)
         if only_next and texts:
             self._next += 1
             texts = [texts[self._next % len(texts)]]
-        return any(_dead(place, texts))
+        return any(_dead(access, texts))
 
-    def _texts(self, place: Place, now_ns: int) -> list[str]:
+    def _texts(self, access: RecordAccess, now_ns: int) -> list[str]:
         """Return the names of the files of the pool's other processes; list them only if some changed since then."""
         before_ns, texts = self._seen
         try:
-            changed_ns = place.files.changed_ns()
+            changed_ns = access.files.changed_ns()
         except OSError:
             return []
         if changed_ns != before_ns:
-            names = ((text, FileName.parse(text)) for text in _texts(place, self._pool))
-            texts = [text for text, name in names if name and name.process != place.own]
+            names = ((text, FileName.parse(text)) for text in _texts(access, self._pool))
+            texts = [text for text, name in names if name and name.process != access.own]
             # otherwise a file that is made in the same tick of the kernel would not be seen
             self._seen = (changed_ns if abs(now_ns - changed_ns) > GRANULARITY_NS else 0, texts)
         return texts
@@ -162,7 +163,7 @@ class DeadProcesses:
             disown()
 
 
-def sweep(store: Store, most: int, place: Place | None = None) -> int:
+def sweep(store: Store, most: int, access: RecordAccess | None = None) -> int:
     """Release leases of *store* that dead processes left, *most* at most; return how many were released.
 
     Blocks:
@@ -171,37 +172,37 @@ def sweep(store: Store, most: int, place: Place | None = None) -> int:
     Raises:
         StoreUnavailable: Redis did not reply; the files stay, and somebody tries again.
     """
-    place = place or this_place()
-    if place is None:
+    access = access or own_access()
+    if access is None:
         return 0
     released = 0
-    for name in _dead(place, _texts(place, pool_name(store))):
+    for name in _dead(access, _texts(access, pool_name(store))):
         if released >= most:
             break
-        released += _release_one(store, place, name)
+        released += _release_one(store, access, name)
     return released
 
 
-def remove_unused(place: Place) -> None:
+def remove_unused(access: RecordAccess) -> None:
     """Remove files whose pool nobody asks for any more."""
     texts: list[str] = []
     with contextlib.suppress(OSError):
-        texts = place.files.names()
+        texts = access.files.names()
     for text in texts:
         name = FileName.parse(text)
         if name is None:
             continue
-        known = name.process.namespace == place.own.namespace
+        known = name.process.namespace == access.own.namespace
         with contextlib.suppress(OSError):
-            if place.files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
-                not known or (has_ended(name.process, place.own, place.look) and not _lasts(place, text))
+            if access.files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
+                not known or (has_ended(name.process, access.own, access.read_status) and not _lasts(access, text))
             ):
-                place.files.remove(text)
+                access.files.remove(text)
 
 
-def _lasts(place: Place, text: str) -> bool:
+def _lasts(access: RecordAccess, text: str) -> bool:
     """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
-    lease = _read(place.files, text)
+    lease = _read(access.files, text)
     return int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
 
 
@@ -216,36 +217,36 @@ def _read(files: Files, text: str) -> dict[str, Any]:
         return {}
 
 
-def _is_elsewhere(store: Store, place: Place, credentials: dict[str, Any]) -> bool:
+def _is_elsewhere(store: Store, access: RecordAccess, credentials: dict[str, Any]) -> bool:
     """Return whether the process that left *credentials* meant another server by the address of *store*."""
-    pairs = zip(credentials.get("server", ()), place.server(store.where), strict=False)
+    pairs = zip(credentials.get("server", ()), access.scope_of(store.where), strict=False)
     return any(then != now for then, now in pairs)
 
 
-def _texts(place: Place, pool: str) -> list[str]:
+def _texts(access: RecordAccess, pool: str) -> list[str]:
     """Return the names of the files of *pool*."""
     with contextlib.suppress(OSError):
-        return [text for text in place.files.names() if text.startswith(pool)]
+        return [text for text in access.files.names() if text.startswith(pool)]
     return []
 
 
-def _dead(place: Place, texts: list[str], most: int = MOST_LOOKED_AT) -> Iterator[FileName]:
+def _dead(access: RecordAccess, texts: list[str], most: int = MOST_LOOKED_AT) -> Iterator[FileName]:
     """Iterate over files of processes that have ended, unless a process that runs is releasing their leases."""
     for text in texts if len(texts) <= most else RANDOM.sample(texts, most):
         name = FileName.parse(text)
-        if name is None or name.process.namespace != place.own.namespace:
+        if name is None or name.process.namespace != access.own.namespace:
             continue
-        if has_ended(name.process, place.own, place.look) and (
-            name.taker is None or has_ended(name.taker, place.own, place.look)
+        if has_ended(name.process, access.own, access.read_status) and (
+            name.taker is None or has_ended(name.taker, access.own, access.read_status)
         ):
             yield name
 
 
-def _release_one(store: Store, place: Place, name: FileName) -> bool:
+def _release_one(store: Store, access: RecordAccess, name: FileName) -> bool:
     """Release one lease; return whether it was still leased."""
-    files, taken = place.files, str(name._replace(taker=place.own, sent=False))
+    files, taken = access.files, str(name._replace(taker=access.own, sent=False))
     try:
-        if _is_elsewhere(store, place, _read(files, str(name))):
+        if _is_elsewhere(store, access, _read(files, str(name))):
             return False
         # the process that renames the file has it
         files.rename(str(name), taken)
@@ -254,7 +255,7 @@ def _release_one(store: Store, place: Place, name: FileName) -> bool:
         return False
     worker = None
     try:
-        if credentials and name.process._replace(image=place.own.image) == place.own:
+        if credentials and name.process._replace(image=access.own.image) == access.own:
             # an exec: this process goes on as another program
             credentials["end"] = End.EXIT
         worker = release_dead(store, credentials) if credentials else None
@@ -277,7 +278,7 @@ def take_over(
     store: Store,
     accept: Callable[[dict[str, Any]], T | None],
     record: Callable[[T], T],
-    place: Place | None = None,
+    access: RecordAccess | None = None,
 ) -> T | None:
     """Take over the lease of a dead process, from which no release was ever sent. Does not talk to Redis.
 
@@ -288,16 +289,16 @@ def take_over(
     Returns:
         the result of *record*; None if there is no such lease.
     """
-    place = place or this_place()
-    if place is None:
+    access = access or own_access()
+    if access is None:
         return None
-    for name in _dead(place, _texts(place, pool_name(store))):
-        if name.taker is not None or name.sent or (taken := _take(store, place, name, accept)) is None:
+    for name in _dead(access, _texts(access, pool_name(store))):
+        if name.taker is not None or name.sent or (taken := _take(store, access, name, accept)) is None:
             continue
         # removed before the new record is written: a process that is killed here leaves no file. With two files, one
         # process could take the lease over by the newer file while another one releases it by the older file
         try:
-            place.files.remove(str(name._replace(taker=place.own)))
+            access.files.remove(str(name._replace(taker=access.own)))
         except FileNotFoundError:
             pass
         except OSError:
@@ -306,26 +307,26 @@ def take_over(
     return None
 
 
-def disown(place: Place | None = None) -> None:
+def disown(access: RecordAccess | None = None) -> None:
     """Let no process take over a lease of a process that has ended, of any pool: this machine is about to be copied."""
-    place = place or this_place()
-    if place is None:
+    access = access or own_access()
+    if access is None:
         return
-    texts = _texts(place, "")
-    for name in _dead(place, texts, len(texts)):
+    texts = _texts(access, "")
+    for name in _dead(access, texts, len(texts)):
         with contextlib.suppress(OSError):
-            place.files.rename(str(name), str(name._replace(taker=None, sent=True)))
+            access.files.rename(str(name), str(name._replace(taker=None, sent=True)))
 
 
-def _take(store: Store, place: Place, name: FileName, accept: Callable[[dict[str, Any]], T | None]) -> T | None:
+def _take(store: Store, access: RecordAccess, name: FileName, accept: Callable[[dict[str, Any]], T | None]) -> T | None:
     """Return what *accept* makes of the record *name*, which this process has then; None if it has it not.
 
     There is no way back after the rename: this may run in a child that was forked in the middle of it, too.
     """
-    files, taken = place.files, str(name._replace(taker=place.own))
+    files, taken = access.files, str(name._replace(taker=access.own))
     try:
         credentials = _read(files, str(name))
-        if _is_elsewhere(store, place, credentials):
+        if _is_elsewhere(store, access, credentials):
             return None
         if "lanes_ms" not in credentials and files.age_s(str(name)) > UNANSWERED_S:
             # a claim while Redis hung: there may be many, and nothing to release any more

@@ -171,7 +171,7 @@ class LiveFeed:
         self.viewers = 0
         self.history = UsageHistory()
         self._open_monitor = open_monitor
-        self._watch: PoolPoller | None = None
+        self._poller: PoolPoller | None = None
         # the verdict of the last reading
         self.status = unknown_status(time.time_ns() // 1_000_000)
         # number of reads so far; identifies the state that a viewer has
@@ -225,9 +225,9 @@ class LiveFeed:
     def _read_state(self) -> tuple[Reading, FeedState, bytes]:
         """Return a reading, the state after it, and the change. Blocks for a few round trips to Redis, in a thread."""
         monitor = self._open_monitor()
-        if self._watch is None:
-            self._watch = PoolPoller(monitor)
-        reading = self._watch.read()
+        if self._poller is None:
+            self._poller = PoolPoller(monitor)
+        reading = self._poller.read()
         events: list[Row] = []
         if reading.error is None and reading.snapshot is not None:
             counts = event_counts(reading.snapshot)

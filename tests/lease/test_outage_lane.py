@@ -403,7 +403,7 @@ def test_a_token_in_two_records_keeps_the_newer_one_findable(server: RedisServer
     assert again.worker != first.worker
     ended_ms = wall_ms() - 10
     change_record(
-        client, store.config.name, first.worker, until_ms=ended_ms, lease_end_ms=ended_ms, outage_ms=0, cuts_ms=()
+        client, store.config.name, first.worker, until_ms=ended_ms, lease_end_ms=ended_ms, outage_ms=0, lowered_ms=()
     )
     assert Holder(store, wall_ms).claim().worker == first.worker
     once_more = Holder(store, wall_ms, token=first.token).claim()

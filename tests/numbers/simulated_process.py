@@ -211,7 +211,7 @@ class SegmentProcess(SimulatedProcess):
         """Return a forked child; with *bypass*, no hook of Python runs in it."""
         child = SegmentProcess(self.sim, self.host, self)
         if bypass:
-            child.guard.alive.value = 0
+            child.guard.is_reset.value = 0
         else:
             child.guard.reset_in_child(child.generator)
             child.guard.recover()

@@ -217,9 +217,9 @@ def test_a_generator_that_got_no_lease_leaves_no_file_when_it_is_dropped(
 def test_an_outage_leaves_few_files_of_closed_generators(
     records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_files, "MOST_KEPT", 2)
+    monkeypatch.setattr(record_files, "MOST_UNRELEASED", 2)
     # without those that other tests left
-    monkeypatch.setattr(record_files.RECORDS, "_kept", deque())
+    monkeypatch.setattr(record_files.RECORDS, "_unreleased", deque())
     left: list[set[str]] = []
     mute = socket.socket(socket.AF_UNIX)
     mute.bind(f"{tmp_path}/mute.sock")
@@ -417,7 +417,7 @@ def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
     CrashRecord(Owned(), page, {"lanes": 4, "inode": inode}).write_lease(held, NO_STATS, fresh=True)
     path.write_bytes(page)
     monkeypatch.setattr(sweep, "UNUSED_S", -1.0)
-    sweep.remove_unused(sweep.Place(record_files.Directory(str(records)), own))
+    sweep.remove_unused(sweep.RecordAccess(record_files.Directory(str(records)), own))
     assert bool(list(records.iterdir())) == remains
 
 
@@ -439,7 +439,7 @@ def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
     dead, foreign = own._replace(started="1", image="1"), own._replace(namespace="another")
     for process in (own, dead, foreign):
         (records / str(FileName("0" * 16, process, "1"))).touch()
-    place, left = sweep.Place(record_files.Directory(str(records)), own), []
+    place, left = sweep.RecordAccess(record_files.Directory(str(records)), own), []
     for unused_s, unknown_s in ((60.0, 60.0), (-1.0, 60.0), (60.0, -1.0)):
         monkeypatch.setattr(sweep, "UNUSED_S", unused_s)
         monkeypatch.setattr(sweep, "UNKNOWN_S", unknown_s)

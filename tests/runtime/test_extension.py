@@ -105,7 +105,7 @@ def test_nothing_is_left_of_generators_that_are_gone(
     watched: list[Any] = [
         fast_path.FastPath,
         lanes.TickRange,
-        GUARD.alive,
+        GUARD.is_reset,
     ]
     watched += [None, snowredis.SnowflakeGenerator, ClockMovedBack]
 

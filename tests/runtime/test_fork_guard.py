@@ -78,7 +78,7 @@ def test_a_system_that_accepts_all_advice_is_not_trusted_to_wipe_a_page(
     monkeypatch.setattr(mmap, "mmap", Accepting)
     guard.reset_in_child(Member())
     assert not guard.sees_all_forks
-    assert guard.alive
+    assert guard.is_reset
 
 
 def test_a_generator_that_only_a_finalizer_still_reached_makes_no_id_of_its_parents_lease() -> None:

@@ -143,7 +143,7 @@ def test_whoever_reads_what_is_current_leaves_no_ids_of_the_tick_before() -> Non
     clock = ManualClock()
     ticks, _, _ = memory_pool(clock=clock).connect()._position
     tick = clock.time_ns() // 1_000_000 - ticks.epoch_ms
-    first = ticks._replace(first_id=tick << ticks.timestamp_shift | 1, limit_ns=1 << 62, alive=b"\1", clock=clock)
+    first = ticks._replace(first_id=tick << ticks.timestamp_shift | 1, limit_ns=1 << 62, is_reset=b"\1", clock=clock)
     while fired:
         path = PurePath()
         path._lock = threading.RLock()

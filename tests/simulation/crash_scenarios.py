@@ -86,7 +86,7 @@ def a_process_that_dies_while_it_replaces_the_text(off: str | None) -> Stage:
     assert isinstance(record, crash_record.CrashRecord)
     kill_while_writing(stage, dying, 3)
     # half of it had been written
-    record._texts[record._turn ^ 1 if off is None else record._turn][:100] = bytes(100)
+    record._texts[record._side ^ 1 if off is None else record._side][:100] = bytes(100)
     heir_of(stage, dying)
     return stage
 

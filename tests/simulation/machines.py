@@ -20,7 +20,7 @@ from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, Store
 from snowredis.snowflake.record_files import FileName, pool_name
 from snowredis.snowflake.replies import ClaimReply, Granted, ReleaseReply, Seen
-from snowredis.snowflake.sweep import Place
+from snowredis.snowflake.sweep import RecordAccess
 from tests.simulation.stand_ins import Host, SimStore
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Machines:
 
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""
-        given_back = sweep.sweep(CheckedStore(process, process.config), most, self.place_of(process))
+        given_back = sweep.sweep(CheckedStore(process, process.config), most, self.access_of(process))
         self._sim.fired["reclaim"] += given_back
         return given_back
 
@@ -175,7 +175,7 @@ class Machines:
         record: Callable[[HeldLease], HeldLease],
     ) -> HeldLease | None:
         """Do what sweep.py does for a process that starts while Redis is away."""
-        taken = sweep.take_over(CheckedStore(process, process.config), accept, record, self.place_of(process))
+        taken = sweep.take_over(CheckedStore(process, process.config), accept, record, self.access_of(process))
         self._sim.fired["taken over"] += taken is not None
         if taken is not None and self._sim.tracer is not None:
             self._sim.tracer.taken_over(process.name, taken.token, taken.renewal_id)
@@ -183,11 +183,13 @@ class Machines:
 
     def disown(self, process: Process) -> None:
         """Do what sweep.py does when a machine is about to be copied."""
-        sweep.disown(self.place_of(process))
+        sweep.disown(self.access_of(process))
 
-    def place_of(self, process: Process | Parent) -> Place:
+    def access_of(self, process: Process | Parent) -> RecordAccess:
         host = process.host
-        return Place(self, self.name_of(process), lambda pid: self._look(host.name, pid), lambda _: [host.network])
+        return RecordAccess(
+            self, self.name_of(process), lambda pid: self._look(host.name, pid), lambda _: [host.network]
+        )
 
     def _look(self, host: str, pid: int) -> ProcessStatus:
         found = self._tables[host].get(pid)

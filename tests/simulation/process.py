@@ -18,7 +18,7 @@ from snowredis.core.lanes import SEALED
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.context import Reference
+from snowredis.snowflake.context import WeakGenerator
 from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig, Store
@@ -128,7 +128,8 @@ class Process(SimulatedProcess):
         if reply[0] == "signature" and not reply[1].endswith(" lanes=1"):
             self._has_been_told(list(self.claims))
         elif reply[0] == "lost":
-            lost = [claim for claim in self.claims if claim.worker == int(args[6]) and claim.token == args[7]]
+            worker, token, *_ = str(args[6]).split(",")
+            lost = [claim for claim in self.claims if claim.worker == int(worker) and claim.token == token]
             self.refused_claims += lost
             if reply[-2] == LossReason.COPIED:
                 self._has_been_told(lost, void=True)
@@ -225,7 +226,7 @@ class Process(SimulatedProcess):
         """Return a forked child: a copy of the memory, with one thread, which has not run yet."""
         child = self._copy(self.host)
         if bypass:
-            child.guard.alive.value = False
+            child.guard.is_reset.value = False
         else:
             child.guard.recover()
         return child
@@ -244,7 +245,7 @@ class Process(SimulatedProcess):
             if child.unborn is not None:
                 child.unborn = None
                 if bypass:
-                    child.guard.alive.value = False
+                    child.guard.is_reset.value = False
                 else:
                     child.guard.recover()
 
@@ -279,14 +280,14 @@ class Process(SimulatedProcess):
             if self.sim.tracer is not None:
                 self.sim.tracer.cloned(self.name, child.name)
             leases = self.lease_manager
-            self.sim.checker.cloned((leases.held, leases.kept), leases.slot.token)
+            self.sim.checker.cloned((leases.held, leases.lost_lease), leases.slot.token)
         return child
 
     def _copy(self, host: Host) -> Process:
         child = object.__new__(type(self))
         child._bare(self.sim, host, self.config)
         child.guard.generation = self.guard.generation
-        child.guard.alive.value = self.guard.alive.value
+        child.guard.is_reset.value = self.guard.is_reset.value
         parent, me = self.world.current, object()
         child.generator = twin = SnowflakeGenerator.__new__(SnowflakeGenerator)
         old = self.lease_manager
@@ -298,7 +299,7 @@ class Process(SimulatedProcess):
             (self.guard, child.guard),
             (self.config, child.config),
             (self.generator, twin),
-            (self.generator._context.reference, Reference(twin)),
+            (self.generator._context.weak_generator, WeakGenerator(twin)),
             # that of a parent, after a fork in the middle of a conversation; else one of those below
             (old.conversation.busy, old.conversation.busy),
             (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),
@@ -306,7 +307,7 @@ class Process(SimulatedProcess):
             (self.generator._context.random, copy.copy(self.generator._context.random)),
             (old.slot._serials, copy_of_count(old.slot._serials)),
             (old.slot.latest, old.slot.latest),
-            (old.slot._kept, old.slot._kept),
+            (old.slot._lost_lease, old.slot._lost_lease),
             (old.slot.record, None),
             (old.slot._open_record, old.slot._open_record),
         ]
@@ -316,7 +317,7 @@ class Process(SimulatedProcess):
                 setattr(twin, slot, copy.deepcopy(getattr(self.generator, slot), memo))
         child.lease_manager = twin._lease_manager  # type: ignore[assignment]
         ticks, last_id, _ = self.generator._position
-        ticks = ticks._replace(first_id=last_id, alive=child.guard.alive, clock=child.clock)
+        ticks = ticks._replace(first_id=last_id, is_reset=child.guard.is_reset, clock=child.clock)
         twin._supersede(None, SEALED, ticks)
         child.guard.reset_in_child(twin)
         return child

@@ -18,7 +18,7 @@ from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lifecycle import LeaseLifecycle
 from snowredis.snowflake.protocol import NO_STATS, WorkerStats
 from snowredis.snowflake.record_files import FileName
-from snowredis.snowflake.sweep import Place
+from snowredis.snowflake.sweep import RecordAccess
 from tests.simulation.machines import Machines, Page, Parent
 from tests.simulation.process import Process
 from tests.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot, SimStore
@@ -53,7 +53,7 @@ class DeafGuard(SimGuard):
     """R8 off: forks are detected, and nothing is done about them."""
 
     def recover(self) -> None:
-        self.alive.value = True
+        self.is_reset.value = True
         self._process.new_locks()
 
 
@@ -61,7 +61,7 @@ class BlindGuard(SimGuard):
     """R8 off: no page that shows a child that it is one."""
 
     def check(self) -> None:
-        self.alive.value = True
+        self.is_reset.value = True
 
 
 class TimelessGuard(SimGuard):
@@ -100,7 +100,7 @@ class OneTextRecord(CrashRecord):
     __slots__ = ()
 
     def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
-        self._turn ^= 1
+        self._side ^= 1
         return super()._write(own, fresh=fresh, marks_ms=marks_ms)
 
 
@@ -170,9 +170,9 @@ class ForgetfulKeeper(SimKeeper):
 class UnvoidedSlot(SimSlot):
     """A slot that keeps the outage lane of a lease that was copied."""
 
-    def drop_kept(self) -> None:
+    def drop_lost_lease(self) -> None:
         if self.latest is not None:
-            self.keep(self.latest)
+            self.keep_lane(self.latest)
 
 
 class UnvoidedKeeper(SimKeeper):
@@ -251,8 +251,8 @@ class CopyingMachines(Machines):
 class FlatMachines(Machines):
     """All machines are in one network."""
 
-    def place_of(self, process: Process | Parent) -> Place:
-        return super().place_of(process)._replace(server=lambda _: [])
+    def access_of(self, process: Process | Parent) -> RecordAccess:
+        return super().access_of(process)._replace(scope_of=lambda _: [])
 
 
 class CredulousKeeper(SimKeeper):
@@ -300,7 +300,7 @@ _OUTAGE_MARK = "math.max(before and before.lanes[lane_count] or 0, before and be
 _OUTAGE_RAISED = "pool.outage_floor = math.max(pool.outage_floor, outage_horizon())"
 _DOUBT = "if lossy then\n      -- the plan"
 _TOO_LATE = "elseif held_until <= now + skew + lead + slack then"
-_CUT = "held_outage > held_lanes[#held_lanes] and is_cut(r)"
+_LOWERED = "held_outage > held_lanes[#held_lanes] and was_lowered(r)"
 _ROLLED_BACK = (
     "elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
 )
@@ -369,7 +369,7 @@ RULES: dict[str, Rule] = {
     "abandoned outage lane": Rule(lease_manager=AbandoningKeeper),
     "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
     "copied outage lane": Rule(lease_manager=UnvoidedKeeper),
-    "released outage lane": Rule((("renew", _CUT, "false"),)),
+    "released outage lane": Rule((("renew", _LOWERED, "false"),)),
     "clocks agree": Rule(lease_manager=TrustingKeeper),
     "R9 plan on disk": Rule(unkept=("change_layout",)),
     "R9 undo on disk": Rule(unkept=("undo",)),

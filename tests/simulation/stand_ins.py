@@ -82,7 +82,7 @@ class SimGuard(ForkGuard):
     def __init__(self, process: Process) -> None:
         super().__init__()
         # as where there is MADV_WIPEONFORK: false in a child that nobody told
-        self.alive = ctypes.c_ubyte(1)
+        self.is_reset = ctypes.c_ubyte(1)
         self._process = process
 
     @property

@@ -30,10 +30,10 @@
 -- The record of a worker id. In Python, snowredis/snowflake/record.py has the same.
 -- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
 -- in lanes and until; that of the outage lane is the later of its entry in lanes, the last one, and outage. The holder has
--- the outage lane if outage is the later one. cuts: outage lanes that releases have lowered, as ",<beginning>-<end>".
+-- the outage lane if outage is the later one. lowered: outage lanes that releases have lowered, as ",<beginning>-<end>".
 local function unpack_record(text)
   if not text then return nil end
-  local token, incarnation, renewal_id, ends, lease_end, lanes, outage, cuts, claimed, renewed, stats, owner =
+  local token, incarnation, renewal_id, ends, lease_end, lanes, outage, lowered, claimed, renewed, stats, owner =
     string.match(text, '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)([%d,-]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
   -- a text with another number of fields is no record: an owner begins with no field
   if not token or string.match(owner, '^[%w_,-]*|') then return nil end
@@ -41,14 +41,14 @@ local function unpack_record(text)
   for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
   for i = 1, #list do highest = math.max(highest, list[i]) end
   local r = { token = token, incarnation = incarnation, renewal_id = renewal_id, ['until'] = tonumber(ends),
-    lanes = list, outage = tonumber(outage), cuts = cuts, lease_end = tonumber(lease_end),
+    lanes = list, outage = tonumber(outage), lowered = lowered, lease_end = tonumber(lease_end),
     claimed = tonumber(claimed), renewed = tonumber(renewed), stats = stats, owner = owner }
   highest = math.max(highest, r['until'], r.outage, r.lease_end, r.claimed, r.renewed)
   return list[1] and highest < 1e14 and r or nil
 end
 local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
-    r.outage .. r.cuts, r.claimed, r.renewed, r.stats, r.owner }, '|')
+    r.outage .. r.lowered, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
 
 -- one pattern for all: this runs at every heartbeat

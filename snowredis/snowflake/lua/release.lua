@@ -15,15 +15,15 @@ local marks = str('marks_ms', ARGV[8], '^[%d,]*$', 1100)
 local stats = str('stats', ARGV[9], '^[%d,-]+$', 120)
 local reclaimed = int('reclaimed', ARGV[10], 0, 1) == 1
 
--- Returns *cuts* of a record with one more; of too many, the two oldest become one that contains both.
-local MOST_CUTS = 3
-local function with_cut(cuts, from, to)
-  local first, first_end, second_end, rest = string.match(cuts, '^,(%d+)-(%d+),%d+-(%d+)(,%d+-%d+)')
-  local _, lowered = string.gsub(cuts, '-', '')
-  if lowered == MOST_CUTS then
-    cuts = ',' .. first .. '-' .. math.max(first_end, second_end) .. rest
+-- Returns the *lowered* outage lanes of a record with one more; of too many, the two oldest become one with both.
+local MOST_LOWERED = 3
+local function with_lowered(lowered, from, to)
+  local first, first_end, second_end, rest = string.match(lowered, '^,(%d+)-(%d+),%d+-(%d+)(,%d+-%d+)')
+  local _, number = string.gsub(lowered, '-', '')
+  if number == MOST_LOWERED then
+    lowered = ',' .. first .. '-' .. math.max(first_end, second_end) .. rest
   end
-  return cuts .. ',' .. from .. '-' .. to
+  return lowered .. ',' .. from .. '-' .. to
 end
 
 return transaction(function(pool)
@@ -62,7 +62,7 @@ return transaction(function(pool)
   if used and outage > 0 and r.outage == held_outage and r.outage > r.lanes[last] then
     local from = r.lanes[last]
     r.lanes[last] = math.max(from, used[last])
-    if r.lanes[last] < r.outage then r.cuts = with_cut(r.cuts, from, r.outage) end
+    if r.lanes[last] < r.outage then r.lowered = with_lowered(r.lowered, from, r.outage) end
     r.outage = 0
   end
   local outage_mark = outage > 0 and math.max(r.lanes[last], r.outage) or 0

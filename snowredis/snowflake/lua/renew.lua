@@ -39,8 +39,8 @@ end
 
 -- Returns whether a release may have lowered the outage lane of the caller: it did not if that had ended where the
 -- lowered lane began.
-local function is_cut(r)
-  for from, to in string.gmatch(r.cuts, '(%d+)-(%d+)') do
+local function was_lowered(r)
+  for from, to in string.gmatch(r.lowered, '(%d+)-(%d+)') do
     if held_outage > tonumber(from) and held_outage <= tonumber(to) then return true end
   end
   return false
@@ -108,13 +108,13 @@ return transaction(function(pool)
     end
     -- the old stats: a clock that went back before the loss is not reported again
     r = { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, outage = mark,
-      cuts = r and r.cuts or '', claimed = now, stats = r and not stale and r.stats or stats }
+      lowered = r and r.lowered or '', claimed = now, stats = r and not stale and r.stats or stats }
     adopted = 1
   end
 
   if reason then
     -- the outage lane stays with this holder, unless a copy of it may have released that
-    if r and outage > 0 and held_outage > held_lanes[#held_lanes] and is_cut(r) then reason = 'copied' end
+    if r and outage > 0 and held_outage > held_lanes[#held_lanes] and was_lowered(r) then reason = 'copied' end
     event('lost', worker, owner, 0, held_until, 'reason', reason, 'outage', held_outage)
     count('lost')
     return { 'lost', reason }
