@@ -1,13 +1,12 @@
 """Checks of this host and of one Redis server, and what all checks return: how serious it is, and what to do.
 
-Each check is a function in one of three tables: it needs this host, the reply of INFO, or a client. They only read.
+Each check of a server is a function in one of two tables: it needs the reply of INFO, or a client. They only read.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import socket
 import statistics
 import struct
 import sys
@@ -94,7 +93,7 @@ _MAX_ERROR_US = 16_000_000
 
 def check_host() -> list[Finding]:
     """Run all checks of this host. Blocks for a few ms; raises nothing."""
-    return [Finding(check, *run()) for check, run in _HOST_CHECKS.items()]
+    return [Finding("ntp", *_ntp())]
 
 
 def _ntp() -> Result:
@@ -125,19 +124,6 @@ def kernel_clock() -> tuple[int, int] | None:
         return None
     _, _, _, error_us, _, status = struct.unpack_from(_TIMEX, buffer)
     return (status, error_us) if result >= 0 else None
-
-
-def _names() -> Result:
-    name = socket.gethostname()
-    if name in ("", "localhost", "localhost.localdomain"):
-        return warning(
-            f"the name of this host is {name!r}, which others may share",
-            "ids stay unique, but `workers` and `whois` cannot tell such hosts apart: set a host name or a label",
-        )
-    return ok(f"host {name}")
-
-
-_HOST_CHECKS: Mapping[str, Callable[[], Result]] = {"ntp": _ntp, "names": _names}
 
 
 # --- one server ------------------------------------------------------------------------------------

@@ -89,9 +89,8 @@ class _Metrics(NamedTuple):
     def _metric(self, kind: str, name: str, text: str, unit: str, value: Value | str, **more: Any) -> Metric:
         """Declare a metric; *more*: fields of Metric, and the name of one more ``label``."""
         labels = (*self.labels, more.pop("label")) if "label" in more else self.labels
-        if isinstance(value, str):
-            value = None if self.path is None else attrgetter(self.path + value)
-        return Metric(f"{self.prefix}{name}", kind, text, unit, labels, value=value, **more)
+        get = value if callable(value) else None if self.path is None else attrgetter(self.path + value)
+        return Metric(f"{self.prefix}{name}", kind, text, unit, labels, value=get, **more)
 
 
 def _lease_end_s(generator: Any) -> float | None:

@@ -337,18 +337,14 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
             continue
         proof = prove(ids, layout, start_ms=floor_ms, datacenters=numbers)
         if proof.common is not None:
-            raise ConfigError(_refusal(info, old, layout, proof.common.size, proof.common.lowest))
+            raise ConfigError(
+                f"ids of the layout {old}, which pool {info.name!r} has or had, and of the new layout {layout} can be "
+                f"equal: {proof.common.size:,} of them, for example {proof.common.lowest}. Nothing was changed. Choose "
+                "a layout whose ids are greater: the timestamp bits in the same place or further left, and an epoch "
+                "that is not later; see `snowredis migrate proof`."
+            )
         in_order = in_order and proof.sorted
     return in_order
-
-
-def _refusal(info: PoolInfo, old: Layout, new: Layout, size: int, example: int) -> str:
-    return (
-        f"ids of the layout {old}, which pool {info.name!r} has or had, and of the new layout {new} can be equal: "
-        f"{size:,} of them, for example {example}. Nothing was changed. Choose a layout whose ids are greater: the "
-        "timestamp bits in the same place or further left, and an epoch that is not later; see `snowredis migrate "
-        "proof`."
-    )
 
 
 def change_layout(pool: WorkerPool, layout: Layout, *, delay_ms: int, force: bool = False) -> LayoutChange:

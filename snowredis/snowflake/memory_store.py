@@ -150,7 +150,7 @@ class MemoryStore:
             return
         more = {"stats": record.stats.to_text(), "claimed": record.claimed_ms, "renewed": record.renewed_ms}
         more["outage"] = record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0
-        self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, **more)
+        self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, "expired", **more)
 
     def _note_return(self, worker: int, record: LeaseRecord, now: int) -> None:
         """Write that the holder of a lease goes on, if the lease had ended; before its record is changed."""

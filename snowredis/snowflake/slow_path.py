@@ -209,7 +209,7 @@ class SlowPath:
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
         self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
         self._shared = SharedWaits(self._pool, context.clock, claim_timeout_s)
-        self.preparing: Future[None] | None = None
+        self.preparing: Future[int] | None = None
 
     def next_id(self, *, only_claim: bool = False) -> int:
         """Make an id; or, with *only_claim*, claim or wait until a lease has open lanes, and return 0.

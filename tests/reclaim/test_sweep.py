@@ -249,8 +249,8 @@ def test_memory_is_used_again_after_a_rest(server: RedisServer, pool: str, monke
         assert record.read() is None
         record.write_claim("5a" * 16, "{}")
         assert record.read() is not None
-        assert isinstance(record._owner, record_files._RecordFile)
-        addresses.append(record._owner._addresses[0])
+        assert isinstance(record._file, record_files._RecordFile)
+        addresses.append(record._file._addresses[0])
         record.clear()
         record.give_up()
     assert addresses[0] == addresses[1] == addresses[2] != addresses[3]
@@ -270,8 +270,8 @@ def test_memory_of_a_record_that_is_given_up_twice_is_used_once(
     for _ in range(2):
         another = files.new_record(store)
         assert another is not None
-        assert isinstance(another._owner, record_files._RecordFile)
-        addresses.add(another._owner._addresses[0])
+        assert isinstance(another._file, record_files._RecordFile)
+        addresses.add(another._file._addresses[0])
     assert len(addresses) == 2
 
 

@@ -32,7 +32,7 @@ class KilledAt:
         self._process, self._left = process, count
 
     @property
-    def alive(self) -> bool:
+    def is_reset(self) -> bool:
         self._left -= 1
         if not self._left:
             self._process.crash()

@@ -137,8 +137,8 @@ class Machines:
 
     def _tear(self, page: bytearray) -> None:
         """Write noise where the next write would have begun."""
-        turn, size = divmod(int.from_bytes(page[:4], "little"), 1 << 16)
-        at = HEADER_BYTES + (turn ^ 1 if size else 0) * TEXT_BYTES
+        side, size = divmod(int.from_bytes(page[:4], "little"), 1 << 16)
+        at = HEADER_BYTES + (side ^ 1 if size else 0) * TEXT_BYTES
         page[at : at + 200] = self._sim.random.randbytes(200)
 
     # --- records -----------------------------------------------------------------------------------
@@ -147,9 +147,9 @@ class Machines:
         name = FileName(pool_name(store), self.name_of(process), str(next(self._numbers)))
         page = self._pages[str(name)] = Page(RECORD_BYTES)
         page.inode = name.number
-        owner = _PageOwner(self._pages, str(name))
+        file = _PageFile(self._pages, str(name))
         common = {"lanes": store.config.layout.namespaces, "inode": page.inode, "server": [process.host.network]}
-        record = process.record_class(owner, memoryview(page), common)
+        record = process.record_class(file, memoryview(page), common)
         self._records.append(record)
         return record
 
@@ -245,7 +245,7 @@ class Machines:
         sim.world.sleep(max(1, min(length_us, sim.heal_us - sim.world.now_us)))
 
 
-class _PageOwner:
+class _PageFile:
     """The file of one crash record: a PageOwner."""
 
     is_writer = True
