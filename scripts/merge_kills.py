@@ -73,23 +73,23 @@ class Pair:
             matched=[f"{game.SAME}=name"],
             independent=game.INDEPENDENT,
         )
-        make_plan(request, self.path, Progress(shown=False))
+        make_plan(request, self.path, Progress())
         self.before, self.story = game.contents(self.changed), game.story(self.changed)
 
     def apply(self, batch_rows: int) -> None:
         """Change the ids, in this process."""
         plan, file = PlanFile.open(self.path)
         with file:
-            apply_plan(plan, file, open_databases(plan), batch_rows=batch_rows)
+            apply_plan(plan, file, open_databases(plan), batch_rows=batch_rows, progress=Progress())
 
     def undo(self, batch_rows: int) -> None:
         # it may have been killed after its last commit
         if self.state() != "undone":
-            revert(self.changed, finished=True, batch_rows=batch_rows)
+            revert(self.changed, finished=True, batch_rows=batch_rows, progress=Progress())
 
     def abandon(self, batch_rows: int) -> None:
         if self.state() in ("rewriting", "loading", "verifying", "undoing"):
-            revert(self.changed, finished=False, batch_rows=batch_rows)
+            revert(self.changed, finished=False, batch_rows=batch_rows, progress=Progress())
 
     def state(self) -> str:
         """Say how far it is."""

@@ -195,6 +195,12 @@ def wrapped(head: Line, text: str, style: str = "") -> list[Line]:
     return [[*head, (first, style)], *([(" " * indent, ""), (other, style)] for other in others)]
 
 
+def advised(head: Line, text: str, advice: str, style: str = "") -> list[Line]:
+    """Return *text* after *head* as wrapped() does, and below it what to do, if there is anything."""
+    arrow: Line = [(f"{' ' * width_of(plain(head))}→ ", "dim")]
+    return [*wrapped(head, text, style), *(wrapped(arrow, advice, "note") if advice else [])]
+
+
 # --- times and numbers -----------------------------------------------------------------------------
 
 

@@ -39,9 +39,8 @@ def status_lines(
     shown = status.conditions[:most]
     for condition in shown:
         head: Line = [(f"{condition.level:<{_INDENT}}", LEVEL_STYLES[condition.level])]
-        lines += output.wrapped(head, printable(condition.render(time_text), 1000))
-        if advice and condition.advice:
-            lines += output.wrapped([(" " * _INDENT + "→ ", "dim")], printable(condition.advice, 1000), "note")
+        text, todo = condition.render(time_text), condition.advice if advice else ""
+        lines += output.advised(head, printable(text, 1000), printable(todo, 1000))
     if len(shown) < len(status.conditions):
         lines.append([(f"{' ' * _INDENT}… and {len(status.conditions) - len(shown)} more", "dim")])
     return lines

@@ -11,7 +11,7 @@ from typing import TypedDict
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, shown
 
-__all__ = ["layouts", "preset_source", "resolve_layout"]
+__all__ = ["layouts", "preset_name", "preset_source", "resolve_layout"]
 
 
 class _Fields(TypedDict, total=False):
@@ -156,6 +156,11 @@ class _Presets(Mapping[str, Layout]):
 
 
 layouts: Mapping[str, Layout] = _Presets()
+
+
+def preset_name(layout: Layout) -> str | None:
+    """Return the name of the preset that *layout* equals, if any."""
+    return next((name for name, preset in layouts.items() if preset == layout), None)
 
 
 def preset_source(name: str) -> str:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from snowredis.errors import SnowredisError
 
-__all__ = ["MergeError", "SourceError", "Undecided"]
-
 
 class SourceError(SnowredisError):
     """A file, a table or a database whose ids cannot be read; nothing was changed in it."""
 
-    # the command line exits with it
+    # exit code of the command line
     exit_code = 11
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.databases import database_errors, lock, open_database, reading, url_of, writing
+from snowredis.merge.databases import count_rows, database_errors, lock, open_database, reading, url_of, writing
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished
 from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.pair import Databases, open_both
@@ -24,10 +24,8 @@ from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Schema, read_schema
 from snowredis.merge.support import support_of
-from snowredis.merge.verify import check_references, check_sums, id_sums, sums
+from snowredis.merge.verify import check_result, id_sums, sums
 from snowredis.merge.workspace import IdStore, Workspace
-
-__all__ = ["Outcome", "apply_plan", "open_databases", "revert"]
 
 # pairs that one transaction stores in the map
 _LOADED = 20_000
@@ -66,8 +64,7 @@ def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | N
         SourceError: no connection.
     """
     databases = open_both(kept_url or plan.kept, changed_url or plan.changed, plan.options)
-    sides = ((databases.kept, databases.of_kept), (databases.changed, databases.of_changed))
-    for (engine, schema), planned in zip(sides, plan.fingerprints, strict=True):
+    for (engine, schema), planned in zip(databases.sides, plan.fingerprints, strict=True):
         if schema.fingerprint() != planned:
             raise MergeError(
                 f"the tables of {url_of(engine)} are not as they were when the plan was made. Nothing was changed; "
@@ -79,14 +76,7 @@ def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | N
 # --- apply -----------------------------------------------------------------------------------------------
 
 
-def apply_plan(
-    plan: Plan,
-    file: PlanFile,
-    databases: Databases,
-    *,
-    batch_rows: int,
-    progress: Progress | None = None,
-) -> Outcome:
+def apply_plan(plan: Plan, file: PlanFile, databases: Databases, *, batch_rows: int, progress: Progress) -> Outcome:
     """Rewrite the ids, from where the last process stopped, and verify the result. Returns at once if all is done.
 
     Args:
@@ -95,8 +85,7 @@ def apply_plan(
     Raises:
         MergeError: refused or stopped; the message says what was changed.
     """
-    progress = progress or Progress(shown=False)
-    engine, schema, journal = databases.changed, databases.of_changed, Journal(databases.changed)
+    engine, schema, journal = databases.changed, databases.changed_schema, Journal(databases.changed)
     with lock(engine, LOCK):
         # the order matters: begin() refuses if another process made a run after the first read
         last, run = journal.read(), journal.read(plan.id)
@@ -117,17 +106,9 @@ def apply_plan(
             run = _advance(engine, journal, run, state="verifying")
         if run.state == "verifying":
             tail = "The ids were changed, and the check failed; `snowredis merge abandon` and the URL take it back"
-            _verify(engine, schema, run, run.domains, tail, progress)
+            check_result(engine, schema, run, run.domains, tail, progress)
             run = _advance(engine, journal, run, state="done")
     return Outcome.of(run)
-
-
-def _verify(
-    engine: sa.Engine, schema: Schema, run: Run, mapped: Sequence[DomainPlan], tail: str, progress: Progress
-) -> None:
-    check_sums(run.sums, sums(engine, schema, run, mapped, progress), tail)
-    progress.start("checking references")
-    check_references(engine, schema, tail)
 
 
 def _advance(engine: sa.Engine, journal: Journal, run: Run, **changes: Any) -> Run:
@@ -138,28 +119,28 @@ def _advance(engine: sa.Engine, journal: Journal, run: Run, **changes: Any) -> R
 def _check(plan: Plan, file: PlanFile, databases: Databases, progress: Progress) -> None:
     """Check that both databases still are what the plan was made for, and that all new ids are unused."""
     renamed = [domain.domain for domain in plan.renamed]
-    with reading(databases.kept) as kept, reading(databases.changed) as changed, Workspace() as place:
-        check_obstacles(changed, databases.of_changed, renamed, with_triggers=plan.with_triggers)
-        store = IdStore(place)
+    with reading(databases.kept) as kept, reading(databases.changed) as changed, Workspace() as workspace:
+        check_obstacles(changed, databases.changed_schema, renamed, with_triggers=plan.with_triggers)
+        store = IdStore(workspace)
         for domain in plan.domains:
             progress.start(f"proving that no id of {domain.name} clashes any more")
-            sides = ((kept, databases.of_kept), (changed, databases.of_changed))
+            sides = ((kept, databases.kept_schema), (changed, databases.changed_schema))
             if plan.ids[domain.name] == [id_sums(*side, domain.domain) for side in sides]:
-                # what the plan proved still holds
+                # the ids are those for which the plan was proved
                 continue
             there = replace(domain.domain, partials=())
-            store.load("kept", domain.number, kept, databases.of_kept, there)
-            store.load("changed", domain.number, changed, databases.of_changed, domain.domain)
+            store.load("kept", domain.number, kept, databases.kept_schema, there)
+            store.load("changed", domain.number, changed, databases.changed_schema, domain.domain)
             store.add(domain.number, file.pairs(domain.number))
             store.prove(domain.number, domain.name, matched=domain.kind == "match")
-        for name, table in databases.of_changed.tables.items():
-            had, now = plan.rows[str(name)], changed.scalar(sa.select(sa.func.count()).select_from(table))
+        for name, table in databases.changed_schema.tables.items():
+            had, now = plan.rows[str(name)], count_rows(changed, table)
             if now != had:
                 raise MergeError(
                     f"{name} has {now:,} rows, and had {had:,} when the plan was made. Nothing was changed; stop the "
                     "application that writes to it, and make a new plan."
                 )
-    rehearse(databases.changed, renamed, databases.of_changed)
+    rehearse(databases.changed, renamed, databases.changed_schema)
 
 
 def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, progress: Progress) -> Run:
@@ -172,7 +153,7 @@ def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, prog
         (key, *others), partials = plan.domain.keys, plan.domain.partials
         if plan.kind == "counter" and not others and not partials and run.domain < plan.number:
             with writing(engine, "No row was changed; only the map was being filled") as connection:
-                column = databases.of_changed.column(key)
+                column = databases.changed_schema.column(key)
                 last = connection.scalar(sa.select(sa.func.max(column)))
                 run = journal.advance(connection, run, domain=plan.number, done_to=last)
                 journal.add_moved(connection, run, plan, column)
@@ -185,7 +166,7 @@ def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, prog
             progress.add(len(batch))
     with writing(engine, "No row was changed") as connection:
         support_of(engine).analyze(connection, MAP.name)
-    before = sums(engine, databases.of_changed, run, (), progress)
+    before = sums(engine, databases.changed_schema, run, (), progress)
     with writing(engine, "No row was changed") as connection:
         return journal.advance(connection, run, state="rewriting", domain=0, done_to=None, sums=before)
 
@@ -205,7 +186,7 @@ def _move_counters(engine: sa.Engine, schema: Schema, run: Run) -> None:
 # --- undo ------------------------------------------------------------------------------------------------
 
 
-def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress | None = None) -> Outcome:
+def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress) -> Outcome:
     """Give the ids of the last run their old values again, from the map in the database; goes on if it was stopped.
 
     Args:
@@ -214,7 +195,6 @@ def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress | No
     Raises:
         MergeError: there is no such run, an old id is in use, or the result is not what it was.
     """
-    progress = progress or Progress(shown=False)
     engine = open_database(url)
     journal = Journal(engine)
     with lock(engine, LOCK):
@@ -237,9 +217,9 @@ def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress | No
         tail = "All ids have their old values, and the check failed; the map of old and new ids was kept"
         try:
             if run.sums:
-                _verify(engine, schema, run, (), tail, progress)
+                check_result(engine, schema, run, (), tail, progress)
         except MergeError:
-            # whatever another process wrote, there is nothing left to take back
+            # another process wrote something, but there is nothing left to take back
             _advance(engine, journal, run, state="undone", domain=0, done_to=None)
             raise
         with writing(engine, "All ids have their old values") as connection:
@@ -292,7 +272,7 @@ class _Rewriter:
     ) -> None:
         self._engine, self._schema, self._support = engine, schema, support_of(engine)
         self._journal, self._batch_rows, self._progress = journal, batch_rows, progress
-        self._kept: dict[object, list[str]] = {}
+        self._self_updated: dict[object, list[str]] = {}
         self.ids = 0
 
     def rewrite(self, run: Run, *, backwards: bool = False) -> Run:
@@ -359,9 +339,9 @@ class _Rewriter:
         is_text: bool = False,
     ) -> int:
         table, column = self._schema.tables[name.of], self._schema.column(name)
-        if name.of not in self._kept:
-            self._kept[name.of] = self._support.kept_columns(connection, name.of)
-        values: dict[Any, Any] = {table.c[other]: table.c[other] for other in self._kept[name.of]}
+        if name.of not in self._self_updated:
+            self._self_updated[name.of] = self._support.self_updated_columns(connection, name.of)
+        values: dict[Any, Any] = {table.c[other]: table.c[other] for other in self._self_updated[name.of]}
         from_, to = (sa.cast(side, sa.String(40)) if is_text else side for side in (old, new))
         if connection.dialect.name == "sqlite":
             # SQLite would read the whole table for each batch of an UPDATE FROM without statistics

@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from snowredis.errors import shown
+from snowredis.merge.databases import count_rows, row_text
 from snowredis.merge.matching import plain_columns, stage, translated_rows
 from snowredis.merge.obstacles import triggers
 from snowredis.merge.pair import Work
 from snowredis.merge.plan_file import DomainPlan
-from snowredis.merge.schema import ColumnName, Schema, TableName, is_integer
-
-__all__ = ["clashes", "notes"]
+from snowredis.merge.schema import ColumnName, TableName, is_integer
 
 # rows that a finding names, and rows of tables that are compared as a whole
 _NAMED, _SMALL = 3, 500
@@ -47,8 +45,8 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
     counted = _composite_counters(work)
     found = [f"{name} is counted, and only a part of the key: --id {name} or --independent {name}" for name in counted]
     renewed.update(counted)
-    for name, table in work.of_changed.tables.items():
-        if name in work.of_kept.tables:
+    for name, table in work.changed_schema.tables.items():
+        if name in work.kept_schema.tables:
             found += _of_keys(work, name, renewed)
             found += _of_tree(work, name, table)
     tables = {text.partition(":")[0] for text in found}
@@ -56,8 +54,8 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
     if work.support.kind == "postgresql":
         found += _partitions(work, plans)
     if work.support.kind in ("mysql", "mariadb") and not work.request.with_triggers:
-        for schema in {name.schema for name in work.of_kept.tables}:
-            texts = triggers(work.kept, schema, work.of_changed.tables, "INSERT")
+        for schema in {name.schema for name in work.kept_schema.tables}:
+            texts = triggers(work.kept, schema, work.changed_schema.tables, "INSERT")
             found += [f"in the first database, {text}" for text in texts]
     return found
 
@@ -72,16 +70,16 @@ def _of_keys(work: Work, name: TableName, renewed: set[ColumnName]) -> Iterator[
             continue
         count, rows = _clashing(work, name, key)
         if count:
-            texts = ", ".join(shown(row[0] if len(row) == 1 else row) for row in rows)
+            texts = ", ".join(map(row_text, rows))
             names = ", ".join(key.parts)
             what = f"{name}: {count:,} rows have the same {names} as one in the other, such as {texts}"
             yield f"{what}: {_remedy(work, name, key)}"
 
 
 def _unique_keys(work: Work, name: TableName) -> list[_Key]:
-    inspector, table = sa.inspect(work.kept), work.of_kept.tables[name]
+    inspector, table = sa.inspect(work.kept), work.kept_schema.tables[name]
     found = [_Key(tuple(column.name for column in table.primary_key.columns), None, True)]
-    # on SQLite also those of UNIQUE in CREATE TABLE; the other databases always list them
+    # SQLite lists indexes of UNIQUE in CREATE TABLE only with this option; the other databases always do
     for index in inspector.get_indexes(name.table, name.schema, include_auto_indexes=True):
         if index["unique"]:
             parts = index.get("expressions") or [str(column) for column in index["column_names"]]
@@ -106,18 +104,18 @@ def _clashing(work: Work, name: TableName, key: _Key) -> tuple[int, list[tuple[A
         query = sa.select(*parts, *more).select_from(table)
         return query if key.where is None else query.where(sa.text(key.where))
 
-    mine = selected(work.of_kept.tables[name]).subquery("mine")
-    if not work.kept.scalar(sa.select(sa.exists(selected(work.of_kept.tables[name])))):
+    own = selected(work.kept_schema.tables[name])
+    if not work.kept.scalar(sa.select(sa.exists(own))):
         return 0, []
-    rows = translated_rows(work, name, selected(work.of_changed.tables[name]))
-    staged = stage(work.kept, selected(work.of_kept.tables[name]), rows)
+    mine = own.subquery("mine")
+    staged = stage(work.kept, own, translated_rows(work, name, selected(work.changed_schema.tables[name])))
     columns = [str(column.name) for column in mine.columns][: len(key.parts)]
     equal = sa.and_(*(mine.c[column] == staged.c[column] for column in columns))
     query = sa.select(*(staged.c[column] for column in columns)).select_from(mine).join(staged, equal)
     if matched:
-        whole = work.of_kept.tables[name].alias("whole")
+        whole = work.kept_schema.tables[name].alias("whole")
         query = query.where(~sa.exists().where(*(whole.c[column] == staged.c[column] for column in matched)))
-    count = work.kept.scalar(sa.select(sa.func.count()).select_from(query.subquery())) or 0
+    count = count_rows(work.kept, query.subquery())
     return count, [tuple(row) for row in work.kept.execute(query.limit(_NAMED))] if count else []
 
 
@@ -127,7 +125,9 @@ def _remedy(work: Work, name: TableName, key: _Key) -> str:
         return f"{correct}; {', '.join(work.matched[name])} says that they are not the same"
     if not key.is_plain:
         return correct
-    counted = {column for counter in work.support.counters(work.changed, work.of_changed) for column in counter.columns}
+    counted = {
+        column for counter in work.support.counters(work.changed, work.changed_schema) for column in counter.columns
+    }
     if numbers := [part for part in key.parts if ColumnName(*name, part) in counted]:
         return f"--id {name}.{numbers[0]}"
     return f"--match {name}={','.join(key.parts)} or {correct}"
@@ -140,10 +140,10 @@ def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[Colum
     """Yield small tables of which most rows are in both databases."""
     for plan in plans.values():
         key = plan.domain.keys[0]
-        name, mine = key.of, work.of_kept.tables.get(key.of)
+        name, mine = key.of, work.kept_schema.tables.get(key.of)
         if plan.kind == "match" or mine is None or plan.changed > _SMALL:
             continue
-        theirs = work.of_changed.tables[name]
+        theirs = work.changed_schema.tables[name]
         columns = [column.name for column in theirs.c if ColumnName(*name, column.name) not in renewed]
         if not columns or len(columns) + 1 < len(theirs.c):
             continue
@@ -170,10 +170,10 @@ def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[Colum
 
 def _composite_counters(work: Work) -> list[ColumnName]:
     """Return columns of keys that the database counts, and that are no ids of a domain: they would be there twice."""
-    known = {column for domain in work.of_changed.domains for column in domain.all_columns} | work.independent
-    counters = work.support.counters(work.changed, work.of_changed)
+    known = {column for domain in work.changed_schema.domains for column in domain.all_columns} | work.independent
+    counters = work.support.counters(work.changed, work.changed_schema)
     found = {column for counter in counters for column in counter.columns} - known
-    return sorted((column for column in found if work.of_changed.column(column).primary_key), key=str)
+    return sorted((column for column in found if work.changed_schema.column(column).primary_key), key=str)
 
 
 def _of_tree(work: Work, name: TableName, table: sa.Table) -> Iterator[str]:
@@ -181,13 +181,9 @@ def _of_tree(work: Work, name: TableName, table: sa.Table) -> Iterator[str]:
     column = ColumnName(*name, "tree_id")
     if not {"tree_id", "lft"} <= set(table.c.keys()) or column in work.independent or work.domain_of(column):
         return
-    both = [set(c.scalars(sa.select(s.tables[name].c.tree_id).distinct())) for c, s in _sides(work)]
+    both = [set(c.scalars(sa.select(s.tables[name].c.tree_id).distinct())) for c, s in work.sides]
     if both[0] & both[1]:
         yield f"{name}: {len(both[0] & both[1])} trees have the same tree_id: --id {column} or --independent {column}"
-
-
-def _sides(work: Work) -> tuple[tuple[sa.Connection, Schema], tuple[sa.Connection, Schema]]:
-    return (work.kept, work.of_kept), (work.changed, work.of_changed)
 
 
 # --- partitions ------------------------------------------------------------------------------------------
@@ -196,7 +192,7 @@ def _sides(work: Work) -> tuple[tuple[sa.Connection, Schema], tuple[sa.Connectio
 def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
     """Yield rows that have no partition: in the other database, or here under their new ids."""
     offsets = {column: plan.offset for plan in plans.values() for column in plan.domain.columns}
-    for name, table in work.of_changed.tables.items():
+    for name, table in work.changed_schema.tables.items():
         root = {"root": work.support.name(name)}
         theirs, mine = (connection.execute(_PARTITIONS, root).all() for connection in (work.changed, work.kept))
         for where, partitions in (("first", mine), ("second", theirs)):
@@ -211,7 +207,7 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
                 else column
                 for column in table.c
             ]
-            # a condition that is NULL is that of no partition
+            # a row for which the condition is NULL is in no partition
             inner = sa.select(*columns).subquery("moved")
             none = sa.text(" AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions).replace(":", "\\:"))
             keys = [inner.c[column.name] for column in table.primary_key.columns] or list(inner.c)
@@ -225,7 +221,7 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
                 ]
                 if where == "second" or not missing:
                     missing = [f"CREATE TABLE {name.table}_rest PARTITION OF {work.support.name(name)} DEFAULT;"]
-                texts = ", ".join(shown(tuple(row)) for row in rows)
+                texts = ", ".join(map(row_text, rows))
                 yield f"{name}: rows have no partition in the {where} database, such as {texts}: {' '.join(missing)}"
 
 
@@ -236,7 +232,7 @@ def notes(work: Work) -> Iterator[str]:
     """Yield what a person should know, and need not decide."""
     inside = [
         str(ColumnName(*name, column.name))
-        for name, table in work.of_changed.tables.items()
+        for name, table in work.changed_schema.tables.items()
         for column in table.c
         if isinstance(column.type, sa.JSON | sa.ARRAY)
     ]

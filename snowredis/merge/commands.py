@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
 from snowredis.cli.options import Command, Parser, confirm, positive
-from snowredis.cli.output import Column, Line, print_json, printable, table, terminal_width, wrapped, write
+from snowredis.cli.output import Column, Line, print_json, printable, table, wrapped, write
 from snowredis.core.presets import resolve_layout
-from snowredis.merge import Undecided, proof
+from snowredis.merge import Undecided
 from snowredis.merge.progress import Progress
+from snowredis.merge.proof import PROOF
 
 if TYPE_CHECKING:
     from snowredis.merge.apply import Outcome
     from snowredis.merge.pair import Databases
     from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 
-__all__ = ["MERGE", "MIGRATE"]
-
-Run = Callable[[argparse.Namespace], int]
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -55,20 +53,20 @@ def _check(args: argparse.Namespace) -> int:
         raise CommandError(ExitCode.USAGE, "name sources, or a plan with --copied. Nothing was read.")
     if args.copied:
         return _check_copied(args)
-    from snowredis.merge.check import Check, check_export_path
-    from snowredis.merge.report import as_lines
+    from snowredis.merge.check import Check, as_lines, check_export_path
     from snowredis.merge.sources import parse_sources
+    from snowredis.merge.workspace import Workspace
 
     sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
-
     if args.duplicates:
         check_export_path(args.duplicates)
     try:
         with (
             interrupted_by_signals(),
             Progress() as progress,
-            Check(sources, layout, memory_bytes=args.memory) as check,
+            Workspace(args.memory) as workspace,
         ):
+            check = Check(workspace, sources, layout)
             result = check.run(progress)
             if args.duplicates:
                 check.export_duplicates(args.duplicates)
@@ -145,7 +143,8 @@ def _add_plan(parser: Parser) -> None:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from snowredis.merge.planning import Request, make_plan
+    from snowredis.merge.pair import Request
+    from snowredis.merge.planning import make_plan
 
     if not args.out.parent.is_dir():
         raise CommandError(ExitCode.BAD_INPUT, f"there is no directory {args.out.parent}; nothing was planned.")
@@ -182,7 +181,7 @@ def _lines_of(plan: Plan) -> list[Line]:
         )
         for domain in plan.domains
     ]
-    lines += table([*columns, Column("new ids", right=True), Column("how", shrinks=True)], rows, terminal_width())
+    lines += table([*columns, Column("new ids", right=True), Column("how", shrinks=True)], rows)
     for domain in plan.renamed:
         of = domain.domain
         others = [*map(str, of.references), *map(str, of.keys[1:]), *map(str, of.partials)]
@@ -305,18 +304,18 @@ def _copy(args: argparse.Namespace) -> int:
 # --- the groups ------------------------------------------------------------------------------------------
 
 
-def _needs_extra(run: Run) -> Run:
-    """Name the extra where a package of it is not installed."""
+def _needing_extra(command: Command) -> Command:
+    """Return *command*, which names the extra if a package of it is not installed."""
 
-    def guarded(args: argparse.Namespace) -> int:
+    def run(args: argparse.Namespace) -> int | None:
         try:
-            return run(args)
+            return command.run(args)
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("snowredis"):
                 raise
             raise missing_extra(error, "merge") from error
 
-    return guarded
+    return replace(command, run=run)
 
 
 _MERGE_COMMANDS = [
@@ -333,7 +332,7 @@ other ids that cannot be right, and with 0 if all is well.""",
             ("snowredis merge check --copied merge.plan", "after a copy"),
         ],
         _add_check,
-        _needs_extra(_check),
+        _check,
     ),
     Command(
         "plan",
@@ -348,7 +347,7 @@ process should write to CHANGED from now on.""",
             ("snowredis merge plan URL URL --match tag=name", "same rows, other ids"),
         ],
         _add_plan,
-        _needs_extra(_plan),
+        _plan,
     ),
     Command(
         "apply",
@@ -360,7 +359,7 @@ of it. Every commit leaves a consistent database. If it is stopped, in whatever 
             ("snowredis merge apply merge.plan", "change the ids; asks first"),
         ],
         _add_apply,
-        _needs_extra(_apply),
+        _apply,
     ),
     Command(
         "copy",
@@ -373,7 +372,7 @@ nothing is copied. Passwords: the programs' own files, or CHANGED_PASSWORD and K
             ("snowredis merge copy merge.plan --run", "run it; asks first"),
         ],
         _add_copy,
-        _needs_extra(_copy),
+        _copy,
     ),
     Command(
         "undo",
@@ -381,7 +380,7 @@ nothing is copied. Passwords: the programs' own files, or CHANGED_PASSWORD and K
         "Needs no plan: the database has the map. If it is stopped, the same command continues.",
         [("snowredis merge undo postgresql://db2/game", "asks first")],
         _add_revert,
-        _needs_extra(lambda args: _revert(args, finished=True)),
+        lambda args: _revert(args, finished=True),
     ),
     Command(
         "abandon",
@@ -389,7 +388,7 @@ nothing is copied. Passwords: the programs' own files, or CHANGED_PASSWORD and K
         "Needs no plan: the database has the map. If it is stopped, the same command continues.",
         [("snowredis merge abandon postgresql://db2/game", "asks first")],
         _add_revert,
-        _needs_extra(lambda args: _revert(args, finished=False)),
+        lambda args: _revert(args, finished=False),
     ),
 ]
 MERGE = Command(
@@ -403,14 +402,12 @@ MERGE = Command(
         ("snowredis merge copy merge.plan --run", "copy the rows"),
         ("snowredis merge undo URL_B", "change them back"),
     ],
-    commands=_MERGE_COMMANDS,
+    commands=list(map(_needing_extra, _MERGE_COMMANDS)),
 )
 MIGRATE = Command(
     "migrate",
     "prove that new ids never equal those that a column has",
     "",
-    proof.EXAMPLES,
-    commands=[
-        Command("proof", proof.SUMMARY, proof.ABOUT, proof.EXAMPLES, proof.add_arguments, _needs_extra(proof.run))
-    ],
+    PROOF.examples,
+    commands=[_needing_extra(PROOF)],
 )

@@ -28,8 +28,6 @@ from snowredis.merge.schema import Schema, TableName
 from snowredis.merge.support import Support, support_of
 from snowredis.merge.verify import Copied, copied_columns
 
-__all__ = ["check_applied", "copy_script", "run_copy"]
-
 _STAGE = "snowredis_copy"
 _DUMP = "--no-create-info --complete-insert --compact --skip-triggers --hex-blob --tz-utc --single-transaction"
 
@@ -50,7 +48,7 @@ def copy_script(plan: Plan, databases: Databases) -> str:
         MergeError: the plan is not applied.
     """
     check_applied(plan, databases.changed)
-    ordered, late = _parents_first(databases.of_kept, list(databases.of_changed.tables))
+    ordered, late = _parents_first(databases.kept_schema, list(databases.changed_schema.tables))
     kinds = {"postgresql": _postgresql, "sqlite": _sqlite}
     with reading(databases.kept) as kept:
         support = support_of(databases.kept)
@@ -119,7 +117,7 @@ def _insert(support: Support, name: TableName, columns: Sequence[str], matched: 
     always = "OVERRIDING SYSTEM VALUE " if support.kind == "postgresql" else ""
     text = f"INSERT INTO {mine} ({names}) {always}SELECT {names} FROM {other} AS theirs"
     if matched:
-        # the table on the left: its collation counts on SQLite
+        # SQLite compares by the collation of the left side
         equal = " AND ".join(f"mine.{support.quote(c)} = theirs.{support.quote(c)}" for c in matched)
         text += f" WHERE NOT EXISTS (SELECT 1 FROM {mine} AS mine WHERE {equal})"
     return f"{text};"
@@ -147,7 +145,7 @@ def _postgresql(
     yield from (f"{statement};" for statement in [*settings, "BEGIN ISOLATION LEVEL REPEATABLE READ"])
     yield from (_echo(f"{statement};") for statement in [*settings, "BEGIN", *before])
     for name in ordered:
-        columns, matched = copied_columns(both.of_changed.tables[name]), plan.matched.get(str(name), ())
+        columns, matched = copied_columns(both.changed_schema.tables[name]), plan.matched.get(str(name), ())
         names, target = ", ".join(map(support.quote, columns)), support.name(name)
         if matched:
             yield _echo(f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA;")
@@ -157,8 +155,8 @@ def _postgresql(
         if matched:
             yield _echo(_insert(support, name, columns, matched, _STAGE))
             yield _echo(f"DROP TABLE {_STAGE};")
-    # upwards only: a row that is inserted next must not get the id of one that was copied
-    moved = dict.fromkeys(counter.statement for counter in support.counters(kept, both.of_kept) if counter.columns)
+    # counters only move up: the next row must not get the id of a row that was copied
+    moved = dict.fromkeys(counter.statement for counter in support.counters(kept, both.kept_schema) if counter.columns)
     yield from (_echo(f"{statement};") for statement in [*after, *moved, "COMMIT"])
     yield "COMMIT;"
     yield "SQL"
@@ -189,7 +187,7 @@ def _mysql(
         return [f"printf '%s;\\n' {shlex.quote(statement)}" for statement in statements]
 
     parts = say("SET NAMES utf8mb4", *SETTINGS["mysql"], "SET SESSION unique_checks = 1", *before)
-    if any(column.computed is not None for name in ordered for column in both.of_changed.tables[name].c):
+    if any(column.computed is not None for name in ordered for column in both.changed_schema.tables[name].c):
         # mariadb-dump writes values of computed columns, which the server ignores, or refuses in strict mode
         parts += say("SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'")
     stages = {name: f"{_STAGE}_{at}" for at, name in enumerate(n for n in ordered if str(n) in plan.matched)}
@@ -204,7 +202,7 @@ def _mysql(
         if tables := [name for name in ordered if name.schema == schema and name not in stages]:
             parts += [*say(f"USE {support.quote(str(database))}"), f"{source} {dumped(schema, tables)}"]
     for name, stage in stages.items():
-        columns = copied_columns(both.of_changed.tables[name])
+        columns = copied_columns(both.changed_schema.tables[name])
         staged = f"{support.quote(str(names[name.schema]))}.{stage}"
         full = TableName(names[name.schema], name.table)
         parts += say(_insert(support, full, columns, plan.matched[str(name)], staged).rstrip(";"))
@@ -234,7 +232,7 @@ def _sqlite(
     yield from ("PRAGMA foreign_keys = OFF;", f"ATTACH '{path}' AS theirs;", "BEGIN;")
     yield from (f"{statement};" for statement in before)
     for name in ordered:
-        columns, matched = copied_columns(both.of_changed.tables[name]), plan.matched.get(str(name), ())
+        columns, matched = copied_columns(both.changed_schema.tables[name]), plan.matched.get(str(name), ())
         yield _insert(support, TableName("main", name.table), columns, matched, f"theirs.{support.quote(name.table)}")
     yield from (f"{statement};" for statement in after)
     yield "COMMIT;"

@@ -19,8 +19,6 @@ from sqlalchemy.exc import ArgumentError, SAWarning, SQLAlchemyError, StatementE
 from snowredis.errors import shown
 from snowredis.merge import MergeError, SourceError
 
-__all__ = ["SETTINGS", "database_errors", "is_same_database", "open_database", "reading", "stream", "url_of", "writing"]
-
 _SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
 # the driver of a URL that names none
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
@@ -97,7 +95,7 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
 def _sqlite(url: sa.URL, *, read_only: bool) -> sa.Engine:
     path = Path(url.database or "")
     if not path.is_file():
-        # SQLite would make it
+        # SQLite would create the file
         raise SourceError(
             f"there is no SQLite file {str(path)!r}. Nothing was read; check the path: sqlite:///relative.db, "
             "sqlite:////absolute.db."
@@ -129,8 +127,8 @@ def _set_up(dialect: str) -> Any:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     writes = connection.get_execution_options().get("snowredis_writes", False)
-    # No effect inside a transaction. Off for changes: even at the commit only, SQLite 3.53 finds violations that are
-    # not there where many rows of a table that refers to itself have changed.
+    # This has no effect inside a transaction. It is off for changes: SQLite 3.53 reports violations that do not exist,
+    # even at the commit, if many rows of a table that refers to itself have changed.
     connection.exec_driver_sql(f"PRAGMA foreign_keys = {'OFF' if writes else 'ON'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -146,7 +144,7 @@ def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
     try:
         yield
     except StatementError as error:
-        # without the statement and its values
+        # str(error) would show the statement and its values
         reason = " ".join(str(error.orig).split()).rstrip(".")
         raise kind(
             f"{url_of(engine)}: {reason}. {changed or 'Nothing was changed'}; {_advice(reason)}, then run the same "
@@ -192,7 +190,7 @@ def writing(engine: sa.Engine, changed: str) -> Iterator[sa.Connection]:
             with connection.begin():
                 yield connection
         except BaseException:
-            # what was set for this transaction must not be there in the next one
+            # settings of this transaction must not reach the next one
             connection.invalidate()
             raise
 
@@ -205,6 +203,16 @@ def stream(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence
     with connection.execute(query, execution_options={"stream_results": True, "yield_per": _FETCH}) as result:
         for part in result.partitions():
             yield from part
+
+
+def count_rows(connection: sa.Connection, table: sa.FromClause) -> int:
+    """Return how many rows *table* has."""
+    return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+
+
+def row_text(row: Sequence[Any]) -> str:
+    """Return a row for a message: its only value, or all of them."""
+    return shown(row[0] if len(row) == 1 else tuple(row))
 
 
 @contextlib.contextmanager

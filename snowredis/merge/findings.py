@@ -13,16 +13,6 @@ from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_text
 from snowredis.merge.sources import Source
 
-__all__ = [
-    "CheckResult",
-    "DuplicatesIn",
-    "Example",
-    "Findings",
-    "Problem",
-    "ProblemKind",
-    "SharedWorkers",
-]
-
 MAX_EXAMPLES = 20
 
 
@@ -36,7 +26,7 @@ class ProblemKind(StrEnum):
     NEGATIVE = "negative"
     TOO_WIDE = "too-wide"  # has bits above those of the layout
     FUTURE = "future"
-    COUNTER = "counter"  # of the layout's first hour, as the numbers of a counter are
+    COUNTER = "counter"  # its time is in the layout's first hour, as with numbers of a counter
     NO_IDS = "no-ids"
 
 
@@ -171,17 +161,6 @@ _KIND_OF_REJECTED = rf"""CASE
     ELSE '{ProblemKind.TEXT}' END"""
 
 _LEFT_OUT = "Not compared"
-_TEXTS = {
-    ProblemKind.MISSING: f"without a number (NULL or empty). {_LEFT_OUT}; rows without an id cannot be merged, so give "
-    "them one",
-    ProblemKind.DECIMAL: f"with a decimal point or an exponent. {_LEFT_OUT}; a spreadsheet or JavaScript has rounded "
-    "them: export the column again as text or as 64-bit integers",
-    ProblemKind.TEXT: f"of text. {_LEFT_OUT}; see whether this is the right column",
-    ProblemKind.TOO_LARGE: f"beyond 64 bits with a sign, as ids have. {_LEFT_OUT}; the greatest id is 2**63 - 1",
-    ProblemKind.NEGATIVE: "below 0, before the epoch of every layout. An overflow makes such numbers, or "
-    "a column without "
-    "a sign that was read with one",
-}
 
 
 class Findings:
@@ -302,6 +281,7 @@ class Findings:
 
     def _problems(self) -> Iterator[Problem]:
         """Yield the problems of all sources, in their order."""
+        texts = _texts(self._layout)
         for number, source in enumerate(self._sources):
             rejected = self._rows(
                 f"SELECT {_KIND_OF_REJECTED} AS kind, count(*), list(DISTINCT rejected)[:{_EXAMPLES}] FROM ids "
@@ -315,30 +295,31 @@ class Findings:
             )
             found = {kind: (count, examples) for kind, count, examples in [*rejected, *unlikely]}
             if not self._rows("SELECT 1 FROM groups WHERE source = ? LIMIT 1", number):
-                text = "there are no ids in it. See whether it is the right one"
-                yield Problem(source.name, ProblemKind.NO_IDS, 0, [], text, is_error=False)
+                yield Problem(source.name, ProblemKind.NO_IDS, 0, [], texts[ProblemKind.NO_IDS], is_error=False)
             for kind in ProblemKind:
                 if kind in found:
                     count, examples = found[kind]
                     shown = [] if kind is ProblemKind.MISSING else sorted(examples)
-                    text = _TEXTS.get(kind) or _text(kind, self._layout)
                     # counters are usual in a table that had ids before it had snowredis'
-                    yield Problem(source.name, kind, count, shown, text, kind is not ProblemKind.COUNTER)
+                    yield Problem(source.name, kind, count, shown, texts[kind], kind is not ProblemKind.COUNTER)
 
 
-def _text(kind: ProblemKind, layout: Layout) -> str:
-    if kind is ProblemKind.TOO_WIDE:
-        return (
-            f"of more than the {layout.total_bits} bits of the layout {layout}. Probably made with "
-            "another one; name it "
-            "with --layout"
-        )
-    if kind is ProblemKind.FUTURE:
-        return (
-            "with a time in the future. Probably made with another layout, or on a host whose clock was ahead; see "
-            "whether --layout is right"
-        )
-    return (
-        f"with a time in the first hour of the layout, from {utc_text(layout.epoch_ms)} on. Probably numbers of a "
-        "counter, such as an auto-increment, or of another layout"
-    )
+def _texts(layout: Layout) -> dict[ProblemKind, str]:
+    """Return what is wrong with values of each kind, and what to do."""
+    return {
+        ProblemKind.MISSING: f"without a number (NULL or empty). {_LEFT_OUT}; rows without an id cannot be merged, so "
+        "give them one",
+        ProblemKind.DECIMAL: f"with a decimal point or an exponent. {_LEFT_OUT}; a spreadsheet or JavaScript has "
+        "rounded them: export the column again as text or as 64-bit integers",
+        ProblemKind.TEXT: f"of text. {_LEFT_OUT}; see whether this is the right column",
+        ProblemKind.TOO_LARGE: f"beyond 64 bits with a sign, as ids have. {_LEFT_OUT}; the greatest id is 2**63 - 1",
+        ProblemKind.NEGATIVE: "below 0, before the epoch of every layout. An overflow makes such numbers, or a column "
+        "without a sign that was read with one",
+        ProblemKind.TOO_WIDE: f"of more than the {layout.total_bits} bits of the layout {layout}. Probably made with "
+        "another one; name it with --layout",
+        ProblemKind.FUTURE: "with a time in the future. Probably made with another layout, or on a host whose clock "
+        "was ahead; see whether --layout is right",
+        ProblemKind.COUNTER: f"with a time in the first hour of the layout, from {utc_text(layout.epoch_ms)} on. "
+        "Probably numbers of a counter, such as an auto-increment, or of another layout",
+        ProblemKind.NO_IDS: "there are no ids in it. See whether it is the right one",
+    }

@@ -23,12 +23,10 @@ from sqlalchemy.exc import NoSuchTableError
 
 from snowredis.errors import shown
 from snowredis.merge import SourceError
-from snowredis.merge.databases import open_database, reading, stream
+from snowredis.merge.databases import count_rows, open_database, reading, stream
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source, without_password
 from snowredis.merge.workspace import Workspace, text_literal
-
-__all__ = ["column_of", "ingest"]
 
 # rows that are stored at once: some 10 MB as Python integers
 _PAGE_ROWS = 100_000
@@ -47,19 +45,17 @@ def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) 
     """
     workspace.rows(_TABLE)
     # all sources are looked at before the first is read: a wrong path is found at once
-    files = {number: _files_of(source) for number, source in enumerate(sources) if source.kind != "database"}
     with contextlib.ExitStack() as stack:
-        tables = {
-            number: stack.enter_context(_open_table(source))
-            for number, source in enumerate(sources)
-            if source.kind == "database"
-        }
-        for number, source in enumerate(sources):
-            if number in tables:
-                _read_table(workspace, number, source, tables[number], progress)
+        opened: list[_Table | list[Path]] = [
+            stack.enter_context(_open_table(source)) if source.kind == "database" else _files_of(source)
+            for source in sources
+        ]
+        for number, (source, found) in enumerate(zip(sources, opened, strict=True)):
+            if isinstance(found, tuple):
+                _read_table(workspace, number, source, found, progress)
                 continue
-            progress.start(f"reading {source.name}", sum(path.stat().st_size for path in files[number]))
-            for path in files[number]:
+            progress.start(f"reading {source.name}", sum(path.stat().st_size for path in found))
+            for path in found:
                 _read_file(workspace, number, source, path)
                 progress.add(path.stat().st_size)
     workspace.rows("CHECKPOINT")
@@ -115,7 +111,7 @@ def _select_statement(workspace: Workspace, source: Source, path: Path, number: 
     """
     table = f"read_parquet({text_literal(str(path))})"
     if source.kind != "parquet":
-        # without these two DuckDB leaves out lines that it takes for a preamble or a comment
+        # without skip and comment, DuckDB leaves out lines that it takes for a preamble or a comment
         options = f"{text_literal(str(path))}, all_varchar = true, skip = 0, comment = ''"
         table = f"read_csv({options})"
         if any(name.strip().isdigit() for name in _columns(workspace, table)):
@@ -208,7 +204,7 @@ def _open_table(source: Source) -> Iterator[_Table]:
     try:
         column = column_of(engine, source)
         with reading(engine) as connection:
-            yield (connection, column, connection.scalar(sa.select(sa.func.count()).select_from(column.table)) or 0)
+            yield connection, column, count_rows(connection, column.table)
     finally:
         engine.dispose()
 
@@ -217,8 +213,8 @@ def column_of(engine: sa.Engine, source: Source) -> sa.Column[Any]:
     """Return the column of *source*, as the database describes it; SourceError if it cannot hold ids."""
 
     def refused(what: str, advice: str) -> SourceError:
-        place = without_password(source.location)
-        return SourceError(f"{source.name}: {place}: {what}. Nothing of it was used. {advice}.")
+        location = without_password(source.location)
+        return SourceError(f"{source.name}: {location}: {what}. Nothing of it was used. {advice}.")
 
     try:
         table = sa.Table(str(source.table), sa.MetaData(), schema=source.schema, autoload_with=engine)
@@ -259,7 +255,7 @@ def _read_table(workspace: Workspace, number: int, source: Source, table: _Table
 
 
 def _store_page(workspace: Workspace, number: int, source: Source, values: Sequence[Any], *, is_first: bool) -> None:
-    # bool is another type
+    # type(True) is bool, so bools are not taken for ids
     if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
             array = np.array(values, dtype=np.int64)

@@ -19,9 +19,7 @@ from snowredis.merge import MergeError
 from snowredis.merge.databases import database_errors, other_process, url_of, writing
 from snowredis.merge.plan_file import DomainPlan, Pair, Plan
 
-__all__ = ["LOCK", "MAP", "Journal", "Run", "check_finished"]
-
-# the advisory lock of whoever changes ids
+# name of the advisory lock of a process that changes ids
 LOCK = "snowredis_merge"
 FINISHED = ("done", "undone")
 _METADATA = sa.MetaData()

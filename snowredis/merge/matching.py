@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import stream
+from snowredis.merge.databases import row_text, stream
 from snowredis.merge.obstacles import check_columns
 from snowredis.merge.pair import Work
 from snowredis.merge.plan_file import DomainPlan, Pair
 from snowredis.merge.schema import ColumnName, Domain, TableName
-
-__all__ = ["is_matched", "match", "matches_in_order", "plain_columns", "same_rows", "stage", "translated_rows"]
 
 _PAGE = 5_000
 _NEAR = "CREATE OR REPLACE TEMP TABLE near (side INTEGER, norm VARCHAR, named VARCHAR)"
@@ -57,13 +54,9 @@ def translated_rows(work: Work, name: TableName, query: sa.Select[Any]) -> Itera
         yield [value if of is None else of.get(value, value) for value, of in zip(row, maps, strict=True)]
 
 
-def is_matched(work: Work, domain: Domain) -> bool:
-    return any(key.of in work.matched for key in domain.keys)
-
-
 def matches_in_order(work: Work, domains: Sequence[Domain]) -> list[Domain]:
     """Return the matched domains so that each comes after those whose ids say that its rows are the same."""
-    left = [domain for domain in domains if is_matched(work, domain)]
+    left = [domain for domain in domains if work.is_matched(domain)]
     ordered: list[Domain] = []
     while left:
         ready = [domain for domain in left if not any(_needs(work, domain, other) for other in left)]
@@ -104,7 +97,7 @@ def match(work: Work, domain: Domain) -> DomainPlan:
         (old, free + at if through else new, new) for at, (old, new) in enumerate(sorted(moved.items()), 1)
     ]
     work.store.add(number, pairs)
-    check_columns((work.of_kept, work.of_changed), domain, free + len(pairs) * through, work.support)
+    check_columns(work, domain, free + len(pairs) * through)
     return work.domain_plan(domain, "match")
 
 
@@ -117,7 +110,7 @@ def same_rows(work: Work, name: TableName, key: str | None) -> list[tuple[int, i
     Raises:
         MergeError: the columns do not name each row, or a row is nearly the same as one of the other database.
     """
-    columns, mine, theirs = work.matched[name], work.of_kept.tables[name], work.of_changed.tables[name]
+    columns, mine, theirs = work.matched[name], work.kept_schema.tables[name], work.changed_schema.tables[name]
 
     def selected(table: sa.Table) -> sa.Select[Any]:
         ids = [table.c[key].label("snowredis_id")] if key else []
@@ -143,21 +136,21 @@ def _check_names_each(work: Work, name: TableName, table: sa.FromClause) -> None
     if row := work.kept.execute(query.having(either).limit(1)).first():
         raise MergeError(
             f"--match {name}: for the server, two rows have the same {', '.join(work.matched[name])}, or one has NULL: "
-            f"{shown(tuple(row))}. Nothing was planned; match by columns that name each row."
+            f"{row_text(row)}. Nothing was planned; match by columns that name each row."
         )
 
 
 def _check_near(work: Work, name: TableName, ours: sa.Select[Any], left: sa.Select[Any]) -> None:
     """Refuse rows that are *left* and that a person may take for one of *ours*, although the server does not."""
     columns, rows = work.matched[name], work.store.rows
-    if not any(isinstance(work.of_kept.tables[name].c[column].type, sa.String) for column in columns):
+    if not any(isinstance(work.kept_schema.tables[name].c[column].type, sa.String) for column in columns):
         return
     rows(_NEAR)
     for side, query in enumerate((ours, left)):
         found = stream(work.kept, query)
         while page := list(islice(found, 100_000)):
             norms = ["\0".join(unicodedata.normalize("NFKC", str(v)).casefold().strip() for v in row) for row in page]
-            arrays = {"a": norms, "b": [shown(row[0] if len(row) == 1 else tuple(row)) for row in page]}
+            arrays = {"a": norms, "b": [row_text(row) for row in page]}
             work.store.insert("near", f"{side}, a, b", {of: np.array(values) for of, values in arrays.items()})
     near = rows(
         "SELECT theirs.named, ours.named FROM near theirs JOIN near ours USING (norm) WHERE theirs.side = 1 AND "

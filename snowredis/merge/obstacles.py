@@ -7,23 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import sqlalchemy as sa
 
-from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import database_errors
+from snowredis.merge.databases import database_errors, row_text
+from snowredis.merge.pair import Work
 from snowredis.merge.schema import ColumnName, Domain, ForeignKey, Schema, TableName
-from snowredis.merge.support import Support, support_of
-
-__all__ = [
-    "check_columns",
-    "check_no_orphans",
-    "check_obstacles",
-    "check_same_types",
-    "first_orphan",
-    "orphans",
-    "rehearse",
-    "triggers",
-    "without_index",
-]
+from snowredis.merge.support import support_of
 
 # rows and obstacles that a message names
 _NAMED = 10
@@ -59,7 +47,7 @@ def orphans(connection: sa.Connection, schema: Schema) -> Iterator[tuple[Foreign
     """Yield the foreign keys with values that refer to no row, and some of these values."""
     for key in schema.foreign_keys:
         if rows := connection.execute(_without_parent(schema, key).limit(3)).all():
-            yield key, [shown(row[0] if len(row) == 1 else tuple(row)) for row in rows]
+            yield key, [row_text(row) for row in rows]
 
 
 def _without_parent(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
@@ -69,12 +57,6 @@ def _without_parent(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, 
     found = sa.exists().where(*(parent.c[one.column] == child.c[other.column] for other, one in pairs))
     columns = [child.c[column.column] for column in key.columns]
     return sa.select(*columns).where(*(column.is_not(None) for column in columns), ~found)
-
-
-def first_orphan(connection: sa.Connection, schema: Schema) -> str:
-    """Return which row refers to no row, as the end of a sentence; empty if none does."""
-    found = (f"foreign key {key} leads nowhere from {values[0]}" for key, values in orphans(connection, schema))
-    return next(found, "")
 
 
 def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> None:
@@ -91,15 +73,15 @@ def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> N
         )
 
 
-def check_same_types(of_kept: Schema, of_changed: Schema) -> None:
+def check_same_types(kept_schema: Schema, changed_schema: Schema) -> None:
     """Refuse tables whose columns differ: their rows could not be copied without a loss.
 
     Raises:
         MergeError: with the first differences.
     """
     differences = []
-    for name, table in of_changed.tables.items():
-        if (other := of_kept.tables.get(name)) is None:
+    for name, table in changed_schema.tables.items():
+        if (other := kept_schema.tables.get(name)) is None:
             differences.append(f"the table {name} is only in the database that changes")
             continue
         for column in dict.fromkeys([*table.c.keys(), *other.c.keys()]):
@@ -116,18 +98,18 @@ def check_same_types(of_kept: Schema, of_changed: Schema) -> None:
         )
 
 
-def check_columns(schemas: Sequence[Schema], domain: Domain, highest: int, support: Support) -> None:
+def check_columns(work: Work, domain: Domain, highest: int) -> None:
     """Refuse new ids that do not fit all columns of a domain, in both databases.
 
     Raises:
         MergeError: with the column.
     """
     for name in domain.all_columns:
-        for schema in schemas:
-            if name.of not in schema.tables:
+        for _, schema in work.sides:
+            if not schema.has(name):
                 continue
             column = schema.column(name)
-            if highest > (limit := support.limit(column)):
+            if highest > (limit := work.support.limit(column)):
                 raise MergeError(
                     f"{name}: the new ids reach {highest:,}, and {column.type} holds at most {limit:,}. Nothing was "
                     "planned; widen the column to 64 bits (BIGINT), with all foreign keys to it, in both databases."
@@ -147,7 +129,6 @@ def check_obstacles(
         MergeError: with everything that was found.
     """
     tables = {table for domain in domains for table in domain.tables}
-    columns = {str(name) for domain in domains for name in domain.columns}
     found = list(_of_catalog(connection, tables, with_triggers))
     names = {
         table: {name.column for domain in domains for name in domain.columns if name.of == table} for table in tables
@@ -164,7 +145,7 @@ def check_obstacles(
                 found.append(
                     f"the check {check['name']} of {table} is about an id: drop it, and add it again afterwards"
                 )
-    found += _views(connection, inspector, {str(name).rpartition(".")[2] for name in columns}, tables)
+    found += _views(connection, inspector, set[str]().union(*names.values()), tables)
     if found:
         raise MergeError(
             f"{len(found)} obstacles: {'; '.join(found[:_NAMED])}. Nothing was changed; remove them first, with a "
@@ -220,14 +201,13 @@ def _views(connection: sa.Connection, inspector: sa.Inspector, ids: set[str], ta
     number = r"(=|<>|!=|<|>|\bIN\b|\bBETWEEN\b)[\s=(]*(ANY[\s(]*ARRAY\[|')?[\s(]*\d"
     compared = re.compile(rf"[\"`]?\b({names})\b[\"`]?[\s)]*(::\w+)?[\s)]*{number}", re.IGNORECASE)
     for schema in {table.schema for table in tables}:
-        for view in [*inspector.get_view_names(schema), *_materialized_names(connection, inspector, schema)]:
+        views = inspector.get_view_names(schema)
+        if connection.dialect.name == "postgresql":
+            views += inspector.get_materialized_view_names(schema)
+        for view in views:
             definition = inspector.get_view_definition(view, schema) or ""
             if compared.search(definition):
                 yield f"the view {view} compares an id with a number: drop it, and create it again with the new id"
-
-
-def _materialized_names(connection: sa.Connection, inspector: sa.Inspector, schema: str | None) -> list[str]:
-    return inspector.get_materialized_view_names(schema) if connection.dialect.name == "postgresql" else []
 
 
 def rehearse(engine: sa.Engine, domains: Sequence[Domain], schema: Schema) -> None:

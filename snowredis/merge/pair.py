@@ -16,8 +16,6 @@ from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, read_s
 from snowredis.merge.support import Support
 from snowredis.merge.workspace import IdStore, Scan
 
-__all__ = ["Databases", "Request", "Work", "open_both"]
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -52,8 +50,13 @@ class Databases:
 
     kept: sa.Engine
     changed: sa.Engine
-    of_kept: Schema
-    of_changed: Schema
+    kept_schema: Schema
+    changed_schema: Schema
+
+    @property
+    def sides(self) -> tuple[tuple[sa.Engine, Schema], tuple[sa.Engine, Schema]]:
+        """Each database with what is in it, the one whose ids stay first."""
+        return (self.kept, self.kept_schema), (self.changed, self.changed_schema)
 
 
 @dataclass(slots=True)
@@ -64,8 +67,8 @@ class Work:
     layout: Layout | None
     kept: sa.Connection
     changed: sa.Connection
-    of_kept: Schema
-    of_changed: Schema
+    kept_schema: Schema
+    changed_schema: Schema
     support: Support
     store: IdStore
     progress: Progress
@@ -79,9 +82,18 @@ class Work:
     # how many rows of each matched table both have
     same: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def sides(self) -> tuple[tuple[sa.Connection, Schema], tuple[sa.Connection, Schema]]:
+        """Each database with what is in it, the one whose ids stay first."""
+        return (self.kept, self.kept_schema), (self.changed, self.changed_schema)
+
+    def is_matched(self, domain: Domain) -> bool:
+        """Return whether the domain has ids of a matched table."""
+        return any(key.of in self.matched for key in domain.keys)
+
     def domain_of(self, column: ColumnName) -> Domain | None:
         """Return the domain of the ids in *column*."""
-        return next((domain for domain in self.of_changed.domains if column in domain.columns), None)
+        return next((domain for domain in self.changed_schema.domains if column in domain.columns), None)
 
     def domain_plan(self, domain: Domain, kind: str) -> DomainPlan:
         """Return the plan of a domain whose new ids are in the store."""
@@ -109,12 +121,12 @@ def open_both(kept_url: str, changed_url: str, options: dict[str, list[str]]) ->
             "ids stay."
         )
     with database_errors(kept):
-        of_kept = read_schema(kept, schemas=options["schemas"], excluded=_known(kept, options["excluded"]))
+        kept_schema = read_schema(kept, schemas=options["schemas"], excluded=_known(kept, options["excluded"]))
     with database_errors(changed):
-        of_changed = read_schema(changed, **options, also=of_kept.foreign_keys)
-    if not of_changed.tables:
+        changed_schema = read_schema(changed, **options, also=kept_schema.foreign_keys)
+    if not changed_schema.tables:
         raise MergeError(f"{url_of(changed)} has no tables. Nothing was changed; check the URL and --schema.")
-    return Databases(kept, changed, of_kept, of_changed)
+    return Databases(kept, changed, kept_schema, changed_schema)
 
 
 def _known(engine: sa.Engine, excluded: Iterable[str]) -> list[str]:

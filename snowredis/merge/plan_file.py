@@ -14,8 +14,6 @@ from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.schema import ColumnName, Domain, Partial
 
-__all__ = ["DomainPlan", "Pair", "Plan", "PlanFile"]
-
 _VERSION = 6
 _TABLES = """
 CREATE TABLE about (plan TEXT NOT NULL);

@@ -7,10 +7,8 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
-
-import sqlalchemy as sa
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
@@ -18,9 +16,9 @@ from snowredis.core.values import utc_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError, Undecided, obstacles
 from snowredis.merge.clashes import clashes, notes
-from snowredis.merge.databases import reading, url_of
+from snowredis.merge.databases import count_rows, reading, url_of
 from snowredis.merge.journal import Journal, check_finished
-from snowredis.merge.matching import is_matched, match, matches_in_order, same_rows
+from snowredis.merge.matching import match, matches_in_order, same_rows
 from snowredis.merge.pair import Request, Work, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
@@ -30,11 +28,9 @@ from snowredis.merge.undecided import CONTENT_TYPES, check_asked, find_partials,
 from snowredis.merge.verify import id_sums
 from snowredis.merge.workspace import IdStore, Workspace
 
-__all__ = ["Request", "counter_offset", "lanes_needed", "make_plan", "new_ids", "unused_lanes"]
-
 # ids of every layout are above this after its first hour or so; numbers of counters are below
 COUNTER_LIMIT = 1 << 32
-# tables of Django that every project fills by itself, with other ids, and what makes their rows the same
+# tables that Django fills in every database, with other ids in each, and the columns that identify a row
 _MATCHES = {CONTENT_TYPES: ("app_label", "model"), "auth_permission": ("content_type_id", "codename")}
 
 
@@ -49,7 +45,7 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
     layout = None if request.layout is None else resolve_layout(request.layout)
     progress.start("reading tables and foreign keys")
     both = open_both(request.kept, request.changed, request.options)
-    of_kept, of_changed = both.of_kept, both.of_changed
+    kept_schema, changed_schema = both.kept_schema, both.changed_schema
     check_finished(both.changed, Journal(both.changed).read())
     with contextlib.ExitStack() as stack:
         work = Work(
@@ -57,14 +53,14 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
             layout,
             stack.enter_context(reading(both.kept)),
             stack.enter_context(reading(both.changed)),
-            of_kept,
-            of_changed,
+            kept_schema,
+            changed_schema,
             support_of(both.changed),
             IdStore(stack.enter_context(Workspace())),
             progress,
-            _matched(request, of_kept, of_changed),
-            {of_changed.named(text, "--counter") for text in request.counters},
-            {of_changed.named(text, "--independent") for text in request.independent},
+            _matched(request, kept_schema, changed_schema),
+            {changed_schema.named(text, "--counter") for text in request.counters},
+            {changed_schema.named(text, "--independent") for text in request.independent},
         )
         file = PlanFile.create(path)
         try:
@@ -76,19 +72,19 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
     return plan
 
 
-def _matched(request: Request, of_kept: Schema, of_changed: Schema) -> dict[TableName, tuple[str, ...]]:
+def _matched(request: Request, kept_schema: Schema, changed_schema: Schema) -> dict[TableName, tuple[str, ...]]:
     """Return the tables whose rows are the same under other ids, with the columns that say so."""
     matched: dict[TableName, tuple[str, ...]] = {
         TableName(None, table): columns
         for table, columns in _MATCHES.items()
-        if TableName(None, table) in of_changed.tables.keys() & of_kept.tables.keys()
+        if TableName(None, table) in changed_schema.tables.keys() & kept_schema.tables.keys()
     }
     for text in request.matched:
         table, equals, columns = text.partition("=")
-        (name, *_) = tables_called(table, of_changed.tables, "--match")
+        (name, *_) = tables_called(table, changed_schema.tables, "--match")
         names = tuple(part.strip() for part in columns.split(","))
-        missing = [part for part in names if part not in of_changed.tables[name].c]
-        if not equals or missing or name not in of_kept.tables:
+        missing = [part for part in names if part not in changed_schema.tables[name].c]
+        if not equals or missing or name not in kept_schema.tables:
             raise MergeError(
                 f"--match {shown(text)} cannot be used. Nothing was planned; write table=column,column with columns of "
                 "a table that both databases have."
@@ -100,22 +96,22 @@ def _matched(request: Request, of_kept: Schema, of_changed: Schema) -> dict[Tabl
 def _plan(work: Work, file: PlanFile) -> Plan:
     request = work.request
     work.progress.start("looking for rows without a parent")
-    obstacles.check_same_types(work.of_kept, work.of_changed)
-    obstacles.check_no_orphans(work.kept, work.of_kept, "that is kept")
-    obstacles.check_no_orphans(work.changed, work.of_changed, "that changes")
-    partials, findings = find_partials(work.changed, work.of_changed, work.independent)
-    work.of_changed = work.of_changed.with_partials(partials)
+    obstacles.check_same_types(work.kept_schema, work.changed_schema)
+    obstacles.check_no_orphans(work.kept, work.kept_schema, "that is kept")
+    obstacles.check_no_orphans(work.changed, work.changed_schema, "that changes")
+    partials, findings = find_partials(work.changed, work.changed_schema, work.independent)
+    work.changed_schema = work.changed_schema.with_partials(partials)
     check_asked(work)
-    # the other database says its kinds by other ids
-    work.of_kept = work.of_kept.with_partials(find_partials(work.kept, work.of_kept, set())[0])
-    of_kept = {domain.name: domain.partials for domain in work.of_kept.domains}
-    ordered = _in_order(work.of_changed)
+    # in the other database, the kinds have other ids
+    work.kept_schema = work.kept_schema.with_partials(find_partials(work.kept, work.kept_schema, set())[0])
+    kept_partials = {domain.name: domain.partials for domain in work.kept_schema.domains}
+    ordered = _in_order(work.changed_schema)
     for number, domain in enumerate(ordered, 1):
         work.progress.start(f"reading {domain.name}")
         work.numbers[domain.name] = number
-        there = replace(domain, partials=of_kept.get(domain.name, ()))
-        work.store.load("kept", number, work.kept, work.of_kept, there)
-        work.store.load("changed", number, work.changed, work.of_changed, domain)
+        there = replace(domain, partials=kept_partials.get(domain.name, ()))
+        work.store.load("kept", number, work.kept, work.kept_schema, there)
+        work.store.load("changed", number, work.changed, work.changed_schema, domain)
         work.scans[domain.name] = scan = work.store.scan(number, work.layout)
         work.lanes |= scan.lanes
     work.progress.start("looking for references without a foreign key")
@@ -123,7 +119,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     # a column that is called like a table is asked about once
     findings = [text for text in findings if text.split()[0] not in {other.split()[0] for other in named}] + named
     # ids that change may make rows the same, so they are chosen first
-    plans = {domain.name: _choose(work, domain) for domain in ordered if not is_matched(work, domain)}
+    plans = {domain.name: _choose(work, domain) for domain in ordered if not work.is_matched(domain)}
     for domain in matches_in_order(work, ordered):
         plans[domain.name] = match(work, domain)
     of_domains = {key.of for domain in ordered for key in domain.keys}
@@ -141,22 +137,25 @@ def _plan(work: Work, file: PlanFile) -> Plan:
         file.add(plan.number, work.store.pairs(plan.number))
     renamed = [plan.domain for plan in domains if plan.renamed]
     if renamed:
-        obstacles.check_obstacles(work.changed, work.of_changed, renamed, with_triggers=request.with_triggers)
-    kept, changed = (work.kept, work.of_kept), (work.changed, work.of_changed)
+        obstacles.check_obstacles(work.changed, work.changed_schema, renamed, with_triggers=request.with_triggers)
+    kept_rows, rows = (
+        {str(name): count_rows(connection, schema.tables[name]) for name in work.changed_schema.tables}
+        for connection, schema in work.sides
+    )
     return Plan(
         id=secrets.token_hex(8),
         kept=url_of(work.kept.engine),
         changed=url_of(work.changed.engine),
         layout=request.layout,
         options=request.options,
-        fingerprints=(work.of_kept.fingerprint(), work.of_changed.fingerprint()),
+        fingerprints=(work.kept_schema.fingerprint(), work.changed_schema.fingerprint()),
         domains=domains,
-        rows={str(name): _count(work.changed, table) for name, table in work.of_changed.tables.items()},
-        kept_rows={str(name): _count(work.kept, work.of_kept.tables[name]) for name in work.of_changed.tables},
+        rows=rows,
+        kept_rows=kept_rows,
         matched={str(name): list(columns) for name, columns in work.matched.items()},
         same=work.same,
         with_triggers=request.with_triggers,
-        ids={plan.name: [id_sums(c, schema, plan.domain) for c, schema in (kept, changed)] for plan in domains},
+        ids={plan.name: [id_sums(*side, plan.domain) for side in work.sides] for plan in domains},
         notes=work.notes,
     )
 
@@ -178,10 +177,6 @@ def _in_order(schema: Schema) -> list[Domain]:
     return ordered
 
 
-def _count(connection: sa.Connection, table: sa.Table) -> int:
-    return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
-
-
 def _at_once(work: Work, plan: DomainPlan) -> bool:
     """Return whether the ids of a domain must change in one transaction."""
     domain, engine = plan.domain, work.changed.engine
@@ -191,10 +186,10 @@ def _at_once(work: Work, plan: DomainPlan) -> bool:
         return True
     slow = [
         name
-        for name in (obstacles.without_index(engine, work.of_changed, domain) if plan.renamed else ())
-        if _count(work.changed, work.of_changed.tables[name.of]) > obstacles.SMALL_TABLE
+        for name in (obstacles.without_index(engine, work.changed_schema, domain) if plan.renamed else ())
+        if count_rows(work.changed, work.changed_schema.tables[name.of]) > obstacles.SMALL_TABLE
     ]
-    constrained = {column for key in work.of_changed.foreign_keys if key.name for column in key.columns}
+    constrained = {column for key in work.changed_schema.foreign_keys if key.name for column in key.columns}
     for name in slow:
         text = f"all ids of {plan.name} are changed in one transaction, which reads the table once"
         if work.support.kind == "postgresql" and name in constrained:
@@ -214,20 +209,19 @@ def _at_once(work: Work, plan: DomainPlan) -> bool:
 def _choose(work: Work, domain: Domain) -> DomainPlan:
     """Choose the new ids of a domain."""
     scan, number = work.scans[domain.name], work.numbers[domain.name]
-    both = (work.of_kept, work.of_changed)
     if not scan.clashes:
         return work.domain_plan(domain, "unchanged")
     if scan.highest < COUNTER_LIMIT or work.counters & set(domain.columns):
-        limit = min(work.support.limit(s.column(c)) for s in both for c in domain.columns if c.of in s.tables)
+        limit = min(work.support.limit(s.column(c)) for _, s in work.sides for c in domain.columns if s.has(c))
         offset = counter_offset(scan.lowest, scan.highest, limit, domain.name)
         work.store.add_offset(number, offset)
-        obstacles.check_columns(both, domain, scan.highest + offset, work.support)
+        obstacles.check_columns(work, domain, scan.highest + offset)
         return replace(work.domain_plan(domain, "counter"), offset=offset)
     clashes = work.store.clashes(number)
     layout, lanes = _lanes(work, domain, clashes)
     work.store.add(number, ((old, new, new) for old, new in new_ids(clashes, layout, lanes)))
     highest = work.store.rows(f"SELECT max(new) FROM mapping WHERE domain = {number}")[0][0]
-    obstacles.check_columns(both, domain, highest, work.support)
+    obstacles.check_columns(work, domain, highest)
     return replace(work.domain_plan(domain, "layout"), lanes=tuple(lanes))
 
 
@@ -254,12 +248,8 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
             "again; check the layout and its epoch."
         )
     needed, tick = lanes_needed(clashes, layout)
-    lanes = []
-    for lane in unused_lanes(layout, work.lanes):
-        lanes.append(lane)
-        if len(lanes) == needed:
-            break
-    else:
+    lanes = list(islice(unused_lanes(layout, work.lanes), needed))
+    if len(lanes) < needed:
         raise MergeError(
             f"{domain.name}: tick {tick} has so many ids that clash that {needed:,} unused worker ids are needed for "
             f"their new ids, and {len(lanes):,} are left. Nothing was planned; the layout is full: merge into more "

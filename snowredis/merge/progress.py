@@ -9,17 +9,15 @@ from typing import Self
 
 from snowredis.cli.output import duration, fitted, is_terminal, printable
 
-__all__ = ["Progress"]
-
 # seconds between two drawings on a terminal, and between two lines where lines stay
 _DRAWN_S, _WRITTEN_S = 0.1, 30.0
 
 
 class Progress:
-    """A context manager that removes the changing line at its end. Without *shown*, nothing is printed."""
+    """A context manager that removes the changing line at its end."""
 
-    def __init__(self, *, shown: bool = True) -> None:
-        self._shown, self._changes = shown, is_terminal(sys.stderr)
+    def __init__(self) -> None:
+        self._changes = is_terminal(sys.stderr)
         self._text, self._total, self._done = "", 0.0, 0.0
         self._began_s = time.monotonic()
         self._printed_s = self._began_s if not self._changes else 0.0
@@ -45,7 +43,7 @@ class Progress:
     def show(self) -> None:
         """Print the state, unless it was printed a moment ago."""
         now_s = time.monotonic()
-        if not self._shown or now_s - self._printed_s < (_DRAWN_S if self._changes else _WRITTEN_S):
+        if now_s - self._printed_s < (_DRAWN_S if self._changes else _WRITTEN_S):
             return
         self._printed_s = now_s
         line = printable(self._line())

@@ -11,25 +11,16 @@ import time
 from dataclasses import replace
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Parser, moment_ms, natural
+from snowredis.cli.options import Command, Parser, moment_ms, natural
 from snowredis.cli.output import Line, duration, printable, time_of, wrapped, write
 from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
 from snowredis.core.layout import Layout, layout_spec
-from snowredis.core.presets import layouts, resolve_layout
+from snowredis.core.presets import preset_name, resolve_layout
 
 AUTO_INCREMENT = "auto-increment"
 
-SUMMARY = "prove whether old and new ids can be equal, and whether new ones sort after old ones"
-ABOUT = """Decided from all ids that either side can make, not from a sample. Exit code 0: old and new ids
-are never equal; 10: they can be."""
-EXAMPLES = [
-    ("snowredis migrate proof --max 81234567", ""),
-    ("snowredis migrate proof --from twitter --to game", "two layouts"),
-    ("snowredis migrate proof postgresql://host/db#orders.id", "measured"),
-]
 
-
-def add_arguments(parser: Parser) -> None:
+def _add_arguments(parser: Parser) -> None:
     text = "the column of the ids, in a database: postgresql://host/db#orders.id"
     parser.add_argument("source", nargs="?", metavar="SOURCE", help=text)
     parser.add_argument(
@@ -45,19 +36,19 @@ def add_arguments(parser: Parser) -> None:
     text = "when the last old id is made (default: at --start)"
     parser.add_argument("--until", type=moment_ms, metavar="TIME", help=text)
     text = "those that made old ids: 3, or 0-31 (default: any)"
-    parser.add_argument("--old-datacenter", type=number_range, metavar="N", help=text)
-    parser.add_argument("--old-worker", type=number_range, metavar="N", help="the same, of worker ids")
+    parser.add_argument("--old-datacenter", type=_range, metavar="N", help=text)
+    parser.add_argument("--old-worker", type=_range, metavar="N", help="the same, of worker ids")
     text = "the layout of the new ids (default: 'default')"
     parser.add_argument("--to", dest="new", default="default", metavar="LAYOUT", help=text)
     text = "those that make new ids (default: any)"
-    parser.add_argument("--datacenter", type=number_range, metavar="N", help=text)
+    parser.add_argument("--datacenter", type=_range, metavar="N", help=text)
     text = "when the first new id is made: an ISO date or time (UTC), or Unix ms (default: now)"
     parser.add_argument("--start", type=moment_ms, metavar="TIME", help=text)
     text = "how far clocks may be off, on both sides (default: 10)"
     parser.add_argument("--clock-error", type=natural, default=10, metavar="S", help=text)
 
 
-def number_range(text: str) -> Range:
+def _range(text: str) -> Range:
     low, dash, high = text.partition("-")
     try:
         return natural(low), natural(high if dash else low)
@@ -67,7 +58,7 @@ def number_range(text: str) -> Range:
         ) from None
 
 
-def run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     if args.source is not None:
         _measure(args)
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
@@ -79,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         clock_error_ms=error_ms,
         datacenters=args.datacenter,
     )
-    write(proof_lines(proof))
+    write(_lines(proof))
     return ExitCode.OK if proof.distinct else ExitCode.FOUND_CLASHES
 
 
@@ -145,13 +136,16 @@ def _check_max(layout: Layout, an_id: int, latest_ms: int) -> None:
 # --- the proof as text -----------------------------------------------------------------------------------
 
 
-def proof_lines(proof: Proof) -> list[Line]:
+def _lines(proof: Proof) -> list[Line]:
     """Return the proof as text for people."""
     rows = [("old ids", "", "", _described(proof.old)), ("new ids", "", "", _described(proof.new))]
     rows += [("equal", *_whether_equal(proof)), ("order", *_whether_sorted(proof))]
     if not (proof.distinct and proof.sorted):
         rows += [("to do", "", "", text) for text in _remedies(proof)]
-    return _labelled(rows)
+    # all texts begin in the same column
+    return [
+        line for label, word, style, text in rows for line in wrapped([(f"{label:<9}", "dim"), (word, style)], text)
+    ]
 
 
 def _described(ids: IdSet) -> str:
@@ -159,7 +153,7 @@ def _described(ids: IdSet) -> str:
         return f"{AUTO_INCREMENT}, {ids.lowest:,} to {ids.highest:,}"
     layout, (_, first, last), *others = ids.layout, *ids.fields
     from_text, until_text = time_of(layout.ms_at(first)), time_of(layout.ms_at(last + 1) - 1)
-    text = f"{_name_of(layout) or layout_spec(layout)}, {from_text} to {until_text}"
+    text = f"{preset_name(layout) or layout_spec(layout)}, {from_text} to {until_text}"
     named = zip([name for name, bits in layout.fields[1:] if bits], others, strict=True)
     for name, (bits, low, high) in named:
         if high - low + 1 < 1 << bits:
@@ -214,12 +208,16 @@ def _remedies(proof: Proof) -> list[str]:
     return texts
 
 
-def _labelled(rows: list[tuple[str, str, str, str]]) -> list[Line]:
-    """Return lines of a label, a word with a style, and a text; all begin in the same column."""
-    return [
-        line for label, word, style, text in rows for line in wrapped([(f"{label:<9}", "dim"), (word, style)], text)
-    ]
-
-
-def _name_of(layout: Layout) -> str | None:
-    return next((name for name, preset in layouts.items() if preset == layout), None)
+PROOF = Command(
+    "proof",
+    "prove whether old and new ids can be equal, and whether new ones sort after old ones",
+    """Decided from all ids that either side can make, not from a sample. Exit code 0: old and new ids
+are never equal; 10: they can be.""",
+    [
+        ("snowredis migrate proof --max 81234567", ""),
+        ("snowredis migrate proof --from twitter --to game", "two layouts"),
+        ("snowredis migrate proof postgresql://host/db#orders.id", "measured"),
+    ],
+    _add_arguments,
+    _run,
+)

@@ -18,8 +18,6 @@ import sqlalchemy as sa
 from snowredis.errors import shown
 from snowredis.merge import MergeError
 
-__all__ = ["ColumnName", "Domain", "ForeignKey", "Partial", "Schema", "TableName", "is_integer", "read_schema"]
-
 # tables of migration tools: each database has its own
 _NOT_MERGED = {
     *("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata"),
@@ -158,6 +156,10 @@ class Schema:
         self.foreign_keys = sorted(foreign_keys, key=str)
         self.ids, self.partials = set(ids), list(partials)
         self.domains = self._domains()
+
+    def has(self, name: ColumnName) -> bool:
+        """Return whether this database has the column."""
+        return name.of in self.tables and name.column in self.tables[name.of].c
 
     def column(self, name: ColumnName) -> sa.Column[object]:
         return self.tables[name.of].c[name.column]
@@ -320,8 +322,7 @@ def read_schema(
             partials.append(key_or_partial)
     known = {(key.columns, key.parents) for key in keys}
     for key in also:
-        exists = all(name.of in tables and name.column in tables[name.of].c for name in key.columns + key.parents)
-        if exists and (key.columns, key.parents) not in known:
+        if all(map(plain.has, key.columns + key.parents)) and (key.columns, key.parents) not in known:
             keys.add(key._replace(name="", on_update=""))
     by_hand = [plain.named(text, "--id") for text in ids]
     for column in by_hand:

@@ -20,8 +20,6 @@ from typing import Literal
 from snowredis.errors import shown
 from snowredis.merge import SourceError
 
-__all__ = ["Kind", "Source", "parse_sources", "without_password"]
-
 Kind = Literal["database", "csv", "parquet"]
 # file endings -> how DuckDB reads the file; .gz may follow that of a text
 FILE_KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet"}

@@ -17,8 +17,6 @@ import sqlalchemy as sa
 
 from snowredis.merge.schema import ColumnName, Schema, TableName
 
-__all__ = ["Counter", "Support", "support_of"]
-
 _MAX_INT64 = (1 << 63) - 1
 Statements = list[str]
 
@@ -101,7 +99,7 @@ class Support:
         bits = 16 if isinstance(of, sa.SmallInteger) else 64 if isinstance(of, sa.BigInteger) else 32
         return (1 << (bits - 1)) - 1
 
-    def kept_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
+    def self_updated_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
         """Return the columns that the database would change by itself at each update."""
         return []
 
@@ -208,7 +206,7 @@ class PostgreSQL(Support):
             columns = tuple(ColumnName(row.schema, row.tab, row.col) for row in rows if row.tab is not None)
             values = [f"(SELECT {end}({self.quote(name.column)}) FROM {self.name(name.of)})" for name in columns]
             literal, ends = sequence.replace("'", "''"), ", ".join(values) or "NULL"
-            # a sequence that was never used, of an empty table, stays so
+            # a sequence that was never used stays unused if its table is empty
             statement = (
                 f"SELECT setval('{literal}', {choose}(last_value, {ends}), is_called OR coalesce({ends}) IS NOT NULL) "
                 f"FROM {sequence}"
@@ -256,14 +254,14 @@ class MySQL(Support):
     ) -> tuple[Statements, Statements]:
         return ["SET SESSION foreign_key_checks = 0"], ["SET SESSION foreign_key_checks = 1"]
 
-    def kept_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
+    def self_updated_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
         return list(connection.scalars(_ON_UPDATE, {"schema": table.schema, "table": table.table}))
 
     def analyze(self, connection: sa.Connection, table: str) -> None:
         self.run(connection, f"ANALYZE TABLE {self.quote(table)}")
 
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
-        # numbers as they are, which takes half the time; texts may have any characters and any length
+        # numbers are not hashed one by one, which takes half the time; texts may have any characters and any length
         parts = [
             sa.func.ifnull(
                 column if isinstance(column.type, sa.Integer) else sa.func.md5(sa.cast(column, sa.LargeBinary)), "n"

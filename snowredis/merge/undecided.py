@@ -17,16 +17,14 @@ from snowredis.merge import MergeError
 from snowredis.merge.pair import Work
 from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer
 
-__all__ = ["CONTENT_TYPES", "check_asked", "find_partials", "undecided"]
-
 CONTENT_TYPES = "django_content_type"
 # kinds of one reference; each is a statement of its own
 _MAX_KINDS = 500
-# values of a column that are held against the ids of a table
+# how many values of a column are compared with the ids of a table
 _HELD = 10_000
-# ids that count from 1, and are too few to mean another table
+# up to this many ids that count from 1 say nothing about another table
 _FEW = 20
-# what a column of ids of several tables may be called
+# names of columns that hold ids of several tables
 _OBJECT = re.compile(r"(^|_)(id|pk|object|obj|target)(_|$)")
 Found = tuple[list[tuple[Partial, ColumnName]], list[str]]
 
@@ -137,7 +135,7 @@ def _tables_of_class(schema: str | None, name: str) -> list[TableName]:
 
 def check_asked(work: Work) -> None:
     """Refuse --independent for a column that is neither a reference nor an id; MergeError."""
-    schema = work.of_changed
+    schema = work.changed_schema
     kinds = {column for column, _, _ in _pairs(work.changed, schema)}
     matched = {ColumnName(*name, column) for name, columns in work.matched.items() for column in columns}
     for name in sorted(work.independent - kinds - matched, key=str):
@@ -156,7 +154,7 @@ def undecided(work: Work) -> list[str]:
 
 def _by_name(work: Work) -> Iterator[str]:
     """Yield integer columns that are called as if they referred to a table, and have no foreign key."""
-    schema = work.of_changed
+    schema = work.changed_schema
     decided = work.independent | {column for domain in schema.domains for column in domain.references}
     decided |= {partial.column for domain in schema.domains for partial in domain.partials}
     decided |= {parent for key in schema.foreign_keys for parent in key.parents}
@@ -170,9 +168,9 @@ def _by_name(work: Work) -> Iterator[str]:
             meant = {domain.name: _means(stem, domain.keys[0].table.lower()) for domain in others}
             candidates = [domain for domain in others if meant[domain.name] is not None]
             held = {domain.name: _held(work, name, domain) for domain in candidates}
-            # by its exact name first, then by how many of its values are there
+            # exact names come first, then those with the most values
             ordered = sorted(candidates, key=lambda d: (meant[d.name], -min(held[d.name], default=1)))
-            # a name that is only similar, and no value
+            # a similar name alone is no reason, if no value is there
             texts = [
                 f"{_percent(held[d.name])}--reference {name}={d.name}"
                 for d in ordered
@@ -188,9 +186,9 @@ def _percent(held: Sequence[float]) -> str:
 
 def _held(work: Work, name: ColumnName, domain: Domain) -> list[float]:
     """Return which part of the values of a column are ids of a domain, for each database in which it has values."""
-    parts, sides = [], (("kept", work.kept, work.of_kept), ("changed", work.changed, work.of_changed))
-    for side, connection, schema in sides:
-        if name.of in schema.tables and name.column in schema.tables[name.of].c:
+    parts = []
+    for side, (connection, schema) in zip(("kept", "changed"), work.sides, strict=True):
+        if schema.has(name):
             query = sa.select(schema.column(name)).where(schema.column(name).is_not(None)).distinct().limit(_HELD)
             values = [int(str(value)) for value in connection.scalars(query)]
             if values:
@@ -212,10 +210,10 @@ def _means(stem: str, table: str) -> int | None:
 
 def _by_values(work: Work) -> Iterator[str]:
     """Yield keys that the database does not number itself, and whose values are all ids of another table."""
-    schema, store = work.of_changed, work.store
+    schema, store = work.changed_schema, work.store
     counted = {name for counter in work.support.counters(work.changed, schema) for name in counter.columns}
     counted |= work.independent | {parent for key in schema.foreign_keys for parent in key.parents}
-    domains = [domain for domain in schema.domains if not any(key.of in work.matched for key in domain.keys)]
+    domains = [domain for domain in schema.domains if not work.is_matched(domain)]
     for domain in domains:
         scan, number = work.scans[domain.name], work.numbers[domain.name]
         if set(domain.keys) & counted or _is_row_number(work.changed, schema, domain):
@@ -231,7 +229,7 @@ def _by_values(work: Work) -> Iterator[str]:
             and scan.changed
             and all(store.is_subset(side, number, work.numbers[other.name]) for side in sides)
         ]
-        # the one of which it has the most ids
+        # the smallest table that has all of them is the likeliest
         parents.sort(key=lambda other: work.scans[other.name].changed)
         if parents:
             texts = " or ".join(f"--reference {domain.name}={other.name}" for other in parents)

@@ -10,19 +10,18 @@ did it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
-from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import reading, stream
+from snowredis.merge.databases import reading, row_text, stream
 from snowredis.merge.journal import MAP, Run
 from snowredis.merge.matching import plain_columns, stage
-from snowredis.merge.obstacles import first_orphan, orphans
+from snowredis.merge.obstacles import orphans
 from snowredis.merge.pair import Databases
 from snowredis.merge.plan_file import DomainPlan, Plan
 from snowredis.merge.progress import Progress
@@ -30,21 +29,20 @@ from snowredis.merge.schema import ColumnName, Domain, Schema, TableName
 from snowredis.merge.support import support_of
 from snowredis.merge.workspace import Workspace
 
-__all__ = ["Copied", "check_references", "check_sums", "copied_columns", "id_sums", "sums"]
-
-Sums = dict[str, list[Any]]
 # rows that are compared at once, and rows that a finding names
 _PAGE, _NAMED = 100_000, 3
 
 
-def sums(engine: sa.Engine, schema: Schema, run: Run, mapped: Iterable[DomainPlan], progress: Progress) -> Sums:
+def sums(
+    engine: sa.Engine, schema: Schema, run: Run, mapped: Iterable[DomainPlan], progress: Progress
+) -> dict[str, list[Any]]:
     """Return how many rows each table has, and their checksum.
 
     Args:
         mapped: domains whose new ids count as the old ones.
     """
     support, domains = support_of(engine), list(mapped)
-    found: Sums = {}
+    found: dict[str, list[Any]] = {}
     with reading(engine) as connection:
         support.prepare(connection)
         for name, table in schema.tables.items():
@@ -61,7 +59,7 @@ def id_sums(connection: sa.Connection, schema: Schema, domain: Domain) -> str:
     support, found = support_of(connection.engine), []
     support.prepare(connection)
     for name in domain.keys:
-        if name.of in schema.tables and name.column in schema.tables[name.of].c:
+        if schema.has(name):
             column = schema.column(name)
             found.append(connection.execute(sa.select(sa.func.count(column), support.checksum([column]))).one())
     return str([[int(count), str(total or 0)] for count, total in found])
@@ -79,7 +77,7 @@ def _as_before(
         if column.name in plain:
             pairs = MAP.alias(f"m{len(values)}")
             source = source.outerjoin(pairs, _is_new(pairs, run, plain[column.name], column))
-            # MariaDB makes a decimal of a column without a sign and one with
+            # MariaDB makes a decimal of an unsigned column and a signed one
             values[column.name] = sa.cast(sa.func.coalesce(pairs.c.old, column), sa.BigInteger)
     partials = [(d.number, part) for d in domains for part in d.domain.partials if part.column.of == name]
     for at, (number, part) in enumerate(partials):
@@ -106,25 +104,28 @@ def _is_new(
     return sa.and_(pairs.c.run == run.number, pairs.c.domain == number, new == column)
 
 
-def check_sums(before: Mapping[str, list[Any]], after: Sums, tail: str) -> None:
-    """Refuse a result in which a table is not what it was, besides its ids; MergeError."""
-    for name, (count, total) in after.items():
-        if [count, total] == before.get(name):
-            continue
-        had = before.get(name, [0, ""])[0]
-        what = (
-            "has other values than before, besides its ids" if count == had else f"has {count:,} rows, and had {had:,}"
-        )
-        raise MergeError(
-            f"{name} {what}. {tail}; another process wrote to it, or a trigger did: compare it with a backup."
-        )
+def check_result(
+    engine: sa.Engine, schema: Schema, run: Run, mapped: Iterable[DomainPlan], tail: str, progress: Progress
+) -> None:
+    """Refuse a database that is not what it was, besides its ids, or in which a reference leads to no row; MergeError.
 
-
-def check_references(engine: sa.Engine, schema: Schema, tail: str) -> None:
-    """Refuse a result in which a reference leads to no row; MergeError."""
+    Args:
+        mapped: domains whose new ids count as the old ones.
+        tail: the end of the message: what was changed, and what to do.
+    """
+    for name, (count, total) in sums(engine, schema, run, mapped, progress).items():
+        had, before = run.sums.get(name, [0, ""])
+        if [count, total] != [had, before]:
+            what = f"has {count:,} rows, and had {had:,}"
+            if count == had:
+                what = "has other values than before, besides its ids"
+            raise MergeError(
+                f"{name} {what}. {tail}; another process wrote to it, or a trigger did: compare it with a backup."
+            )
+    progress.start("checking references")
     with reading(engine) as connection:
-        if text := first_orphan(connection, schema):
-            raise MergeError(f"{text}. {tail}.")
+        for key, values in orphans(connection, schema):
+            raise MergeError(f"foreign key {key} leads nowhere from {values[0]}. {tail}.")
 
 
 # --- after a copy ------------------------------------------------------------------------------------------
@@ -147,34 +148,34 @@ class Copied:
     ) -> None:
         self._plan, self._databases, self._kept, self._changed = plan, databases, kept, changed
         self._progress, self._support = progress, support_of(databases.kept)
-        self.rows, self.tables = 0, len(databases.of_changed.tables)
+        self.rows, self.tables = 0, len(databases.changed_schema.tables)
 
     def findings(self) -> Iterator[str]:
         """Yield what is wrong, one line each."""
         for connection in (self._kept, self._changed):
             self._support.prepare(connection)
-        with Workspace() as place:
-            for name in self._databases.of_changed.tables:
+        with Workspace() as workspace:
+            for name in self._databases.changed_schema.tables:
                 self._progress.start(f"comparing {name}")
-                yield from self._of_table(place, name)
+                yield from self._of_table(workspace, name)
         self._progress.start("checking counters and references")
         yield from self._counters()
-        for key, values in orphans(self._kept, self._databases.of_kept):
+        for key, values in orphans(self._kept, self._databases.kept_schema):
             yield f"foreign key {key} leads nowhere from {', '.join(values)}"
 
-    def _of_table(self, place: Workspace, name: TableName) -> Iterator[str]:
-        both = ((self._kept, self._databases.of_kept), (self._changed, self._databases.of_changed))
-        theirs = self._databases.of_changed.tables[name]
+    def _of_table(self, workspace: Workspace, name: TableName) -> Iterator[str]:
+        both = ((self._kept, self._databases.kept_schema), (self._changed, self._databases.changed_schema))
+        theirs = self._databases.changed_schema.tables[name]
         columns = copied_columns(theirs)
         keys = [column.name for column in theirs.primary_key.columns] or columns
-        place.rows("CREATE OR REPLACE TEMP TABLE copied (side INTEGER, k BIGINT, h BIGINT)")
+        workspace.rows("CREATE OR REPLACE TEMP TABLE copied (side INTEGER, k BIGINT, h BIGINT)")
         for side, (connection, schema) in enumerate(both):
             hashes = [self._support.row_hash([schema.tables[name].c[c] for c in of]) for of in (keys, columns)]
             found = stream(connection, sa.select(*hashes))
             while page := list(islice(found, _PAGE)):
                 values = np.array([(int(k), int(h)) for k, h in page], dtype=np.int64)
-                place.insert("copied", f"{side}, k, h", {"k": values[:, 0], "h": values[:, 1]})
-        mine, count = (place.rows(f"SELECT count(*) FROM copied WHERE side = {side}")[0][0] for side in (0, 1))
+                workspace.insert("copied", f"{side}, k, h", {"k": values[:, 0], "h": values[:, 1]})
+        mine, count = (workspace.rows(f"SELECT count(*) FROM copied WHERE side = {side}")[0][0] for side in (0, 1))
         self.rows += count
         same, had = self._plan.same.get(str(name), 0), self._plan.kept_rows[str(name)]
         if mine < had + count - same:
@@ -188,7 +189,7 @@ class Copied:
             f"({grouped.format(0)}) ours USING (k, h) LEFT JOIN (SELECT DISTINCT k FROM copied WHERE side = 0) other "
             "ON other.k = theirs.k WHERE theirs.times > coalesce(ours.times, 0) GROUP BY 1 ORDER BY 1"
         )
-        found_wrong = dict(place.rows(wrong))
+        found_wrong = dict(workspace.rows(wrong))
         if matched := self._plan.matched.get(str(name)):
             missing = self._unmatched(name, keys, matched, set(found_wrong))
             texts = [("has neither its row nor one that matches", missing)]
@@ -208,12 +209,10 @@ class Copied:
         """Return how many rows these are, and the keys of some."""
         if not hashes:
             return 0, []
-        table = self._databases.of_changed.tables[name]
+        table = self._databases.changed_schema.tables[name]
         plain = plain_columns(table, keys)
         query = sa.select(*plain).where(self._support.row_hash([table.c[key] for key in keys]).in_(hashes[:_NAMED]))
-        return len(hashes), [
-            shown(row[0] if len(row) == 1 else tuple(row)) for row in self._changed.execute(query.limit(_NAMED))
-        ]
+        return len(hashes), [row_text(row) for row in self._changed.execute(query.limit(_NAMED))]
 
     def _unmatched(
         self, name: TableName, keys: list[str], matched: list[str], hashes: set[int]
@@ -221,7 +220,7 @@ class Copied:
         """Return the rows among *hashes* that match no row of the other database under the same key."""
         if not hashes:
             return 0, []
-        mine, theirs = (schema.tables[name] for schema in (self._databases.of_kept, self._databases.of_changed))
+        mine, theirs = (schema.tables[name] for schema in (self._databases.kept_schema, self._databases.changed_schema))
         names = list(dict.fromkeys([*keys, *matched]))
         of_key = self._support.row_hash([theirs.c[key] for key in keys])
         rows = (
@@ -233,16 +232,16 @@ class Copied:
         there = sa.exists().where(*(mine.c[column] == staged.c[column] for column in names))
         query: sa.Select[Any] = sa.select(*(staged.c[key] for key in keys)).where(~there)
         missing = self._kept.execute(query).all()
-        return len(missing), [shown(row[0] if len(row) == 1 else tuple(row)) for row in missing[:_NAMED]]
+        return len(missing), [row_text(row) for row in missing[:_NAMED]]
 
     def _counters(self) -> Iterator[str]:
         both = self._databases
-        mine = {counter.name: counter for counter in self._support.counters(self._kept, both.of_kept)}
+        mine = {counter.name: counter for counter in self._support.counters(self._kept, both.kept_schema)}
         for counter in mine.values():
             if counter.is_behind:
                 text = f"the counter {counter.name} gives {counter.next:,} next, and {counter.highest:,} is there"
                 yield f"{text}: {counter.statement};"
-        for theirs in self._support.counters(self._changed, both.of_changed):
+        for theirs in self._support.counters(self._changed, both.changed_schema):
             if not theirs.columns and (own := mine.get(theirs.name)) and own.next < theirs.next:
                 yield (
                     f"the sequence {theirs.name}, which no column uses, gives {own.next:,} next, and {theirs.next:,} "

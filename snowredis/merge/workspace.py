@@ -28,8 +28,6 @@ from snowredis.merge.databases import stream
 from snowredis.merge.plan_file import Pair
 from snowredis.merge.schema import Domain, Schema
 
-__all__ = ["MIN_MEMORY", "IdStore", "Scan", "Workspace", "lane_mask"]
-
 MIB = 1 << 20
 # Python, DuckDB, numpy and SQLAlchemy, loaded and idle: 90 to 110 MiB measured
 _IDLE_BYTES = 160 * MIB
@@ -44,6 +42,10 @@ _MEMORY = 2 << 30
 
 class Workspace:
     """A context manager that removes its files.
+
+    Args:
+        memory_bytes: what the whole process may take at its peak.
+        threads: of DuckDB; None: one for each core.
 
     Attributes:
         directory: where they are.
@@ -89,10 +91,6 @@ class Workspace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the database, and remove its files."""
         with contextlib.suppress(duckdb.Error):
             self._connection.close()
         self._remove()
@@ -111,7 +109,7 @@ class Workspace:
         try:
             return self._connection.execute(sql, values or None)
         except RuntimeError as error:
-            # DuckDB's own, in place of what the handler raised
+            # DuckDB raises an error of its own in place of what the handler raised
             raise KeyboardInterrupt from error
 
     def column(self, sql: str) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -186,7 +184,7 @@ class IdStore:
             ids = [int(str(value)) for value in found if re.fullmatch(r"[0-9]{1,18}", str(value))]
             self.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
         for name in domain.keys:
-            if name.of not in schema.tables or name.column not in schema.tables[name.of].c:
+            if not schema.has(name):
                 continue
             column = sa.type_coerce(schema.column(name), sa.types.NULLTYPE)
             values = stream(connection, sa.select(column).where(column.is_not(None)))
@@ -207,8 +205,8 @@ class IdStore:
 
     def scan(self, number: int, layout: Layout | None) -> Scan:
         """Compare the ids of both sides."""
-        of_kept, of_changed = (f"id FROM {side} WHERE domain = {number}" for side in ("kept", "changed"))
-        both = f"(SELECT 1 AS side, {of_kept} UNION ALL SELECT 2, {of_changed})"
+        kept_ids, changed_ids = (f"id FROM {side} WHERE domain = {number}" for side in ("kept", "changed"))
+        both = f"(SELECT 1 AS side, {kept_ids} UNION ALL SELECT 2, {changed_ids})"
         kept, changed, lowest, changed_highest, highest = self.rows(
             "SELECT count(*) FILTER (side = 1), count(*) FILTER (side = 2), min(id) FILTER (side = 2), "
             f"max(id) FILTER (side = 2), max(id) FROM {both}"
@@ -280,20 +278,20 @@ class IdStore:
             MergeError: an id clashes, or an old one does not exist (any more).
         """
         mine = f"(SELECT * FROM mapping WHERE domain = {number})"
-        of_kept, of_changed = (f"(SELECT id FROM {side} WHERE domain = {number})" for side in ("kept", "changed"))
-        after = f"(SELECT coalesce(m.new, c.id) AS id FROM {of_changed} c LEFT JOIN {mine} m ON m.old = c.id)"
+        kept_ids, changed_ids = (f"(SELECT id FROM {side} WHERE domain = {number})" for side in ("kept", "changed"))
+        after = f"(SELECT coalesce(m.new, c.id) AS id FROM {changed_ids} c LEFT JOIN {mine} m ON m.old = c.id)"
         checks = {
-            "is to get a new id, and does not exist any more": f"SELECT old FROM {mine} WHERE old NOT IN {of_changed}",
+            "is to get a new id, and does not exist any more": f"SELECT old FROM {mine} WHERE old NOT IN {changed_ids}",
             "is there twice after the change": f"SELECT id FROM {after} GROUP BY id HAVING count(*) > 1",
             "is a temporary id of the plan, and is in use": f"SELECT via FROM {mine} WHERE via <> new AND (via IN "
-            f"{of_kept} OR via IN {of_changed} OR via IN (SELECT new FROM {mine}))",
+            f"{kept_ids} OR via IN {changed_ids} OR via IN (SELECT new FROM {mine}))",
         }
         if not matched:
             checks["is a new id of the plan, and is in use"] = (
-                f"SELECT new FROM {mine} WHERE new IN {of_kept} OR new IN {of_changed}"
+                f"SELECT new FROM {mine} WHERE new IN {kept_ids} OR new IN {changed_ids}"
             )
             checks["is in both databases, and not in the plan"] = (
-                f"SELECT id FROM {of_changed} WHERE id IN {of_kept} AND id NOT IN (SELECT old FROM {mine})"
+                f"SELECT id FROM {changed_ids} WHERE id IN {kept_ids} AND id NOT IN (SELECT old FROM {mine})"
             )
         for what, query in checks.items():
             if found := self.rows(f"SELECT * FROM ({query}) LIMIT 1"):
@@ -305,8 +303,5 @@ class IdStore:
 
 def lane_mask(layout: Layout) -> int:
     """Return the bits of an id that say its lane. A lane is written as the id that has only these."""
-    mask = 0
-    for name, bits in layout.fields:
-        if name in ("datacenter", "backup", "worker"):
-            mask |= ((1 << bits) - 1) << getattr(layout, f"{name}_shift")
-    return mask
+    highest = {"datacenter": layout.datacenters - 1, "backup": layout.namespaces - 1, "worker": layout.workers - 1}
+    return layout.compose(tick=0, **highest)

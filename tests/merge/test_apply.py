@@ -34,13 +34,13 @@ OF_GAME: dict[str, Any] = {
 
 
 def plan_of(kept: str, changed: str, path: Path, **options: Any) -> Plan:
-    return make_plan(Request(kept, changed, **options), path, Progress(shown=False))
+    return make_plan(Request(kept, changed, **options), path, Progress())
 
 
 def apply_file(path: Path, *, batch_rows: int = 50, progress: Progress | None = None) -> Outcome:
     plan, file = PlanFile.open(path)
     with file:
-        return apply_plan(plan, file, open_databases(plan), batch_rows=batch_rows, progress=progress)
+        return apply_plan(plan, file, open_databases(plan), batch_rows=batch_rows, progress=progress or Progress())
 
 
 def dies_at(statement: int, work: Callable[[], object]) -> bool:
@@ -125,21 +125,21 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     # again: nothing is left to do; and back, with kills
     assert apply_file(path) == outcome
     for statement in (1, 6):
-        assert dies_at(statement, lambda: revert(changed, finished=True, batch_rows=50))
-    revert(changed, finished=True, batch_rows=50)
+        assert dies_at(statement, lambda: revert(changed, finished=True, batch_rows=50, progress=Progress()))
+    revert(changed, finished=True, batch_rows=50, progress=Progress())
     assert game.contents(changed) == as_planned
     assert rows_of(changed, "SELECT count(*) FROM snowredis_merge_map") == [(0,)]
 
     # what was taken back can be applied again, and be abandoned when half of it is done
     assert dies_at(17, lambda: apply_file(path))
     with pytest.raises(MergeError, match="is not finished: take it back with `snowredis merge abandon`"):
-        revert(changed, finished=True, batch_rows=50)
+        revert(changed, finished=True, batch_rows=50, progress=Progress())
     with pytest.raises(MergeError, match=r"is not finished \(rewriting\).*`snowredis merge abandon`"):
         plan_of(kept, changed, tmp_path / "other.plan", **OF_GAME)
-    assert dies_at(3, lambda: revert(changed, finished=False, batch_rows=50))
+    assert dies_at(3, lambda: revert(changed, finished=False, batch_rows=50, progress=Progress()))
     with pytest.raises(MergeError, match="is being taken back"):
         apply_file(path)
-    revert(changed, finished=False, batch_rows=50)
+    revert(changed, finished=False, batch_rows=50, progress=Progress())
     assert game.contents(changed) == as_planned
 
 
@@ -281,7 +281,7 @@ def test_postgresql_has_its_triggers_constraints_and_generated_keys_as_before(tw
         assert connection.scalar(sa.text("INSERT INTO parent DEFAULT VALUES RETURNING id")) == 13
         assert connection.scalar(sa.text("INSERT INTO other.child (parent) VALUES (13) RETURNING id")) == 14
     engine.dispose()
-    revert(changed, finished=True, batch_rows=1)
+    revert(changed, finished=True, batch_rows=1, progress=Progress())
     assert [row[0] for row in rows_of(changed, parents)] == [1, 2, 13]
     assert rows_of(changed, "SELECT parent FROM other.late ORDER BY 1") == [(1,), (2,)]
 
@@ -315,7 +315,7 @@ def test_mariadb_keeps_its_timestamps_and_refuses_what_has_no_transactions(two: 
         apply_file(harmless)
     execute(changed, "DROP TRIGGER late")
     with pytest.raises(MergeError, match=r"parent has other values.*All ids have their old values"):
-        revert(changed, finished=False, batch_rows=50)
+        revert(changed, finished=False, batch_rows=50, progress=Progress())
     assert rows_of(changed, "SELECT id FROM parent ORDER BY id") == [(1,), (2,)]
     execute(changed, "UPDATE parent SET name = IF(id = 1, 'one', 'two'), changed_at = '2026-01-01 00:00:00'")
     # nothing is in the way any more
@@ -443,7 +443,7 @@ def test_a_write_between_the_batches_is_found(small: tuple[str, str, Path]) -> N
                 execute(changed, "DROP TRIGGER touch", """UPDATE parent SET "na:me" = 'other' WHERE id = 1""")
 
     with pytest.raises(MergeError, match="parent has other values than before, besides its ids"):
-        apply_file(path, progress=Meddling(shown=False))
+        apply_file(path, progress=Meddling())
 
 
 def test_a_row_that_was_made_since_with_an_old_id_is_in_the_way_of_an_undo(
@@ -454,10 +454,10 @@ def test_a_row_that_was_made_since_with_an_old_id_is_in_the_way_of_an_undo(
     apply_file(path)
     execute(changed, "INSERT INTO parent (id) VALUES (2)")
     with pytest.raises(MergeError, match=r"parent\.id has a row with the id 2, which another row gets back"):
-        revert(changed, finished=True, batch_rows=50)
+        revert(changed, finished=True, batch_rows=50, progress=Progress())
     execute(changed, "DELETE FROM parent WHERE id = 2", "INSERT INTO parent (id) VALUES (77)")
     # a row that was made since stays as it is
-    revert(changed, finished=True, batch_rows=50)
+    revert(changed, finished=True, batch_rows=50, progress=Progress())
     assert rows_of(changed, "SELECT id FROM parent ORDER BY 1") == [(1,), (2,), (77,)]
 
 

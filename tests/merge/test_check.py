@@ -17,8 +17,9 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
-from snowredis.merge.check import DEFAULT_MEMORY, Check
+from snowredis.merge.check import Check
 from snowredis.merge.findings import CheckResult, ProblemKind, SharedWorkers
+from snowredis.merge.progress import Progress
 from snowredis.merge.sources import parse_sources
 from snowredis.merge.workspace import MIB, Workspace
 
@@ -50,8 +51,9 @@ def write(directory: Path, sources: Mapping[str, Sequence[object]]) -> list[str]
 
 def check(directory: Path, sources: Mapping[str, Sequence[object]], layout: Layout = LAYOUT) -> CheckResult:
     parsed = parse_sources(write(directory, sources))
-    with Check(parsed, layout, threads=1) as running:
-        return running.run(now_ms=NOW_MS)
+    with Workspace(threads=1) as workspace:
+        running = Check(workspace, parsed, layout)
+        return running.run(Progress(), now_ms=NOW_MS)
 
 
 SOME_IDS = st.one_of(
@@ -186,12 +188,13 @@ def test_parts_that_fit_the_memory_find_the_same(tmp_path: Path, monkeypatch: py
     rng = np.random.default_rng(5)
     # one id is there more often than fits at all
     ids = np.concatenate([rng.integers(0, 2000, 3000), np.full(2500, 77), [-(2**63), 2**63 - 1] * 2])
-    monkeypatch.setattr("snowredis.merge.workspace._BYTES_PER_ID", (DEFAULT_MEMORY - 160 * MIB) // 500)
+    monkeypatch.setattr("snowredis.merge.workspace._BYTES_PER_ID", ((1 << 30) - 160 * MIB) // 500)
     path = tmp_path / "a.parquet"
     table = {"id": ids}
     duckdb.connect().register("t", table).execute(f"COPY (SELECT id FROM t) TO '{path}'")
-    with Check(parse_sources([str(path)]), LAYOUT, threads=1) as running:
-        running.run()
+    with Workspace(1 << 30, threads=1) as workspace:
+        running = Check(workspace, parse_sources([str(path)]), LAYOUT)
+        running.run(Progress())
         running.export_duplicates(tmp_path / "d.csv")
     rows = (tmp_path / "d.csv").read_text().splitlines()[1:]
     found = {int(row.split(",")[0]): int(row.split(",")[2]) for row in rows}
@@ -221,8 +224,9 @@ def test_nothing_is_left_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_several_files_can_be_one_source(tmp_path: Path) -> None:
     for at in range(3):
         (tmp_path / f"part-{at}.txt").write_text(f"{an_id(5)}\n{an_id(6 + at)}\n")
-    with Check(parse_sources([f"all={tmp_path}/part-*.txt"]), LAYOUT, threads=1) as running:
-        result = running.run(now_ms=NOW_MS)
+    with Workspace(threads=1) as workspace:
+        running = Check(workspace, parse_sources([f"all={tmp_path}/part-*.txt"]), LAYOUT)
+        result = running.run(Progress(), now_ms=NOW_MS)
     assert [source.ids for source in result.sources] == [6]
     assert [(part.sources, part.ids, part.rows) for part in result.duplicates] == [(("all",), 1, 3)]
 
@@ -230,8 +234,9 @@ def test_several_files_can_be_one_source(tmp_path: Path) -> None:
 def test_duplicates_are_exported(tmp_path: Path) -> None:
     ids = [an_id(second) for second in (5, 6, 7)]
     texts = write(tmp_path, {"a": ids, "b": [ids[1], ids[1]]})
-    with Check(parse_sources(texts), LAYOUT, threads=1) as running:
-        running.run(now_ms=NOW_MS)
+    with Workspace(threads=1) as workspace:
+        running = Check(workspace, parse_sources(texts), LAYOUT)
+        running.run(Progress(), now_ms=NOW_MS)
         running.export_duplicates(tmp_path / "out.csv")
         running.export_duplicates(tmp_path / "out.parquet")
     assert (tmp_path / "out.csv").read_text().splitlines() == [

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from snowredis.cli import main
 from snowredis.merge import MergeError
 from snowredis.merge.apply import revert
+from snowredis.merge.progress import Progress
 from tests.merge.field_schemas import GAME, PAGILA, SAKILA, FieldSchema
 from tests.merge.test_apply import apply_file, execute, plan_of, rows_of
 from tests.support import databases
@@ -77,7 +78,7 @@ def merged(schema: FieldSchema, kept: str, changed: str, path: Path, **more: Any
     plan_of(kept, changed, path, **{**schema.options, **more})
     apply_file(path)
     assert relations_of(schema, changed) == of_changed
-    revert(changed, finished=True, batch_rows=100)
+    revert(changed, finished=True, batch_rows=100, progress=Progress())
     assert relations_of(schema, changed) == of_changed
     apply_file(path)
     assert main(["merge", "copy", str(path), "--run", "--yes"]) == 0

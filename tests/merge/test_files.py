@@ -39,7 +39,7 @@ def read(workspace: Workspace, tmp_path: Path) -> Callable[..., list[int | str]]
 
 def read_source(workspace: Workspace, text: str) -> list[int | str]:
     workspace.rows("DROP TABLE IF EXISTS ids")
-    ingest(workspace, parse_sources([text]), Progress(shown=False))
+    ingest(workspace, parse_sources([text]), Progress())
     rows = workspace.rows("SELECT id, rejected FROM ids ORDER BY id, rejected")
     return [rejected if an_id is None else an_id for an_id, rejected in rows]
 
@@ -144,7 +144,7 @@ def test_a_path_that_is_missing_is_found_before_anything_is_read(workspace: Work
     sources = parse_sources([f"{tmp_path}/a.txt", f"{tmp_path}/b*.txt"])
     workspace.rows("DROP TABLE IF EXISTS ids")
     with pytest.raises(SourceError, match=r"there is no file .*b\*\.txt"):
-        ingest(workspace, sources, Progress(shown=False))
+        ingest(workspace, sources, Progress())
     assert workspace.rows("SELECT count(*) FROM ids") == [(0,)]
 
 

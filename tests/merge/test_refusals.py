@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from snowredis.merge import MergeError, SourceError, Undecided
 from snowredis.merge.apply import revert
 from snowredis.merge.databases import open_database
+from snowredis.merge.progress import Progress
 from tests.merge.test_apply import apply_file, execute, plan_of, rows_of
 from tests.support.databases import DatabaseServer
 
@@ -115,11 +116,11 @@ def test_a_right_that_lacks_is_found_before_the_first_change(two: Two, tmp_path:
         file,
         pytest.raises(MergeError, match=r"(must be owner|denied).*Nothing was changed.*owns the tables"),
     ):
-        apply_plan(plan, file, open_databases(plan, changed_url=weak), batch_rows=50)
+        apply_plan(plan, file, open_databases(plan, changed_url=weak), batch_rows=50, progress=Progress())
     inspector = sa.inspect(sa.create_engine(changed))
     assert not [table for table in inspector.get_table_names() if table.startswith("snowredis")]
     with pytest.raises(MergeError, match="no ids were changed"):
-        revert(changed, finished=True, batch_rows=50)
+        revert(changed, finished=True, batch_rows=50, progress=Progress())
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_references_of_some_rows_follow(database_kind: DatabaseServer, two: Two,
         (None, None, None, None),
         ("Question", 1077, 8, "x"),
     ]
-    revert(changed, finished=True, batch_rows=1)
+    revert(changed, finished=True, batch_rows=1, progress=Progress())
     assert rows_of(changed, "SELECT * FROM comments ORDER BY id") == before
     execute(changed, "UPDATE comments SET owner_type = 'Unknown' WHERE id = 100")
     with pytest.raises(
@@ -278,7 +279,7 @@ def test_rows_that_both_have_get_the_ids_of_the_other_even_in_a_circle(
     ]
     relation = "SELECT text, name FROM post JOIN tag ON tag.id = tag ORDER BY 1"
     assert rows_of(changed, relation) == [(name, name) for name in ("green", "other", "own", "red")]
-    revert(changed, finished=True, batch_rows=1)
+    revert(changed, finished=True, batch_rows=1, progress=Progress())
     assert [name for _, name in rows_of(changed, "SELECT * FROM tag ORDER BY id")] == [
         "green",
         "red",

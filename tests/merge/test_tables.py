@@ -16,7 +16,9 @@ from snowredis.merge import SourceError, ingest
 from snowredis.merge.check import Check
 from snowredis.merge.databases import with_driver
 from snowredis.merge.findings import ProblemKind
+from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source, parse_sources
+from snowredis.merge.workspace import Workspace
 from tests.support.databases import DatabaseServer
 
 LAYOUT = layouts["twitter"]
@@ -60,8 +62,8 @@ def sources_of(url: str) -> list[Source]:
 def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "_PAGE_ROWS", 100)
     sources = sources_of(url)
-    with Check(sources, LAYOUT, threads=1) as check:
-        result = check.run(now_ms=NOW_MS)
+    with Workspace(threads=1) as workspace:
+        result = Check(workspace, sources, LAYOUT).run(Progress(), now_ms=NOW_MS)
     assert [(source.rows, source.ids) for source in result.sources] == [(250, 250), (38, 36)]
     assert (result.repeated_ids, result.repeated_rows) == (30, 62)
     assert {(problem.source, problem.kind): problem.count for problem in result.problems} == {
@@ -103,10 +105,10 @@ def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(url: str, monkeyp
 )
 def test_a_table_or_column_that_is_not_there_is_refused(url: str, place: str, says: str) -> None:
     with (
-        Check(parse_sources([f"a={url}#{place}"]), LAYOUT, threads=1) as check,
+        Workspace(threads=1) as workspace,
         pytest.raises(SourceError, match=says),
     ):
-        check.run()
+        Check(workspace, parse_sources([f"a={url}#{place}"]), LAYOUT).run(Progress())
 
 
 # --- SQLite, which stores any type in any column ---------------------------------------------------
@@ -126,8 +128,9 @@ def test_values_of_other_types_in_a_column_of_integers_are_problems(
     monkeypatch.setattr(ingest, "_PAGE_ROWS", 4)
     # the same value on more than a page
     values = [*NEW[:9], *[NEW[3]] * 10, None, "abc", 1.5, b"\1", "12x"]
-    with Check(parse_sources([sqlite_with(tmp_path / "s.db", "INTEGER", values)]), LAYOUT, threads=1) as check:
-        result = check.run(now_ms=NOW_MS)
+    sources = parse_sources([sqlite_with(tmp_path / "s.db", "INTEGER", values)])
+    with Workspace(threads=1) as workspace:
+        result = Check(workspace, sources, LAYOUT).run(Progress(), now_ms=NOW_MS)
     assert (result.ids, result.repeated_ids, result.repeated_rows) == (19, 1, 11)
     assert {problem.kind: problem.count for problem in result.problems} == {
         ProblemKind.MISSING: 1,
@@ -147,18 +150,18 @@ def test_values_of_other_types_in_a_column_of_integers_are_problems(
     ],
 )
 def test_a_database_that_cannot_be_reached_is_refused_with_advice(url: str, says: str) -> None:
-    with Check(parse_sources([url]), LAYOUT, threads=1) as check, pytest.raises(SourceError, match=says):
-        check.run()
+    with Workspace(threads=1) as workspace, pytest.raises(SourceError, match=says):
+        Check(workspace, parse_sources([url]), LAYOUT).run(Progress())
     assert not Path("missing.db").exists()
 
 
 def test_a_column_of_floats_is_refused(tmp_path: Path) -> None:
     text = sqlite_with(tmp_path / "s.db", "REAL", [1.0])
     with (
-        Check(parse_sources([text]), LAYOUT, threads=1) as check,
+        Workspace(threads=1) as workspace,
         pytest.raises(SourceError, match="loses the last digits"),
     ):
-        check.run()
+        Check(workspace, parse_sources([text]), LAYOUT).run(Progress())
 
 
 # --- drivers ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, open_pool, settings
-from snowredis.cli.output import MAX_FOREIGN, Line, print_json, printable, wrapped, write
+from snowredis.cli.output import MAX_FOREIGN, Line, advised, print_json, printable, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.checks import Finding
@@ -63,9 +63,7 @@ def finding_lines(findings: list[Finding]) -> list[Line]:
     for finding in findings:
         check = f"{printable(finding.check, MAX_FOREIGN):<{widest}}  "
         head = [(f"{finding.severity:<9}", _STYLES[finding.severity]), (check, "strong")]
-        lines += wrapped(head, printable(finding.text, 1000))
-        if finding.advice:
-            lines += wrapped([(" " * (widest + 11) + "→ ", "dim")], printable(finding.advice, 1000), "note")
+        lines += advised(head, printable(finding.text, 1000), printable(finding.advice, 1000))
     counts = Counter(finding.severity for finding in findings)
     summary = ", ".join(f"{counts[severity]} {severity}" for severity in ("error", "warning", "unknown", "ok"))
     return [*lines, [], [(summary, "dim")]]

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from snowredis.cli import output
-from snowredis.cli.commands.layout import draw, name_of
+from snowredis.cli.commands.layout import draw
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
 from snowredis.cli.options import Command, Parser, layout_text, open_pool, positive, settings
 from snowredis.core.layout import Layout, layout_spec
-from snowredis.core.presets import resolve_layout
+from snowredis.core.presets import preset_name, resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.settings import FORMS, SETTINGS
 
@@ -137,7 +137,7 @@ def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list
     from snowredis.core.text import FUTURE_MS
 
     (form, an_id), *others = readings
-    parts, name = layout.decode(an_id), name_of(layout)
+    parts, name = layout.decode(an_id), preset_name(layout)
     head: output.Line = [(str(an_id), "strong")]
     if text.strip() != str(an_id):
         head = [(output.printable(text.strip(), 60), ""), (" is ", "dim"), *head]

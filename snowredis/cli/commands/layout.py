@@ -9,7 +9,7 @@ from typing import Any
 from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import Cell, Column, Line, print_json, table, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
-from snowredis.core.presets import layouts, preset_source, resolve_layout
+from snowredis.core.presets import layouts, preset_name, preset_source, resolve_layout
 from snowredis.core.values import ID_BITS
 
 _BITS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
@@ -29,11 +29,6 @@ def run(args: argparse.Namespace) -> None:
         print_json(layout_record(layout) if layout else [layout_record(preset) for preset in presets])
     else:
         write(_in_full(layout) if layout else _presets())
-
-
-def name_of(layout: Layout) -> str | None:
-    """Return the name of the preset that *layout* equals, if any."""
-    return next((name for name, preset in layouts.items() if preset == layout), None)
 
 
 def _presets() -> list[Line]:
@@ -71,7 +66,7 @@ def _in_full(layout: Layout) -> list[Line]:
     if layout.end_ms <= time.time_ns() // 1_000_000:
         lines.append([("over         for reading old ids only: no pool can be made with it", "bad")])
     lines.append([("spec         ", ""), (layout_spec(layout), "note")])
-    if name := name_of(layout):
+    if name := preset_name(layout):
         lines.append([("preset       ", ""), (name, "strong")])
         lines += wrapped([("source       ", "")], preset_source(name))
     return lines
@@ -81,7 +76,7 @@ def layout_record(layout: Layout) -> dict[str, Any]:
     """Return a layout as JSON shows it."""
     from snowredis.core.as_json import time_as_json
 
-    preset = name_of(layout)
+    preset = preset_name(layout)
     return {
         "name": preset,
         "spec": layout_spec(layout),
@@ -114,7 +109,9 @@ def draw(layout: Layout, an_id: int) -> list[Line]:
     fields = bits_of(layout, an_id)
     above = "0" * (ID_BITS + 1 - layout.total_bits)
     cells = [(above, "always 0", "dim")]
-    cells += [(bits, f"{name} {int(bits, 2)}", _FIELD_STYLES[name]) for name, bits in fields.items()]
+    # a value of the backup bits is a namespace
+    labels = {name: name.replace("backup", "namespace") for name in fields}
+    cells += [(bits, f"{labels[name]} {int(bits, 2)}", _FIELD_STYLES[name]) for name, bits in fields.items()]
     rules = ["─" * len(bits) for bits, _, _ in cells]
     middle: Line = [("│", "dim")]
     for bits, _, style in cells:

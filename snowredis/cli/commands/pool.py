@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.commands.layout import name_of
 from snowredis.cli.options import (
     Command,
     Parser,
@@ -36,6 +35,7 @@ from snowredis.cli.output import (
     write,
 )
 from snowredis.cli.pool_text import pool_lines, status_lines
+from snowredis.core.presets import preset_name
 from snowredis.errors import ConfigError, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.settings import SETTINGS
 from snowredis.signatures import settings_of
@@ -148,7 +148,7 @@ def _show(args: argparse.Namespace) -> None:
 def settings_rows(info: PoolInfo) -> list[Pair]:
     """Return the pool's settings by name, in the units of connect()."""
     settings = {"outage_reserve": "0 s"} | settings_of(info.signature)
-    named = name_of(info.layout)
+    named = preset_name(info.layout)
     layout = f"{f'{named}  ' if named else ''}{info.layout}"
     others = [name for name in SETTINGS if name in settings and name != "layout"]
     return [("layout", layout), *((name.replace("_", " "), settings[name]) for name in others)]
@@ -174,7 +174,7 @@ def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
     for period in info.layouts:
         since = f"from {time_text(period.from_ms)}" if period.from_ms else "from the beginning"
         until = f" to {time_text(period.until_ms)}" if period.until_ms else ""
-        named = name_of(period.layout)
+        named = preset_name(period.layout)
         rows.append(("layouts" if not rows else "", f"{since}{until}: {f'{named}  ' if named else ''}{period.layout}"))
     if info.changes_ms:
         rows.append(("changes", [(f"at {time_text(info.changes_ms)}; start new processes after that", "warn")]))
@@ -191,7 +191,7 @@ def _show_all(args: argparse.Namespace) -> None:
                 with open_pool(args, name) as pool:
                     infos.append(pool.info())
             except SnowredisError as error:
-                # keys of another program may look like a pool; the others are shown nevertheless
+                # keys of another program may look like a pool; the other pools are shown nevertheless
                 unreadable.append(f"{printable(name, MAX_FOREIGN)}: {printable(str(error), 200)}")
     if args.json:
         print_json(infos)
@@ -218,7 +218,7 @@ def _all(infos: list[PoolInfo]) -> list[Line]:
             f"{max(0, info.deaths - info.returned):,}",
             (f"{info.alarms:,}", "bad" if info.alarms else ""),
             f"{info.ttl_ms / 1000:g} s",
-            name_of(info.layout) or str(info.layout),
+            preset_name(info.layout) or str(info.layout),
         ]
         for info in infos
     ]
