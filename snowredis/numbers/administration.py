@@ -112,7 +112,7 @@ class DatedInfo:
         format: of the texts, as the process has it that made the first number of the newest period; "" without one.
         label: the current period, by the clock of Redis, such as "2026-11-22".
         last_number: the last number of it that was handed out; 0: none.
-        closed_reason: why it hands out no numbers; None if it does.
+        reason: why it hands out no numbers; None if it does.
         opens_ms: when the first period begins that is open by itself, ms since 1970; None if the current one is open.
     """
 
@@ -123,13 +123,13 @@ class DatedInfo:
     format: str
     label: str
     last_number: IdNumber
-    closed_reason: str | None = None
+    reason: ClosedReason | None = None
     opens_ms: TimeMs | None = None
 
     @property
     def state(self) -> str:
         """Return "open" or "closed"."""
-        return "open" if self.closed_reason is None else "closed"
+        return "open" if self.reason is None else "closed"
 
 
 # --- segments ------------------------------------------------------------------------------------------
@@ -266,10 +266,7 @@ def tag_info(where: str, tag: str, fields: Mapping[str, str]) -> TagInfo:
         config = parse_signature(tag, signature)
     except ConfigError:
         return TagInfo(where, None, signature, position)
-    try:
-        reason = ClosedReason(fields["reason"]) if fields.get("reason") else None
-    except ValueError:
-        raise NumbersBroken(where, tag, "reason", fields["reason"]) from None
+    reason = _reason(where, tag, fields) if fields.get("reason") else None
     alarm = [int(text) for text in fields.get("alarm", "").split(" ") if _WHOLE.fullmatch(text)]
     return TagInfo(
         where,
@@ -288,6 +285,15 @@ def tag_info(where: str, tag: str, fields: Mapping[str, str]) -> TagInfo:
         else None,
         clients=sum(name.startswith("c:") for name in fields),
     )
+
+
+def _reason(where: str, tag: str, fields: Mapping[str, str]) -> ClosedReason:
+    """Return why a tag is closed. Raises NumbersBroken."""
+    code = fields.get("reason", "")
+    try:
+        return ClosedReason(code)
+    except ValueError:
+        raise NumbersBroken(where, tag, "reason", code) from None
 
 
 _WHOLE = re.compile(r"[0-9]{1,16}")
@@ -328,7 +334,7 @@ def show_dated(url: Any, tag: str) -> DatedInfo | None:
     reason, opens_ms = None, None
     opened = fields.get(f"o:{current.label}") == fields.get("closed_until")
     if current.first_ms < closed_until and not opened:
-        reason, opens_ms = fields.get("reason") or "unknown", calendar.first_from(current, closed_until)
+        reason, opens_ms = _reason(where, tag, fields), calendar.first_from(current, closed_until)
     return DatedInfo(
         where=where,
         period=period,
@@ -337,7 +343,7 @@ def show_dated(url: Any, tag: str) -> DatedInfo | None:
         format=fields.get("format", ""),
         label=current.label,
         last_number=_whole(fields, f"n:{current.label}", 1) - 1,
-        closed_reason=reason,
+        reason=reason,
         opens_ms=opens_ms,
     )
 
@@ -361,9 +367,6 @@ def open_dated(url: Any, tag: str, next_number: int, period: str | None = None, 
             f"makes them known, then repeat this. If they are new: snowredis numbers create {tag} --period day"
         )
     constants: dict[str, Any] = {"period": info.period, "zone": info.zone, "durability": info.durability}
-    if info.format:
-        constants["format"] = info.format
-    else:
-        constants["maximum"] = MAX_DATED
+    constants |= {"format": info.format} if info.format else {"maximum": MAX_DATED}
     with DatedGenerator(tag, url, **constants, **settings) as ids:
         return ids.open(next_number, period)

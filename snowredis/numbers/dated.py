@@ -14,7 +14,7 @@ from snowredis.core.description import IdDescription
 from snowredis.core.values import check_count
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.kinds.protocol import GeneratorBase, IdKind
-from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
+from snowredis.numbers.formats import Calendar, NumberFormat, Period, PeriodName
 from snowredis.numbers.protocol import (
     Exhausted,
     ForgottenPeriod,
@@ -35,7 +35,7 @@ from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format
 from snowredis.settings import check_settings, url_or_default
 
-# of what is stored, see FORMATS in snowredis.signatures
+# version of what is stored; see FORMATS in snowredis.signatures
 FORMAT = 2
 # replies that say "it is another period now" before this gives up: at a boundary there is one, after the first call two
 _MAX_MOVES = 5
@@ -84,7 +84,7 @@ class DatedGenerator(GeneratorBase[str]):
         check_settings(given, DATED_SETTINGS)
         self.tag = tag
         self._calendar = Calendar(period, zone)
-        self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
+        self._format = NumberFormat(format, period, tag, maximum)
         self._store = DatedStore(
             url_or_default(url),
             tag,
@@ -93,10 +93,10 @@ class DatedGenerator(GeneratorBase[str]):
             skew_ms=round(redis_skew * 1000),
             slack_ms=None if failover_slack is None else round(failover_slack * 1000),
             maximum=self._format.maximum,
-            format=format or DEFAULT_FORMATS[period],
+            format=self._format.text,
             min_replicas=min_replicas,
         )
-        constants = {"period": period, "zone": zone, "durability": durability, "format": format, "maximum": maximum}
+        constants = {name: value for name, value in given.items() if DATED_SETTINGS[name].of_pool}
         usual = {name: DATED_SETTINGS[name].default for name in constants} | {"period": None}
         self._options = as_options({name: value for name, value in constants.items() if value != usual[name]})
         self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
@@ -104,7 +104,7 @@ class DatedGenerator(GeneratorBase[str]):
         # label -> the next number after the highest that this process saw; of the newest periods only
         self._seen: dict[str, int] = {}
         self._closed = False
-        # of what was seen; never held while Redis is asked
+        # guards _seen; never held while Redis is asked
         self._lock = threading.RLock()
         GUARD.reset_in_child(self)
 
@@ -173,7 +173,7 @@ class DatedGenerator(GeneratorBase[str]):
                 return reply.next
             if not isinstance(reply, SettlingTag):
                 raise self._store.unknown([type(reply).__name__])
-            # what was said is true of this period, whatever time it is after a wait
+            # the person spoke of this period, which may be over after the wait
             label = at.label
             time.sleep(min(0.5, reply.wait_ms / 1000))
 
@@ -189,7 +189,7 @@ class DatedGenerator(GeneratorBase[str]):
             asked_s = time.monotonic()
             granted, period = self._take(count)
             self._note_seen(period.label, granted.until_position)
-            # a process that was stopped for longer may have numbers that a person handed out again since
+            # if this process was stopped for longer, a person may have handed out its numbers again
             passed_ms = abs(self._redis_ms() - granted.redis_ms)
             if max(passed_ms, 1000 * (time.monotonic() - asked_s)) < REPLY_LIFE_MS:
                 numbers = range(granted.from_position, granted.until_position)
@@ -230,7 +230,7 @@ class DatedGenerator(GeneratorBase[str]):
             period = self._calendar.at(self._redis_ms())
             asked = request(period)
             if label not in (None, period.label):
-                # for the time only
+                # this request only learns the time of Redis
                 asked = PeriodRequest("take", period._replace(from_ms=0, until_ms=0))
             reply = self._store.send(asked)
             self._offset_ms = reply.redis_ms - self._wall_ms()
@@ -274,10 +274,8 @@ def describe(number_format: NumberFormat) -> IdDescription:
 
 def _describe(settings: Mapping[str, Any]) -> IdDescription:
     period: PeriodName = settings.get("period", "day")
-    text = settings.get("format") or DEFAULT_FORMATS[period]
-    return describe(
-        NumberFormat(text, period, settings.get("tag", DATED_SETTINGS["tag"].default), settings.get("maximum"))
-    )
+    tag = settings.get("tag", DATED_SETTINGS["tag"].default)
+    return describe(NumberFormat(settings.get("format"), period, tag, settings.get("maximum")))
 
 
 DATED = IdKind(

@@ -42,23 +42,17 @@ class TagClient:
         away: it did not hand out when it was asked last: others are asked before it.
         silent: it did not even reply.
         is_asked: a report to it is under way in a thread of its own.
-        told_at_s: when it replied last, or a report was sent to it.
+        contacted_s: when it replied last, or a report was sent to it.
     """
 
-    def __init__(
-        self,
-        store: protocol.TagStore,
-        random_name: Callable[[], str],
-        owner: str,
-        seen: int = 0,
-    ) -> None:
+    def __init__(self, store: protocol.TagStore, random_name: Callable[[], str], owner: str, seen: int = 0) -> None:
         self.store = store
         self._random_name, self._owner = random_name, owner
         self.seen = seen
         self.since: protocol.Answer | None = None
         self.view: protocol.Answer | None = None
         self.away = self.silent = self.is_asked = False
-        self.told_at_s = 0.0
+        self.contacted_s = 0.0
         self._begin()
 
     def _begin(self) -> None:
@@ -154,8 +148,8 @@ class Steps:
             return self.size
         lasted_s = max(now_s - self._fetched_s, 1e-6)
         target = self.size * self.period_s / lasted_s
-        wish = min(max(target, self.size / SHRINK), self.size * GROWTH)
-        return int(min(max(wish, self.step), self.max_step))
+        size = min(max(target, self.size / SHRINK), self.size * GROWTH)
+        return int(min(max(size, self.step), self.max_step))
 
     def fetched(self, size: int, now_s: float) -> None:
         """Note that a segment of *size* numbers came at *now_s*."""
@@ -268,7 +262,7 @@ class Fetcher:
             TagClient(store, new_name, owner, known) for store, known in zip(self._stores, seen, strict=True)
         )
         for client in self._clients:
-            client.told_at_s = self._clock.monotonic()
+            client.contacted_s = self._clock.monotonic()
         self._next = random.Random(self._random_bytes(8)).randrange(len(self._stores))
 
     def successor(self) -> Fetcher:
@@ -315,8 +309,8 @@ class Fetcher:
                 with contextlib.suppress(NumbersClosed, StoreUnavailable):
                     self._learn_share(client)
         errors: list[SnowredisError] = []
-        in_turn = [*enumerate(self._clients)] * 2
-        for index, client in sorted(in_turn[self._next :][:count], key=lambda each: each[1].away):
+        from_next = ([*enumerate(self._clients)] * 2)[self._next :][:count]
+        for index, client in sorted(from_next, key=lambda each: each[1].away):
             try:
                 granted = self._ask(index, client, size)
             except (NumbersClosed, NumbersExhausted, StoreUnavailable) as error:
@@ -344,9 +338,9 @@ class Fetcher:
         """
         for index, client in enumerate(self._clients):
             now_s = self._clock.monotonic()
-            if now_s < client.told_at_s + REPORT_S:
+            if now_s < client.contacted_s + REPORT_S:
                 continue
-            client.told_at_s = now_s
+            client.contacted_s = now_s
             self._counts.reports += 1
             if not client.silent or len(self._clients) == 1:
                 self._report_to(index, client)
@@ -358,7 +352,7 @@ class Fetcher:
                 except RuntimeError:
                     # no more threads, or the interpreter is about to end
                     client.is_asked = False
-        return max(0.0, min(client.told_at_s for client in self._clients) + REPORT_S - self._clock.monotonic())
+        return max(0.0, min(client.contacted_s for client in self._clients) + REPORT_S - self._clock.monotonic())
 
     def _report_to(self, index: int, client: TagClient) -> None:
         try:
@@ -385,7 +379,7 @@ class Fetcher:
         # once more under a new name if this is a copy
         for _ in range(2):
             reply = client.ask(size)
-            client.told_at_s = self._clock.monotonic()
+            client.contacted_s = self._clock.monotonic()
             self._notice(index, client, reply)
             match reply:
                 case protocol.GrantedNumbers():

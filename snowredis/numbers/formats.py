@@ -23,7 +23,7 @@ PeriodName: TypeAlias = Literal["hour", "day", "month", "year"]
 
 # names in the database of time zones that say nothing about a place
 _NO_ZONES = ("localtime", "posixrules", "Factory")
-# what remains of a local time
+# the part of a local time that names its period
 _LABELS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
 
 
@@ -151,7 +151,7 @@ _DATE_PART = re.compile(r"%(.?)", re.DOTALL)
 _NUMBER_SPEC = re.compile(r"(?:0([1-9][0-9]?))?d?")
 # combinations of parts that say the day
 _DAYS = ({"Y", "m", "d"}, {"y", "m", "d"}, {"Y", "j"}, {"y", "j"}, {"G", "V", "u"})
-# what has to be in the text: one of these combinations
+# a text has to show one of these combinations
 _NEEDED: dict[PeriodName, tuple[set[str], ...]] = {
     "year": ({"Y"}, {"y"}, *_DAYS),
     "month": ({"Y", "m"}, {"y", "m"}, *_DAYS),
@@ -167,7 +167,8 @@ class NumberFormat:
 
     Args:
         text: with the fields {date}, {number} and {tag}: as in str.format(), {date:FORMAT} as for strftime() with the
-            parts %Y %y %m %d %H %j %G %V %u, and {number} or {number:06}. %y says the year for 100 years.
+            parts %Y %y %m %d %H %j %G %V %u, and {number} or {number:06}. %y says the year for 100 years. None: that
+            of DEFAULT_FORMATS.
         period: how often numbers start again.
         tag: for the field of that name.
         maximum: the highest number of a period; None: the highest that has as many digits as the format says.
@@ -175,10 +176,10 @@ class NumberFormat:
     Raises ConfigError for a text that cannot be used, or that two numbers could have.
     """
 
-    def __init__(self, text: str, period: PeriodName, tag: str, maximum: int | None = None) -> None:
-        self._text, self._tag = text, tag
-        parts, width = [], 0
-        fixed = 0
+    def __init__(self, text: str | None, period: PeriodName, tag: str, maximum: int | None = None) -> None:
+        self.text = text = text or DEFAULT_FORMATS[period]
+        self._tag = tag
+        parts, width, fixed = [], 0, 0
         for literal, name, spec in _fields(text):
             fixed += len(literal)
             if name == "number":
@@ -216,7 +217,7 @@ class NumberFormat:
 
     def write(self, date: datetime, number: int) -> str:
         """Return the text of a number; *date* is the beginning of its period."""
-        return self._text.format(date=date, number=number, tag=self._tag)
+        return self.text.format(date=date, number=number, tag=self._tag)
 
 
 def _fields(text: str) -> Iterator[tuple[str, str | None, str]]:

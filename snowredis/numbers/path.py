@@ -94,12 +94,12 @@ class SegmentPath(GeneratorBase[int]):
     @property
     def _current(self) -> Current:
         current = self._last
-        # whoever publishes may be interrupted before the stores, for good by an error
+        # a caller that publishes may be interrupted before its stores, or ended by an error
         while current[-1]:
             exhaust(current[0][0])
             current = current[-1]["next"]
         if self._block is not current[0]:
-            # else a signal handler in between would find that there are numbers, and take none of them
+            # _last is stored first: otherwise, a signal handler in between would see numbers left, and take none
             self._last = current
             self._block = current[0]
         return current
@@ -127,7 +127,7 @@ class SegmentPath(GeneratorBase[int]):
         # one step of the interpreter: a comparison and a store would let a tracer's callback in between
         if current[-1].setdefault("next", opened) is not opened:
             return False
-        # before the stores: until then, whoever reads what is current exhausts it, too
+        # exhausted before the stores: until then, other readers of _current exhaust it, too
         exhaust(numbers)
         # if these run late, what they store was superseded and exhausted: _current finds the right one
         self._last = opened
@@ -144,7 +144,7 @@ class SegmentPath(GeneratorBase[int]):
         """Write numbers of the current segment into a buffer of int64; return how many."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
             numbers, is_reset = self._block
-            # in one call of C, as list() above
+            # one call of C, like list() above
             taken = array("q", itertools.islice(numbers, len(buffer)) if is_reset else ())
         buffer[: len(taken)] = memoryview(taken)
         return len(taken)

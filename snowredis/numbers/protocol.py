@@ -19,10 +19,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from snowredis.errors import SettingsMismatch, SnowredisError, StoreUnavailable
+from snowredis.snowflake.replies import Reason, flag
 
 if TYPE_CHECKING:
     from snowredis.numbers.formats import Period
@@ -94,19 +94,21 @@ class PeriodRequest(NamedTuple):
 # --- replies -------------------------------------------------------------------------------------------
 
 
-class ClosedReason(StrEnum):
+class ClosedReason(Reason):
     """Why a tag hands out nothing until it is opened."""
 
-    NO_TAG = "no-tag"
-    OTHER_SERVER = "other-server"
-    REPLICATED = "replicated"
-    ROLLED_BACK = "rolled-back"
-    OTHER_DATABASE = "other-database"
-
-    @property
-    def text(self) -> str:
-        """Return the reason as a clause for people."""
-        return CLOSED_REASONS[self]
+    NO_TAG = "no-tag", "this Redis does not know the tag: it is new, or Redis lost it"
+    OTHER_SERVER = "other-server", "Redis was restarted, failed over or replaced, and may have lost its last writes"
+    REPLICATED = (
+        "replicated",
+        "a replica was connected or Redis was promoted, so that Redis has another replication id; a loss cannot be "
+        "excluded",
+    )
+    ROLLED_BACK = "rolled-back", "Redis forgot numbers that it had handed out"
+    OTHER_DATABASE = (
+        "other-database",
+        "it was copied from another database of Redis, where the original may hand out the same numbers",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ _CLASSES: dict[str, tuple[Callable[..., Reply], tuple[Callable[[str], object], .
     "closed": (Closed, (ClosedReason, int)),
     "exhausted": (Exhausted, (int,)),
     "copied": (CopiedClient, ()),
-    "opened": (Opened, ("1".__eq__,)),
+    "opened": (Opened, (flag,)),
     "changed": (Changed, ()),
     "settling": (SettlingTag, (int,)),
     "exists": (NotNew, ()),
@@ -239,23 +241,13 @@ def parse_reply(texts: Sequence[str]) -> Reply:
 
 # --- errors --------------------------------------------------------------------------------------------
 
-# reason -> the same for people
-CLOSED_REASONS = {
-    "no-tag": "this Redis does not know the tag: it is new, or Redis lost it",
-    "other-server": "Redis was restarted, failed over or replaced, and may have lost its last writes",
-    "replicated": "a replica was connected or Redis was promoted, so that Redis has another replication id; a loss "
-    "cannot be excluded",
-    "rolled-back": "Redis forgot numbers that it had handed out",
-    "other-database": "it was copied from another database of Redis, where the original may hand out the same numbers",
-}
-
 
 class NumbersClosed(SnowredisError):
     """The tag hands out no numbers, since Redis may have forgotten some; no number was made.
 
     Attributes:
         tag: the tag.
-        reason: a key of CLOSED_REASONS.
+        reason: why.
         next_number: the lowest number that may be unused, as far as this Redis and the processes know.
         period: label of the period, of dated numbers; "" for segments.
         wait_ms: until the first period that is open for certain; 0 for segments, which a person opens.
@@ -263,28 +255,28 @@ class NumbersClosed(SnowredisError):
     """
 
     def __init__(
-        self, tag: str, reason: str, next_number: int, period: str = "", wait_ms: int = 0, options: str = ""
+        self, tag: str, reason: ClosedReason, next_number: int, period: str = "", wait_ms: int = 0, options: str = ""
     ) -> None:
         super().__init__(tag, reason, next_number, period, wait_ms, options)
         self.tag, self.reason, self.next_number = tag, reason, next_number
         self.period, self.wait_ms, self.options = period, wait_ms, options
 
     @property
-    def retry(self) -> bool:  # type: ignore[override]  # of dated numbers, the next period opens by itself
-        """True for dated numbers."""
+    def retry(self) -> bool:  # type: ignore[override]
+        """True for dated numbers, whose next period opens by itself."""
         return bool(self.period)
 
     def __str__(self) -> str:
-        why = CLOSED_REASONS.get(self.reason, ascii(self.reason))
         what = f"the tag {self.tag!r} is closed" + (f" in the period {self.period}" if self.period else "")
-        create = f"snowredis numbers create {self.tag}{self.options}"
-        new = f"if it is new, create it: {create}; otherwise " if self.reason == "no-tag" else ""
-        # what a Redis that lost the tag does not know
-        constants = self.options if self.reason == "no-tag" and not self.period else ""
+        new = constants = ""
+        if self.reason is ClosedReason.NO_TAG:
+            new = f"if it is new, create it: snowredis numbers create {self.tag}{self.options}; otherwise "
+            # a Redis that lost the tag of segments does not know them
+            constants = "" if self.period else self.options
         text = (
-            f"{what}: {why}. No number was made. Next: {new}find the highest number in use, such as that in the "
-            f"table, and open the tag beyond it, from {self.next_number} or later: snowredis numbers open {self.tag} "
-            f"--from N{constants}"
+            f"{what}: {self.reason.text}. No number was made. Next: {new}find the highest number in use, such as that "
+            f"in the table, and open the tag beyond it, from {self.next_number} or later: snowredis numbers open "
+            f"{self.tag} --from N{constants}"
         )
         if self.period:
             text += (

@@ -17,7 +17,7 @@ from snowredis.numbers.fetcher import Fetcher, SegmentCounts, SegmentStatus, Ste
 from snowredis.numbers.path import Segment, SegmentPath, no_numbers
 from snowredis.numbers.protocol import TagStore
 from snowredis.numbers.settings import SEGMENT_SETTINGS, Servers, with_defaults
-from snowredis.numbers.waiting import Prefetcher, Threads, again
+from snowredis.numbers.waiting import Prefetcher, Threads, copy_of
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import with_lock
@@ -26,7 +26,8 @@ from snowredis.snowflake.fast_path import as_int64
 
 WAIT_S = 10.0
 
-# what takes numbers, and yields where it has to wait: for what, how many s at most, and how many numbers are wanted
+# A generator function that takes numbers. Where it has to wait, it yields for what, for how many s at most, and how
+# many numbers are wanted.
 Waits: TypeAlias = Generator[tuple[Prefetcher, float, int], None, None]
 
 
@@ -155,7 +156,7 @@ class SegmentGenerator(SegmentPath):
         while True:
             generation, batch = self._guard.generation, list[int]()
             await self._run_async(self._fill_up(batch, count))
-            # else forked in between: some of the numbers are the parent's
+            # after a fork in between, some of the numbers are the parent's
             if self._guard.is_still(generation):
                 return batch
 
@@ -223,7 +224,7 @@ class SegmentGenerator(SegmentPath):
             left_s = self._wait_s - (self._clock.monotonic() - started_s)
             error = prefetcher.error
             if error is not None and (left_s <= 0 or prefetcher.failures > failures):
-                raise again(error)
+                raise copy_of(error)
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")

@@ -20,7 +20,7 @@ from snowredis.servers.scripts import with_format
 
 Servers: TypeAlias = "settings.Server | Sequence[settings.Server]"
 
-# of what is stored, see FORMATS in snowredis.signatures
+# version of what is stored; see FORMATS in snowredis.signatures
 FORMAT = 4
 # exact in Lua's doubles, 16 digits
 MAX_POSITION = 9_000_000_000_000_000
@@ -36,7 +36,7 @@ def _whole(least: int, most: int) -> settings.Kind:
     )
 
 
-# of segments and of dated numbers
+# settings that segments and dated numbers share
 _TAG = settings.Setting(
     "tag",
     settings.POOL_NAME._replace(what=settings.POOL_NAME.what.replace("orders", "invoices")),
@@ -76,7 +76,7 @@ SEGMENT_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for se
             "how many numbers the first segment has, and the least of any"),
     settings.Setting("max_step", _whole(1, MAX_STEP), 1_000_000, "1,000,000",
             "the most numbers of a segment; a crash leaves at most two of them unused"),
-    # as Leaf's
+    # Leaf, of Meituan, has the same default
     settings.Setting("period", settings.SECONDS, 900.0, "900 s",
             "how long a segment shall last: its size follows the consumption"),
     settings.Setting("prefetch", settings.BOOL, True, "on",

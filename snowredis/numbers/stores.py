@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from snowredis.errors import ConfigError, ServerUnidentified
 from snowredis.numbers import protocol
-from snowredis.numbers.protocol import NumbersBroken, NumbersClosed, NumbersDiffer, TagStore
+from snowredis.numbers.protocol import ClosedReason, NumbersBroken, NumbersClosed, NumbersDiffer, TagStore
 from snowredis.numbers.settings import TagConfig, parse_share, parse_signature, servers_of, share_text
 from snowredis.servers.clients import is_cluster
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
@@ -77,7 +77,7 @@ class NumberStore(Scripted):
     """
 
     tag: str
-    # of every request
+    # the first arguments of each script
     _constants: tuple[int, ...]
 
     def _call(self, name: str, *args: str | int) -> Any:
@@ -178,7 +178,7 @@ class RedisTagStore(_InRedis, ScriptTagStore):
     def learn_share(self) -> None:
         signature = self.stored_signature()
         if signature is None:
-            raise NumbersClosed(self.tag, "no-tag", self.config.start, options=self.options)
+            raise NumbersClosed(self.tag, ClosedReason.NO_TAG, self.config.start, options=self.options)
         try:
             share = parse_signature(self.tag, signature).share
         except ConfigError:
@@ -227,7 +227,7 @@ def open_stores(url: Any, used: Mapping[str, Any]) -> list[Any]:
     opened = [open_server(server, used["min_replicas"]) for server in servers_of(url)]
     if not opened:
         raise ConfigError("the list of URLs is empty. Name at least one server.")
-    # what is in memory has no address: each object is a server
+    # a pool in memory has no address: each object is a server
     addresses = [getattr(server, "where", server) for server in opened]
     for index, address in enumerate(addresses):
         if address in addresses[:index]:

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from snowredis.errors import ConfigError
-from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, PeriodName
+from snowredis.numbers.formats import Calendar, NumberFormat, PeriodName
 from snowredis.numbers.protocol import NumbersExhausted
 from snowredis.numbers.settings import DATED_SETTINGS
 from snowredis.settings import check_settings
@@ -60,7 +60,7 @@ class TransactionNumbers:
         check_settings(given, DATED_SETTINGS)
         self.tag = tag
         self._calendar = Calendar(period, zone)
-        self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
+        self._format = NumberFormat(format, period, tag, maximum)
         self.table = number_table(metadata if metadata is not None else sa.MetaData(), table)
         self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
@@ -110,7 +110,7 @@ class TransactionNumbers:
                 )
                 return int(connection.execute(statement.returning(columns.number)).scalar_one())
             case "mysql" | "mariadb":
-                # MySQL has no RETURNING; what LAST_INSERT_ID() noted is this connection's own, whatever commits when
+                # MySQL has no RETURNING. No other connection changes the LAST_INSERT_ID() of this one.
                 first = mysql.insert(self.table).values({**values, "number": sa.func.last_insert_id(1)})
                 following = sa.func.last_insert_id(columns.number + 1)
                 connection.execute(first.on_duplicate_key_update(number=following))

@@ -111,7 +111,7 @@ class Prefetcher:
     def __init__(self, fetcher: Fetcher, clock: Clock, threads: Threads, *, ahead: bool = True) -> None:
         self.fetcher, self._clock, self._threads = fetcher, clock, threads
         self.ready: deque[Segment] = deque()
-        self._ahead, self._hungry = ahead, False
+        self._ahead, self._fetches_ahead = ahead, False
         self.failures = 0
         self.error: Exception | None = None
         # waiter of a caller -> how many numbers it needs at once
@@ -119,7 +119,7 @@ class Prefetcher:
         # the thread's; replaced by another, it ends
         self._run_token: object = None
         # held by a thread while it is the one that talks: callers may have started two at the same moment
-        self._talking = threads.new_lock()
+        self._run_lock = threads.new_lock()
         self._thread_ident = 0
         self._stopped = False
         self._report_at_s = clock.monotonic() + REPORT_S
@@ -148,8 +148,8 @@ class Prefetcher:
 
     def fetch_ahead(self, wanted: bool = True) -> None:
         """Fetch a segment if none is ready, though no caller waits; with *wanted* False: not any more."""
-        self._hungry = wanted and self._ahead
-        if self._hungry:
+        self._fetches_ahead = wanted and self._ahead
+        if self._fetches_ahead:
             self.wake()
 
     def wait(self, seconds: float, wanted: int) -> None:
@@ -194,7 +194,7 @@ class Prefetcher:
         self._notify()
 
     def _run(self, token: object) -> None:
-        with self._talking:
+        with self._run_lock:
             self._thread_ident = self._threads.ident()
             try:
                 while self._run_token is token:
@@ -210,7 +210,7 @@ class Prefetcher:
     def step(self) -> float:
         """Do what is to be done now. Returns the seconds until there is something to do again."""
         now_s = self._clock.monotonic()
-        busy = not self.ready and bool(self._hungry or self._waiters)
+        busy = not self.ready and bool(self._fetches_ahead or self._waiters)
         if now_s >= self._report_at_s + (MOST_OVERDUE_S if busy else 0.0):
             self._report_at_s = now_s + self.fetcher.report()
             return 0.0
@@ -247,7 +247,7 @@ def parts_of(segment: Segment) -> list[Segment]:
     return [Segment(server, part) for part in (numbers[:first], numbers[first:]) if part]
 
 
-def again(error: Exception) -> Exception:
+def copy_of(error: Exception) -> Exception:
     """Return a copy of *error* that can be raised in several threads; itself, if that is not possible."""
     try:
         copy = type(error)(*error.args)

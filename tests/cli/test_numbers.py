@@ -75,7 +75,7 @@ def test_dated_numbers_are_shown_with_their_period_and_whether_they_are_closed(c
         assert "handed out" not in shown
         state = json.loads(cli("numbers", "show", "receipts", "--json").out)
     assert state["dated"]["last_number"] == "1200"
-    assert (state["dated"]["closed_reason"], state["dated"]["opens_at"]) == (None, None)
+    assert (state["dated"]["reason"], state["dated"]["opens_at"]) == (None, None)
     assert state["segments"] is None
     cli("numbers", "create", "receipts")
     both = cli("numbers", "show", "receipts").out

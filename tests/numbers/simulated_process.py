@@ -166,7 +166,7 @@ class SegmentProcess(SimulatedProcess):
         if left:
             mine._supersede(mine._position[0], segment._replace(numbers=segment.numbers[-left:]))
         mine._prefetcher.ready = deque(theirs._prefetcher.ready)
-        mine._prefetcher._hungry = theirs._prefetcher._hungry
+        mine._prefetcher._fetches_ahead = theirs._prefetcher._fetches_ahead
         for client, original in zip(mine._fetcher._clients, theirs._fetcher._clients, strict=True):
             for name, value in vars(original).items():
                 if name not in ("store", "_random_name", "_owner"):

@@ -6,15 +6,14 @@ import argparse
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from snowredis import numbers
 from snowredis.cli import output
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, confirm, natural
+from snowredis.errors import ConfigError, SnowredisError, StoreRefused
 from snowredis.settings import URL_SETTING, Setting, settings_in_environment, url_or_default
-
-if TYPE_CHECKING:
-    from snowredis.numbers.administration import DatedInfo, TagInfo
 
 
 def _constants(*, dated: bool) -> dict[str, Setting]:
@@ -25,12 +24,10 @@ def _constants(*, dated: bool) -> dict[str, Setting]:
     return found if dated else {**found, "share": SHARE}
 
 
-def _given(
-    args: argparse.Namespace, declared: Mapping[str, Setting], environment: Mapping[str, str] = os.environ
-) -> dict[str, Any]:
+def _given(args: argparse.Namespace, declared: Mapping[str, Setting]) -> dict[str, Any]:
     """Return the values of *declared* settings: those of the command line, else of SNOWREDIS_* variables."""
     given = {name: getattr(args, name) for name in declared if getattr(args, name) is not None}
-    return settings_in_environment(environment, declared.values()) | given
+    return settings_in_environment(os.environ, declared.values()) | given
 
 
 def _add(parser: Parser, settings: Iterable[Setting] = (), *, changes: bool = True, tags: str | None = None) -> None:
@@ -42,14 +39,7 @@ def _add(parser: Parser, settings: Iterable[Setting] = (), *, changes: bool = Tr
         parser.add_yes()
 
 
-def _add_create(parser: Parser) -> None:
-    _add(parser, (_constants(dated=True) | _constants(dated=False)).values(), changes=False)
-
-
 def _create(args: argparse.Namespace) -> None:
-    from snowredis.numbers.administration import create_tag
-    from snowredis.numbers.dated import DatedGenerator
-
     dated = args.period is not None
     constants, others = _constants(dated=dated), _constants(dated=not dated)
     wrong = sorted(f"--{name}" for name in others.keys() - constants if getattr(args, name) is not None)
@@ -58,37 +48,33 @@ def _create(args: argparse.Namespace) -> None:
         raise CommandError(ExitCode.USAGE, f"{' and '.join(wrong)}: only {why}. Nothing was created.")
     given = _given(args, constants)
     if not dated:
-        first = create_tag(url_or_default(args.url), args.tag, **given)
+        first = numbers.create_tag(url_or_default(args.url), args.tag, **given)
         print(f"tag {args.tag} was created; its first number is {first:,}")
         return
-    with DatedGenerator(args.tag, url_or_default(args.url), **given) as ids:
+    with numbers.DatedGenerator(args.tag, url_or_default(args.url), **given) as ids:
         if not ids.create():
-            text = f"the dated numbers of {args.tag} are not new. Nothing was changed. See: snowredis numbers show"
-            raise CommandError(ExitCode.BAD_INPUT, text)
+            raise ConfigError(
+                f"the dated numbers of {args.tag} are not new. Nothing was changed. See: snowredis numbers show"
+            )
     print(f"tag {args.tag} was created; its numbers start again each {args.period}")
 
 
 def _add_open(parser: Parser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
-    text = "no number from N on was handed out"
-    where.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
-    text = "of segments: no numbers were handed out besides those that processes reported"
-    where.add_argument("--as-reported", action="store_true", help=text)
-    text = "of dated numbers: label of the period, such as 2026-11-22"
-    parser.add_argument("--period", metavar="LABEL", help=text)
+    where.add_argument("--from", dest="first", type=natural, metavar="N", help="no number from N on was handed out")
+    where.add_argument("--as-reported", action="store_true", help="of segments: none but those that were reported")
+    parser.add_argument("--period", metavar="LABEL", help="of dated numbers: the period, such as 2026-11-22")
     _add(parser, _constants(dated=False).values())
 
 
 def _open(args: argparse.Namespace) -> None:
-    from snowredis.numbers.administration import open_dated, open_tag
-
     url, tag, period = url_or_default(args.url), args.tag, args.period
     if period is not None:
         if args.first is None:
             raise CommandError(ExitCode.USAGE, "dated numbers are opened with --from N.")
         confirm(args, f"Are you sure that no number of {tag} from {args.first:,} on was used in {period}?")
         slack = {"failover_slack": _constants(dated=True)["failover_slack"]}
-        following = open_dated(url, tag, args.first, period, **_given(args, slack))
+        following = numbers.open_dated(url, tag, args.first, period, **_given(args, slack))
         print(f"the period {period} of tag {tag} is open; its next number is {following:,}")
         return
     segments, dated = _read(url, tag)
@@ -97,32 +83,26 @@ def _open(args: argparse.Namespace) -> None:
         raise CommandError(ExitCode.USAGE, text)
     what = "beyond those that processes reported" if args.first is None else f"from {args.first:,} on"
     confirm(args, f"Are you sure that no number of {tag} {what} was ever handed out?")
-    following = open_tag(url, tag, args.first, **_given(args, _constants(dated=False)))
+    following = numbers.open_tag(url, tag, args.first, **_given(args, _constants(dated=False)))
     print(f"tag {tag} is open; its next number is {following:,}")
 
 
-def _changeable() -> dict[str, Setting]:
-    return {name: _constants(dated=False)[name] for name in ("maximum", "durability", "failover_slack")}
+_CHANGEABLE = ("maximum", "durability", "failover_slack")
 
 
 def _change(args: argparse.Namespace) -> None:
-    from snowredis.numbers.administration import change_tag
-
-    # not those of the environment, which are those of the processes: what is not named stays as it is
-    constants = _given(args, _changeable(), environment={})
+    # SNOWREDIS_* variables are settings of processes, and change no tag
+    constants = {name: getattr(args, name) for name in _CHANGEABLE if getattr(args, name) is not None}
     if not constants:
         raise CommandError(ExitCode.USAGE, "nothing to change is named. See: snowredis numbers change --help")
     confirm(args, f"Change {args.tag}? Its processes use up what they have, and get no more until they are restarted.")
-    following = change_tag(url_or_default(args.url), args.tag, **constants)
+    following = numbers.change_tag(url_or_default(args.url), args.tag, **constants)
     print(f"tag {args.tag} was changed; its next number is {following:,}. Restart its processes with the new settings")
 
 
 def _delete(args: argparse.Namespace) -> None:
-    from snowredis.numbers.administration import delete_tag
-
-    what = f"{args.tag}, with all its segments and periods"
-    confirm(args, f"Delete {what}? Then which of its numbers were handed out is not known any more.")
-    deleted = delete_tag(url_or_default(args.url), args.tag)
+    confirm(args, f"Delete {args.tag}, with all its segments and periods? Then it is unknown which numbers were used.")
+    deleted = numbers.delete_tag(url_or_default(args.url), args.tag)
     print(f"tag {args.tag} was deleted" if deleted else f"there is no tag {args.tag}")
 
 
@@ -137,10 +117,7 @@ def _show(args: argparse.Namespace) -> None:
         return
     segments, dated = _read(url_or_default(args.url), args.tag)
     if segments is None and dated is None:
-        text = (
-            f"this Redis has no tag {args.tag!r}, neither of segments nor of dated numbers. If it is new, create it "
-            f"once: snowredis numbers create {args.tag}"
-        )
+        text = f"this Redis has no tag {args.tag!r}. If it is new, create it once: snowredis numbers create {args.tag}"
         raise CommandError(ExitCode.POOL_NOT_FOUND, text)
     if args.json:
         output.print_json({"tag": args.tag, "segments": segments, "dated": dated})
@@ -155,7 +132,6 @@ def _show(args: argparse.Namespace) -> None:
 
 def _show_all(args: argparse.Namespace) -> None:
     """Show a table of all tags. What cannot be read is in it, too."""
-    from snowredis.errors import SnowredisError
     from snowredis.monitor.number_checks import tags_at
 
     where, names = tags_at(url_or_default(args.url))
@@ -182,33 +158,29 @@ def _show_all(args: argparse.Namespace) -> None:
     output.write([[("tags at ", "dim"), (where, "")], *output.table(columns, rows)])
 
 
-def _read(url: Any, tag: str) -> tuple[TagInfo | None, DatedInfo | None]:
+def _read(url: Any, tag: str) -> tuple[numbers.TagInfo | None, numbers.DatedInfo | None]:
     """Return the segments and the dated numbers of *tag*: what the user has the right to read. Raises StoreRefused."""
-    from snowredis.errors import StoreRefused
-    from snowredis.numbers.administration import show_dated, show_tag
-
     try:
-        segments = show_tag(url, tag)
+        segments = numbers.show_tag(url, tag)
     except StoreRefused:
-        dated = show_dated(url, tag)
+        dated = numbers.show_dated(url, tag)
         if dated is None:
             raise
         return None, dated
     try:
-        return segments, show_dated(url, tag)
+        return segments, numbers.show_dated(url, tag)
     except StoreRefused:
         return segments, None
 
 
-def _dated_rows(info: DatedInfo) -> list[output.Pair]:
-    from snowredis.numbers.protocol import CLOSED_REASONS
+def _state(info: numbers.TagInfo | numbers.DatedInfo, more: str = "") -> str | output.Line:
+    return "open" if info.reason is None else [(f"closed: {info.reason.text}{more}", "bad")]
 
-    state: str | output.Line = "open"
-    if info.closed_reason is not None and info.opens_ms is not None:
-        text = f"closed: {CLOSED_REASONS.get(info.closed_reason, output.printable(info.closed_reason, 40))}"
-        state = [(f"{text}; the next period that is open begins at {output.time_of(info.opens_ms)}", "bad")]
+
+def _dated_rows(info: numbers.DatedInfo) -> list[output.Pair]:
+    opens = "" if info.opens_ms is None else output.time_of(info.opens_ms)
     return [
-        ("state", state),
+        ("state", _state(info, f"; the next period that is open begins at {opens}")),
         ("period", f"{info.period} of {info.zone}; now {info.label}"),
         ("last number", f"{info.last_number:,}" if info.last_number else "none yet in this period"),
         ("format", output.printable(info.format, 100) or "not known before the first number"),
@@ -216,7 +188,7 @@ def _dated_rows(info: DatedInfo) -> list[output.Pair]:
     ]
 
 
-def _rows(info: TagInfo) -> list[output.Pair]:
+def _rows(info: numbers.TagInfo) -> list[output.Pair]:
     from snowredis.numbers.settings import TagConfig, share_text
     from snowredis.signatures import wrong_format
 
@@ -226,10 +198,10 @@ def _rows(info: TagInfo) -> list[output.Pair]:
         return [("state", [(f"not readable: {text}", "bad")]), ("position", f"{info.position:,}"), server]
     alarms: str | output.Line = "0"
     if info.alarm is not None:
-        numbers, at = f"{info.alarm.first:,} to {info.alarm.last:,}", output.time_of(info.alarm.at_ms)
-        alarms = [(f"{info.alarms:,}; at {at}: the numbers {numbers} may have been handed out twice", "bad")]
+        which, at = f"{info.alarm.first:,} to {info.alarm.last:,}", output.time_of(info.alarm.at_ms)
+        alarms = [(f"{info.alarms:,}; at {at}: the numbers {which} may have been handed out twice", "bad")]
     return [
-        ("state", "open" if info.reason is None else [(f"closed: {info.reason.text}", "bad")]),
+        ("state", _state(info)),
         ("range", f"{config.start:,} to {config.maximum:,}; share {share_text(config.share)}"),
         ("next", f"{info.next_number:,}; {info.remaining:,} left"),
         ("handed out", f"{info.handed_out:,} in {info.segments:,} segments to {info.clients:,} processes"),
@@ -250,7 +222,7 @@ handed out. So never run this for a tag that existed: its numbers would be hande
             ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
             ("snowredis numbers create tickets --share 1/2", "one of two"),
         ],
-        _add_create,
+        lambda parser: _add(parser, (_constants(dated=True) | _constants(dated=False)).values(), changes=False),
         _create,
     ),
     Command(
@@ -284,7 +256,7 @@ Of dated numbers, one period is opened.""",
 Processes keep the segments that they have, and are refused more until they have the new settings, too: restart them.
 Start and share are fixed: for others, and for another period or zone of dated numbers, create another tag.""",
         [("snowredis numbers change invoices --maximum 9999999", "a longer range")],
-        lambda parser: _add(parser, _changeable().values()),
+        lambda parser: _add(parser, [_constants(dated=False)[name] for name in _CHANGEABLE]),
         _change,
     ),
     Command(
