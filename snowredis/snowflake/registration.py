@@ -18,7 +18,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,20 +35,16 @@ from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseReques
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.registry import (
     NO_NUMBER,
+    NumberPlace,
     RedisRegistry,
     Registry,
-    RegistryPlace,
     RegistryReply,
     RegistryStatus,
-    closed_text,
-    parse_registration,
 )
 from snowredis.snowflake.replies import Renewed, Seen
 
 log = logging.getLogger("snowredis")
 
-# a pool may be created by another process between two looks at it
-_ATTEMPTS = 5
 _POOL = re.compile(r"snowredis:\{([A-Za-z0-9_.-]{1,64})\}")
 
 
@@ -65,20 +61,9 @@ class RegisteredStore:
 
     def __init__(self, store: RedisStore, registry: Registry, *, wanted: int | None) -> None:
         self._store, self.registry, self._wanted = store, registry, wanted
+        self.where, self.urls, self.shared = store.where, store.urls, bool(store.urls)
         self._is_known, self._highest = False, NO_NUMBER
-        self._owner = f"host {socket.gethostname()}, pool at {store.where}"[:300]
-
-    @property
-    def where(self) -> str:
-        return self._store.where
-
-    @property
-    def urls(self) -> Sequence[str]:
-        return self._store.urls
-
-    @property
-    def shared(self) -> bool:
-        return bool(self.urls)
+        self._pool_at = f"host {socket.gethostname()}, pool at {store.where}"[:300]
 
     @property
     def config(self) -> PoolConfig:
@@ -98,25 +83,22 @@ class RegisteredStore:
             LayoutMismatch: the pool exists with other settings.
             StoreUnavailable: run it again.
         """
-        for attempt in range(_ATTEMPTS):
-            created: replies.CreateReply | None = None
-            if not self._learn_number():
-                registration = random_bytes(8).hex()
-                taken = self.registry.take(self.config.name, registration, wanted=self._wanted, owner=self._owner)
-                if taken.status is not RegistryStatus.TAKEN:
-                    raise self._refusal(taken)
-                self._use(int(taken.fields[0]), registration)
-                try:
-                    created = self._store.create(now_ms())
-                except LayoutMismatch:
-                    # another process created it meanwhile
-                    if attempt + 1 < _ATTEMPTS:
-                        continue
+        created: replies.CreateReply | None = None
+        if not self._learn_number():
+            registration = random_bytes(8).hex()
+            taken = self.registry.take(self.config.name, registration, wanted=self._wanted, where=self._pool_at)
+            if taken.status is not RegistryStatus.TAKEN:
+                raise self._refusal(taken)
+            self._use(int(taken.fields[0]), registration)
+            try:
+                created = self._store.create(now_ms())
+            except LayoutMismatch:
+                # another process created it meanwhile
+                if not self._learn_number():
                     raise
-            confirmed = self._confirm(self._noted())
-            self._store.note_number(confirmed.highest, now_ms())
-            return created
-        raise AssertionError("unreachable")
+        confirmed = self._confirm(self._noted())
+        self._store.note_number(confirmed.highest, now_ms())
+        return created
 
     def prepare(self) -> None:
         """Learn the pool's number from its own hash, and have the registry confirm it.
@@ -156,7 +138,7 @@ class RegisteredStore:
         if not signature:
             return False
         stored = settings_of(signature)
-        registry, registration = parse_registration(stored.get("registry", ""))
+        registry, _, registration = stored.get("registry", "").partition("/")
         if not registration:
             raise self._refused(
                 "the pool exists, but was created without a registry. A number is given to a new pool only: use "
@@ -186,7 +168,7 @@ class RegisteredStore:
             self.config.datacenter,
             highest=noted,
             first=noted == NO_NUMBER,
-            owner=self._owner,
+            where=self._pool_at,
         )
         if reply.status is not RegistryStatus.CONFIRMED:
             raise self._refusal(reply, used=noted != NO_NUMBER)
@@ -253,7 +235,7 @@ class RegisteredStore:
             return self._refused(f"its creation was not finished. Finish it with: {create}")
         return StoreUnavailable(
             self.where,
-            f"it has no pool {name!r}, whose number {number} of registry {registry!r} was confirmed: {record.owner}",
+            f"it has no pool {name!r}, whose number {number} of registry {registry!r} was confirmed: {record.where}",
             "If this Redis lost the pool, its living processes create it again in a moment. Else check the URL. If the "
             f"pool was lost or deleted, and none of its processes runs: {_again(name, number, registry)}",
         )
@@ -268,7 +250,7 @@ class RegisteredStore:
             case RegistryStatus.CLOSED, *_:
                 reason = (
                     "it gives no new numbers, since Redis may have forgotten some: "
-                    f"{closed_text(reply.closed)}. See that every pool is in "
+                    f"{reply.closed.text}. See that every pool is in "
                     f"`snowredis registry show {name}`, then run: snowredis registry open {name}"
                 )
             case RegistryStatus.FULL, *_:
@@ -277,9 +259,9 @@ class RegisteredStore:
                     "number of a pool that will never be used again: snowredis registry free NUMBER --registry "
                     f"{name}, then {create} NUMBER --registry {name}"
                 )
-            case RegistryStatus.NAMED, number, owner:
+            case RegistryStatus.NAMED, number, where:
                 reason = (
-                    f"another pool of this name has the number {number}: {owner}. In a registry, each pool needs a "
+                    f"another pool of this name has the number {number}: {where}. In a registry, each pool needs a "
                     "name of its own. If it is this pool, which was deleted, or which Redis lost, and none of its "
                     f"processes runs: {_again(pool, number, name)}"
                 )
@@ -319,7 +301,7 @@ def open_registered(url: Server, settings: Mapping[str, Any]) -> RegisteredStore
     """
     settings = {name: check(name, value) for name, value in settings.items()}
     config, min_replicas = pool_config(settings, url), settings.get("min_replicas", 0)
-    place = RegistryPlace.of(config.layout)
+    place = NumberPlace.of(config.layout)
     server = open_server(url, min_replicas)
     if is_in_memory(server):
         raise ConfigError(
@@ -329,27 +311,13 @@ def open_registered(url: Server, settings: Mapping[str, Any]) -> RegisteredStore
     if settings.get("failover_slack") is None:
         config = replace(config, failover_slack_ms=server.failover_slack_ms)
     other, wanted = settings.get("registry_url"), settings.get("datacenter", "auto")
-    registry = open_registry(server if other is None else other, config.registry, place)
+    registry = RedisRegistry(server if other is None else other, config.registry, place)
     store = PoolAdministration(server, config, min_replicas=min_replicas)
     return RegisteredStore(store, registry, wanted=None if wanted == "auto" else wanted)
 
 
-def open_registry(server: Any, name: str, place: RegistryPlace | None = None) -> Registry:
-    """Return the registry of that name at *server*: a URL, or a redis-py client.
-
-    Args:
-        place: where the caller's layout has the number; None: any.
-    """
-    return RedisRegistry(open_client(server), check("registry", name), place)
-
-
-def confirm_pools(
-    server: Any, registry: Registry, open_for: Callable[[RegistryPlace], contextlib.closing[Registry]]
-) -> Iterator[str]:
+def confirm_pools(server: Any, registry: Registry) -> Iterator[str]:
     """Confirm the numbers of all pools at *server* that have one of *registry*; yield a line about each.
-
-    Args:
-        open_for: opens the registry for layouts that have their number in this place.
 
     Raises StoreUnavailable. Scans all keys of the server.
     """
@@ -364,20 +332,20 @@ def confirm_pools(
                 values = client.hmget(pool_keys(name)[0], "signature", "highest_number")
             signature, highest = (text_of(value or b"") for value in values)
             stored = settings_of(signature)
-            of, registration = parse_registration(stored.get("registry", ""))
+            of, _, registration = stored.get("registry", "").partition("/")
             if of != registry.name:
                 continue
             number = int(stored["datacenter"])
             try:
-                with open_for(RegistryPlace.of(resolve_layout(stored["layout"]))) as placed:
-                    reply = placed.confirm(
-                        name,
-                        registration,
-                        number,
-                        highest=int(highest) if highest.isdecimal() else NO_NUMBER,
-                        first=not highest,
-                        owner=f"pool at {address(client)}",
-                    )
+                registry.use(NumberPlace.of(resolve_layout(stored["layout"])))
+                reply = registry.confirm(
+                    name,
+                    registration,
+                    number,
+                    highest=int(highest) if highest.isdecimal() else NO_NUMBER,
+                    first=not highest,
+                    where=f"pool at {address(client)}",
+                )
             except SnowredisError as error:
                 yield f"{name}: {error}"
                 continue
@@ -390,5 +358,6 @@ def confirm_pools(
             else:
                 yield f"{name}: number {number} confirmed"
     finally:
+        registry.use(None)
         if opened.owned:
             close_client(client)

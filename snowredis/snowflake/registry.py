@@ -21,37 +21,27 @@ from snowredis.errors import ConfigError, PoolBroken, ServerUnidentified, ShardN
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Scripted, load_script, text_of, with_format
+from snowredis.settings import check
 from snowredis.signatures import wrong_format
-
-# why a registry is closed: codes that the scripts write, each with a text for people
-CLOSED_TEXTS = {
-    "no-registry": "its Redis had no such registry, which pools created again",
-    "other-server": "its Redis is another server process since then",
-    "rolled-back": "it was older than what a pool had seen",
-}
-
-
-def closed_text(code: str) -> str:
-    """Return the reason why a registry is closed, for people."""
-    return CLOSED_TEXTS.get(code, ascii(code)[:40])
-
+from snowredis.snowflake.open import open_client
+from snowredis.snowflake.replies import Reason
 
 # a registry in which no number was seen has this one as its highest
 NO_NUMBER = -1
-# of what a registry stores; see FORMATS in snowredis.signatures
+# version of what a registry stores; see FORMATS in snowredis.signatures
 FORMAT = 4
 REGISTRY_SCRIPTS = ("registry_number", "registry_edit")
 _RECORD = re.compile(r"([0-9a-f]+)\|(\d+)\|(\d+)\|([\w.-]+)\|(.*)", re.ASCII)
 
 
-class RegistryPlace(NamedTuple):
+class NumberPlace(NamedTuple):
     """Position of the number in an id. Ids with different numbers in the same place are never equal."""
 
     bits: int
     shift: int
 
     @classmethod
-    def of(cls, layout: Layout) -> RegistryPlace:
+    def of(cls, layout: Layout) -> NumberPlace:
         """Return the place of the datacenter bits. Raises ConfigError if the layout has none."""
         if not layout.datacenter_bits:
             raise ConfigError(
@@ -61,7 +51,7 @@ class RegistryPlace(NamedTuple):
         return cls(layout.datacenter_bits, layout.datacenter_shift)
 
     @classmethod
-    def in_signature(cls, signature: str) -> RegistryPlace:
+    def in_signature(cls, signature: str) -> NumberPlace:
         """Return the place in the signature of a registry. Raises ValueError."""
         bits, _, shift = signature.partition(" place=")[2].partition("/")
         return cls(int(bits), int(shift))
@@ -76,7 +66,17 @@ class RegistryPlace(NamedTuple):
 
 
 # in the signature of people who look at a registry
-ANY_PLACE = RegistryPlace(0, 0)
+ANY_PLACE = NumberPlace(0, 0)
+
+
+class RegistryClosed(Reason):
+    """Why a registry gives no new numbers."""
+
+    NO_REGISTRY = "no-registry", "its Redis had no such registry, which pools created again"
+    OTHER_SERVER = "other-server", "its Redis is another server process since then"
+    ROLLED_BACK = "rolled-back", "it was older than what a pool had seen"
+    # the only one that is false
+    OPEN = "", "new numbers are given"
 
 
 class RegistryStatus(StrEnum):
@@ -103,43 +103,43 @@ class RegistryReply:
 
     Attributes:
         status: what was done, or why nothing was.
-        closed: code of the reason why no new numbers are given; empty if they are.
+        closed: why no new numbers are given, if they are not.
         highest: the highest number that was ever given, as far as the registry knows.
         fields: of this status, as the header of the script lists them.
     """
 
     status: RegistryStatus
     redis_ms: int = 0
-    closed: str = ""
+    closed: RegistryClosed = RegistryClosed.OPEN
     highest: int = NO_NUMBER
     fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class NumberRecord:
     """Record of a number.
 
     Attributes:
         id: names the registration of the pool; another pool of the same name has another.
         taken_ms, confirmed_ms: when the number was given, and was last confirmed by the pool; 0: never.
         pool: name of the pool.
-        owner: where the pool was when it was last confirmed; untrusted text, printable.
+        where: where the pool was when it was last confirmed; untrusted text, printable.
     """
 
     id: Hidden
     taken_ms: TimeMs
     confirmed_ms: TimeMs
     pool: str
-    owner: Annotated[str, Shown(name="where")]
+    where: str
 
     @classmethod
-    def parse(cls, text: str) -> Record | None:
+    def parse(cls, text: str) -> NumberRecord | None:
         """Parse a record of registry.lua; None for any other text."""
         match = _RECORD.fullmatch(text)
         if match is None:
             return None
-        registration, taken, confirmed, pool, owner = match.groups()
-        shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in owner[:400])
+        registration, taken, confirmed, pool, where = match.groups()
+        shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in where[:400])
         return cls(registration, int(taken), int(confirmed), pool, shown)
 
 
@@ -155,44 +155,37 @@ class RegistryState:
 
     name: str
     now_ms: HiddenMs
-    place: RegistryPlace
+    place: NumberPlace
     incarnation: Hidden
-    closed: Annotated[str, Shown(null="")]
+    closed: Annotated[RegistryClosed, Shown(null="")]
     closed_ms: TimeMs
     created_ms: TimeMs
     conflicts: int
     next_number: Annotated[int, Shown(name="next")]
-    records: Annotated[Mapping[int, Record], Shown(name="numbers")]
+    records: Annotated[Mapping[int, NumberRecord], Shown(name="numbers")]
 
     @classmethod
     def parse(cls, name: str, now_ms: int, fields: Mapping[str, str]) -> RegistryState | None:
         """Parse the fields of a registry's hash; None if there are none. Raises ValueError for what no script wrote."""
         if not fields.get("signature"):
             return None
-        records: dict[int, Record] = {}
-        for field, text in fields.items():
-            kind, _, number = field.partition(":")
-            record = Record.parse(text) if kind == "n" else None
-            if record is not None:
-                records[int(number)] = record
+        records = {
+            int(field.removeprefix("n:")): record
+            for field, text in fields.items()
+            if field.startswith("n:") and (record := NumberRecord.parse(text)) is not None
+        }
         return cls(
             name=name,
             now_ms=now_ms,
-            place=RegistryPlace.in_signature(fields["signature"]),
+            place=NumberPlace.in_signature(fields["signature"]),
             incarnation=fields.get("incarnation", ""),
-            closed=fields.get("closed", ""),
+            closed=RegistryClosed(fields.get("closed", "")),
             closed_ms=int(fields.get("closed_at", "0")),
             created_ms=int(fields.get("created", "0")),
             conflicts=int(fields.get("conflicts", "0")),
             next_number=int(fields.get("next", "0")),
             records=dict(sorted(records.items())),
         )
-
-
-def parse_registration(text: str) -> tuple[str, str]:
-    """Return the registry's name and the registration of a signature's ``registry=NAME/ID``; empty for no text."""
-    name, _, registration = text.partition("/")
-    return name, registration
 
 
 def registry_key(name: str) -> str:
@@ -215,7 +208,7 @@ class Registry(Scripted):
     """A registry of shard numbers. Each call but find() and read() is one atomic step, and can be repeated.
 
     Calls block for a round trip, about two seconds at most. They raise StoreUnavailable and its subclasses, and
-    ShardNumberRefused if the registry is for another place. *pool* is a pool's name, *owner* says where it is.
+    ShardNumberRefused if the registry is for another place. *pool* is a pool's name, *where* says where the pool is.
 
     Args:
         name: of the registry.
@@ -224,12 +217,17 @@ class Registry(Scripted):
     """
 
     def __init__(
-        self, name: str, place: RegistryPlace | None, *, random_bytes: Callable[[int], bytes] = os.urandom
+        self, name: str, place: NumberPlace | None, *, random_bytes: Callable[[int], bytes] = os.urandom
     ) -> None:
-        self.name, self.place = name, place
-        signature = with_format(FORMAT, f"place={place or ANY_PLACE}")
+        self.name = name
         scripts = {script: load_script(script, __file__, ("registry",)) for script in REGISTRY_SCRIPTS}
-        super().__init__(signature, (registry_key(name),), scripts, random_bytes=random_bytes)
+        super().__init__("", (registry_key(name),), scripts, random_bytes=random_bytes)
+        self.use(place)
+
+    def use(self, place: NumberPlace | None) -> None:
+        """Go on for layouts that have the number in this *place*; None: in any."""
+        self.place = place or ANY_PLACE
+        self.signature = with_format(FORMAT, f"place={self.place}")
 
     @property
     def missing(self) -> str:
@@ -258,13 +256,13 @@ class Registry(Scripted):
         """
         return self._call("registry_edit", "free", number, str(confirmed_ms))
 
-    def take(self, pool: str, registration: str, *, wanted: int | None, owner: str) -> RegistryReply:
+    def take(self, pool: str, registration: str, *, wanted: int | None, where: str) -> RegistryReply:
         """Give a number to a pool, by default the next one; the pool confirms it before it is used."""
         number = NO_NUMBER if wanted is None else wanted
-        return self._call("registry_number", "take", pool, registration, number, NO_NUMBER, owner)
+        return self._call("registry_number", "take", pool, registration, number, NO_NUMBER, where)
 
     def confirm(
-        self, pool: str, registration: str, number: int, *, highest: int, first: bool, owner: str
+        self, pool: str, registration: str, number: int, *, highest: int, first: bool, where: str
     ) -> RegistryReply:
         """Confirm that the pool has its number, and take it up again if it was forgotten.
 
@@ -273,14 +271,14 @@ class Registry(Scripted):
             first: True if the number was not confirmed before, so that no id was made with it.
         """
         step = "first" if first else "again"
-        return self._call("registry_number", step, pool, registration, number, highest, owner)
+        return self._call("registry_number", step, pool, registration, number, highest, where)
 
-    def find(self, pool: str) -> tuple[int, Record] | None:
+    def find(self, pool: str) -> tuple[int, NumberRecord] | None:
         """Return the number of a pool and its record; None if it has none. Runs no script."""
         number = self._fields(f"p:{pool}")[1].get(f"p:{pool}", "")
         if not number.isdecimal():
             return None
-        record = Record.parse(self._fields(f"n:{number}")[1].get(f"n:{number}", ""))
+        record = NumberRecord.parse(self._fields(f"n:{number}")[1].get(f"n:{number}", ""))
         return None if record is None or record.pool != pool else (int(number), record)
 
     def read(self) -> RegistryState | None:
@@ -312,7 +310,8 @@ class Registry(Scripted):
             return RegistryReply(RegistryStatus.MISSING)
         try:
             status, redis_ms, closed, highest, *fields = texts
-            return RegistryReply(RegistryStatus(status), int(redis_ms), closed, int(highest), tuple(fields))
+            known = RegistryStatus(status), int(redis_ms), RegistryClosed(closed), int(highest)
+            return RegistryReply(*known, tuple(fields))
         except ValueError:
             raise self.unknown(texts) from None
 
@@ -320,7 +319,7 @@ class Registry(Scripted):
         other = wrong_format(self.signature, stored)
         if other:
             return ShardNumberRefused("", self.name, other)
-        place, here = RegistryPlace.in_signature(stored), self.place or ANY_PLACE
+        place, here = NumberPlace.in_signature(stored), self.place
         return ShardNumberRefused(
             "",
             self.name,
@@ -340,14 +339,14 @@ class RedisRegistry(RedisScripts, Registry):
     """A registry in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
 
     Args:
-        server: a URL, a redis-py client, or what own_client() returned for one.
+        server: a URL, a redis-py client, or what open_client() returned for one.
         name: of the registry.
         place: where the caller's layout has the number; None: any.
     """
 
-    def __init__(self, server: Any, name: str, place: RegistryPlace | None = None) -> None:
-        Registry.__init__(self, name, place)
-        RedisScripts.__init__(self, server, 0)
+    def __init__(self, server: Any, name: str, place: NumberPlace | None = None) -> None:
+        Registry.__init__(self, check("registry", name), place)
+        RedisScripts.__init__(self, open_client(server), 0)
 
     def _fields(self, *names: str) -> tuple[int, Mapping[str, str]]:
         with translated(self.where), time_limit(CALL_LIMIT_S):

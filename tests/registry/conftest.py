@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.registry import RedisRegistry, Registry, RegistryPlace, RegistryReply
+from snowredis.snowflake.registry import NumberPlace, RedisRegistry, Registry, RegistryReply
 from tests.support.servers import RedisServer
 
 LAYOUT = Layout(timestamp_bits=41, datacenter_bits=3, backup_bits=1, worker_bits=8, sequence_bits=10)
-PLACE = RegistryPlace.of(LAYOUT)
+PLACE = NumberPlace.of(LAYOUT)
 _names = itertools.count(1)
 
 
@@ -25,16 +25,16 @@ class RegistryUnderTest:
     registry: Registry
     wipe: Callable[[], object]
     # another client of the same registry, which has seen nothing
-    another: Callable[[RegistryPlace | None], Registry]
+    another: Callable[[NumberPlace | None], Registry]
 
     def take(self, pool: str, registration: str = "", wanted: int | None = None) -> RegistryReply:
-        return self.registry.take(pool, registration or f"{abs(hash(pool)):x}", wanted=wanted, owner="here")
+        return self.registry.take(pool, registration or f"{abs(hash(pool)):x}", wanted=wanted, where="here")
 
     def confirm(
         self, pool: str, number: int, registration: str = "", *, highest: int = -1, first: bool = True
     ) -> RegistryReply:
         name = registration or f"{abs(hash(pool)):x}"
-        return self.registry.confirm(pool, name, number, highest=highest, first=first, owner="here")
+        return self.registry.confirm(pool, name, number, highest=highest, first=first, where="here")
 
 
 @pytest.fixture(params=["fakeredis", "redis"])

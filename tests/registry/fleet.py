@@ -18,8 +18,8 @@ from pathlib import Path
 import snowredis
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys, settings_of
-from snowredis.snowflake.registration import confirm_pools, open_registry
-from snowredis.snowflake.registry import Registry, RegistryPlace
+from snowredis.snowflake.registration import confirm_pools
+from snowredis.snowflake.registry import NumberPlace, RedisRegistry, Registry
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).parents[2]
@@ -84,8 +84,8 @@ class Fleet:
         assert all(log.read_text().endswith("done\n") for log in logs), "a process failed"
         self._read(logs)
 
-    def _registry(self, place: RegistryPlace | None = None) -> Registry:
-        return open_registry(self.registry.url, "world", place or RegistryPlace.of(LAYOUT))
+    def _registry(self) -> Registry:
+        return RedisRegistry(self.registry.url, "world", NumberPlace.of(LAYOUT))
 
     def _start(self, number: int, log: Path) -> subprocess.Popen[bytes]:
         arguments = (number, self.processes, self.shards, *(pool.url for pool in self.pools))
@@ -122,7 +122,7 @@ class Fleet:
         if state is not None and not state.closed:
             return
         for pool in self.pools:
-            for line in confirm_pools(pool.url, registry, lambda place: _closing(self._registry(place))):
+            for line in confirm_pools(pool.url, registry):
                 assert "CONFLICT" not in line or self._unused(line), line
         if registry.read() is not None:
             registry.open()
@@ -158,9 +158,3 @@ class Fleet:
         if len(set(self.ids)) != len(self.ids):
             wrong.append("an id was made twice")
         return wrong
-
-
-def _closing(registry: Registry):  # type: ignore[no-untyped-def]
-    import contextlib
-
-    return contextlib.closing(registry)

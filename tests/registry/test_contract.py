@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import fakeredis
 import pytest
 
@@ -11,7 +9,7 @@ from snowredis.embedded.supervisor import install_info
 from snowredis.errors import ShardNumberRefused, SnowredisError
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.registration import confirm_pools
-from snowredis.snowflake.registry import RedisRegistry, RegistryPlace, RegistryStatus
+from snowredis.snowflake.registry import NumberPlace, RedisRegistry, RegistryStatus
 from tests.registry.conftest import LAYOUT, PLACE, RegistryUnderTest
 
 
@@ -182,9 +180,9 @@ def test_a_pool_cannot_confirm_two_numbers(made: RegistryUnderTest) -> None:
 
 
 def test_ids_have_their_number_in_one_place(made: RegistryUnderTest) -> None:
-    for other in (RegistryPlace(3, 20), RegistryPlace(4, 19)):
+    for other in (NumberPlace(3, 20), NumberPlace(4, 19)):
         with pytest.raises(ShardNumberRefused, match=r"numbers are"):
-            made.another(other).take("a", "aa", wanted=None, owner="")
+            made.another(other).take("a", "aa", wanted=None, where="")
     assert made.another(None).open().status is RegistryStatus.OPENED
 
 
@@ -202,7 +200,7 @@ def test_of_all_pools_of_a_server_those_of_the_registry_are_confirmed(name: str)
     registry.create(first=1)
     config = PoolConfig(name="a", layout=LAYOUT, datacenter=3, registry=name, registration="aa")
     server.hset(pool_keys("a")[0], mapping={"signature": config.signature, "highest_number": 3})
-    lines = list(confirm_pools(server, registry, lambda _: contextlib.closing(registry)))
+    lines = list(confirm_pools(server, registry))
     assert lines == ["a: number 3 confirmed"] * (name == "world")
     state = registry.read()
     assert state is not None
@@ -215,10 +213,10 @@ def test_what_was_given_can_be_read(made: RegistryUnderTest) -> None:
     found = made.registry.find("a")
     assert found is not None
     number, record = found
-    assert (number, record.id, record.pool, record.owner) == (1, "aa", "a", "here")
+    assert (number, record.id, record.pool, record.where) == (1, "aa", "a", "here")
     assert made.registry.find("b") is None
     state = made.registry.read()
     assert state is not None
-    assert (state.place, state.next_number, state.closed) == (RegistryPlace(3, 19), 2, "")
+    assert (state.place, state.next_number, state.closed) == (NumberPlace(3, 19), 2, "")
     assert state.records == {1: record}
     assert 0 < record.taken_ms <= record.confirmed_ms <= state.now_ms

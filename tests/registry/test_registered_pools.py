@@ -19,8 +19,8 @@ from snowredis.errors import ConfigError, LayoutMismatch, LeaseExpired, ShardNum
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.snowflake.record_files import VARIABLE
-from snowredis.snowflake.registration import RegisteredStore, open_registered, open_registry
-from snowredis.snowflake.registry import Registry, RegistryStatus, registry_key
+from snowredis.snowflake.registration import RegisteredStore, open_registered
+from snowredis.snowflake.registry import RedisRegistry, Registry, RegistryStatus, registry_key
 from snowredis.testing import memory_pool
 from tests.registry.conftest import LAYOUT, PLACE
 from tests.support.programs import start
@@ -35,7 +35,7 @@ class Shards:
 
     def __init__(self, url: Any, registry_url: Any) -> None:
         self.url, self.registry_url = url, registry_url
-        self.registry: Registry = open_registry(registry_url, "world", PLACE)
+        self.registry: Registry = RedisRegistry(registry_url, "world", PLACE)
         self.settings: dict[str, Any] = {
             "layout": LAYOUT,
             "registry": "world",
@@ -216,7 +216,7 @@ def test_a_pool_of_the_same_name_in_another_redis_gets_no_number(shards: Shards,
 
 
 def test_a_creation_that_was_not_finished_is_finished(shards: Shards, own_server: RedisServer) -> None:
-    shards.registry.take("a", "aa", wanted=None, owner="")
+    shards.registry.take("a", "aa", wanted=None, where="")
     with pytest.raises(ShardNumberRefused, match=r"its creation was not finished\. Finish it with: snowredis pool"):
         shards.connect("a").claim()
     assert shards.create("a") == 1
@@ -226,7 +226,7 @@ def test_a_creation_that_was_not_finished_is_finished(shards: Shards, own_server
 def test_a_fork_keeps_the_number(server: RedisServer) -> None:
     shards = Shards(server.url, server.url)
     shards.settings |= {"registry": "forks", "ttl": 5.0}
-    open_registry(server.url, "forks", PLACE).create(first=3)
+    RedisRegistry(server.url, "forks", PLACE).create(first=3)
     shards.create("forked")
     with shards.connect("forked") as ids:
         mine = ids.decode(ids.next_id())
@@ -270,17 +270,17 @@ def test_when_the_registrys_redis_restarts_pools_go_on_and_a_person_opens_it(
 def test_a_registry_that_was_rolled_back_is_closed_by_a_pool_that_saw_more(own_server: RedisServer) -> None:
     shards = Shards(own_server.url, own_server.url)
     shards.registry.create(first=1)
-    shards.registry.take("a", "aa", wanted=None, owner="")
+    shards.registry.take("a", "aa", wanted=None, where="")
     client = own_server.client()
     before: Callable[[], Any] = lambda: client.hgetall(registry_key("world"))  # noqa: E731
     old = before()
-    shards.registry.confirm("a", "aa", 1, highest=-1, first=True, owner="")
-    shards.registry.take("b", "bb", wanted=None, owner="")
+    shards.registry.confirm("a", "aa", 1, highest=-1, first=True, where="")
+    shards.registry.take("b", "bb", wanted=None, where="")
     client.delete(registry_key("world"))
     client.hset(registry_key("world"), mapping=old)
-    reply = shards.registry.confirm("b", "bb", 2, highest=2, first=False, owner="")
+    reply = shards.registry.confirm("b", "bb", 2, highest=2, first=False, where="")
     assert (reply.status, reply.closed) == (RegistryStatus.CONFIRMED, "rolled-back")
-    assert shards.registry.take("c", "cc", wanted=None, owner="").status is RegistryStatus.CLOSED
+    assert shards.registry.take("c", "cc", wanted=None, where="").status is RegistryStatus.CLOSED
 
 
 def test_a_process_that_does_not_know_the_number_takes_no_lease_over(

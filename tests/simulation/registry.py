@@ -20,7 +20,7 @@ from snowredis.snowflake.protocol import PoolConfig, pool_keys, settings_of
 from snowredis.snowflake.record_files import pool_name
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.registration import RegisteredStore
-from snowredis.snowflake.registry import NO_NUMBER, Registry, RegistryPlace, parse_registration, registry_key
+from snowredis.snowflake.registry import NO_NUMBER, NumberPlace, Registry, registry_key
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
@@ -242,12 +242,12 @@ class Simulation:
     def _confirm(self, registry: SimRegistry, key: str, pool: dict[str, Any]) -> None:
         """Confirm the number of a pool, as registration.py does."""
         stored = settings_of(pool.get("signature", ""))
-        _, registration = parse_registration(stored.get("registry", ""))
+        _, _, registration = stored.get("registry", "").partition("/")
         if registration:
             highest = int(pool.get("highest_number", NO_NUMBER))
             name = key.partition("{")[2].rstrip("}")
             first = "highest_number" not in pool
-            registry.confirm(name, registration, int(stored["datacenter"]), highest=highest, first=first, owner="")
+            registry.confirm(name, registration, int(stored["datacenter"]), highest=highest, first=first, where="")
 
 
 class SimRegistry(Registry):
@@ -256,7 +256,7 @@ class SimRegistry(Registry):
     where = "simulated"
 
     def __init__(self, sim: Simulation) -> None:
-        super().__init__("world", RegistryPlace.of(LAYOUT), random_bytes=sim.random.randbytes)
+        super().__init__("world", NumberPlace.of(LAYOUT), random_bytes=sim.random.randbytes)
         self._sim = sim
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:

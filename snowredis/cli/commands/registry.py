@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from snowredis.cli import output
@@ -15,7 +15,7 @@ from snowredis.settings import SETTINGS
 from snowredis.snowflake.open import DEFAULT_REGISTRY
 
 if TYPE_CHECKING:
-    from snowredis.snowflake.registry import Registry, RegistryPlace, RegistryState
+    from snowredis.snowflake.registry import NumberPlace, NumberRecord, Registry, RegistryState
 
 
 def _add_registry(parser: Parser, *name: str) -> None:
@@ -29,14 +29,13 @@ def _add_registry(parser: Parser, *name: str) -> None:
     parser.add_argument("--url", dest="registry_url", metavar="URL", help=text)
 
 
-def _opened(args: argparse.Namespace, place: RegistryPlace | None = None) -> contextlib.closing[Registry]:
+def _opened(args: argparse.Namespace, place: NumberPlace | None = None) -> contextlib.closing[Registry]:
     """Open the registry that the command line or the environment names."""
-    from snowredis.snowflake.registration import open_registry
+    from snowredis.snowflake.registry import RedisRegistry
 
     url, options = settings(args)
-    return contextlib.closing(
-        open_registry(options.get("registry_url") or url, options.get("registry") or DEFAULT_REGISTRY, place)
-    )
+    server, name = options.get("registry_url") or url, options.get("registry") or DEFAULT_REGISTRY
+    return contextlib.closing(RedisRegistry(server, name, place))
 
 
 def _read(registry: Registry) -> RegistryState:
@@ -55,9 +54,9 @@ def _add_create_arguments(parser: Parser) -> None:
 
 def _create(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
-    from snowredis.snowflake.registry import RegistryPlace, RegistryStatus
+    from snowredis.snowflake.registry import NumberPlace, RegistryStatus
 
-    place = RegistryPlace.of(resolve_layout(settings(args)[1].get("layout")))
+    place = NumberPlace.of(resolve_layout(settings(args)[1].get("layout")))
     if args.first >= place.capacity:
         raise ConfigError(f"--first {args.first} is too high: the highest number is {place.capacity - 1}")
     with _opened(args, place) as registry:
@@ -105,12 +104,9 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[output.Pair]:
-    from snowredis.snowflake.registry import closed_text
-
-    opened: str | output.Line = "new numbers are given"
+    opened: str | output.Line = state.closed.text
     if state.closed:
-        since = time_text(state.closed_ms)
-        opened = [(f"gives no new numbers since {since}: {closed_text(state.closed)}", "warn")]
+        opened = [(f"gives no new numbers since {time_text(state.closed_ms)}: {state.closed.text}", "warn")]
     numbers = f"{len(state.records):,} given, the next is {state.next_number:,} of {state.place.capacity:,}"
     return [
         ("state", opened),
@@ -121,7 +117,7 @@ def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[output.
     ]
 
 
-def _table(state: RegistryState, numbers: Collection[int]) -> list[output.Line]:
+def _table(state: RegistryState, records: Mapping[int, NumberRecord]) -> list[output.Line]:
     columns = [
         output.Column("number", right=True),
         output.Column("pool", shrinks=True),
@@ -133,10 +129,9 @@ def _table(state: RegistryState, numbers: Collection[int]) -> list[output.Line]:
             f"{number:,}",
             output.printable(record.pool, output.MAX_FOREIGN),
             output.ago(state.now_ms - record.confirmed_ms) if record.confirmed_ms else ("never", "warn"),
-            output.printable(record.owner, 80),
+            output.printable(record.where, 80),
         ]
-        for number, record in state.records.items()
-        if number in numbers
+        for number, record in records.items()
     ]
     return output.table(columns, rows)
 
@@ -145,9 +140,7 @@ _SHOW = Command(
     "show",
     "show a registry: which pool has which number",
     "",
-    [
-        ("snowredis registry show world", "which pool has which number"),
-    ],
+    [("snowredis registry show world", "which pool has which number")],
     _add_show_arguments,
     _show,
 )
@@ -162,25 +155,24 @@ def _add_open_arguments(parser: Parser) -> None:
 
 def _open(args: argparse.Namespace) -> None:
     from snowredis.snowflake.registration import confirm_pools
-    from snowredis.snowflake.registry import closed_text
 
     with _opened(args) as registry:
         for server in args.servers:
-            for line in confirm_pools(server, registry, lambda place: _opened(args, place)):
+            for line in confirm_pools(server, registry):
                 print(line)
         state = _read(registry)
-        text = f"closed: {closed_text(state.closed)}" if state.closed else "open, as far as is known"
+        text = f"closed: {state.closed.text}" if state.closed else "open, as far as is known"
         print(f"registry {state.name} is {text}. It knows these pools:")
         output.write(_table(state, state.records))
         question = f"Are these all pools that have a number? Then give {state.next_number} and above"
         confirm(args, question, f"registry {state.name} was not opened")
-        # above also what is shown, if Redis goes back to an older state meanwhile
+        # above the numbers that were shown, even if Redis goes back to an older state meanwhile
         reply = registry.open(state.next_number - 1, read=state.incarnation)
         if reply.closed:
             raise CommandError(
                 ExitCode.ERROR,
                 f"registry {registry.name} was not opened: Redis may have forgotten more meanwhile "
-                f"({closed_text(reply.closed)}). Run it again: snowredis registry open {registry.name}",
+                f"({reply.closed.text}). Run it again: snowredis registry open {registry.name}",
             )
         print(f"registry {registry.name} gives new numbers again, from {reply.highest + 1}")
 
@@ -217,7 +209,7 @@ def _free(args: argparse.Namespace) -> None:
         record = state.records.get(args.number)
         if record is None:
             raise CommandError(ExitCode.BAD_INPUT, f"no pool has the number {args.number}; nothing was changed")
-        output.write(_table(state, [args.number]))
+        output.write(_table(state, {args.number: record}))
         question = "If a process of this pool still runs, its ids will be repeated. Are all of them stopped?"
         confirm(args, question, f"number {args.number} was not freed")
         reply = registry.free(args.number, confirmed_ms=record.confirmed_ms)
@@ -233,9 +225,7 @@ _FREE = Command(
     """Shows the pool, and asks. Stop its processes first. Another pool, or the same one again, may then be created with
 this very number; `auto` never gives it. Ids of both pools differ by their times, as long as the old pool makes
 none any more.""",
-    [
-        ("snowredis registry free 17 --registry world", "of another registry"),
-    ],
+    [("snowredis registry free 17 --registry world", "of another registry")],
     _add_free_arguments,
     _free,
 )
