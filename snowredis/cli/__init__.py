@@ -1,7 +1,7 @@
 """The command `snowredis`: parse the command line, run the command, and turn errors into exit codes.
 
 commands/ has the commands, each in a file of its name or with those that it is related to. What several commands share
-is in the files beside this one, and so is a process of the demo.
+is in the files beside this one, and so are processes that commands start.
 
 Every command imports what is slow to import when it runs, so that --help, decode and layout start fast:
 this module and the parsers import neither redis nor asyncio.
@@ -32,7 +32,7 @@ from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_erro
 from snowredis.cli.options import Command, Parser, add_commands
 from snowredis.cli.output import printable
 
-# of a write to a full disk, to a file that is too large, or to a broken device
+# errors of a write to a full disk, to a file that is too large, or to a broken device
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
 _COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]

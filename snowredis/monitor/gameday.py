@@ -17,24 +17,24 @@ from snowredis.servers.clients import address, own_client
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import pool_keys
 
-# the default for Sentinel and Cluster: the end of a failover cannot be seen from here
+# the default for Sentinel and Cluster; the end of a failover cannot be seen from here
 _LEAST_SLACK_S = 15
 # between two numbered writes
 _WRITE_EVERY_S = 0.01
 _WORKER_IDS = 1024
-_EPOCH_MS = 1_735_689_600_000
 
 
-def registry_keys(pool: str) -> list[str]:
-    """Return the keys of a SetNxRegistry."""
-    return [f"{pool_keys(pool)[0]}:setnx:{worker}" for worker in range(_WORKER_IDS)]
+def keys_beside(pool: str) -> list[str]:
+    """Return the key of the Canary of a pool, and those of its SetNxRegistry."""
+    first, *_ = pool_keys(pool)
+    return [f"{first}:canary", *(f"{first}:setnx:{worker}" for worker in range(_WORKER_IDS))]
 
 
 class SetNxRegistry:
     """The pattern of many home-made registries: SET NX EX a worker id, EXPIRE as heartbeat."""
 
     def __init__(self, url: str, pool: str, ttl_s: float) -> None:
-        self._client, self._keys, self._ttl_ms = own_client(url).client, registry_keys(pool), round(ttl_s * 1000)
+        self._client, self._keys, self._ttl_ms = own_client(url).client, keys_beside(pool)[1:], round(ttl_s * 1000)
         self._worker: int | None = None
         self._beat_s = 0.0
         self._last_ms = 0
@@ -52,7 +52,7 @@ class SetNxRegistry:
             with contextlib.suppress(SnowredisError), translated(address(self._client)):
                 self._client.pexpire(self._keys[self._worker], self._ttl_ms)
         first, self._last_ms = self._last_ms + 1, time.time_ns() // 1_000_000
-        return [ms - _EPOCH_MS << 22 | self._worker << 12 for ms in range(first, self._last_ms + 1)]
+        return [ms << 22 | self._worker << 12 for ms in range(first, self._last_ms + 1)]
 
 
 class Observed(NamedTuple):
@@ -76,9 +76,9 @@ class Observed(NamedTuple):
 class Canary(threading.Thread):
     """Thread that writes numbers until stop()."""
 
-    def __init__(self, client: Any, key: str) -> None:
+    def __init__(self, client: Any, pool: str) -> None:
         super().__init__(daemon=True)
-        self._client, self._key, self._end = client, key, threading.Event()
+        self._client, self._key, self._end = client, keys_beside(pool)[0], threading.Event()
         # each number that Redis acknowledged, and when, in seconds of the monotonic clock
         self._acknowledged: dict[int, float] = {}
         self._identities: list[tuple[str, str]] = []
@@ -115,12 +115,11 @@ class Canary(threading.Thread):
         lost = [moment for number, moment in self._acknowledged.items() if number not in there]
         away_s = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
         lost_for_s = lost[-1] - lost[0] if lost else 0.0
-        return Observed(
-            len(times), len(lost), lost_for_s, away_s, list(dict.fromkeys(self._identities)), self._replicas
-        )
+        identities = list(dict.fromkeys(self._identities))
+        return Observed(len(times), len(lost), lost_for_s, away_s, identities, self._replicas)
 
 
-def advise(seen: Observed, *, noticed: bool, unidentified: str = "") -> tuple[dict[str, Any], list[str]]:
+def advise(seen: Observed, *, noticed: bool, unidentified: str) -> tuple[dict[str, Any], list[str]]:
     """Return settings for connect(), and the reasons for them.
 
     Args:

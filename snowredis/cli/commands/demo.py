@@ -1,6 +1,6 @@
 """`demo`: watch a fleet make ids while things go wrong; at the end all ids are checked.
 
-A private Redis and processes of demo_process.py run in a temporary directory. What the demo shows is read from the
+A private Redis and processes of fleet_process.py run in a temporary directory. What the demo shows is read from the
 pool, as by any other command. Each step waits for its precondition, does one thing, and logs what was observed.
 """
 
@@ -84,7 +84,7 @@ _POOL = "demo"
 # ids per second of the whole fleet: 40 MB of files in 20 s
 _FLEET_RATE = 250_000
 _ID_BYTES = 8
-# for processes that got SIGTERM; each needs one round trip to Redis
+# how long processes that got SIGTERM may take; each needs one round trip to Redis
 _STOP_TIMEOUT_S = 5.0
 
 
@@ -145,27 +145,32 @@ class Process:
 def _start(path: Path, url: str, ttl_s: float, rate: int) -> Process:
     """Start a process that writes its ids to *path*. Does not wait for its worker id."""
     path.touch()
-    settings = [url, _POOL, str(ttl_s), str(rate), str(path), path.name.replace("-", " ")]
-    return Process(start_python("snowredis.cli.demo_process", settings, path.with_suffix(".log")), path)
+    settings = ["demo", _POOL, str(ttl_s), str(rate), str(path), path.name.replace("-", " ")]
+    return Process(start_process(url, settings, path.with_suffix(".log")), path)
 
 
-def start_python(module: str, arguments: Sequence[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a module as a program that ends with its stdin; its errors go to the file *log*."""
+def start_process(url: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a process of fleet_process.py, which ends with its stdin; its errors go to the file *log*."""
     # the same packages as in this process, and none from the current directory
     packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     with log.open("wb") as file:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
+            [sys.executable, "-P", "-m", "snowredis.cli.fleet_process", *arguments],
             stdin=subprocess.PIPE,
             stderr=file,
-            env=os.environ | {"PYTHONPATH": packages} | environment,
+            # a URL may have a password, which all users of this machine would see among the arguments
+            env=os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url},
             # Ctrl-C at the terminal goes to this process only, which then stops the others in order
             start_new_session=True,
         )
 
 
 def end_processes(processes: Sequence[subprocess.Popen[bytes]], limit_s: float) -> None:
-    """Wait for *processes*, which were told to end; kill those that live after *limit_s*."""
+    """Close the stdin of *processes*, so that they end; kill those that live after *limit_s*."""
+    for process in processes:
+        if process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
     deadline_s = time.monotonic() + limit_s
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -183,19 +188,15 @@ def _stopped(demo: Demo) -> Iterator[None]:
         with uninterrupted():
             demo.terminate()
             end_processes([each.process for each in demo.processes], _STOP_TIMEOUT_S)
-            for each in demo.processes:
-                if each.process.stdin:
-                    with contextlib.suppress(BrokenPipeError):
-                        each.process.stdin.close()
 
 
 # --- the steps --------------------------------------------------------------------------------------
 
 # time between two reads of Redis, and between two frames
 _FRAME_S = 0.15
-# for processes that all start at once on two cores
+# how long processes that all start at once may take on two cores
 _START_TIMEOUT_S = 20.0
-# for steps that take milliseconds on an idle machine
+# how long steps may take that need milliseconds on an idle machine
 _STEP_TIMEOUT_S = 5.0
 # earliest time of each step, as a part of the demo's length; a step also waits for those before it
 _KILL_AT, _STEP_CLOCK_AT = 0.25, 0.36
@@ -445,14 +446,15 @@ class Checked:
 
 def check(files: Sequence[Recorded], layout: Layout) -> Checked:
     """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
-    written = [(_int64s(path.read_bytes()), set(workers)) for path, workers in files]
+    written = [(int64s(path.read_bytes()), set(workers)) for path, workers in files]
     shift, mask = layout.worker_shift, layout.workers - 1
     wrong = sum(an_id >> shift & mask not in workers for ids, workers in written for an_id in ids)
     repeated = sum(1 for _ in _repeated([ids for ids, _ in written]))
     return Checked(sum(len(ids) for ids, _ in written), repeated, wrong)
 
 
-def _int64s(data: bytes) -> Sequence[int]:
+def int64s(data: bytes) -> Sequence[int]:
+    """Return the ids in *data*, without one at the end that was written in part."""
     return memoryview(data)[: len(data) // _ID_BYTES * _ID_BYTES].cast("q")
 
 

@@ -1,6 +1,6 @@
 """`gameday`: find out what a Redis loses when it fails, with a fleet that makes ids meanwhile.
 
-The fleet is processes of gameday_process.py in a pool of its own, whose keys are deleted at the end. Numbered writes
+The fleet is processes of fleet_process.py in a pool of its own, whose keys are deleted at the end. Numbered writes
 show what is lost, and INFO which identities Redis has: see monitor/gameday.py.
 """
 
@@ -16,19 +16,16 @@ import subprocess
 import tempfile
 import threading
 import time
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from snowredis.cli.commands.demo import end_processes, start_python
+from snowredis.cli.commands.demo import end_processes, int64s, start_process
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.options import Command, Parser, between, natural, seconds
 from snowredis.cli.output import pairs, printable, write
 from snowredis.core.layout import Layout
-
-if TYPE_CHECKING:
-    from snowredis.monitor.gameday import Canary
 
 # between two starts of processes while Redis fails
 _START_EVERY_S = 3.0
@@ -41,44 +38,34 @@ _STOP_TIMEOUT_S = 20.0
 
 
 class Fleet:
-    """Processes that make ids, the first ones before Redis fails."""
+    """Processes that make ids, the first ones before Redis fails.
+
+    Args:
+        settings: of each process, as fleet_process.py takes them.
+    """
 
     def __init__(self, directory: Path, url: str, settings: list[str]) -> None:
         self._directory, self._url, self._settings = directory, url, settings
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
         self._started_s: list[float] = []
 
     def start(self) -> None:
         """Start one more process."""
-        path = self._directory / str(len(self._processes))
-        settings, log = [*self._settings, str(path)], path.with_suffix(".log")
+        path = self._directory / str(len(self.processes))
         self._started_s.append(time.time())
-        self._processes.append(
-            start_python("snowredis.cli.gameday_process", settings, log, SNOWREDIS_URL=self._url),
-        )
+        self.processes.append(start_process(self._url, [*self._settings, str(path)], path.with_suffix(".log")))
 
     def makes_ids(self) -> bool:
         """Return True if all processes have made ids of both kinds."""
-        return all(self._ids(number, kind) for number in range(len(self._processes)) for kind in ("lease", "setnx"))
+        return all(self._ids(number, kind) for number in range(len(self.processes)) for kind in ("lease", "setnx"))
 
-    def stop(self) -> None:
-        """End all processes."""
-        for process in self._processes:
-            if process.stdin:
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.close()
-        end_processes(self._processes, _STOP_TIMEOUT_S)
-
-    def _ids(self, number: int, kind: str) -> array[int]:
-        ids = array("q")
-        with contextlib.suppress(FileNotFoundError):
-            data = (self._directory / f"{number}.{kind}").read_bytes()
-            ids.frombytes(data[: len(data) // ids.itemsize * ids.itemsize])
-        return ids
+    def _ids(self, number: int, kind: str) -> Sequence[int]:
+        path = self._directory / f"{number}.{kind}"
+        return int64s(path.read_bytes() if path.exists() else b"")
 
     def ids(self, kind: str) -> dict[str, int]:
         """Return how many ids of a kind were made, and how many of them repeat another one."""
-        ids = [an_id for number in range(len(self._processes)) for an_id in self._ids(number, kind)]
+        ids = [an_id for number in range(len(self.processes)) for an_id in self._ids(number, kind)]
         return {"ids": len(ids), "repeated": len(ids) - len(set(ids))}
 
     def pauses(self, first: int) -> dict[str, Any]:
@@ -110,13 +97,12 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from snowredis.monitor.checks import missing_identity
-    from snowredis.monitor.gameday import Canary, advise, registry_keys
+    from snowredis.monitor.gameday import Canary, advise, keys_beside
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.open import pool_config
     from snowredis.snowflake.protocol import pool_keys
 
     name = f"gameday-{secrets.token_hex(4)}"
-    canary_key = f"{pool_keys(name)[0]}:canary"
     with (
         interrupted_by_signals(),
         tempfile.TemporaryDirectory() as directory,
@@ -126,8 +112,8 @@ def _run(args: argparse.Namespace) -> int:
         durability = "none" if unidentified else "detect"
         slack_s = pool.server.failover_slack_ms / 1000
         ttl_s = args.ttl or 5 + 1.5 * slack_s
-        canary = Canary(pool.client, canary_key)
-        fleet = Fleet(Path(directory), args.url, [name, str(ttl_s), durability])
+        canary = Canary(pool.client, name)
+        fleet = Fleet(Path(directory), args.url, ["gameday", name, str(ttl_s), durability])
         try:
             pool.create(pool_config({"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s}))
             began = pool.info()
@@ -136,15 +122,15 @@ def _run(args: argparse.Namespace) -> int:
                 fleet.start()
             _wait(fleet.makes_ids, _READY_LIMIT_S, "the processes make no ids")
             print(f"{args.workers} processes make ids in the pool {name}.", flush=True)
-            _while_failing(args.do, fleet, canary, 1.5 * ttl_s + slack_s)
+            _while_failing(args.do, fleet, canary.replied_s, 1.5 * ttl_s + slack_s)
             canary.stop()
             seen, noticed = canary.seen(), pool.info().incarnation != began.incarnation
         finally:
             with uninterrupted():
                 canary.stop()
-                fleet.stop()
+                end_processes(fleet.processes, _STOP_TIMEOUT_S)
                 # no reservation matters of a pool that no process will use again
-                pool.client.delete(*pool_keys(name), canary_key, *registry_keys(name))
+                pool.client.delete(*pool_keys(name), *keys_beside(name))
         settings, reasons = advise(seen, noticed=noticed, unidentified=unidentified)
         result: dict[str, Any] = {
             "server": pool.where,
@@ -161,19 +147,18 @@ def _run(args: argparse.Namespace) -> int:
     return ExitCode.FOUND_ERRORS if result["ids"]["repeated"] else ExitCode.OK
 
 
-def _while_failing(command: str | None, fleet: Fleet, canary: Canary, settle_s: float) -> None:
+def _while_failing(command: str | None, fleet: Fleet, replied_s: Callable[[], float], settle_s: float) -> None:
     """Let Redis fail, start processes meanwhile, and wait until *settle_s* after it replies again."""
+    fail: Callable[[], object] = input
     if command is None:
         print("Now fail over, restart, freeze or empty your Redis. Press Enter when it is done.", flush=True)
-        reading = threading.Thread(target=input, daemon=True)
-        reading.start()
-        is_over: Callable[[], bool] = lambda: not reading.is_alive()  # noqa: E731
     else:
-        shell = subprocess.Popen(command, shell=True)  # noqa: S602 - the user's own command
-        is_over = lambda: shell.poll() is not None  # noqa: E731
-    _wait(is_over, fleet=fleet)
+        fail = partial(subprocess.run, command, shell=True, check=False)  # noqa: S604 - the user's own command
+    failing = threading.Thread(target=fail, daemon=True)
+    failing.start()
+    _wait(lambda: not failing.is_alive(), fleet=fleet)
     over_s = time.monotonic()
-    _wait(lambda: canary.replied_s() > over_s + _BEGINS_S, _LIMIT_S, "Redis did not reply", fleet)
+    _wait(lambda: replied_s() > over_s + _BEGINS_S, _LIMIT_S, "Redis did not reply", fleet)
     print(f"Redis replies. New processes have {settle_s:.0f} s to start.", flush=True)
     settled_s = time.monotonic() + settle_s
     _wait(lambda: time.monotonic() > settled_s, fleet=fleet)
