@@ -70,7 +70,7 @@ def code_of(error: BaseException) -> ExitCode:
     if isinstance(error, CommandError):
         return error.code
     if (own := getattr(error, "exit_code", None)) is not None:
-        # of a package that adds commands
+        # packages that add commands set it on their errors
         return ExitCode(own)
     return next((code for code, kinds in _ERRORS.items() if isinstance(error, kinds)), ExitCode.ERROR)
 

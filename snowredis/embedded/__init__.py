@@ -154,7 +154,7 @@ def _running_state(home: Home) -> dict[str, Any] | None:
 
 def _absolute(entries: Iterable[str]) -> Iterator[str]:
     for entry in entries:
-        # relative to a current directory that was removed, as "" is
+        # a relative path, such as "", of a current directory that was removed
         with contextlib.suppress(FileNotFoundError):
             yield os.path.abspath(entry)
 

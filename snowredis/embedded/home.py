@@ -81,7 +81,7 @@ class Home:
         except OSError as error:
             raise ConfigError(f"the directory {home.path} cannot be created: {error}") from as_cause(error)
         status = home.path.lstat()
-        # 022: others could put a socket of their own there
+        # a directory that others can write to could hold a socket of theirs
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise ConfigError(
                 f"{home.path} is not safe for a server's socket: it must be a directory, not a link, that belongs to "

@@ -18,7 +18,7 @@ from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 FRESH_KEY = "snowredis:embedded:fresh"
 # since when data may be missing, in s since 1970, and the identity of the server that wrote it
 MISSING_KEY = "snowredis:embedded:missing"
-# the scripts need it
+# the scripts need this version
 _OLDEST_VERSION = (6, 2)
 
 

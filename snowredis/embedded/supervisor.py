@@ -85,7 +85,7 @@ class _Fake:
         from fakeredis._clients._tcp_server import TCPFakeRequestHandler
 
         install_info()
-        # else each MULTI takes 44 ms
+        # with Nagle's algorithm, each MULTI takes 44 ms
         TCPFakeRequestHandler.disable_nagle_algorithm = True
         server = TcpFakeServer(("127.0.0.1", 0), server_version=(7, 0, 0))
         server.daemon_threads = True
@@ -114,7 +114,7 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
             state["url"] = running.url
             write_state(state)
             print(json.dumps(state), flush=True)
-            # closed, since the process that started this one reads until the end of the file
+            # this closes stdout: the process that started this one reads until the end of the file
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
             _wait_for_disuse(home, running, linger_s, start_lock)
         finally:
@@ -170,7 +170,7 @@ def main(directory: str, program: str, kind: str, linger_s: str) -> None:
 
         traceback.print_exc()
     finally:
-        # not sys.exit(), which waits for threads: those of fakeredis do not end
+        # sys.exit() would wait for the threads of fakeredis, which do not end
         sys.stderr.flush()
         os._exit(0)
 
@@ -207,7 +207,7 @@ def install_info() -> None:
             f"# Replication\r\nrole:master\r\nmaster_replid:{replication_id}\r\n"
         ).encode()
 
-    # the method first: a thread that finds the command must find the method
+    # the method is added before the command, so that a thread that finds the command finds the method
     ServerCommandsMixin.info = info  # type: ignore[attr-defined]
     command((), (bytes,))(info)
 

@@ -43,7 +43,7 @@ RETRY_S = 0.2
 
 # classes of workers that use sockets and threads as they are
 PLAIN_WORKERS = ("sync", "gthread")
-# what a claim imports, with what these import
+# modules that a claim imports; they import the others that it needs
 CLAIM_MODULES = ("redis", "snowredis.connection", "snowredis.snowflake.redis_store")
 
 Hook = Callable[..., Any]
@@ -156,7 +156,7 @@ def _claim_all(until_s: float) -> None:
     generators = [member for member in EXIT.members if isinstance(member, SnowflakeGenerator) and not member.closed]
     try:
         if not generators and effective_settings():
-            # one of another kind claims nothing
+            # a generator of another kind claims nothing
             generators = [one for one in [process_generator()] if isinstance(one, SnowflakeGenerator)]
         for generator in generators:
             _claim(generator, until_s)

@@ -43,7 +43,7 @@ class IdSource:
             return existing
         kind, settings = self._declared
         if not settings and process_generator.effective_kind().kind is kind:
-            # not kept: snowredis.close() and testing.use() replace it
+            # it is not stored here, since snowredis.close() and testing.use() replace it
             of_process: IdGenerator[Any] = process_generator.process_generator()
             return of_process
         opened = process_generator.effective_kind(self._kind, self._settings).open()

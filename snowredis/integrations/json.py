@@ -40,13 +40,13 @@ def stringify(value: Any, keys: Collection[str] = ()) -> Any:
 
 
 def _copy(value: Any, keys: Collection[str], under_key: bool) -> Any:
-    # first, since most values are str
+    # this test comes first, since most values are str
     if isinstance(value, str):
         return value
     if isinstance(value, int):
         if isinstance(value, bool) or not (under_key or abs(value) > MAX_SAFE_INTEGER):
             return value
-        # not str(): an IntEnum overrides it
+        # IntEnum overrides str()
         return int.__repr__(value)
     if isinstance(value, dict):
         return {

@@ -42,8 +42,8 @@ from snowredis.snowflake.counts import BOUNDS_S, Durations
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 # between two writes
 EVERY_S = 5.0
-# what a gauge without a value is: no other process' value is hidden by it, no reservation seems to end, and nothing
-# stays of a generator that was closed
+# the value of a gauge that has none: it hides no other process' value, no reservation seems to end, and no value of a
+# closed generator stays
 _UNKNOWN = {"livemin": inf, "livesum": 0.0, "livemax": 0.0}
 # the ends of the buckets as Prometheus writes them; the last one has none
 _BUCKETS = (*map(repr, BOUNDS_S), "+Inf")

@@ -112,7 +112,7 @@ def _snowredis_server() -> Iterator[Server]:
     from snowredis import embedded
     from snowredis.errors import StoreUnavailable
 
-    # not in pytest's temporary directory: its path may be too long for a socket
+    # the path of pytest's temporary directory may be too long for a socket
     with tempfile.TemporaryDirectory(prefix="snowredis-", ignore_cleanup_errors=True) as directory:
         try:
             server = embedded.start(directory)

@@ -108,7 +108,7 @@ class TokenAuth:
     """Verify the token, and cookies derived from it: every process of a service accepts those of the others."""
 
     def __init__(self, token: str) -> None:
-        # of one length for any input, and the token itself is not kept in memory
+        # a digest has one length for any input, and keeps the token itself out of memory
         self._digest = _sha256(token.encode())
         self._cookie_key = hmac.new(token.encode(), b"snowredis dashboard cookie", hashlib.sha256).digest()
 
@@ -149,7 +149,7 @@ def _sha256(text: bytes) -> bytes:
 
 
 ID_PATHS = frozenset({"/id", "/ids"})
-# for load balancers, which know neither a host name nor a token; the response is only yes or no
+# load balancers know neither a host name nor a token; they only get yes or no
 PROBES = frozenset({"/healthz", "/readyz"})
 # pages that a person needs to log in; those with content check the cookie themselves
 OPEN_PATHS = frozenset({"/", "/login", "/logout", "/static/page.css", "/static/theme.css", "/static/icon.svg"})

@@ -129,7 +129,7 @@ class Connections:
         for waiting in (self.unfinished, self.idle):
             for connection in waiting:
                 if address in (None, connection.address):
-                    # first, since drop() may call this again
+                    # removed before the call, since drop() may call this again
                     self.remove(connection)
                     connection.drop()
                     return True
@@ -212,11 +212,11 @@ class GuardedProtocol(asyncio.Protocol):
     _at_end = False
     # uvicorn's protocol; none for a connection that was refused
     _inner: Any = None
-    # what was received and not passed on
+    # bytes that were received and not passed on
     _received = b""
     # the last request that was passed on
     _passed = b""
-    # what counts of a request that repeat() was called for, and what responds to such a request again
+    # the request that repeat() was called for, without headers that nothing reads, and the function that responds to it
     _repeated = b""
     _respond_again: Callable[[], bytes]
 

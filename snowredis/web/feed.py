@@ -148,9 +148,9 @@ def sse(event: str, data: Any) -> bytes:
 
 log = logging.getLogger("snowredis")
 
-# between two reads while there are viewers; otherwise, so that the charts have a past for the next viewer
+# time between two reads: with viewers, and without any, when the charts need a past for the next viewer
 READ_EVERY_S, IDLE_EVERY_S = 1.0, 5.0
-# then the browser reconnects, and its cookie is checked again
+# after this time the browser reconnects, and its cookie is checked again
 STREAM_LIFE_S = 3600.0
 
 
@@ -181,7 +181,7 @@ class LiveFeed:
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
         self._state = FeedState()
-        # those of the last reading of events: without a change of them there is no new event
+        # event_counts() of the last reading: as long as they are the same, there is no new event
         self._event_counts: tuple[Any, ...] = ()
         # the last change, and the complete state if a viewer needed it, as server-sent events
         self._change = b""
@@ -345,6 +345,6 @@ class SharedAnswers:
         try:
             return await in_thread(make)
         finally:
-            # its age counts from its end
+            # an answer gets older from its end on
             _, future = self._made[name]
             self._made[name] = time.monotonic(), future

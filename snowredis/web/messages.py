@@ -85,7 +85,7 @@ def problem_of(error: errors.SnowredisError | HttpProblem) -> HttpProblem:
         return HttpProblem(400, code, detail)
     if error.retry or isinstance(error, _AWAY):
         return HttpProblem(503, code, detail, seconds(_wait_ms(error)))
-    # of segments and dated numbers: their tag is closed, exhausted, or has other settings
+    # errors of segments and dated numbers have a tag, which is closed or exhausted, or has other settings
     return HttpProblem(503 if hasattr(error, "tag") else 500, code, detail)
 
 
@@ -250,7 +250,7 @@ PAGE_HEADERS = _COMMON_HEADERS | {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _CONTENT_TYPES = {JSON: JSON, TEXT: "text/plain; charset=utf-8", BINARY: BINARY, PROBLEM_JSON: PROBLEM_JSON}
-# as ASGI takes them, by media type
+# headers in the form of ASGI, by media type
 _HEADERS: dict[str, Headers] = {
     media_type: [
         (name.encode(), value.encode()) for name, value in ({"content-type": content_type} | PLAIN_HEADERS).items()

@@ -65,7 +65,7 @@ class EndedSessions:
             raise no_token()
 
     async def _refresh(self) -> None:
-        # first, so that requests meanwhile do not look too
+        # set before the await, so that requests meanwhile do not look too
         self._looked_at_s = time.monotonic()
         try:
             found = await in_thread(self._exchange)

@@ -76,7 +76,7 @@ class Routes:
     is_draining: Callable[[], bool]
     # requests that are refused after a pause
     _pausing: int = 0
-    # of all pools
+    # answers about all pools
     _answers: SharedAnswers = field(default_factory=SharedAnswers)
 
     def all(self) -> list[Route]:
@@ -174,7 +174,7 @@ class Routes:
             raise _draining()
         if self.pools.viewers >= self.limits.max_viewers:
             raise HttpProblem(503, "Busy", f"{self.limits.max_viewers} dashboards are already open", 30)
-        # for proxies that would buffer it
+        # this header asks proxies not to buffer the stream
         headers = messages.PLAIN_HEADERS | {"x-accel-buffering": "no"}
         stream = self._stream(pool, request.scope.get("snowredis.session"))
         return StreamingResponse(stream, headers=headers, media_type="text/event-stream")

@@ -32,7 +32,7 @@ from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
 log = logging.getLogger("snowredis")
 T = TypeVar("T")
 
-# after that a claim continues in the background, and requests get 503
+# after this time a claim continues in the background, and requests get 503
 START_LIMIT_S = 1.0
 CLAIM_AGAIN_S = 1.0
 # how long a request that gets no id waits for the reason
@@ -123,7 +123,7 @@ class ServedPool:
     def _connect(self) -> SnowflakeGenerator:
         stored: dict[str, Any] = {}
         try:
-            # not a remembered one: a person may have created it just now
+            # read anew, since a person may have created the pool just now
             stored = WorkerPool.info(self.monitor()).options
         except errors.PoolNotFound:
             # a new pool is created with the options alone

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("snowredis")
 
-# after the drain, for responses in progress
+# how long responses in progress may take after the drain
 GRACE_S = 4
-# a year
+# a year, as uvicorn takes no "never"
 _NEVER_S = 31_536_000
-# waiting for accept(); the system lowers it to its own limit
+# connections that may wait for accept(); the system lowers it to its own limit
 _BACKLOG = 2048
-# Redis, logs, the event loop
+# files that Redis, logs and the event loop need
 _OTHER_FILES = 256
 # how long a thread that reads for a dashboard may keep the event loop waiting; 5 ms is the interpreter's default
 _SWITCH_INTERVAL_S = 0.0005
@@ -59,7 +59,7 @@ class ConfiguredServer(uvicorn.Server):
                 access_log=access_log,
                 **options(app),
                 log_config=_log_config(),
-                # startup() and shutdown() do it
+                # startup() and shutdown() start and stop the application
                 lifespan="off",
                 timeout_graceful_shutdown=GRACE_S,
             )
@@ -127,7 +127,7 @@ def _log_config() -> dict[str, Any]:
     """Return uvicorn's configuration of logging, with the library's messages in it."""
     config = copy.deepcopy(LOGGING_CONFIG)
     config["loggers"]["snowredis"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
-    # it logs every step of a start and of a stop
+    # uvicorn logs every step of a start and of a stop
     config["loggers"]["uvicorn.error"]["level"] = "WARNING"
     return config
 
@@ -149,6 +149,6 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def _refusal(host: str, port: int, hint: str, error: Exception) -> ConfigError:
-    # without the address, which socket.create_server() adds
+    # leaves out the address, which socket.create_server() adds to the reason
     reason = (getattr(error, "strerror", None) or str(error)).partition(" (while")[0]
     return ConfigError(f"the service cannot listen on {host}:{port}: {reason}; it was not started: {hint}")

@@ -147,7 +147,7 @@ class Service:
             detail = "this path does not support the method; see the Allow header"
             await self._send_problem(send, HttpProblem(405, "MethodNotAllowed", detail), error.headers)
         except ClientDisconnect:
-            # there is nobody to respond to
+            # the client has gone
             return
         except Exception:
             log.exception("%s: the request failed", scope["path"][:100])

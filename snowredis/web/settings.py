@@ -58,7 +58,7 @@ class Limits:
     # while load balancers notice that it is not ready; 0: it stops at once
     drain_s: float = _limit(5.0, "how long it goes on serving after SIGTERM", TIMEOUT)
     # the following need `snowredis serve`, or its worker class for gunicorn
-    # one that waits costs little memory; closing it would cost more, since most come back at once
+    # a connection that waits costs little memory; closing it would cost more, since most clients come back at once
     max_connections: int = _limit(10_000, "connections, besides probes")
     max_connections_per_address: int = _limit(6_000, "connections of one client address")
     request_timeout_s: float = _limit(10.0, "how long a client may take to send a request")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _KNOWN = {known.name: known for known in signal.Signals}
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 _PASSED = [_KNOWN[name] for name in _NAMES if name in _KNOWN]
-# so long before the end of the reservation this process kills the program, at most a quarter of a ttl; run_killer.py
-# does in half of this time
+# This process kills the program so long before the end of the reservation, at most a quarter of a ttl. run_killer.py
+# does it half as long before.
 _KILL_S = 1.0
 _EVERY_S = 0.1
 _KILLER = Path(__file__).parents[1] / "run_killer.py"
@@ -144,7 +144,7 @@ class _Program:
         with contextlib.suppress(ChildProcessError):
             own = os.getpgrp()
             if self.has_terminal and os.waitid(os.P_PID, self.group, os.WSTOPPED | os.WNOHANG):
-                # else it wanted to read in the background, and this is in the foreground by now
+                # this group has the terminal already if the program tried to read in the background
                 if not _owns_terminal(own):
                     _pass_terminal(self.group, own)
                     os.killpg(own, signal.SIGTSTP)

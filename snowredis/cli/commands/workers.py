@@ -116,7 +116,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
             until = args.time_text(snapshot.lanes_until_ms)
             none = f"no worker has a lease; those that lost theirs go on in outage lanes, until {until} at most"
         return [*lines, [(none, "dim")]][:height]
-    # besides the table's head and the line that counts the others
+    # the table's head and the line that counts the others take the rest
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
     shown = workers if len(workers) <= fits else workers[: max(1, fits - 1)]
     lines += pool_text.worker_table(shown, info, output.terminal_width())

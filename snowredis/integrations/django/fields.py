@@ -42,7 +42,7 @@ class FilledField(models.Field):
 
     # type of an id in Python
     id_type: type
-    # what the field is filled with if no kind is given
+    # the kind of ids if none is given
     default_kind: str | None = None
 
     def __init__(self, verbose_name: Any = None, *, kind: str | None = None, lazy: bool = True, **kwargs: Any) -> None:
@@ -95,7 +95,7 @@ class FilledField(models.Field):
             described = self._source.description if self._source else effective_kind().describe()
         except SnowredisError:
             return []  # E001
-        # that of a UUIDField is 32, of the digits only
+        # the max_length of a UUIDField is 32, that of the digits
         max_length = self.max_length if self.id_type is str else None
         if described.type is not self.id_type:
             reason = f"its ids are {described.type.__name__}, and this column holds {self.id_type.__name__}"

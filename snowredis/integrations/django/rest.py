@@ -46,7 +46,7 @@ class SnowflakeModelMixin:
     }
 
     def build_standard_field(self, field_name: str, model_field: Any) -> Any:
-        # among others: a primary key that is a link to the row of a parent model
+        # such as a primary key that is a link to the row of a parent model
         return _with_text(super().build_standard_field(field_name, model_field), model_field)  # type: ignore[misc]
 
     def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
