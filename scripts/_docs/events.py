@@ -9,7 +9,7 @@ from typing import Any
 from scripts._docs.tables import table
 from snowredis.core.as_json import schema_of, to_json
 from snowredis.monitor.events import Event
-from snowredis.monitor.ownership import Holder
+from snowredis.monitor.holdings import Holder
 from snowredis.monitor.polling import PoolReport
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
 from snowredis.monitor.status import Condition, Status

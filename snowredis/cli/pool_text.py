@@ -17,7 +17,7 @@ from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Segment, ago, 
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
-    from snowredis.monitor.ownership import Holder
+    from snowredis.monitor.holdings import Holder
     from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
     from snowredis.monitor.status import Status
 

@@ -2,6 +2,6 @@
 
 worker_pool.py is where to begin: WorkerPool reads a pool. snapshot.py has what it returns, status.py
 the verdict about it, deaths.py who died and who has seen it, polling.py repeated readings and the use over time. For
-one id: whois.py, with ownership.py and verdict.py. For programs: metrics.py, metric_values.py. For a person with a
+one id: whois.py, with holdings.py and verdict.py. For programs: metrics.py, metric_values.py. For a person with a
 problem: doctor.py, with checks.py and number_checks.py.
 """

@@ -210,13 +210,13 @@ def read_memory(pool: Any, name: str, *, newest: int | None = None, since: str |
     """Return the events of a pool of snowredis.testing as read_events() does."""
     store = pool._stores.get(name)
     entries = list(store._entries) if store else []
-    after = (0, -1) if since is None else _place(since)
-    events = [parse_event(event_id, fields) for event_id, fields in entries if _place(event_id) > after]
+    after = (0, -1) if since is None else _sort_key(since)
+    events = [parse_event(event_id, fields) for event_id, fields in entries if _sort_key(event_id) > after]
     valid = [event for event in events if event is not None]
     return valid if newest is None else valid[max(0, len(valid) - newest) :]
 
 
-def _place(event_id: str) -> tuple[int, int]:
+def _sort_key(event_id: str) -> tuple[int, int]:
     """Return a key by which ids of events are compared; a time alone comes before the events of its ms."""
     time_ms, _, number = event_id.partition("-")
     return int(time_ms), int(number or -1)
@@ -242,18 +242,18 @@ class Follower:
         self._read, self._read_ended = read, read_ended
         # expiries that were returned, or that are older than *after*, until they are written, too
         self._known = set(known)
-        self._place, self._after_ms = after, int(after.partition("-")[0])
+        self._last_id, self._after_ms = after, int(after.partition("-")[0])
 
     def read(self) -> list[Event]:
         """Return each event since the last call, also each expiry that no script has written yet, once.
 
         Blocks for a few round trips. Raises StoreUnavailable; the next call returns what this one would have.
         """
-        written, ended = self._read(since=self._place), self._read_ended()
+        written, ended = self._read(since=self._last_id), self._read_ended()
         found = [event for event in written if event.key not in self._known]
         self._known.difference_update(event.key for event in written)
         new = [each for each in ended if each.key not in self._known and each.at_ms > self._after_ms]
         self._known.update(event.key for event in new)
         if written:
-            self._place = written[-1].id
+            self._last_id = written[-1].id
         return found + new

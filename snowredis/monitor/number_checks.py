@@ -75,8 +75,7 @@ def _calls_in(scripts: Iterable[Script]) -> list[Call]:
 
 def check_rights(client: Any, used: Sequence[Needs]) -> Result:
     """Check that the user of *client* may run everything that generators of *used* need."""
-    refused: list[str] = []
-    user = ""
+    refused, user = list[str](), ""
     for each in used:
         try:
             user, what = _refused(client, each)

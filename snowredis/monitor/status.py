@@ -156,16 +156,15 @@ def _redis_unavailable(
         return Condition("redis-unavailable", level, text, advice, since_ms=failed_since_ms)
     first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
     living = _count(len(ends_ms), "worker that was alive then has", "workers that were alive then have")
-    if last_s > 0:
-        text += f"; the {living} ids for at least {_length(first_s)} more" if first_s else ""
-        text += "" if first_s else f"; some of the {living} no ids any more, the last for {_length(last_s)}"
+    if first_s > 0:
+        text += f"; the {living} ids for at least {_length(first_s)} more"
+    elif last_s > 0:
+        text += f"; some of the {living} no ids any more, the last for {_length(last_s)}"
     else:
         text += f"; the {living} no ids any more, unless they reach Redis"
-    until_ms = now_ms + first_s * 1000
-    count = len(ends_ms)
     # with outage lanes there is time to bring Redis back; only new processes may get no ids
     level = "warning" if first_s * 1000 > OUTAGE_CRITICAL_MS else "critical"
-    return Condition("redis-unavailable", level, text, advice, failed_since_ms, until_ms, count)
+    return Condition("redis-unavailable", level, text, advice, failed_since_ms, now_ms + first_s * 1000, len(ends_ms))
 
 
 def _length(seconds: int) -> str:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from snowredis.core.layout import Parts
-from snowredis.monitor.ownership import (
+from snowredis.monitor.holdings import (
     FOREVER_MS,
     Holder,
+    Holding,
+    HoldingHistory,
     LaneHistory,
     Loss,
-    Ownership,
-    OwnershipHistory,
     Past,
     RefusedRenewal,
 )
@@ -52,29 +52,29 @@ def judge(lane: LaneHistory, tick_ms: int) -> Verdict:
             "process may have reserved: it was made with another layout or in another pool, or the clock of Redis "
             "went back"
         )
-    owners = [
-        (owner, holder)
-        for owner, holder in lane.owners
-        if holder.first_ms <= tick_ms < holder.until_ms and not _ended_before_floor(lane, owner, tick_ms)
+    holdings = [
+        (holding, holder)
+        for holding, holder in lane.holdings
+        if holder.first_ms <= tick_ms < holder.until_ms and not _ended_before_floor(lane, holding, tick_ms)
     ]
-    if not owners:
-        return _judge_without_owner(lane, tick_ms)
+    if not holdings:
+        return _judge_without_holder(lane, tick_ms)
     # more than one only if a claim is missing; the newest is the most reliable
-    owner, holder = owners[-1]
+    holding, holder = holdings[-1]
     if tick_ms < past.created_ms - past.lead_ms:
         return Verdict.unknown(
             f"its time lies before this pool was created, {time_text(past.created_ms)}: it was made in another pool, "
             "in an earlier pool of this name, or by a process whose clock was that far behind",
             [holder],
         )
-    refusal = _refused_copy(lane, owner, holder, tick_ms)
+    refusal = _refused_copy(lane, holding, holder, tick_ms)
     if refusal is not None:
         return Verdict.unknown(
             "two copies of this process had the same lease, as after a clone of a running machine: the other was "
             f"refused at {time_text(refusal.event.at_ms)}",
             [holder, refusal.holder],
         )
-    return _judge_owner(lane, owner, holder, tick_ms)
+    return _judge_holding(lane, holding, holder, tick_ms)
 
 
 def may_have_reserved(refusal: RefusedRenewal, past: Past, tick_ms: int) -> bool:
@@ -83,49 +83,49 @@ def may_have_reserved(refusal: RefusedRenewal, past: Past, tick_ms: int) -> bool
     return until_ms - past.ttl_ms - past.lead_ms <= tick_ms < until_ms
 
 
-def _refused_copy(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: int) -> RefusedRenewal | None:
-    """Return the refusal of a copy of *owner* that may have made ids of *tick_ms* with the same lease."""
-    past, end = lane.history.past, owner.end
+def _refused_copy(lane: LaneHistory, holding: Holding, holder: Holder, tick_ms: int) -> RefusedRenewal | None:
+    """Return the refusal of a copy of *holder* that may have made ids of *tick_ms* with the same lease."""
+    past, end = lane.history.past, holding.end
     for refusal in lane.refusals:
-        event, after = refusal.event, owner.next is not None and refusal.place > owner.next.place
-        copied = event.reason == LossReason.COPIED and refusal.place > owner.place and not after
+        event, after = refusal.event, holding.next is not None and refusal.event_index > holding.next.event_index
+        copied = event.reason == LossReason.COPIED and refusal.event_index > holding.event_index and not after
         # a process does not renew a lease that it released; a copy of the process may
         released = (
             end is not None
             and end.kind in (EventKind.RELEASED, EventKind.RECLAIMED)
-            and refusal.place > owner.end_place
+            and refusal.event_index > holding.end_index
             and refusal.holder.process == holder.process
-            and owner.lanes_ms[0] < event.until_ms <= end.until_ms + past.ttl_ms
+            and holding.lanes_ms[0] < event.until_ms <= end.until_ms + past.ttl_ms
         )
         if (copied or released) and may_have_reserved(refusal, past, tick_ms):
             return refusal
     return None
 
 
-def _ended_before_floor(lane: LaneHistory, owner: Ownership, tick_ms: int) -> bool:
-    """Return true if an owner whose end is unknown cannot have reached *tick_ms*, because of a floor before it."""
-    # an outage lane is the owner's to its end, whatever Redis forgot
-    if owner.end is not None or owner.record is not None or lane.lane == owner.outage_lane:
+def _ended_before_floor(lane: LaneHistory, holding: Holding, tick_ms: int) -> bool:
+    """Return true if a holder whose end is unknown cannot have reached *tick_ms*, because of a floor before it."""
+    # an outage lane is the holder's to its end, whatever Redis forgot
+    if holding.end is not None or holding.record is not None or lane.lane == holding.outage_lane:
         return False
-    newest = max(owner.place, owner.adopted_place)
-    floors = (loss.event.from_ms for loss in lane.history.losses if loss.place > newest)
+    newest = max(holding.event_index, holding.adopted_index)
+    floors = (loss.event.from_ms for loss in lane.history.losses if loss.event_index > newest)
     return tick_ms >= next(floors, FOREVER_MS)
 
 
-# --- one owner -------------------------------------------------------------------------------------
+# --- one holder -------------------------------------------------------------------------------------
 
 
-def _judge_owner(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: int) -> Verdict:
-    """Return how certain it is that *owner* had the lane at *tick_ms*, which its range includes."""
+def _judge_holding(lane: LaneHistory, holding: Holding, holder: Holder, tick_ms: int) -> Verdict:
+    """Return how certain it is that *holder* had the lane at *tick_ms*, which its range includes."""
     doubts = []
     for loss in lane.history.losses:
-        doubt = _doubt(lane, loss, owner, holder, tick_ms)
+        doubt = _doubt(lane, loss, holding, holder, tick_ms)
         if isinstance(doubt, Verdict):
             return doubt
         doubts += [doubt] if doubt else []
-    if lane.lane >= len(owner.lanes_ms):
+    if lane.lane >= len(holding.lanes_ms):
         doubts.append(f"its claim is missing, and with it where namespace {lane.lane} of its lease began")
-    if tick_ms >= owner.unseen_from_ms(lane.history.past.ttl_ms):
+    if tick_ms >= holding.unseen_from_ms(lane.history.past.ttl_ms):
         doubts.append(
             "it ended while Redis was unavailable, and another process of its host may have had the lease before "
             f"{time_text(holder.until_ms)}"
@@ -143,26 +143,26 @@ def _judge_owner(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: i
     return Verdict(holder, "certain", reason)
 
 
-def _doubt(lane: LaneHistory, loss: Loss, owner: Ownership, holder: Holder, tick_ms: int) -> Verdict | str:
-    """Return the doubt about *owner* that a loss of events causes: "" for none, a Verdict if nothing is known then."""
+def _doubt(lane: LaneHistory, loss: Loss, holding: Holding, holder: Holder, tick_ms: int) -> Verdict | str:
+    """Return the doubt about *holder* that a loss of events causes: "" for none, a Verdict if nothing is known then."""
     past = lane.history.past
-    if owner.place > loss.place:
+    if holding.event_index > loss.event_index:
         return ""
-    later = [refusal.holder for refusal in lane.refusals if refusal.place > loss.place]
+    later = [refusal.holder for refusal in lane.refusals if refusal.event_index > loss.event_index]
     candidates = [holder]
     candidates += [each for each in later if each.until_ms > tick_ms and each.process != holder.process]
-    if loss.rolled_back and owner.start.at_ms >= loss.event.at_ms - past.ttl_ms - past.lead_ms:
+    if loss.rolled_back and holding.start.at_ms >= loss.event.at_ms - past.ttl_ms - past.lead_ms:
         if tick_ms < loss.event.from_ms:
             return Verdict.unknown(f"{_loss_text(loss)}, and may have leased this worker id twice", candidates)
         return ""
-    if owner.adopted_place > loss.place:
+    if holding.adopted_index > loss.event_index:
         # R4 adopts a lease only if its process had it all the time
         return ""
-    known_ms, end = loss.known_ms, owner.end
-    if end is not None and owner.end_place < loss.place:
-        next_is_known = owner.next is not None and owner.next.place < loss.place
+    known_ms, end = loss.known_ms, holding.end
+    if end is not None and holding.end_index < loss.event_index:
+        next_is_known = holding.next is not None and holding.next.event_index < loss.event_index
         used_only = end.stats is not None and end.stats.namespace == lane.lane and not end.stats.clock_backs
-        # a next owner whose claim is missing began where this one had stopped, on each lane
+        # a next holder whose claim is missing began where this one had stopped, on each lane
         if end.kind == EventKind.EXPIRED or next_is_known or used_only:
             return ""
         return f"{_loss_text(loss)}, and it is unknown how far namespace {lane.lane} was used before"
@@ -180,31 +180,31 @@ def _loss_text(loss: Loss) -> str:
     return f"Redis may have lost events before {time_text(loss.event.at_ms)} ({loss.event.text})"
 
 
-# --- no owner --------------------------------------------------------------------------------------
+# --- no holder --------------------------------------------------------------------------------------
 
 
-def _judge_without_owner(lane: LaneHistory, tick_ms: int) -> Verdict:
+def _judge_without_holder(lane: LaneHistory, tick_ms: int) -> Verdict:
     past, recorded = lane.history.past, lane.record_holder
     if recorded is not None and recorded.from_ms is not None and tick_ms < recorded.until_ms:
         gap = f" ({lane.history.gap})" if lane.history.gap else ""
         if tick_ms >= recorded.from_ms + past.lead_ms:
             return Verdict(recorded, "probable", f"it has the worker id now; its claim is missing{gap}")
         return Verdict.unknown(f"the claim of this worker id is missing{gap}", [recorded])
-    owners = {holder.process for _, holder in lane.owners}
+    holders = {holder.process for _, holder in lane.holdings}
     refused = [refusal.holder for refusal in lane.refusals]
-    candidates = [each for each in refused if each.until_ms > tick_ms and each.process not in owners]
-    return Verdict.unknown(_reason_without_owner(lane, tick_ms), candidates)
+    candidates = [each for each in refused if each.until_ms > tick_ms and each.process not in holders]
+    return Verdict.unknown(_reason_without_holder(lane, tick_ms), candidates)
 
 
-def _reason_without_owner(lane: LaneHistory, tick_ms: int) -> str:
+def _reason_without_holder(lane: LaneHistory, tick_ms: int) -> str:
     history, past, worker = lane.history, lane.history.past, lane.worker
-    first_ms = min((holder.first_ms for _, holder in lane.owners), default=FOREVER_MS)
+    first_ms = min((holder.first_ms for _, holder in lane.holdings), default=FOREVER_MS)
     for loss in history.losses:
         if loss.affects(tick_ms, past.lead_ms):
             return f"{_loss_text(loss)}, among them who had worker id {worker}"
     if history.gap and tick_ms < first_ms:
         return f"{history.gap}; who had worker id {worker} at that time is no longer known"
-    if not lane.owners:
+    if not lane.holdings:
         return f"no process ever had worker id {worker} in this pool: it was made elsewhere"
     if tick_ms < max(first_ms, past.created_ms):
         return f"its time lies before worker id {worker} was first used in this pool"
@@ -228,7 +228,7 @@ class DuplicateCause:
 
 
 def duplicate_causes(
-    history: OwnershipHistory, info: PoolInfo, parts: Parts | None, certainty: str, alike: Sequence[str] = ()
+    history: HoldingHistory, info: PoolInfo, parts: Parts | None, certainty: str, alike: Sequence[str] = ()
 ) -> list[DuplicateCause]:
     """Return why one id can be in two places, causes that the history shows first.
 
@@ -247,7 +247,7 @@ def duplicate_causes(
     return causes + [DuplicateCause(False, text) for text in texts]
 
 
-def _causes_in_history(history: OwnershipHistory, worker: int, tick_ms: int) -> Iterator[tuple[bool, str]]:
+def _causes_in_history(history: HoldingHistory, worker: int, tick_ms: int) -> Iterator[tuple[bool, str]]:
     """Yield whether the history shows a cause, and its text; see DuplicateCause."""
     past = history.past
     for refusal in history.refusals.get(worker, []):
@@ -277,7 +277,7 @@ def _cause_of_loss(loss: Loss) -> tuple[bool, str]:
 
 
 def _possible_causes(
-    history: OwnershipHistory, info: PoolInfo, parts: Parts, alike: Sequence[str], is_explained: bool
+    history: HoldingHistory, info: PoolInfo, parts: Parts, alike: Sequence[str], is_explained: bool
 ) -> Iterator[str]:
     older_ms = info.created_ms - parts.timestamp_ms
     if older_ms > history.past.lead_ms:

@@ -13,7 +13,7 @@ from snowredis.core.layout import Layout, Parts
 from snowredis.core.values import check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import read_events, read_gaps
-from snowredis.monitor.ownership import Holder, OwnershipHistory, Past
+from snowredis.monitor.holdings import Holder, HoldingHistory, Past
 from snowredis.monitor.pool_reader import RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
 from snowredis.monitor.verdict import DuplicateCause, Verdict, duplicate_causes, judge
@@ -78,11 +78,11 @@ def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
     return makers
 
 
-def _in_period(history: OwnershipHistory, info: PoolInfo, period: LayoutPeriod) -> OwnershipHistory:
+def _in_period(history: HoldingHistory, info: PoolInfo, period: LayoutPeriod) -> HoldingHistory:
     """Return the part of the *history* of one layout: worker ids mean another thing in the others."""
     changes = [
-        place
-        for place, event in enumerate(history.events)
+        index
+        for index, event in enumerate(history.events)
         if event.kind == EventKind.FLOOR and event.reason == FloorReason.LAYOUT_CHANGED
     ]
     # old events are trimmed, so the parts are counted from the end; a planned layout has none yet
@@ -91,12 +91,12 @@ def _in_period(history: OwnershipHistory, info: PoolInfo, period: LayoutPeriod) 
     back = present - info.layouts.index(period) if period in info.layouts else 0
     if back <= 0:
         start = parts[-1][0]
-        return OwnershipHistory(history.events[start:], history.past)
+        return HoldingHistory(history.events[start:], history.past)
     first, last = parts[-1 - back] if back < len(parts) else (0, 0)
-    return OwnershipHistory(history.events[first:last], replace(history.past, records={}, claims=-1))
+    return HoldingHistory(history.events[first:last], replace(history.past, records={}, claims=-1))
 
 
-def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> OwnershipHistory:
+def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> HoldingHistory:
     """Read the history of a pool, with the records of *workers*.
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
@@ -106,10 +106,10 @@ def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> OwnershipHi
     found = {worker: reader.worker(worker) for worker in workers}
     records = {worker: record for worker, record in found.items() if record is not None}
     past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, *gaps, records)
-    return OwnershipHistory(read_events(reader.client, reader.name), past)
+    return HoldingHistory(read_events(reader.client, reader.name), past)
 
 
-def find_maker(history: OwnershipHistory, an_id: int, layout: Layout, *, datacenter: int = 0) -> Whois:
+def find_maker(history: HoldingHistory, an_id: int, layout: Layout, *, datacenter: int = 0) -> Whois:
     """Return which process made *an_id*, if it was made in the pool of *history*. Does not block.
 
     Raises:

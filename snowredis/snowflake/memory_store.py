@@ -84,8 +84,7 @@ class MemoryStore:
             if self._incarnation:
                 return replies.Exists(*self._pool(now))
             # the same as in create.lua. A pool that is new with this object has lost nothing
-            is_certain = self.config.durability == "assured"
-            self._begin(now, 0, 0 if is_certain else self._outage_horizon_ms(now), Seen())
+            self._begin(now, 0, 0 if self.config.durability == "assured" else self._outage_horizon_ms(now), Seen())
             return replies.Created(*self._pool(now))
 
     def _begin(self, now: int, floor_ms: int, outage_floor_ms: int, seen: Seen) -> None:

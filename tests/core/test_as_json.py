@@ -13,7 +13,7 @@ from snowredis.core.as_json import Hidden, IdNumber, NowMs, Shown, TimeMs, in_js
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts
 from snowredis.monitor.events import Event
-from snowredis.monitor.ownership import Holder
+from snowredis.monitor.holdings import Holder
 from snowredis.monitor.polling import PoolReport
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.status import unknown_status

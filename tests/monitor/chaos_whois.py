@@ -19,7 +19,7 @@ from pathlib import Path
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
-from snowredis.monitor.ownership import OwnershipHistory
+from snowredis.monitor.holdings import HoldingHistory
 from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.monitor.whois import find_maker, read_history
 from snowredis.monitor.worker_pool import WorkerPool
@@ -56,7 +56,7 @@ class WatchedFleet(Fleet):
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
-        self.looks: list[tuple[float, OwnershipHistory]] = []
+        self.looks: list[tuple[float, HoldingHistory]] = []
 
     def look(self) -> None:
         try:
@@ -108,7 +108,7 @@ def run(
     return score
 
 
-def ask(history: OwnershipHistory, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
+def ask(history: HoldingHistory, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
     """Look up one id and compare the result with *pid*, which really made it; *truth* describes that process."""
     whois = find_maker(history, an_id, layout)  # type: ignore[arg-type]
     score.answers[whois.certainty] += 1

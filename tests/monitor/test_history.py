@@ -10,7 +10,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
 from snowredis.monitor.events import Event
-from snowredis.monitor.ownership import OwnershipHistory, Past
+from snowredis.monitor.holdings import HoldingHistory, Past
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.verdict import duplicate_causes, judge
 from snowredis.monitor.whois import find_maker
@@ -47,7 +47,7 @@ BORN = event(EventKind.FLOOR, 1_000_000, reason=FloorReason.NO_POOL)
 
 
 def asked(events: list[Event], tick_ms: int, *, lane: int = 0, past: Past = PAST) -> tuple[str, str]:
-    verdict = judge(OwnershipHistory(events, past).of_lane(7, lane), tick_ms)
+    verdict = judge(HoldingHistory(events, past).of_lane(7, lane), tick_ms)
     return verdict.certainty, verdict.holder.host if verdict.holder else ""
 
 
@@ -63,7 +63,7 @@ def test_one_after_the_other_held_it_and_the_tick_says_who() -> None:
     assert asked(TWO, 1_100_500) == ("certain", "anna")
     assert asked(TWO, 1_229_999) == ("certain", "anna")
     assert asked(TWO, 1_230_000) == ("certain", "berta")
-    holder = judge(OwnershipHistory(TWO).of_lane(7), 1_229_999).holder
+    holder = judge(HoldingHistory(TWO).of_lane(7), 1_229_999).holder
     assert holder is not None
     assert (holder.host, holder.pid, holder.from_ms, holder.to_ms, holder.held) == (
         "anna",
@@ -72,7 +72,7 @@ def test_one_after_the_other_held_it_and_the_tick_says_who() -> None:
         1_300_000,
         False,
     )
-    assert judge(OwnershipHistory(TWO).of_lane(8), 1_229_999).holder is None
+    assert judge(HoldingHistory(TWO).of_lane(8), 1_229_999).holder is None
 
 
 def test_the_tick_decides_and_not_the_time_of_the_claim() -> None:
@@ -109,11 +109,11 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
     only_berta = TWO[3:]
     assert asked(only_berta, 1_240_000) == ("certain", "berta")
     assert asked(only_berta, 1_200_000) == ("unknown", "")
-    verdict = judge(OwnershipHistory(only_berta, replace(PAST, trimmed=True)).of_lane(7), 1_200_000)
+    verdict = judge(HoldingHistory(only_berta, replace(PAST, trimmed=True)).of_lane(7), 1_200_000)
     assert "trimmed" in verdict.reason
     # events that nobody trimmed were lost
-    assert "Redis had lost it" in judge(OwnershipHistory(only_berta, PAST).of_lane(7), 1_200_000).reason
-    assert "no process ever" not in judge(OwnershipHistory(only_berta, PAST).of_lane(9), 1_200_000).reason
+    assert "Redis had lost it" in judge(HoldingHistory(only_berta, PAST).of_lane(7), 1_200_000).reason
+    assert "no process ever" not in judge(HoldingHistory(only_berta, PAST).of_lane(9), 1_200_000).reason
 
 
 def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
@@ -138,7 +138,7 @@ def test_after_a_restart_of_redis_its_newest_events_may_be_missing(why: str) -> 
     ]
     # a forgotten process whose clock was right cannot be that old
     assert asked(events, 1_090_000) == ("probable", "anna")
-    verdict = judge(OwnershipHistory(events, PAST).of_lane(7), 1_150_000)
+    verdict = judge(HoldingHistory(events, PAST).of_lane(7), 1_150_000)
     assert (verdict.certainty, verdict.holder) == ("unknown", None)
     assert [one.host for one in verdict.candidates] == ["anna"]
     assert asked(events, 1_235_000) == ("certain", "berta")
@@ -167,7 +167,7 @@ def test_who_ended_before_the_restart_is_known_up_to_its_end() -> None:
     # a namespace that it did not use may have been used by somebody who is forgotten
     assert asked(events, 1_140_000, lane=1) == ("probable", "anna")
     assert asked(events, 1_190_000) == ("unknown", "")
-    assert "lost events" in judge(OwnershipHistory(events, PAST).of_lane(7), 1_190_000).reason
+    assert "lost events" in judge(HoldingHistory(events, PAST).of_lane(7), 1_190_000).reason
 
 
 def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
@@ -186,7 +186,7 @@ def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
 def test_copies_of_a_process_with_one_lease_are_both_named() -> None:
     lost = event(EventKind.LOST, 1_140_000, 7, "anna", 0, 1_150_000, reason=LossReason.COPIED)
     events = [BORN, claimed(1_100_000, "anna", 0), lost]
-    verdict = judge(OwnershipHistory(events, PAST).of_lane(7), 1_149_000)
+    verdict = judge(HoldingHistory(events, PAST).of_lane(7), 1_149_000)
     assert verdict.certainty == "unknown"
     assert "clone" in verdict.reason
     # before the reservation that both had
@@ -196,19 +196,19 @@ def test_copies_of_a_process_with_one_lease_are_both_named() -> None:
 
 def test_ids_of_the_future_and_of_before_the_pool_are_not_of_it() -> None:
     past = replace(PAST, now_ms=1_400_000, created_ms=1_000_000)
-    assert "future" in judge(OwnershipHistory(TWO, past).of_lane(7), 1_500_000).reason
-    before = judge(OwnershipHistory(TWO, past).of_lane(7), 900_000)
+    assert "future" in judge(HoldingHistory(TWO, past).of_lane(7), 1_500_000).reason
+    before = judge(HoldingHistory(TWO, past).of_lane(7), 900_000)
     assert before.certainty == "unknown"
     assert "before this pool was created" in before.reason
     assert [one.host for one in before.candidates] == ["anna"]
-    assert "no process ever" in judge(OwnershipHistory(TWO, past).of_lane(99), 1_200_000).reason
+    assert "no process ever" in judge(HoldingHistory(TWO, past).of_lane(99), 1_200_000).reason
 
 
 LAYOUT = Layout(timestamp_bits=41, datacenter_bits=2, backup_bits=2, worker_bits=8, sequence_bits=10, epoch_ms=0)
 
 
 def test_an_id_of_another_layout_or_datacenter_is_none_of_this_pool() -> None:
-    history = OwnershipHistory(TWO, PAST)
+    history = HoldingHistory(TWO, PAST)
     mine = LAYOUT.compose(tick=1_100_500, datacenter=1, worker=7, sequence=3)
     good = find_maker(history, mine, LAYOUT, datacenter=1)
     assert (good.certainty, good.holder.host if good.holder else "") == ("certain", "anna")
@@ -225,7 +225,7 @@ def record(who: str, claimed_ms: int, until_ms: int) -> WorkerInfo:
 
 def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
     past = replace(PAST, now_ms=1_320_000, records={7: record("berta", 1_300_000, 1_350_000)})
-    verdict = judge(OwnershipHistory(TWO, past).of_lane(7), 1_349_999)
+    verdict = judge(HoldingHistory(TWO, past).of_lane(7), 1_349_999)
     assert verdict.holder is not None
     assert (verdict.holder.host, verdict.holder.held) == ("berta", True)
     assert asked(TWO, 1_350_000, past=past)[0] == "unknown"
@@ -246,7 +246,7 @@ def test_twins_are_explained_by_what_the_history_shows_first() -> None:
         claimed(1_100_000, "anna", 0),
         event(EventKind.LOST, 1_140_000, 7, "anna", 0, 1_150_000, reason=LossReason.COPIED),
     ]
-    history = OwnershipHistory(events, PAST)
+    history = HoldingHistory(events, PAST)
     info = PoolInfo("p", LAYOUT, "", 10_000_000, 1_000_000, 0, "", 1, 256, 1, 255, 1, 1, 0, 0, 0, 1, 0, "")
     whois = find_maker(history, LAYOUT.compose(tick=1_149_000, worker=7), LAYOUT)
     first, *others = duplicate_causes(history, info, whois.parts, whois.certainty, ["staging"])
@@ -277,7 +277,7 @@ def test_an_id_of_the_outage_lane_is_of_the_process_that_had_the_lane_even_after
     assert asked(events, 600_000, lane=3, past=past) == ("certain", "berta")
 
 
-def test_a_lease_that_was_taken_over_has_two_owners_one_after_the_other() -> None:
+def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> None:
     lanes, taken_ms = (0, 0, 0, 500_000), 1_600_000
     begun = replace(claimed(1_100_000, "anna", 0, lanes=lanes), outage_until_ms=80_000_000)
     ended = replace(expired(1_300_000, "anna", 0, 1_230_000), heartbeat_ms=1_200_000)

@@ -23,6 +23,7 @@ SYNONYMS = {
     "machine": "host, or worker id",
     "node": "server, or worker id",
     "ns": "namespace; nanoseconds have a name before the unit",
+    "ownership": "holding, or holder",
     "page_owner": "page_file",
     "reference": "weak_generator, or what it refers to",
     "server_place": "address_scope",

@@ -17,7 +17,7 @@ from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event, Follower
-    from snowredis.monitor.ownership import Holder
+    from snowredis.monitor.holdings import Holder
     from snowredis.monitor.whois import Whois
 
 # --- whois --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Ownerships of worker ids, reconstructed from a pool's events. Pure: no Redis, no clock.
+"""Holdings of worker ids, reconstructed from a pool's events. Pure: no Redis, no clock.
 
-Reservations of one lane never overlap, and the next owner of a worker id starts where the previous one stopped. So an
-ownership of a lane is a half-open range of ticks, and only ticks decide who owned it: a claim may begin with ticks that
+Reservations of one lane never overlap, and the next holder of a worker id starts where the previous one stopped. So a
+holding of a lane is a half-open range of ticks, and only ticks decide who held it: a claim may begin with ticks that
 lie before or after the time of the claim.
 """
 
@@ -17,7 +17,7 @@ from snowredis.monitor.snapshot import WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
 
 FOREVER_MS = 10**15
-# events that end an ownership
+# events that end a holding
 _ENDS = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.RECLAIMED)
 
 
@@ -79,30 +79,30 @@ class Holder:
 
 
 @dataclass(slots=True)
-class Ownership:
-    """Ownership of a worker id by one process.
+class Holding:
+    """Holding of a worker id by one process.
 
     Attributes:
         start: its first event: the claim, unless that is missing.
-        place: index of *start* among all events.
+        event_index: of *start* among all events.
         lanes_ms: first tick of each lane; only of the first lane if the claim is missing.
-        end, end_place: its release or death, and the index of that among all events.
-        adopted_place: index of its newest adoption; -1 if there is none.
+        end, end_index: its release or death, and the index of that among all events.
+        adopted_index: that of its newest adoption; -1 if there is none.
         claimed_ms: times that a record may show as its claim: an adoption sets them anew.
-        record: the current record of the worker id, if it is of this ownership.
-        next: the following ownership of the worker id.
-        lease_ms: where the lease begins that this process took over from the owner before; None: it claimed it itself.
+        record: the current record of the worker id, if it is of this holding.
+        next: the following holding of the worker id.
+        lease_ms: where the lease begins that this process took over from the holder before; None: it claimed it itself.
     """
 
     start: Event
-    place: int
+    event_index: int
     lanes_ms: tuple[int, ...]
     end: Event | None = None
-    end_place: int = -1
-    adopted_place: int = -1
+    end_index: int = -1
+    adopted_index: int = -1
     claimed_ms: list[int] = field(default_factory=list)
     record: WorkerInfo | None = None
-    next: Ownership | None = None
+    next: Holding | None = None
     lease_ms: int | None = None
 
     @property
@@ -110,11 +110,11 @@ class Ownership:
         """Begin of the lease in its first lane: two leases of a worker id that were used differ in it."""
         return self.lanes_ms[0] if self.lease_ms is None else self.lease_ms
 
-    def taken_over(self, event: Event, place: int) -> Ownership:
-        """Return the ownership of the process of *event*, which took this lease over after this owner had ended."""
+    def taken_over(self, event: Event, index: int) -> Holding:
+        """Return the holding of the process of *event*, which took this lease over after this holder had ended."""
         lanes_ms = tuple(max(ms, event.taken_ms) for ms in self.lanes_ms)
         start = replace(event, outage_until_ms=self.start.outage_until_ms)
-        return Ownership(start, place, lanes_ms, claimed_ms=[*self.claimed_ms], lease_ms=self.begins_ms)
+        return Holding(start, index, lanes_ms, claimed_ms=[*self.claimed_ms], lease_ms=self.begins_ms)
 
     def is_taken_over_by(self, event: Event | WorkerInfo, begins_ms: int) -> bool:
         """Return true if the process of *event* took this lease over."""
@@ -122,9 +122,9 @@ class Ownership:
         return event.taken_ms > 0 and not is_same and begins_ms == self.begins_ms
 
     def unseen_from_ms(self, ttl_ms: int) -> int:
-        """Return from when on others may have had the lease before the next owner, which took it over.
+        """Return from when on others may have had the lease before the next holder, which took it over.
 
-        They ended while Redis was unavailable. FOREVER_MS if the next owner did not take it over.
+        They ended while Redis was unavailable. FOREVER_MS if the next holder did not take it over.
         """
         if self.next is None or self.next.lease_ms is None:
             return FOREVER_MS
@@ -156,7 +156,7 @@ class Ownership:
         return self.record.outage_until_ms if self.record is not None else FOREVER_MS
 
     def holder(self, lane: int) -> Holder:
-        """Return the owner, with its range of ticks on *lane*."""
+        """Return the holder, with its range of ticks on *lane*."""
         start, end, record = self.start, self.end, self.record
         if self.outage_lane == lane:
             until_ms = self._outage_until_ms()
@@ -178,12 +178,12 @@ class RefusedRenewal(NamedTuple):
     """A refused renewal.
 
     Attributes:
-        place: index of the event among all events.
+        event_index: of the event among all events.
         event: of kind "lost".
         holder: the process whose renewal was refused.
     """
 
-    place: int
+    event_index: int
     event: Event
     holder: Holder
 
@@ -193,12 +193,12 @@ class Loss:
     """A moment at which Redis may have lost the newest events before it.
 
     Attributes:
-        place: index of the floor event among all events.
+        event_index: of the floor event among all events.
         event: the floor event.
         known_ms: no event up to this time on the Redis clock is missing.
     """
 
-    place: int
+    event_index: int
     event: Event
     known_ms: int
 
@@ -219,24 +219,24 @@ class LaneHistory:
     Attributes:
         history: of the whole pool.
         worker, lane: the lane.
-        owners: ownerships with their ranges of ticks on this lane, the oldest first.
+        holders: holdings with their ranges of ticks on this lane, the oldest first.
         refusals: of renewals of the worker id, the oldest first.
-        record_holder: the process of the current record, if none of the ownerships is known to be its.
+        record_holder: the process of the current record, if none of the holdings is known to be its.
     """
 
-    history: OwnershipHistory
+    history: HoldingHistory
     worker: int
     lane: int
-    owners: list[tuple[Ownership, Holder]]
+    holdings: list[tuple[Holding, Holder]]
     refusals: list[RefusedRenewal]
     record_holder: Holder | None
 
 
-class OwnershipHistory:
-    """Ownerships of every worker id, and losses of events.
+class HoldingHistory:
+    """Holdings of every worker id, and losses of events.
 
     Attributes:
-        owners: ownerships by worker id; the oldest first.
+        holders: holdings by worker id; the oldest first.
         refusals: of renewals, by worker id; the oldest first.
         losses: the oldest first.
 
@@ -247,24 +247,24 @@ class OwnershipHistory:
 
     def __init__(self, events: Sequence[Event], past: Past | None = None) -> None:
         self.events, self.past = events, past or Past()
-        self.owners: dict[int, list[Ownership]] = {}
+        self.holdings: dict[int, list[Holding]] = {}
         self.refusals: dict[int, list[RefusedRenewal]] = {}
         self.losses: list[Loss] = []
         # index of the event that created the pool, and the number of claims since then
-        self._created_place, self._claims = -1, 0
-        for place, event in enumerate(events):
-            self._add(place, event)
-        for worker, owners in self.owners.items():
+        self._created_index, self._claims = -1, 0
+        for index, event in enumerate(events):
+            self._add(index, event)
+        for worker, holdings in self.holdings.items():
             record = self.past.records.get(worker)
-            if record is not None and record.claimed_ms in owners[-1].claimed_ms:
-                if owners[-1].is_taken_over_by(record, record.reserved_from_ms):
+            if record is not None and record.claimed_ms in holdings[-1].claimed_ms:
+                if holdings[-1].is_taken_over_by(record, record.reserved_from_ms):
                     self._hand_over(len(events), replace(expiry_of(record), at_ms=record.taken_ms))
-                owners[-1].record = record
+                holdings[-1].record = record
 
     @property
     def has_holes(self) -> bool:
         """True if events are missing between the first and the last."""
-        claims_are_missing = self._created_place >= 0 and self._claims < self.past.claims
+        claims_are_missing = self._created_index >= 0 and self._claims < self.past.claims
         return claims_are_missing or self.past.deleted_id != NO_ID
 
     @property
@@ -284,9 +284,9 @@ class OwnershipHistory:
 
     def of_lane(self, worker: int, lane: int = 0) -> LaneHistory:
         """Return everything that is known of *lane* of *worker*."""
-        owners, record = self.owners.get(worker, []), self.past.records.get(worker)
+        holdings, record = self.holdings.get(worker, []), self.past.records.get(worker)
         record_holder = None
-        if record is not None and record.token_hash and not (owners and owners[-1].record):
+        if record is not None and record.token_hash and not (holdings and holdings[-1].record):
             record_holder = Holder.of(
                 record,
                 from_ms=record.claimed_ms,
@@ -294,53 +294,53 @@ class OwnershipHistory:
                 held=record.alive,
                 until_ms=record.reserved_until_ms,
             )
-        spans = [(owner, owner.holder(lane)) for owner in owners]
+        spans = [(holding, holding.holder(lane)) for holding in holdings]
         return LaneHistory(self, worker, lane, spans, self.refusals.get(worker, []), record_holder)
 
-    def _add(self, place: int, event: Event) -> None:
+    def _add(self, index: int, event: Event) -> None:
         if event.kind == EventKind.FLOOR:
-            self._add_floor(place, event)
+            self._add_floor(index, event)
         elif event.kind == EventKind.LOST:
             refused = Holder.of(event, to_ms=event.at_ms, until_ms=event.until_ms)
-            self.refusals.setdefault(event.worker, []).append(RefusedRenewal(place, event, refused))
+            self.refusals.setdefault(event.worker, []).append(RefusedRenewal(index, event, refused))
         elif event.worker >= 0:
-            self._add_to_owner(place, event)
+            self._add_to_holding(index, event)
 
-    def _add_floor(self, place: int, event: Event) -> None:
+    def _add_floor(self, index: int, event: Event) -> None:
         if event.reason == FloorReason.NO_POOL:
-            self._created_place, self._claims = place, 0
-        if place == 0:
+            self._created_index, self._claims = index, 0
+        if index == 0:
             # nothing before it is known at all; see gap
             return
         # an older copy of the pool may have served workers for a while before that was noticed
         rolled_back = event.reason == FloorReason.ROLLED_BACK
         limit_ms = event.at_ms - self.past.ttl_ms if rolled_back else FOREVER_MS
-        known_ms = next((e.at_ms for e in reversed(self.events[:place]) if e.at_ms < limit_ms), 0)
-        self.losses.append(Loss(place, event, known_ms))
+        known_ms = next((e.at_ms for e in reversed(self.events[:index]) if e.at_ms < limit_ms), 0)
+        self.losses.append(Loss(index, event, known_ms))
 
-    def _hand_over(self, place: int, event: Event) -> None:
-        """Add the process of *event* as the owner that follows the last one, in the same lease."""
-        owners = self.owners[event.worker]
-        owners.append(owners[-1].taken_over(event, place))
-        owners[-2].next = owners[-1]
+    def _hand_over(self, index: int, event: Event) -> None:
+        """Add the process of *event* as the holder that follows the last one, in the same lease."""
+        holdings = self.holdings[event.worker]
+        holdings.append(holdings[-1].taken_over(event, index))
+        holdings[-2].next = holdings[-1]
 
-    def _add_to_owner(self, place: int, event: Event) -> None:
-        owners = self.owners.setdefault(event.worker, [])
+    def _add_to_holding(self, index: int, event: Event) -> None:
+        holdings = self.holdings.setdefault(event.worker, [])
         claimed = event.kind == EventKind.CLAIMED
         self._claims += claimed
-        if owners and not claimed and owners[-1].has_returned(event):
-            owners[-1].end, owners[-1].end_place = None, -1
-        if owners and not claimed and owners[-1].is_taken_over_by(event, event.from_ms):
-            self._hand_over(place, event)
-        elif claimed or not owners or owners[-1].end is not None or not owners[-1].includes(event):
+        if holdings and not claimed and holdings[-1].has_returned(event):
+            holdings[-1].end, holdings[-1].end_index = None, -1
+        if holdings and not claimed and holdings[-1].is_taken_over_by(event, event.from_ms):
+            self._hand_over(index, event)
+        elif claimed or not holdings or holdings[-1].end is not None or not holdings[-1].includes(event):
             # if the claim is missing, only the first lane is known
             lanes_ms = (claimed and event.lanes_ms) or (event.from_ms,)
-            owners.append(Ownership(event, place, lanes_ms, claimed_ms=[event.at_ms]))
-            if len(owners) > 1:
-                owners[-2].next = owners[-1]
-        owner = owners[-1]
+            holdings.append(Holding(event, index, lanes_ms, claimed_ms=[event.at_ms]))
+            if len(holdings) > 1:
+                holdings[-2].next = holdings[-1]
+        holding = holdings[-1]
         if event.kind in _ENDS:
-            owner.end, owner.end_place = event, place
+            holding.end, holding.end_index = event, index
         elif event.kind == EventKind.ADOPTED:
-            owner.adopted_place = place
-            owner.claimed_ms.append(event.at_ms)
+            holding.adopted_index = index
+            holding.claimed_ms.append(event.at_ms)
