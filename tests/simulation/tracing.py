@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
+from snowredis.servers.scripts import REFUSALS
 from tests.simulation.redis_model import CHANGING, CONSTANT
-from tests.spec.log import COMMON, header, ints, request_of
+from tests.spec.log import header, ints, request_of
 
 if TYPE_CHECKING:
     from tests.simulation.redis_model import RedisModel
@@ -96,15 +97,15 @@ class Tracer:
         if script not in TRACED:
             self._end_early(f"script {script}")
         else:
-            if script in ("renew", "release"):
-                self._workers[self._calls] = int(args[COMMON])
+            request = request_of(script, args)
+            self._workers[self._calls] = request.get("worker", -1)
             if script in ("claim", "renew"):
-                name = str(args[COMMON if script == "claim" else COMMON + 3])
+                name = request["token" if script == "claim" else "pending"]
                 first, call = self._names.setdefault(name, (process, self._calls))
                 of_clone = process in self._born or first in self._born
                 if first != process and of_clone and self._born.get(process, 0) < call:
                     self._end_early("clones that draw the same random numbers")
-            self._write(do="send", call=self._calls, process=process, **request_of(script, args))
+            self._write(do="send", call=self._calls, process=process, **request)
         return self._calls
 
     def answered(self, process: str, call: int, reply: list[str]) -> None:
@@ -212,7 +213,9 @@ class Tracer:
         self._after.setdefault(now, self._runs)
         worker = int(reply[6]) if reply[0] == "granted" else self._workers.get(call)
         record = _record((pool or {}).get(f"w:{worker}"))
-        self._last_ms[server.name] = server.now_us // 1000
+        if reply[0] not in REFUSALS:
+            # one that was refused for its settings changed nothing
+            self._last_ms[server.name] = server.now_us // 1000
         if reply[0] == "signature" and reply[1].endswith(" lanes=1"):
             self._end_early("the outage floor of a pool with other settings")
         more = {"outage_floor_ms": int(pool["outage_floor"])} if pool and "outage_floor" in pool else {}

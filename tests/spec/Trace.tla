@@ -244,8 +244,15 @@ Releases ==
   /\ Same(<<now, srv, save, ans, wit, cnt, chg, dup>>)
   /\ Same(<<run, time, incs, kept, held, uses, lift>>)
 
+(* A process that was refused has its outage lane at most, which both have. *)
+CopyTold(p, q) ==
+  /\ Blank(q) /\ pr[p].st = "new"
+  /\ LET x == [pr[p] EXCEPT !.sh = pr[p].u]
+     IN pr' = [pr EXCEPT ![p] = x, ![q] = [x EXCEPT !.n = pr[q].n]]
+  /\ Same(<<now, srv, save, net, ans, wit, cnt, chg, dup>>)
+
 Copies1 ==
-  /\ Step.op = "copy" /\ Copy(Step.p, Step.q)
+  /\ Step.op = "copy" /\ (Copy(Step.p, Step.q) \/ CopyTold(Step.p, Step.q))
   /\ uses' = [uses EXCEPT ![Step.q] = Each(NoUse)]
   /\ Same(<<run, time, incs, kept, held, lift>>)
 

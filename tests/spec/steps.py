@@ -154,11 +154,29 @@ class Converter:
             return slot
         others = [slot for slot in self._by_owner.values() if slot.token == token]
         if script == "claim":
-            return self._new_slot(entry["process"], token) if token in self._tokens else None
+            return self._claim_taken_over(others, entry) or (
+                self._new_slot(entry["process"], token) if token in self._tokens else None
+            )
         if script == "renew":
             return None
         # a release of another process: that of a killed one (reclaimed), or of one that ended and could not release
         return self._one_of(others, {entry["renewal_id"], entry["pending"]})
+
+    def _claim_taken_over(self, slots: list[Slot], entry: Entry) -> Slot | None:
+        """Return the slot of a process that was killed as it was answered, and whose claim another process repeats.
+
+        That is the same process of the specification, which has not got its answer.
+        """
+        steps = self.out.steps
+        for slot in reversed(slots):
+            delivered = [i for i, step in enumerate(steps) if step["op"] == "deliver" and step["p"] == slot.name]
+            if slot.state == "held" and not slot.last_ms and not slot.pending and len(delivered) == 1:
+                del steps[delivered[0]]
+                self._of_worker[slot.owner, slot.worker].remove(slot)
+                slot.owner, slot.state, slot.worker = entry["process"], "claim", -1
+                self._by_owner[slot.owner, slot.token] = slot
+                return slot
+        return None
 
     def _one_of(self, slots: list[Slot], ids: set[str]) -> Slot | None:
         """Return the slot that has one of the renewal *ids*; if none has, or several, the last one."""
@@ -300,7 +318,15 @@ class Converter:
             # of nobody: no step of the specification
             name = slot.name if slot is not None else self._nobody()
             # made before the generator was sealed, and shown later
-            before = slot is not None and slot.low is not None and ms < slot.low[lane]
+            before = "release" if slot is not None and slot.low is not None and ms < slot.low[lane] else ""
+            if (
+                slot is not None
+                and slot.state == "lost"
+                and lane < self.out.header["lanes"]
+                and not entry.get("in_order")
+            ):
+                # made before the process was told, and shown later
+                before = "told"
             if slot is not None:
                 slot.last_ms[lane, owner] = max(ms, slot.last_ms.get((lane, owner), 0))
             step = {"op": "use", "p": name, "w": worker, "l": lane, "lo": ms, "hi": ms}
@@ -309,7 +335,7 @@ class Converter:
             if not before and _follows(newest, step):
                 newest["hi"] = ms
             else:
-                self._insert(step, "release" if before else "")
+                self._insert(step, before)
 
     def _order_of(self, lane: tuple[str, int, int], ms: int, sequences: list[int], *, in_order: bool) -> str:
         """Return how these ids of one tick must stand to those of the lane before.
