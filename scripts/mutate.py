@@ -60,7 +60,7 @@ STAGES = [
     ["scripts/soak.py", "--schedules", "60", "--jobs", "1"],
 ]
 LAST_STAGE = {
-    ".py": [*PYTEST, "tests/registry", "tests/reclaim", "-k", "not [redis"],
+    ".py": [*PYTEST, "tests/runtime/test_implementations.py", "tests/registry", "tests/reclaim", "-k", "not [redis"],
     ".c": [*PYTEST, *(f"tests/runtime/test_{name}.py" for name in ("extension", "threads_and_signals", "forks"))],
 }
 
@@ -224,7 +224,9 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="mutate-") as directory, ThreadPoolExecutor(cores) as pool:
         for core in range(cores):
-            copies.put(make_copy(Path(directory) / str(core)))
+            copies.put(copy := make_copy(Path(directory) / str(core)))
+        if failed := next(filter(None, (run(copy, stage) for stage in [*STAGES, *LAST_STAGE.values()])), ""):
+            raise SystemExit(f"without a change: {failed}\n{(copy / 'log').read_text()}")
         waiting = {pool.submit(judge_in_a_copy, n): n for n in numbers}
         for future in as_completed(waiting):
             n, (failed, output) = waiting[future], future.result()

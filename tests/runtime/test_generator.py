@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import mmap
 import pickle
@@ -23,7 +24,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ClockStopped
 from snowredis.process.clock import SystemClock
 from snowredis.settings import SequenceStart
-from snowredis.snowflake.generator import SnowflakeGenerator
+from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
 from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest
 from snowredis.snowflake.replies import ReleaseReply, Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
@@ -761,3 +762,25 @@ def test_a_missing_redis_is_told_in_a_short_traceback(tmp_path: Path, call: str)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert "StoreUnavailable: Redis at" in done.stderr
     assert done.stderr.count("\n") <= 30
+
+
+def test_a_lock_of_another_kind_is_replaced_unless_it_may_guard_a_lease(pool: MemoryPool) -> None:
+    """As after gevent has patched threading in a process that imported the program before."""
+    idle, busy = pool.connect(), pool.connect()
+    busy.claim()
+    # any type other than that of locks now
+    foreign: Any = contextlib.nullcontext()
+    own = busy._lock
+    idle._lock = busy._lock = foreign
+    renew_foreign_locks()
+    assert type(idle._lock) is type(own)
+    assert busy._lock is foreign
+    busy._lock = own
+
+
+def test_random_sequences_begin_in_the_lowest_eighth(pool: MemoryPool, clock: ManualClock) -> None:
+    ids, begun = pool.connect(sequence_start="random"), []
+    for _ in range(300):
+        begun.append(ids.decode(ids.next_id()).sequence)
+        clock.advance(1)
+    assert 100 < max(begun) < 128

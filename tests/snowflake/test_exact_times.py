@@ -282,3 +282,8 @@ def test_a_pool_that_has_forgotten_only_how_long_an_outage_lane_is_was_rolled_ba
     while other.seen.version <= one.seen.version:
         other.ask_renew()
     assert one.ask_renew().alarm is not None
+
+
+def test_a_constant_of_a_whole_day_is_read_when_the_pool_is_deleted() -> None:
+    pool = new_pool(replace(CONFIG, ttl_ms=86_400_000))
+    assert not Pool(CONFIG, pool.server).delete(pool.now_ms()).guessed
