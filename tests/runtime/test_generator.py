@@ -25,8 +25,9 @@ from snowredis.errors import ClockStopped
 from snowredis.process.clock import SystemClock
 from snowredis.settings import SequenceStart
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
-from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest
-from snowredis.snowflake.replies import ReleaseReply, Seen
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest
+from snowredis.snowflake.replies import ClaimReply, ReleaseReply, Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.runtime.conftest import make_pool
 from tests.support.servers import RedisServer
@@ -784,3 +785,23 @@ def test_random_sequences_begin_in_the_lowest_eighth(pool: MemoryPool, clock: Ma
         begun.append(ids.decode(ids.next_id()).sequence)
         clock.advance(1)
     assert 100 < max(begun) < 128
+
+
+@pytest.mark.parametrize("is_unsent", [False, True])
+def test_a_claim_that_redis_may_have_is_sent_again_as_it_was(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, is_unsent: bool
+) -> None:
+    tokens = []
+
+    def claim(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        tokens.append(request.token)
+        error = snowredis.StoreUnavailable("memory", "no reply")
+        error.is_unsent = is_unsent
+        raise error
+
+    monkeypatch.setattr(MemoryStore, "claim", claim)
+    ids = pool.connect()
+    for _ in range(3):
+        with pytest.raises(snowredis.StoreUnavailable):
+            ids.claim()
+    assert len(set(tokens)) == (3 if is_unsent else 1)
