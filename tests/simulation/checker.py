@@ -392,5 +392,6 @@ class Checker:
             claim = self.claims.get((held.token, held.lease.worker))
             if claim:
                 claim.clone()
-                if held.pending_renewal_id:
+                # not one that was answered
+                if held.pending_renewal_id not in ("", held.renewal_id):
                     claim.shared_renewals.add(held.pending_renewal_id)

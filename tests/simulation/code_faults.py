@@ -63,6 +63,11 @@ class EarlyMsSlot(WrongSlot):
         return held._replace(lanes_ms=lanes_ms, lease=held.lease._replace(opens=self.ticks(*lanes_ms)))
 
 
+class SameRenewalSlot(WrongSlot):
+    def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
+        return held if fresh else held._replace(pending_renewal_id=held.renewal_id)
+
+
 class FirstWorkerSlot(WrongSlot):
     def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
         return held._replace(lease=held.lease._replace(worker=0))
@@ -154,6 +159,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
         ),
         ("pause", "starve", "release"), seed=1001),
     "chain unchecked": CodeFault(RULES["R5 chain"], ("clone",), seed=1001),
+    "one id for all renewals": CodeFault(Rule(lease_manager=_keeper(SameRenewalSlot)), ("clone",), seed=1003),
     "floor ignored": CodeFault(
         Rule((("claim", _LEAST, "local least = 0"), ("claim", _SETTLING, "if false then"))), _LOST
     ),
