@@ -166,6 +166,12 @@ def is_change(change: Change, copy: Path, extension: bytes) -> bool:
     return False
 
 
+def fails(copy: Path, stage: list[str]) -> str:
+    """As run(); a test that fails runs once more: on a busy machine, one with a server may fail without a change."""
+    failed = run(copy, stage)
+    return run(copy, [*PYTEST, failed]) if "::" in failed else failed
+
+
 def run(copy: Path, arguments: list[str]) -> str:
     """Run Python in the copy; return "" if all is well, "timed out", a test that failed, or another end."""
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -196,9 +202,7 @@ def judge(change: Change, copy: Path) -> str:
     (copy / change.path).write_text(change.changed())
     failed = "" if is_change(change, copy, extension) else "invalid"
     for stage in [*STAGES, *([LAST_STAGE[suffix]] if suffix in LAST_STAGE else [])]:
-        if not failed and "::" in (failed := run(copy, stage)):
-            # once more: on a busy machine, a test with a server may fail without the change
-            failed = run(copy, [*PYTEST, failed])
+        failed = failed or fails(copy, stage)
     (copy / change.path).write_text(change.source)
     if suffix == ".c":
         build(copy)
@@ -225,7 +229,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutate-") as directory, ThreadPoolExecutor(cores) as pool:
         for core in range(cores):
             copies.put(copy := make_copy(Path(directory) / str(core)))
-        if failed := next(filter(None, (run(copy, stage) for stage in [*STAGES, *LAST_STAGE.values()])), ""):
+        if failed := next(filter(None, (fails(copy, stage) for stage in [*STAGES, *LAST_STAGE.values()])), ""):
             raise SystemExit(f"without a change: {failed}\n{(copy / 'log').read_text()}")
         waiting = {pool.submit(judge_in_a_copy, n): n for n in numbers}
         for future in as_completed(waiting):
