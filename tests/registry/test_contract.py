@@ -68,6 +68,8 @@ def test_a_confirmed_number_stays_with_its_pool_until_a_person_frees_it(made: Re
     made.take("a", "aa")
     made.confirm("a", 1, "aa")
     assert made.take("b").fields == ("2",)
+    # asked for again, it stays confirmed
+    assert made.take("a", "aa").fields == ("1",)
     for wanted in (None, 1):
         assert made.take("a", "cc", wanted=wanted).status is RegistryStatus.NAMED
     assert made.take("b2", wanted=1).status is RegistryStatus.USED

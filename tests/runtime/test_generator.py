@@ -26,8 +26,8 @@ from snowredis.process.clock import SystemClock
 from snowredis.settings import SequenceStart
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest
-from snowredis.snowflake.replies import ClaimReply, ReleaseReply, Seen
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
+from snowredis.snowflake.replies import ClaimReply, ReleaseReply, RenewReply, Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.runtime.conftest import make_pool
 from tests.support.servers import RedisServer
@@ -805,3 +805,24 @@ def test_a_claim_that_redis_may_have_is_sent_again_as_it_was(
         with pytest.raises(snowredis.StoreUnavailable):
             ids.claim()
     assert len(set(tokens)) == (3 if is_unsent else 1)
+
+
+def test_each_renewal_has_an_id_of_its_own(
+    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the pool would take the renewals of two copies for one that is repeated (R5)."""
+    sent, renew = [], MemoryStore.renew
+
+    def recorded(store: MemoryStore, request: RenewRequest, seen: Seen) -> RenewReply:
+        sent.append((request.renewal_id, request.pending_renewal_id))
+        return renew(store, request, seen)
+
+    monkeypatch.setattr(MemoryStore, "renew", recorded)
+    ids = pool.connect()
+    ids.claim()
+    for _ in range(3):
+        clock.advance(5_000)
+        ids._beat()
+    # each follows from the one before
+    assert [before for before, _ in sent[1:]] == [after for _, after in sent[:-1]]
+    assert len({after for _, after in sent}) == 3

@@ -94,6 +94,15 @@ def test_ids_go_on_for_a_day_in_the_highest_namespace_and_in_order(fleet: Fleet,
     assert ids.in_outage_lane
 
 
+def test_each_renewal_extends_the_outage_lane(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    fleet.make(ids)
+    before = ids.lease
+    fleet.beat(ids, ms=15_000)
+    assert before is not None
+    assert ids.lease is not None
+    assert ids.lease.outage_until_ms == before.outage_until_ms + 15_000
+
+
 def test_they_end_with_the_reservation_of_the_outage_lane(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     fleet.make(ids)
     assert ids.lease is not None

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch
+from snowredis.errors import LayoutMismatch, PoolBroken
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import Administration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
@@ -287,3 +287,14 @@ def test_a_pool_that_has_forgotten_only_how_long_an_outage_lane_is_was_rolled_ba
 def test_a_constant_of_a_whole_day_is_read_when_the_pool_is_deleted() -> None:
     pool = new_pool(replace(CONFIG, ttl_ms=86_400_000))
     assert not Pool(CONFIG, pool.server).delete(pool.now_ms()).guessed
+
+
+@pytest.mark.parametrize("field", [3, 4, 5, 6, 7, 8])
+def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool: Pool, field: int) -> None:
+    one = pool.holder().claim()
+    stored = pool.server.data[pool_keys("p")[0]]
+    parts = stored["w:0"].split("|")
+    parts[field] = str(10**14)
+    stored["w:0"] = "|".join(parts)
+    with pytest.raises(PoolBroken):
+        one.ask_renew()
