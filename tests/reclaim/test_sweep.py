@@ -30,8 +30,9 @@ from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BY
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
-from snowredis.snowflake.record_files import FileName
+from snowredis.snowflake.record_files import FileName, pool_name
 from snowredis.snowflake.replies import Granted, Seen
+from snowredis.testing import memory_pool
 from tests.support.programs import FORKS_WITH_THREADS, run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -447,6 +448,17 @@ def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
         left.append(len(list(records.iterdir())))
     assert left == [3, 2, 1]
     eventually(lambda: [FileName.parse(one.name).process for one in records.iterdir()] == [own])
+
+
+def test_a_look_sees_a_file_of_a_dead_process(records: Path) -> None:
+    own, store = own_name(), memory_pool().memory_store(PoolConfig(name="p", layout=ONE))
+    assert own is not None
+    records.mkdir(0o700)
+    seen = []
+    for process in (own, own._replace(started="1", image="1")):
+        (records / str(FileName(pool_name(store), process, "1"))).touch()
+        seen.append(sweep.DeadProcesses(store).sees_death())
+    assert seen == [False, True]
 
 
 def test_a_look_sees_every_death_and_lists_the_directory_only_after_a_change(

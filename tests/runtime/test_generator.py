@@ -814,7 +814,7 @@ def test_each_renewal_has_an_id_of_its_own(
     sent, renew = [], MemoryStore.renew
 
     def recorded(store: MemoryStore, request: RenewRequest, seen: Seen) -> RenewReply:
-        sent.append((request.renewal_id, request.pending_renewal_id))
+        sent.append((request.lease.renewal_id, request.lease.pending_renewal_id))
         return renew(store, request, seen)
 
     monkeypatch.setattr(MemoryStore, "renew", recorded)
@@ -826,3 +826,22 @@ def test_each_renewal_has_an_id_of_its_own(
     # each follows from the one before
     assert [before for before, _ in sent[1:]] == [after for _, after in sent[:-1]]
     assert len({after for _, after in sent}) == 3
+
+
+def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, stores, claim = pool.connect(), [], MemoryStore.claim
+
+    def claim_and_close(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        reply = claim(store, request, seen)
+        # as in a signal handler
+        ids.close()
+        stores.append(store)
+        return reply
+
+    monkeypatch.setattr(MemoryStore, "claim", claim_and_close)
+    # a heartbeat without a lease claims one
+    ids._beat()
+    events = [fields["event"] for _, fields in stores[0]._entries]
+    assert events[-2:] == ["claimed", "released"]

@@ -143,6 +143,8 @@ class SharedMachines(Machines):
     """A crash record is there for others, too, while one process takes the lease over."""
 
     def rename(self, old: str, new: str) -> None:
+        if old not in self._pages:
+            raise FileNotFoundError(old)
         copied = Page(self._pages[old])
         copied.inode = self._pages[old].inode
         super().rename(old, new)

@@ -298,3 +298,24 @@ def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool
     stored["w:0"] = "|".join(parts)
     with pytest.raises(PoolBroken):
         one.ask_renew()
+
+
+@pytest.mark.parametrize("why", ["another server", "nothing is known", "a broken field"])
+def test_a_pool_that_may_have_lost_leases_is_deleted_with_a_floor_behind_all_of_them(why: str) -> None:
+    pool = new_pool(replace(CONFIG, durability="none" if why == "nothing is known" else "detect"))
+    if why == "another server":
+        pool.move()
+    elif why == "a broken field":
+        pool.server.data[pool_keys("p")[0]]["records"] = "many"
+    assert pool.delete(pool.now_ms()).floor_ms == pool.now_ms() + FLOOR_MS
+
+
+def test_another_loss_after_a_change_raises_the_floor_that_holders_lower(pool: Pool) -> None:
+    pool.change_layout(WIDER, pool.now_ms() + 1_000, pool.now_ms())
+    pool.pass_ms(1_000)
+    wider = Pool(replace(CONFIG, layout=WIDER), pool.server)
+    for _ in range(2):
+        pool.move()
+        assert isinstance(wider.holder().ask_claim(), Settling)
+        assert pool.stored_ms("sure_floor") == pool.now_ms() + FLOOR_MS
+        pool.pass_ms(1_000)
