@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import itertools
 import mmap
 import pickle
 import subprocess
@@ -847,3 +848,23 @@ def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
     assert ids._lease_manager.closed
     # one that another one got would come after it
     assert pool.connect().claim().worker == 0
+
+
+def test_a_full_pool_is_asked_again_long_before_the_next_lease_ends(
+    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may release its worker id at any time."""
+    asked_s, claim = [], MemoryStore.claim
+
+    def recorded(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        asked_s.append(clock.monotonic())
+        return claim(store, request, seen)
+
+    with pool.connect(layout="41/0/2/0/10"):
+        monkeypatch.setattr(MemoryStore, "claim", recorded)
+        with pytest.raises(snowredis.PoolExhausted):
+            pool.connect(layout="41/0/2/0/10", claim_timeout=10).claim()
+    pauses_s = [after - before for before, after in itertools.pairwise(asked_s)]
+    # it doubles, to 2 s
+    assert 0.4 < pauses_s[0] < 0.6
+    assert 1.9 < max(pauses_s) < 2.1

@@ -165,6 +165,15 @@ def test_whoever_reads_what_is_current_leaves_no_ids_of_the_tick_before() -> Non
     assert opened > 10
 
 
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_sealed_path_in_python_gives_no_id(monkeypatch: pytest.MonkeyPatch, locked: bool) -> None:
+    monkeypatch.setattr(pure_path, "FREE_THREADED", locked)
+    path, sealed = PurePath(), memory_pool().connect()._position[0]
+    path._lock = threading.RLock()
+    assert path._supersede(None, lanes.SEALED, sealed)
+    assert (path._id_now(), path._take_now(3)) == (0, [])
+
+
 def test_released_marks_stop_the_range() -> None:
     """A forked child releases its parent's."""
     clock = ManualClock()
