@@ -238,7 +238,9 @@ def address(client: Any) -> str:
         sentinels = [(c.get("host", "localhost"), c.get("port", SENTINEL_PORT)) for c in connections]
         return f"sentinel://{_hosts(sentinels)}/{pool.service_name}/{settings.get('db', 0)}"
     if "path" in settings:
-        return f"unix://{settings['path']}"
+        # in crash records, the address tells databases apart
+        database = settings.get("db", 0)
+        return f"unix://{settings['path']}" + f"?db={database}" * bool(database)
     if "host" in settings:
         tls = issubclass(getattr(pool, "connection_class", object), redis.SSLConnection)
         return f"{TLS_PREFIX * tls}{settings['host']}:{settings.get('port', REDIS_PORT)}/{settings.get('db', 0)}"

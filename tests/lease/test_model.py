@@ -239,7 +239,8 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
         ("redis://app:secret@host:6380/2", "host:6380/2"),
         ("redis://host", "host:6379/0"),
         ("rediss://:secret@host", "rediss://host:6379/0"),
-        ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock"),
+        ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
     ],
 )
 def test_an_address_says_where_and_no_password(url: str, where: str) -> None:
@@ -342,7 +343,7 @@ def test_what_a_pool_notes_for_its_own_connections_is_not_taken_over() -> None:
 
 def test_a_client_on_a_unix_socket_stays_there() -> None:
     ours = without_retries(redis.Redis(unix_socket_path="/run/redis.sock", db=4))
-    assert address(ours) == "unix:///run/redis.sock"
+    assert address(ours) == "unix:///run/redis.sock?db=4"
     assert issubclass(ours.connection_pool.connection_class, redis.UnixDomainSocketConnection)
     assert settings_of_client(ours)["db"] == 4
     assert_never_repeats_or_hangs(ours)

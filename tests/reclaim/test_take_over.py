@@ -282,6 +282,19 @@ def test_a_lease_of_a_redis_that_had_the_same_address_elsewhere_is_left_alone(tm
         each.process.communicate()
 
 
+def test_a_lease_of_another_database_behind_the_same_socket_is_left_alone(
+    own_server: RedisServer, program: Start
+) -> None:
+    killed, other = program(), Program(f"{own_server.url}?db=1")
+    killed.id()
+    own_server.kill()
+    killed.end()
+    answer = other.ask()
+    other.end()
+    other.process.communicate()
+    assert answer == "StoreUnavailable"
+
+
 def test_a_lease_whose_lane_opens_in_a_day_is_not_taken_over(
     own_server: RedisServer, program: Start, records: Path
 ) -> None:
