@@ -342,10 +342,13 @@ class LeaseManager:
         return True
 
     def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
-        """R9 (signature): lose *held*. What made the pool anew did not know what was reserved, unless it says so."""
+        """R9 (signature): lose *held*. What made the pool anew did not know what was reserved, unless it says so.
+
+        A refusal names no incarnation: nothing is kept of a lease that may have been taken over from another pool.
+        """
         if not error.keeps_lanes:
             self.slot.drop_lost_lease()
-        elif held is not None and self.clocks_agree:
+        elif held is not None and self.clocks_agree and not self._is_foreign(held, ""):
             self.slot.keep_lane(held)
         if held is not None:
             self._lose(held, str(error))
@@ -402,9 +405,10 @@ class LeaseManager:
             # forked since it was detached: it is the parent's, and the marks may be this child's
             return False
         if marks_ms is None:
-            # the record of a deposed master may end before what another master granted, so the lease counts
-            lease = held.lease
-            marks_ms = lease.ends_ms if held.serial <= self.opened_serial else (lease.until_ms,) * len(held.lanes_ms)
+            # the record of a deposed master may end before what another master granted, so the lease counts. Its outage
+            # lane may be used by the process from which the lease was taken over, too
+            lease, may_be_used = held.lease, held.taken_ms > 0 or held.serial <= self.opened_serial
+            marks_ms = lease.ends_ms if may_be_used else (lease.until_ms,) * len(held.lanes_ms)
         sent_s = self._clock.monotonic()
         request = held.release_request(self._context.now_ms(), marks_ms, stats)
         # R7 (release): noted before the request is sent

@@ -15,6 +15,8 @@ from snowredis.snowflake.administration import Changing, Deleted, Early, PoolAdm
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Created, Granted, LossReason, Lost, Renewed, Settling
 from tests.lease.conftest import CONFIG, TTL_MS, Place, open_place, really_wait, wall_ms
+from tests.simulation.pool_faults import AtTheServer
+from tests.simulation.stage import Stage
 from tests.support.holder import Holder, fresh_hex
 from tests.support.pools import open_outage_lanes
 from tests.support.records import change_record
@@ -273,6 +275,57 @@ def test_where_losses_go_unnoticed_the_outage_lane_opens_a_day_after_the_claim(
             assert isinstance(holder.ask_renew(), Renewed)
         assert is_reserved(holder)
         assert opens(holder) >= began + OUTAGE_FLOOR_MS
+
+
+# --- a Redis clock that was ahead, simulated ---------------------------------------------------------
+
+
+class Ahead(Stage):
+    """A pool whose Redis clock, like those of its hosts, is a minute ahead until right() is called."""
+
+    def __init__(self) -> None:
+        super().__init__(outage_ms=DAY_MS)
+        self.master.offset_us = 60_000_000
+        self.person().create(self.server_ms())
+        self.open_outage_lanes(self.master)
+
+    def server_ms(self) -> int:
+        return self.master.now_us // 1000
+
+    def person(self, config: PoolConfig | None = None) -> AtTheServer:
+        return AtTheServer(self, self.master, config or self.config)
+
+    def right(self) -> None:
+        self.master.offset_us = 0
+
+    def stored_ms(self, name: str) -> int:
+        return int(self.master.data[pool_keys(self.config.name)[0]][name])
+
+
+def test_the_floors_of_a_deleted_pool_with_many_records_are_above_all_that_was_reserved() -> None:
+    ahead = Ahead()
+    gone = Holder(ahead.person(), ahead.server_ms).claim()
+    ahead.right()
+    # as if there were more records than are read
+    ahead.network.edit = lambda _, source: source.replace("2 * 1000 + 40", "0")
+    assert isinstance(ahead.person().delete(ahead.server_ms()), Deleted)
+    assert ahead.stored_ms("floor") >= gone.until_ms
+    assert ahead.stored_ms("outage_floor") >= gone.outage_ms
+
+
+def test_a_floor_that_keeps_the_lanes_of_refused_processes_stays_when_the_redis_clock_is_set_back() -> None:
+    ahead = Ahead()
+    refused = Holder(ahead.person(), ahead.server_ms).claim()
+    ahead.master.wipe()
+    shorter = ahead.person(replace(ahead.config, outage_reserve_ms=3_600_000))
+    newcomer = Holder(shorter, ahead.server_ms)
+    newcomer.ask_claim()
+    with pytest.raises(LayoutMismatch) as error:
+        refused.ask_renew()
+    assert error.value.keeps_lanes
+    ahead.right()
+    newcomer.ask_claim()
+    assert ahead.stored_ms("outage_floor") >= refused.outage_ms
 
 
 # --- deletions and changes, in Redis ----------------------------------------------------------------

@@ -133,6 +133,60 @@ def a_crash_after_a_change_whose_processes_live(off: str | None) -> Stage:
     return stage.need(newcomer, "newcomers wait for outage lanes that nobody has")
 
 
+@shows("R9 kept floor of a change")
+def a_redis_whose_clock_is_set_back_after_a_change(off: str | None) -> Stage:
+    """It was ahead. The floor of the new layout stays above the outage lanes of the old one."""
+    stage = Planned(off)
+    stage.master.offset_us = 20_000_000
+    stage.plan(76_000)
+    old = stage.process()
+    stage.make(old)
+    for _ in range(27):
+        stage.wait(2_000)
+        stage.beat(old)
+    stage.cut_off(old)
+    stage.wait(2_100)
+    return _two_layouts(stage, old)
+
+
+@shows("R9 kept floor of a change after a loss")
+def a_redis_whose_clock_is_set_back_after_a_backup_with_a_plan(off: str | None) -> Stage:
+    """Nobody knows whether the plan was undone since, and until when there are outage lanes."""
+    stage = Planned(off)
+    stage.master.offset_us = 5_000_000
+    stage.plan(6_000)
+    backup = stage.master.copy_data()
+    stage.undo()
+    old = stage.in_a_lane()
+    stage.master.restart(backup)
+    stage.wait(3_000)
+    return _two_layouts(stage, old)
+
+
+@shows("R9 kept floor of other lanes")
+def a_redis_whose_clock_is_set_back_after_delete_and_create(off: str | None) -> Stage:
+    """The new pool has another layout."""
+    stage = Planned(off)
+    stage.master.offset_us = 5_000_000
+    old = stage.in_a_lane()
+    stage.delete()
+    stage.person(stage.new).create(stage.redis_now_ms)
+    return _two_layouts(stage, old)
+
+
+def _two_layouts(stage: Planned, old: Process) -> Stage:
+    """Let a process of the new layout come; set Redis' clock back; let both make ids."""
+    new = stage.process(config=stage.new)
+    stage.begin(new, lambda process: process.make(1))
+    stage.wait(200)
+    stage.master.offset_us = 0
+    for _ in range(20):
+        stage.begin(new, lambda process: process.make(1))
+        stage.wait(1_000)
+        stage.make(old)
+    return stage
+
+
 @shows("R9 create on disk")
 def a_crash_after_delete_and_create(off: str | None) -> Stage:
     stage = Planned(off)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from snowredis.errors import LayoutMismatch
 from snowredis.process.names import ProcessName
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord, read_page
@@ -264,6 +265,20 @@ class CredulousKeeper(SimKeeper):
         return False
 
 
+class RefusedKeeper(SimKeeper):
+    """Goes on in the outage lane of what it took over, if the pool that refuses it has the same lanes."""
+
+    def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
+        super()._refused(held and held._replace(taken_ms=0), error)
+
+
+class HeirlessKeeper(SimKeeper):
+    """Gives back what it took over as if only its own ids had been made of it."""
+
+    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
+        super().release(held._replace(taken_ms=0), marks_ms, stats)
+
+
 class EagerKeeper(SimKeeper):
     """Takes over whatever has not ended, open or not."""
 
@@ -300,6 +315,10 @@ _HOLDER = (
 _OWN_END = "if used and r['until'] == held_until then"
 _OUTAGE_MARK = "math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)"
 _OUTAGE_RAISED = "pool.outage_floor = math.max(pool.outage_floor, outage_horizon())"
+_KEEP = "keep_floor(pool)"
+_OF_A_CHANGE = _KEEP + "\n    pool.left"
+_OF_A_TOMBSTONE = "pool.floor = math.max(pool.floor, pool.outage_floor)\n    " + _KEEP
+_RAISED_ONLY = "pool.outage_floor = math.max(pool.outage_floor, pool.floor)"
 _DOUBT = "if lossy then\n      -- the plan"
 _TOO_LATE = "elseif held_until <= now + skew + lead + slack then"
 _LOWERED = "held_outage > held_lanes[#held_lanes] and was_lowered(r)"
@@ -382,7 +401,12 @@ RULES: dict[str, Rule] = {
     "R9 floor of a change that was made": Rule((("renew", "    if pool.sure_floor then", "    if false then"),)),
     "R9 outage floor of a new pool": Rule((("create", "if pool.certain then", "if true then"),)),
     "R9 refused processes create nothing": Rule((("common", "if creates == false and", "if false and"),)),
-    "R9 lanes of a lost pool": Rule((("common", "math.max(floor, outage_horizon()))", "floor)"),)),
+    "R9 lanes of a lost pool": Rule((("common", "math.max(floor, outage_horizon())\n", "floor\n"),)),
+    "R9 kept floor of a change": Rule((("common", _OF_A_CHANGE, _OF_A_CHANGE.replace(_KEEP, _RAISED_ONLY)),)),
+    "R9 kept floor of a change after a loss": Rule(
+        (("common", _OF_A_CHANGE, _OF_A_CHANGE.replace(_KEEP, _RAISED_ONLY)),)
+    ),
+    "R9 kept floor of other lanes": Rule((("common", _OF_A_TOMBSTONE, _OF_A_TOMBSTONE.replace(_KEEP, _RAISED_ONLY)),)),
     "outage lane that passed on": Rule((("renew", "held_outage > tonumber(from) and ", ""),)),
     "outage lane while Redis is behind": Rule(lifecycle=RepliedLifecycle),
     "clocks agree in the outage lane": Rule(lease_manager=OpenedKeeper),
@@ -402,6 +426,8 @@ RULES: dict[str, Rule] = {
     "record of a copied directory": Rule(machines=CopyingMachines),
     "record's network": Rule(machines=FlatMachines),
     "the pool's id": Rule(lease_manager=CredulousKeeper),
+    "the pool's id in a refusal": Rule(lease_manager=RefusedKeeper),
+    "abandoned lease of a dead process": Rule(lease_manager=HeirlessKeeper),
     "a lease of use": Rule(lease_manager=EagerKeeper),
 }  # fmt: skip
 

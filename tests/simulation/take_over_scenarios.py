@@ -6,6 +6,8 @@ what can be copied around it: the machine, the directory, the network, the Redis
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.simulation.machines import Machines, Page
 from tests.simulation.process import Process
 from tests.simulation.redis_model import RedisModel
@@ -146,6 +148,67 @@ def a_lease_that_turns_out_to_be_of_another_pool(off: str | None) -> Stage:
     _cut_off(stage, holder, heir)
     stage.wait(7_000)
     return _both_make(stage, holder, heir)
+
+
+@shows("the pool's id in a refusal")
+def a_lease_that_another_pool_refuses(off: str | None) -> Stage:
+    """Another Redis took the address over, whose pool has the same lanes and another ttl."""
+    stage = _stage(off)
+    dying = stage.killed()
+    other = RedisModel(stage.world, "other")
+    longer = replace(stage.config, ttl_ms=7_000)
+    stage.configs.append(longer)
+    host = Host(dying.host.name)
+    holder = stage.process(Host("elsewhere"), config=longer)
+    stage.network.strayed["elsewhere"] = other
+    stage.do(holder, lambda process: process.store.create(stage.redis_now_ms))
+    stage.open_outage_lanes(other)
+    stage.make(holder)
+    # this Redis was started again since: its lanes begin behind those that it may have lost
+    other.restart(other.copy_data())
+    stage.beat(holder)
+    # two Redis servers are of two tables, so both may reserve the same
+    stage.checker.failures.clear()
+    heir = stage.process(host)
+    stage.cut_off(heir)
+    stage.begin(heir, lambda process: process.make(1))
+    stage.wait(3_000)
+    stage.network.strayed[heir.host.name] = other
+    stage.beat(heir)
+    _cut_off(stage, holder, heir)
+    stage.wait(8_000)
+    return _both_make(stage, holder, heir)
+
+
+@shows("abandoned lease of a dead process")
+def a_lease_that_is_taken_over_and_dropped(off: str | None) -> Stage:
+    """The dead process was ahead in its outage lane. Who took over made no id, and does not know of these."""
+    stage = _stage(off)
+    dying = stage.process()
+    began_ms = stage.redis_now_ms
+    stage.set_clock(dying, began_ms + 20_000)
+    # its other lanes end before its clock
+    stage.make(dying)
+    stage.cut_off(dying)
+    stage.wait(1_000)
+    stage.make(dying)
+    del stage.network.strayed[dying.host.name]
+    stage.set_clock(dying, stage.redis_now_ms)
+    stage.beat(dying)
+    dying.crash()
+    dropping = stage.process(dying.host)
+    stage.cut_off(dropping)
+    stage.do(dropping, lambda process: process.generator.claim())
+    del stage.network.strayed[dropping.host.name]
+    stage.do(dropping, lambda process: process.lease_manager.abandon())
+    third = stage.process()
+    stage.wait(8_000)
+    stage.make(third)
+    stage.cut_off(third)
+    for _ in range(16):
+        stage.wait(1_000)
+        stage.make(third)
+    return stage
 
 
 @shows("a lease of use")

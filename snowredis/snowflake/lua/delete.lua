@@ -36,7 +36,9 @@ end
 local certain = pool and not pool.raised and durability ~= 'none' and guessed == 0
 pool = pool or { floor = number_of(redis.call('HGET', KEYS[1], 'floor')) or 0,
   outage_floor = number_of(redis.call('HGET', KEYS[1], 'outage_floor')) or 0, incarnation = now .. '-' .. nonce,
-  version = number_of(redis.call('HGET', KEYS[1], 'version')) or 0 }
+  version = number_of(redis.call('HGET', KEYS[1], 'version')) or 0,
+  top = number_of(redis.call('HGET', KEYS[1], 'top')) or 0,
+  outage_top = number_of(redis.call('HGET', KEYS[1], 'outage_top')) or 0 }
 
 -- a record, a token and the fields of the pool
 if redis.call('HLEN', KEYS[1]) > 2 * 1000 + 40 then
@@ -59,8 +61,9 @@ else
   end
 end
 if not certain then
-  pool.floor = math.max(pool.floor, horizon())
-  pool.outage_floor = math.max(pool.outage_floor, outage_horizon())
+  -- the ends of reservations are later than that if the clock was ahead
+  pool.floor = math.max(pool.floor, horizon(), pool.top)
+  pool.outage_floor = math.max(pool.outage_floor, outage_horizon(), pool.outage_top)
 end
 -- a pool has at most four constants of a day each, and outage_reserve; a higher floor was set by a person
 pool.floor = math.min(pool.floor, now + 4 * 864e5)

@@ -25,7 +25,8 @@
 --
 -- Three values come from readings of the Redis clock and only grow: both floors and the ends of leases. If the clock was
 -- ahead for a while, they are replaced as soon as they are above what any reservation can have reached. Marks grow, too,
--- but they are as the clocks of processes showed: ids were made up to there.
+-- but they are as the clocks of processes showed: ids were made up to there. No floor is lowered below top, the latest end
+-- of a reservation, or outage_top, that of outage lanes, nor where there were other lanes, or another layout, before.
 
 -- The record of a worker id. In Python, snowredis/snowflake/record.py has the same.
 -- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
@@ -152,6 +153,12 @@ local function lane_names(text)
   return layout .. (string.find(text, ' outage_reserve_ms=') and ' 1' or '')
 end
 
+-- R9: lanes of before, ordinary and outage lanes, may be any lanes from now on. All end before the floor.
+local function keep_floor(pool)
+  pool.outage_floor = math.max(pool.outage_floor, pool.floor)
+  pool.top, pool.outage_top = math.max(pool.top, pool.floor), math.max(pool.outage_top, pool.floor)
+end
+
 -- R3, R9, R10. Reads the pool, prepares a new one if it does not exist, and raises the floor if Redis may have lost
 -- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
 local function open_pool()
@@ -192,7 +199,7 @@ local function open_pool()
   if not v[1] and v[15] ~= lane_names(signature) then
     -- the outage lanes of a deleted pool may be ordinary lanes of this one, and the other way round
     pool.floor = math.max(pool.floor, pool.outage_floor)
-    pool.outage_floor = pool.floor
+    keep_floor(pool)
   end
   -- the end of the leases that sweep() looked at last; the Redis clock may have gone back
   pool.stored_swept = number_of(v[9]) or 0
@@ -241,7 +248,7 @@ local function open_pool()
       local reserve = number_of(string.match(v[1], ' outage_reserve_ms=(%d+)')) or 0
       pool.floor = math.max(pool.floor, horizon() - ttl + reserve)
     end
-    pool.outage_floor = math.max(pool.outage_floor, pool.floor)
+    keep_floor(pool)
     pool.left = v[1]
     pool.next, pool.records, pool.stored_swept, pool.swept = 0, 0, now, now
   end
@@ -348,7 +355,8 @@ local function keep_outage_lanes(stored_signature, held_outage)
   local v = redis.call('HMGET', KEYS[1], 'outage_floor', 'outage_top')
   local floor, top = number_of(v[1]) or 0, number_of(v[2]) or 0
   if held_outage > floor and top > floor then return false end
-  local raised = redis.pcall('HSET', KEYS[1], 'outage_floor', math.max(floor, outage_horizon()))
+  local raised_floor = math.max(floor, outage_horizon())
+  local raised = redis.pcall('HSET', KEYS[1], 'outage_floor', raised_floor, 'outage_top', math.max(top, raised_floor))
   return held_outage <= floor or type(raised) == 'number'
 end
 
