@@ -19,7 +19,7 @@ from snowredis.snowflake.replies import Absent, CreateReply, Reply, Seen, flag
 
 log = logging.getLogger("snowredis")
 
-_Kept = TypeVar("_Kept", bound=Reply)
+_Reply = TypeVar("_Reply", bound=Reply)
 
 # how often replicas are asked whether they have what a person did; WAIT_MS each
 ATTEMPTS = 6
@@ -75,7 +75,7 @@ class Administration(ScriptStore):
     script_names = POOL_SCRIPTS
 
     def create(self, caller_ms: int) -> CreateReply:
-        return self._kept(lambda: super(Administration, self).create(caller_ms))
+        return self._lasting(lambda: super(Administration, self).create(caller_ms))
 
     def change_layout(self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False) -> ChangeReply:
         """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan.
@@ -90,15 +90,15 @@ class Administration(ScriptStore):
             return reply
 
         undo = None if layout == self.config.layout else lambda: plan(self.config.layout)
-        return self._kept(lambda: plan(layout), undo)
+        return self._lasting(lambda: plan(layout), undo)
 
     def delete(self, caller_ms: int) -> DeleteReply:
         """Delete the pool, whatever its settings."""
         expected = (Deleted, Absent)
-        reply: DeleteReply = self._kept(lambda: self._call("delete", expected, Seen(), caller_ms))
+        reply: DeleteReply = self._lasting(lambda: self._call("delete", expected, Seen(), caller_ms))
         return reply
 
-    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
+    def _lasting(self, change: Callable[[], _Reply], undo: Callable[[], object] | None = None) -> _Reply:
         """Make a *change* that a person asked for; subclasses put it on every copy of the pool that can come back.
 
         With *undo*, they call that if a copy does not have it.
@@ -109,7 +109,7 @@ class Administration(ScriptStore):
 class PoolAdministration(RedisStore, Administration):
     """A pool in Redis or Valkey, for people."""
 
-    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
+    def _lasting(self, change: Callable[[], _Reply], undo: Callable[[], object] | None = None) -> _Reply:
         """Make a *change* that a person asked for, and put it on every copy of the pool that can come back.
 
         Else a failover or a crash would undo it. Blocks until the replicas have it and a snapshot is written,

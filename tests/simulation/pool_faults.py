@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.redis_model import RedisModel
     from tests.simulation.schedule import Simulation
 
-_Kept = TypeVar("_Kept", bound=Reply)
+_Reply = TypeVar("_Reply", bound=Reply)
 CHANGES = ("mixed", "deleted", "volatile", "changed", "deleted_away", "relaned")
 OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
@@ -39,7 +39,7 @@ class AtTheServer(Administration):
         self._script = script.name
         return self._server.eval(self._sim.network.edit(script.name, script.source), keys, args)
 
-    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
+    def _lasting(self, change: Callable[[], _Reply], undo: Callable[[], object] | None = None) -> _Reply:
         reply = change()
         if ("undo" if type(reply) is Kept else self._script) not in self._unkept:
             self._server.save()

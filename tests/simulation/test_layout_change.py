@@ -33,7 +33,7 @@ RULES = {
     ),
     "the floor of the new layout": (("pool.floor, pool.floor_at = math.max(pool.floor, planned), now", ""),),
 }
-_Kept = TypeVar("_Kept", bound=Reply)
+_Reply = TypeVar("_Reply", bound=Reply)
 Edits = tuple[tuple[str, str], ...]
 
 
@@ -148,7 +148,7 @@ class KeptStore(Store):
 
     unkept = ""
 
-    def _kept(self, change: Callable[[], _Kept], undo: Callable[[], object] | None = None) -> _Kept:
+    def _lasting(self, change: Callable[[], _Reply], undo: Callable[[], object] | None = None) -> _Reply:
         reply = change()
         if self.unkept != ("undo" if type(reply) is Kept else "change"):
             self._server.save()

@@ -10,7 +10,7 @@
 return transaction(function(pool)
   if not pool.created then return { 'exists' } end
   -- the floors of a tombstone: reservations of the deleted pool may last, even if this pool is new
-  pool.floor = pool.kept_floor
-  if pool.certain then pool.outage_floor = pool.kept_outage_floor end
+  pool.floor = pool.floor_before
+  if pool.certain then pool.outage_floor = pool.outage_floor_before end
   return { 'created' }
 end)

@@ -223,7 +223,7 @@ local function open_pool()
   -- R9: a tombstone that this very server process wrote has lost nothing
   pool.tombstone = not v[1] and v[12]
   pool.certain = durability == 'assured' or (pool.tombstone and pool.run_id ~= '' and v[4] == pool.run_id)
-  pool.kept_floor, pool.kept_outage_floor = pool.floor, pool.outage_floor
+  pool.floor_before, pool.outage_floor_before = pool.floor, pool.outage_floor
   local reason
   if not v[1] then
     reason = 'no-pool'
