@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Put each of a table of faults into the code, play schedules that provoke it, and ask the judges: who sees it?
 
-    scripts/judges.py                                   # 8 schedules for each fault; some minutes
-    scripts/judges.py --schedules 30 --seed 500         # more, or others
+    scripts/judges.py                                   # for each fault one that provokes it; some minutes
+    scripts/judges.py --schedules 10                    # and those that follow
+    scripts/judges.py --schedules 30 --seed 500         # others
     scripts/judges.py --only mark,take-over             # faults with one of these in their name
 
 The judges are the checker of the simulation, and TLC on the log of the same schedule, for which Java and TLC are needed
-(scripts/model installs them). The seed is that of a schedule that both refuse. Needs the group dev. Exit code 1 if a
-judge does not see what it has to see, or refuses a schedule without a fault.
+(scripts/model installs them). The seed is that of the first schedule that all judges refuse. Needs the group dev. Exit
+code 1 if a judge does not see what it has to see, or refuses a schedule without a fault.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ def play_one(job: tuple[str, int, tuple[str, ...]]) -> Played:
     return play("" if name == NONE else name, seed, classes)
 
 
-def jobs_of(names: list[str], seeds: range) -> list[tuple[str, int, tuple[str, ...]]]:
-    classes = list(dict.fromkeys(CODE_FAULTS[name].classes for name in names))
-    without = [(NONE, seed, classes[seed % len(classes)]) for seed in range(seeds.start, seeds.start + len(classes))]
-    return [*without, *((name, seed, CODE_FAULTS[name].classes) for name in names for seed in seeds)]
+def jobs_of(names: list[str], first: int | None, count: int) -> list[tuple[str, int, tuple[str, ...]]]:
+    jobs = [(NONE, first or 0, classes) for classes in dict.fromkeys(CODE_FAULTS[name].classes for name in names)]
+    for name in names:
+        fault = CODE_FAULTS[name]
+        jobs += ((name, (fault.seed if first is None else first) + number, fault.classes) for number in range(count))
+    return jobs
 
 
 def _both(one: Played, allowed: list[bool], place: int) -> bool:
@@ -48,12 +51,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--schedules", type=int, default=8, metavar="N", help="for each fault (default 8)")
-    parser.add_argument("--seed", type=int, default=1000, metavar="S", help="the first one (default 1000)")
+    parser.add_argument("--schedules", type=int, default=1, metavar="N", help="for each fault (default 1)")
+    parser.add_argument("--seed", type=int, metavar="S", help="the first one (default: one that provokes the fault)")
     parser.add_argument("--only", default="", metavar="TEXT,…", help="faults with one of these in their name")
     options = parser.parse_args()
     names = [name for name in CODE_FAULTS if any(part in name for part in options.only.split(","))]
-    jobs = jobs_of(names, range(options.seed, options.seed + options.schedules))
+    jobs = jobs_of(names, options.seed, options.schedules)
     # spawned: no process inherits a Lua interpreter
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(multiprocessing.cpu_count(), mp_context=context) as pool:

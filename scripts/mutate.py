@@ -61,6 +61,7 @@ STAGES = [
 ]
 LAST_STAGE = {
     ".py": [*PYTEST, "tests/runtime/test_implementations.py", "tests/registry", "tests/reclaim", "-k", "not [redis"],
+    ".lua": [*PYTEST, *(f"tests/{name}.py" for name in ("registry/test_contract", "lease/test_broken_pools"))],
     ".c": [*PYTEST, *(f"tests/runtime/test_{name}.py" for name in ("extension", "threads_and_signals", "forks"))],
 }
 

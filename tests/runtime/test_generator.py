@@ -868,3 +868,12 @@ def test_a_full_pool_is_asked_again_long_before_the_next_lease_ends(
     # it doubles, to 2 s
     assert 0.4 < pauses_s[0] < 0.6
     assert 1.9 < max(pauses_s) < 2.1
+
+
+def test_the_lease_of_a_generator_that_was_dropped_is_released(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    ids.next_id()
+    # what the thread of its heartbeat does
+    ids._lease_manager.abandon()
+    (record,) = ids._lease_manager.store._records.values()  # type: ignore[attr-defined]
+    assert record.token_hash == ""

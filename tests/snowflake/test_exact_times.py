@@ -300,9 +300,11 @@ def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool
         one.ask_renew()
 
 
-@pytest.mark.parametrize("why", ["another server", "nothing is known", "a broken field"])
+@pytest.mark.parametrize("why", ["another server", "nothing is known", "a broken field", "a silence"])
 def test_a_pool_that_may_have_lost_leases_is_deleted_with_a_floor_behind_all_of_them(why: str) -> None:
-    pool = new_pool(replace(CONFIG, durability="none" if why == "nothing is known" else "detect"))
+    durability = "none" if why == "nothing is known" else "detect"
+    # nothing ran for longer than a ttl
+    pool = new_pool(replace(CONFIG, durability=durability, guard_rollbacks=why == "a silence"))
     if why == "another server":
         pool.move()
     elif why == "a broken field":
@@ -319,3 +321,26 @@ def test_another_loss_after_a_change_raises_the_floor_that_holders_lower(pool: P
         assert isinstance(wider.holder().ask_claim(), Settling)
         assert pool.stored_ms("sure_floor") == pool.now_ms() + FLOOR_MS
         pool.pass_ms(1_000)
+
+
+def test_a_new_pool_without_outage_lanes_begins_after_those_of_a_deleted_one() -> None:
+    deleted = new_pool(replace(CONFIG, outage_reserve_ms=60_000))
+    one = deleted.holder().claim()
+    deleted.delete(deleted.now_ms())
+    pool = Pool(CONFIG, deleted.server)
+    pool.create(pool.now_ms())
+    assert pool.stored_ms("floor") == one.outage_ms
+
+
+def test_an_index_that_cannot_be_complete_is_accepted_when_it_is_the_same_twice(pool: Pool) -> None:
+    """A person removed a record, and the index is rebuilt in many steps."""
+    for _ in range(3):
+        pool.holder().claim()
+    key, leases, _ = pool_keys("p")
+    del pool.server.data[key]["w:1"], pool.server.data[leases]
+    pool.server.scan_page = 1
+    asked = 0
+    while not isinstance(pool.holder().ask_claim(), Granted):
+        asked += 1
+        assert asked < 100
+    assert asked > 10
