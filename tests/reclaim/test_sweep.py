@@ -461,6 +461,18 @@ def test_a_look_sees_a_file_of_a_dead_process(records: Path) -> None:
     assert seen == [False, True]
 
 
+def test_other_files_in_the_directory_are_left_alone(records: Path) -> None:
+    own = own_name()
+    assert own is not None
+    records.mkdir(0o700)
+    dead = FileName("0" * 16, own._replace(started="1", image="1"), "1")
+    for name in ("notes", str(dead), str(dead._replace(process=own._replace(namespace="another")))):
+        (records / name).touch()
+    sweep.disown()
+    left = {one.name for one in records.iterdir()}
+    assert left == {"notes", f"{dead}.sent", str(dead._replace(process=own._replace(namespace="another")))}
+
+
 def test_a_look_sees_every_death_and_lists_the_directory_only_after_a_change(
     server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
