@@ -227,7 +227,7 @@ class MemoryStore:
         none.
         """
         free = sorted((r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now)
-        oldest = [worker for _, worker in free[:8]]
+        oldest = [worker for _, worker in free[:64]]
         fitting = [worker for worker in oldest if self._low_mark_ms(worker) <= usable_from_ms]
         for worker in fitting:
             mark_ms = max(self._records[worker].outage_mark_ms, self._outage_floor_ms)

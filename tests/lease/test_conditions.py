@@ -186,6 +186,31 @@ def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place
     assert min(place.holder().claim().lanes_ms) >= holders[0].until_ms
 
 
+def test_marks_out_of_reach_do_not_hide_worker_ids_that_fit() -> None:
+    """For a moment, the clocks of Redis and of some hosts were ahead; these processes ended then."""
+    stage = Stage(worker_bits=4)
+    store = AtTheServer(stage, stage.master, stage.config)
+
+    def now_ms() -> int:
+        return stage.master.now_us // 1000
+
+    store.create(now_ms())
+    holders = [Holder(store, now_ms).claim() for _ in range(16)]
+    stage.master.offset_us = 3_600_000_000
+    for holder in holders[:12]:
+        assert isinstance(holder.ask_renew(), Renewed)
+    stage.master.offset_us = 0
+    for _ in range(3):
+        for holder in holders[12:]:
+            assert isinstance(holder.ask_renew(), Renewed)
+        stage.wait(stage.config.ttl_ms - 1_000)
+    assert all(holder.release(now_ms()) for holder in holders[12:])
+    stage.wait(1_000)
+    fitting = Holder(store, now_ms).ask_claim()
+    assert isinstance(fitting, Granted)
+    assert fitting.worker >= 12
+
+
 def test_a_renewal_never_moves_the_end_of_a_lease_back(place: Place) -> None:
     """If it moved back with a server's clock, the worker id would be leased again too early."""
     one, other = place.holder().claim(), place.holder().claim()

@@ -112,7 +112,8 @@ return transaction(function(pool)
   end
 
   local chosen, chosen_record, closed, closed_record, nearest, nearest_record, nearest_mark
-  local free = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 8)
+  -- more than one: the marks of those that ended while clocks were ahead are out of reach, perhaps for hours
+  local free = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 64)
   for _, worker in ipairs(free) do
     local r = record_of(worker)
     if not r or #r.lanes ~= lane_count or tonumber(worker) >= capacity then
