@@ -54,6 +54,7 @@ def ahead(sim: Simulation) -> None:
         sim.went_unnoticed()
     sim.fired["ahead"] += 1
     server.offset_us += random.choice(AHEAD_S) * 1_000_000
+    sim.ended_early = True
     sim.say("clock of %s is ahead by %d ms", server.name, server.offset_us // 1000)
     sim.before_heal(lasts_us, lambda: setattr(server, "offset_us", right_us))
 

@@ -86,6 +86,8 @@ class Simulation(Schedule[Process]):
         self.name_rule: Callable[[ProcessName], ProcessName] | None = None
         # whether Redis forgot something, and whether it went back in time in a way that nobody can notice at once
         self._forgot = self._went_back = False
+        # whether leases ended before their time, since the Redis clock was ahead
+        self.ended_early = False
         # the newest claim
         self._claimed_us = 0
         first = RedisModel(self.world, "redis0", self.shows if self.steady else SHOWN)
@@ -222,6 +224,9 @@ class Simulation(Schedule[Process]):
             return False
         self._forgot = True
         self.fired[name] += 1
+        if self.ended_early:
+            # a holder whose worker id another one got meanwhile may be adopted
+            self.lift()
         return True
 
     def lost_us(self, longest_us: int) -> int:
