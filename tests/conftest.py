@@ -7,9 +7,10 @@ for all tests of a process; each test makes databases of its own on it.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import coverage
@@ -21,18 +22,17 @@ from tests.support.servers import RedisServer, redis_server
 from tests.support.started import Watch, starts_something
 
 TESTS = Path(__file__).parent
-# their tests cover what pyproject.toml lists as the source; to measure others, too, makes those twice as slow
+# their tests cover what pyproject.toml lists as the source; what is measured, such as the collection, is twice as slow
 MEASURED = {"core", "generators", "ha", "lease", "registry", "snowflake"}
 
-# all that is collected in a run with -m "not server": elsewhere nearly every test starts something
-QUICK = {
-    *("core", "generators", "lease", "merge", "numbers"),
-    *("reclaim", "registry", "runtime", "snowflake"),
-}
-# … but these, which count in seconds what others count in ms: schedules, kills, leaks, every bytecode
+MEASUREMENT = pytest.StashKey[coverage.Coverage]()
+
+# all that is collected in a run with -m "not server": elsewhere nearly every test starts something, or copies databases
+QUICK = {"core", "generators", "lease", "numbers", "reclaim", "registry", "runtime", "snowflake"}
+# … but these, which count in seconds what others count in ms: schedules, leaks, every bytecode, SQL, ids of days
 THOROUGH = {
-    *("test_apply.py", "test_apply_command.py", "test_check_command.py", "test_extension.py"),
-    *("test_interruptions.py", "test_schedules.py", "test_tables.py"),
+    *("test_collisions.py", "test_extension.py", "test_interruptions.py", "test_memory_and_scripts.py"),
+    *("test_schedules.py", "test_spread.py", "test_sql.py"),
 }
 
 # how long an example takes says how busy the machine is: the first one may import numpy
@@ -48,11 +48,36 @@ def is_quick(config: pytest.Config) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("quick" if is_quick(config) else "any machine")
     if hasattr(config, "workerinput") and (measurement := coverage.Coverage.current()):
-        # in a worker of pytest-xdist, pytest-cov starts two, of which its marker no_cover stops the other
+        # in a worker of pytest-xdist, pytest-cov starts another one when the session starts
         measurement.stop()
     # a shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# after pytest-cov has started to measure
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Measure what runs when the modules are imported, and then nothing until a test of MEASURED begins."""
+    if measurement := coverage.Coverage.current():
+        folders = measurement.get_option("run:source")
+        for folder in folders if isinstance(folders, list) else ():
+            for path in sorted((TESTS.parent / folder).glob("*.py")):
+                importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
+        measurement.stop()
+        session.config.stash[MEASUREMENT] = measurement
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    measurement = item.config.stash.get(MEASUREMENT, None)
+    if measurement is None or item.path.relative_to(TESTS).parts[0] not in MEASURED:
+        return (yield)
+    measurement.start()
+    try:
+        return (yield)
+    finally:
+        measurement.stop()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -69,8 +94,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if starts_something(item):
             item.add_marker("server")
-        if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] not in MEASURED:
-            item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session")
