@@ -338,10 +338,10 @@ class _Rewriter:
         *,
         is_text: bool = False,
     ) -> int:
-        table, column = self._schema.tables[name.of], self._schema.column(name)
-        if name.of not in self._self_updated:
-            self._self_updated[name.of] = self._support.self_updated_columns(connection, name.of)
-        values: dict[Any, Any] = {table.c[other]: table.c[other] for other in self._self_updated[name.of]}
+        table, column = self._schema.tables[name.table_name], self._schema.column(name)
+        if name.table_name not in self._self_updated:
+            self._self_updated[name.table_name] = self._support.self_updated_columns(connection, name.table_name)
+        values: dict[Any, Any] = {table.c[other]: table.c[other] for other in self._self_updated[name.table_name]}
         from_, to = (sa.cast(side, sa.String(40)) if is_text else side for side in (old, new))
         if connection.dialect.name == "sqlite":
             # SQLite would read the whole table for each batch of an UPDATE FROM without statistics
@@ -362,7 +362,7 @@ class _Rewriter:
         """Change references of some rows; no constraint is on them, so new ids may be old ones of other rows."""
         changed = 0
         for part in plan.domain.partials:
-            kind = self._schema.tables[part.column.of].c[part.kind]
+            kind = self._schema.tables[part.column.table_name].c[part.kind]
             is_kind = sa.cast(kind, sa.String(200)) == part.value
             changed += self._update(connection, part.column, old, new, mine, [is_kind], is_text=part.is_text)
         return changed

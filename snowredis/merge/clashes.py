@@ -47,8 +47,8 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
     renewed.update(counted)
     for name, table in work.changed_schema.tables.items():
         if name in work.kept_schema.tables:
-            found += _of_keys(work, name, renewed)
-            found += _of_tree(work, name, table)
+            found += _clashing_keys(work, name, renewed)
+            found += _clashing_trees(work, name, table)
     tables = {text.partition(":")[0] for text in found}
     found += [text for text in _same_tables(work, plans, renewed) if text.partition(":")[0] not in tables]
     if work.support.kind == "postgresql":
@@ -63,7 +63,7 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
 # --- unique keys -----------------------------------------------------------------------------------------
 
 
-def _of_keys(work: Work, name: TableName, renewed: set[ColumnName]) -> Iterator[str]:
+def _clashing_keys(work: Work, name: TableName, renewed: set[ColumnName]) -> Iterator[str]:
     for key in _unique_keys(work, name):
         # ids that are new to the other database are in none of its keys
         if renewed & {ColumnName(*name, part) for part in key.parts}:
@@ -140,7 +140,7 @@ def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[Colum
     """Yield small tables of which most rows are in both databases."""
     for plan in plans.values():
         key = plan.domain.keys[0]
-        name, mine = key.of, work.kept_schema.tables.get(key.of)
+        name, mine = key.table_name, work.kept_schema.tables.get(key.table_name)
         if plan.kind == "match" or mine is None or plan.changed > _SMALL:
             continue
         theirs = work.changed_schema.tables[name]
@@ -176,7 +176,7 @@ def _composite_counters(work: Work) -> list[ColumnName]:
     return sorted((column for column in found if work.changed_schema.column(column).primary_key), key=str)
 
 
-def _of_tree(work: Work, name: TableName, table: sa.Table) -> Iterator[str]:
+def _clashing_trees(work: Work, name: TableName, table: sa.Table) -> Iterator[str]:
     """Yield nested sets whose trees have the same numbers."""
     column = ColumnName(*name, "tree_id")
     if not {"tree_id", "lft"} <= set(table.c.keys()) or column in work.independent or work.domain_of(column):

@@ -62,7 +62,7 @@ def matches_in_order(work: Work, domains: Sequence[Domain]) -> list[Domain]:
         ready = [domain for domain in left if not any(_needs(work, domain, other) for other in left)]
         if not ready:
             raise MergeError(
-                f"--match: {left[0].keys[0].of} is matched by ids that depend on it. Nothing was planned; match it by "
+                f"--match: {left[0].table_name} is matched by ids that depend on it. Nothing was planned; match it by "
                 "other columns."
             )
         ordered += ready
@@ -71,13 +71,13 @@ def matches_in_order(work: Work, domains: Sequence[Domain]) -> list[Domain]:
 
 
 def _needs(work: Work, domain: Domain, other: Domain) -> bool:
-    name = domain.keys[0].of
+    name = domain.table_name
     return bool({ColumnName(*name, column) for column in work.matched[name]} & set(other.columns))
 
 
 def match(work: Work, domain: Domain) -> DomainPlan:
     """Give the rows that both databases have the ids of the first, and all others ids that are free."""
-    name, number, scan = domain.keys[0].of, work.numbers[domain.name], work.scans[domain.name]
+    name, number, scan = domain.table_name, work.numbers[domain.name], work.scans[domain.name]
     if len(domain.keys) != 1:
         raise MergeError(f"--match {name}: its key is that of several tables. Nothing was planned; match the others.")
     same = dict(same_rows(work, name, domain.keys[0].column))

@@ -129,10 +129,8 @@ def check_obstacles(
         MergeError: with everything that was found.
     """
     tables = {table for domain in domains for table in domain.tables}
-    found = list(_of_catalog(connection, tables, with_triggers))
-    names = {
-        table: {name.column for domain in domains for name in domain.columns if name.of == table} for table in tables
-    }
+    found = list(_in_catalog(connection, tables, with_triggers))
+    names = {table: {c.column for d in domains for c in d.columns if c.table_name == table} for table in tables}
     inspector = sa.inspect(connection)
     for table, ids in names.items():
         for column in schema.tables[table].c:
@@ -157,7 +155,7 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 
 
-def _of_catalog(connection: sa.Connection, tables: set[TableName], with_triggers: bool) -> Iterator[str]:
+def _in_catalog(connection: sa.Connection, tables: set[TableName], with_triggers: bool) -> Iterator[str]:
     kind = connection.dialect.name
     if kind == "postgresql":
         for row in connection.execute(_HEIRS):
@@ -226,7 +224,7 @@ def rehearse(engine: sa.Engine, domains: Sequence[Domain], schema: Schema) -> No
         with support.relaxed(connection, tables):
             for domain in domains:
                 for name in domain.all_columns:
-                    table, column = schema.tables[name.of], schema.column(name)
+                    table, column = schema.tables[name.table_name], schema.column(name)
                     connection.execute(sa.update(table).values({column: column}).where(sa.literal(1) == 0))
         transaction.rollback()
 
@@ -235,7 +233,7 @@ def without_index(engine: sa.Engine, schema: Schema, domain: Domain) -> list[Col
     """Return the columns of a domain whose table is read as a whole by each batch."""
     inspector, found = sa.inspect(engine), []
     for name in domain.columns:
-        table = name.of
+        table = name.table_name
         keys = [[column.name for column in schema.tables[table].primary_key.columns]]
         keys += [list(map(str, index["column_names"])) for index in inspector.get_indexes(table.table, table.schema)]
         keys += [list(key["column_names"]) for key in inspector.get_unique_constraints(table.table, table.schema)]

@@ -89,7 +89,7 @@ class Work:
 
     def is_matched(self, domain: Domain) -> bool:
         """Return whether the domain has ids of a matched table."""
-        return any(key.of in self.matched for key in domain.keys)
+        return any(key.table_name in self.matched for key in domain.keys)
 
     def domain_of(self, column: ColumnName) -> Domain | None:
         """Return the domain of the ids in *column*."""

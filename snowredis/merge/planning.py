@@ -22,7 +22,7 @@ from snowredis.merge.matching import match, matches_in_order, same_rows
 from snowredis.merge.pair import Request, Work, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, tables_called
+from snowredis.merge.schema import Domain, Schema, TableName, tables_called
 from snowredis.merge.support import support_of
 from snowredis.merge.undecided import CONTENT_TYPES, check_asked, find_partials, undecided
 from snowredis.merge.verify import id_sums
@@ -122,7 +122,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     plans = {domain.name: _choose(work, domain) for domain in ordered if not work.is_matched(domain)}
     for domain in matches_in_order(work, ordered):
         plans[domain.name] = match(work, domain)
-    of_domains = {key.of for domain in ordered for key in domain.keys}
+    of_domains = {key.table_name for domain in ordered for key in domain.keys}
     for name in work.matched.keys() - of_domains:
         same_rows(work, name, None)
     work.progress.start("looking for what the copy will meet")
@@ -162,9 +162,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
 
 def _in_order(schema: Schema) -> list[Domain]:
     """Return the domains so that what says the kind of a reference is rewritten after the reference."""
-    kinds: dict[str, set[ColumnName]] = {
-        domain.name: {ColumnName(*part.column.of, part.kind) for part in domain.partials} for domain in schema.domains
-    }
+    kinds = {domain.name: {part.kind_column for part in domain.partials} for domain in schema.domains}
     last = [d for d in schema.domains if any(set(d.columns) & kind for kind in kinds.values())]
     ordered = [domain for domain in schema.domains if domain not in last] + last
     for at, domain in enumerate(ordered):
@@ -180,21 +178,19 @@ def _in_order(schema: Schema) -> list[Domain]:
 def _at_once(work: Work, plan: DomainPlan) -> bool:
     """Return whether the ids of a domain must change in one transaction."""
     domain, engine = plan.domain, work.changed.engine
-    if plan.kind == "match" or any(
-        ColumnName(*partial.column.of, partial.kind) in domain.columns for partial in domain.partials
-    ):
+    if plan.kind == "match" or any(partial.kind_column in domain.columns for partial in domain.partials):
         return True
     slow = [
         name
         for name in (obstacles.without_index(engine, work.changed_schema, domain) if plan.renamed else ())
-        if count_rows(work.changed, work.changed_schema.tables[name.of]) > obstacles.SMALL_TABLE
+        if count_rows(work.changed, work.changed_schema.tables[name.table_name]) > obstacles.SMALL_TABLE
     ]
     constrained = {column for key in work.changed_schema.foreign_keys if key.name for column in key.columns}
     for name in slow:
         text = f"all ids of {plan.name} are changed in one transaction, which reads the table once"
         if work.support.kind == "postgresql" and name in constrained:
-            text = f"to check its foreign key, PostgreSQL reads {name.of} once for each id of {plan.name} that changes"
-        index = f"CREATE INDEX {name.table}_{name.column} ON {name.of} ({name.column})"
+            text = f"to check its foreign key, PostgreSQL reads the table once for each id of {plan.name} that changes"
+        index = f"CREATE INDEX {name.table}_{name.column} ON {name.table_name} ({name.column})"
         work.notes.append(f"{name} has no index: {text}. Make one first: {index};")
     return bool(slow)
 

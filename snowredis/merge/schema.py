@@ -46,12 +46,12 @@ class ColumnName(NamedTuple):
     column: str
 
     @property
-    def of(self) -> TableName:
+    def table_name(self) -> TableName:
         """The table."""
         return TableName(self.schema, self.table)
 
     def __str__(self) -> str:
-        return f"{self.of}.{self.column}"
+        return f"{self.table_name}.{self.column}"
 
 
 class Partial(NamedTuple):
@@ -66,6 +66,11 @@ class Partial(NamedTuple):
     kind: str
     value: str
     is_text: bool
+
+    @property
+    def kind_column(self) -> ColumnName:
+        """The column that says the kind."""
+        return ColumnName(*self.column.table_name, self.kind)
 
     def __str__(self) -> str:
         return f"{self.column} WHERE {self.kind}={self.value}"
@@ -88,12 +93,12 @@ class ForeignKey(NamedTuple):
     @property
     def child(self) -> TableName:
         """The table that refers."""
-        return self.columns[0].of
+        return self.columns[0].table_name
 
     @property
     def parent(self) -> TableName:
         """The table that is referred to."""
-        return self.parents[0].of
+        return self.parents[0].table_name
 
     def __str__(self) -> str:
         sides = (", ".join(column.column for column in columns) for columns in (self.columns, self.parents))
@@ -120,6 +125,11 @@ class Domain:
         return str(self.keys[0])
 
     @property
+    def table_name(self) -> TableName:
+        """The table of its first key."""
+        return self.keys[0].table_name
+
+    @property
     def columns(self) -> tuple[ColumnName, ...]:
         """Columns that hold these ids in all rows, in the order in which they are rewritten: keys last."""
         return self.references + self.keys
@@ -132,7 +142,7 @@ class Domain:
     @property
     def tables(self) -> list[TableName]:
         """Tables of all columns."""
-        return list(dict.fromkeys(name.of for name in self.all_columns))
+        return list(dict.fromkeys(name.table_name for name in self.all_columns))
 
 
 class Schema:
@@ -159,10 +169,10 @@ class Schema:
 
     def has(self, name: ColumnName) -> bool:
         """Return whether this database has the column."""
-        return name.of in self.tables and name.column in self.tables[name.of].c
+        return name.table_name in self.tables and name.column in self.tables[name.table_name].c
 
     def column(self, name: ColumnName) -> sa.Column[object]:
-        return self.tables[name.of].c[name.column]
+        return self.tables[name.table_name].c[name.column]
 
     def with_partials(self, partials: Iterable[tuple[Partial, ColumnName]]) -> Schema:
         """Return the same with more references of some rows."""
@@ -303,7 +313,7 @@ def read_schema(
         for name, table in reflected.items()
         if name not in left_out and partitions.get(name, name) not in left_out and name not in partitions
     }
-    keys = {_of_whole_tables(key, partitions) for key in found}
+    keys = {_between_whole_tables(key, partitions) for key in found}
     keys = {key for key in keys if key.child in tables or key.parent in tables}
     for key in sorted(keys, key=str):
         if key.parent not in tables or key.child not in tables:
@@ -315,7 +325,7 @@ def read_schema(
     plain = Schema(tables, keys)
     partials: list[tuple[Partial, ColumnName]] = []
     for text in references:
-        key_or_partial = _by_hand(text, plain)
+        key_or_partial = _parse_foreign_key(text, plain)
         if isinstance(key_or_partial, ForeignKey):
             keys.add(key_or_partial)
         else:
@@ -324,10 +334,10 @@ def read_schema(
     for key in also:
         if all(map(plain.has, key.columns + key.parents)) and (key.columns, key.parents) not in known:
             keys.add(key._replace(name="", on_update=""))
-    by_hand = [plain.named(text, "--id") for text in ids]
-    for column in by_hand:
+    given_ids = [plain.named(text, "--id") for text in ids]
+    for column in given_ids:
         _check_integer(column, plain)
-    return Schema(tables, keys, by_hand, partials)
+    return Schema(tables, keys, given_ids, partials)
 
 
 def _all_schemas(engine: sa.Engine, inspector: sa.Inspector) -> list[str | None]:
@@ -368,9 +378,9 @@ def _foreign_keys(inspector: sa.Inspector, schema: str | None) -> Iterable[Forei
             )
 
 
-def _of_whole_tables(key: ForeignKey, partitions: Mapping[TableName, TableName]) -> ForeignKey:
+def _between_whole_tables(key: ForeignKey, partitions: Mapping[TableName, TableName]) -> ForeignKey:
     def moved(column: ColumnName) -> ColumnName:
-        return ColumnName(*partitions.get(column.of, column.of), column.column)
+        return ColumnName(*partitions.get(column.table_name, column.table_name), column.column)
 
     if key.child not in partitions and key.parent not in partitions:
         return key
@@ -391,7 +401,7 @@ def tables_called(text: str, tables: Mapping[TableName, object], option: str) ->
     return found
 
 
-def _by_hand(text: str, schema: Schema) -> ForeignKey | tuple[Partial, ColumnName]:
+def _parse_foreign_key(text: str, schema: Schema) -> ForeignKey | tuple[Partial, ColumnName]:
     match = _REFERENCE.fullmatch(text)
     if match is None:
         raise MergeError(
@@ -405,7 +415,7 @@ def _by_hand(text: str, schema: Schema) -> ForeignKey | tuple[Partial, ColumnNam
     if match[3] is None:
         _check_integer(child, schema)
         return ForeignKey("", (child,), (parent,))
-    kind = schema.named(f"{child.of}.{match[3].rpartition('.')[2]}", "--reference").column
+    kind = schema.named(f"{child.table_name}.{match[3].rpartition('.')[2]}", "--reference").column
     return Partial(child, kind, match[4], not is_integer(schema.column(child))), parent
 
 

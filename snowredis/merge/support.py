@@ -204,7 +204,7 @@ class PostgreSQL(Support):
         for sequence, rows in found.items():
             end, choose = ("max", "greatest") if rows[0].step > 0 else ("min", "least")
             columns = tuple(ColumnName(row.schema, row.tab, row.col) for row in rows if row.tab is not None)
-            values = [f"(SELECT {end}({self.quote(name.column)}) FROM {self.name(name.of)})" for name in columns]
+            values = [f"(SELECT {end}({self.quote(c.column)}) FROM {self.name(c.table_name)})" for c in columns]
             literal, ends = sequence.replace("'", "''"), ", ".join(values) or "NULL"
             # a sequence that was never used stays unused if its table is empty
             statement = (

@@ -43,8 +43,8 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
         if not column.column:
             # a permission is of a content type, and of no row
             decided = referring | independent | {part.column for part, _ in schema.partials}
-            for other in schema.tables[column.of].c:
-                asked = ColumnName(*column.of, other.name)
+            for other in schema.tables[column.table_name].c:
+                asked = ColumnName(*column.table_name, other.name)
                 # most columns of this type say the kind of their own row, and of no other
                 if _OBJECT.search(other.name) and is_integer(other) and asked not in decided:
                     findings.append(
@@ -86,7 +86,7 @@ def _pairs(
     to_types = {
         column
         for domain in schema.domains
-        if any(key.of == types for key in domain.keys)
+        if any(key.table_name == types for key in domain.keys)
         for column in domain.references
     }
     for name, table in schema.tables.items():
@@ -143,16 +143,16 @@ def check_asked(work: Work) -> None:
             raise MergeError(
                 f"--independent {name}: it is {schema.column(name).type}, neither an id nor a reference, so this would "
                 "change nothing. Nothing was planned; leave it out. Rows that both databases have are named with "
-                f"--match {name.of}={name.column}."
+                f"--match {name.table_name}={name.column}."
             )
 
 
 def undecided(work: Work) -> list[str]:
     """Return findings about columns that look like references, with what to write for each."""
-    return [*_by_name(work), *_by_values(work)]
+    return [*_called_like_a_table(work), *_with_values_of_a_table(work)]
 
 
-def _by_name(work: Work) -> Iterator[str]:
+def _called_like_a_table(work: Work) -> Iterator[str]:
     """Yield integer columns that are called as if they referred to a table, and have no foreign key."""
     schema = work.changed_schema
     decided = work.independent | {column for domain in schema.domains for column in domain.references}
@@ -164,7 +164,7 @@ def _by_name(work: Work) -> Iterator[str]:
             if name in decided or not is_integer(column):
                 continue
             stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.name).lower().removesuffix("id").removesuffix("_")
-            others = [domain for domain in schema.domains if domain.keys[0].of != table_name]
+            others = [domain for domain in schema.domains if domain.table_name != table_name]
             meant = {domain.name: _means(stem, domain.keys[0].table.lower()) for domain in others}
             candidates = [domain for domain in others if meant[domain.name] is not None]
             held = {domain.name: _held(work, name, domain) for domain in candidates}
@@ -177,7 +177,7 @@ def _by_name(work: Work) -> Iterator[str]:
                 if meant[d.name] == 0 or min(held[d.name], default=column.name.lower().endswith("id")) > 0
             ]
             if texts:
-                yield f"{name} is called like {ordered[0].keys[0].of}: {' or '.join(texts)} or --independent {name}"
+                yield f"{name} is called like {ordered[0].table_name}: {' or '.join(texts)} or --independent {name}"
 
 
 def _percent(held: Sequence[float]) -> str:
@@ -208,7 +208,7 @@ def _means(stem: str, table: str) -> int | None:
     return 1 if any(stem.endswith(f"_{name}") or name.endswith(f"_{stem}") for name in singulars) else None
 
 
-def _by_values(work: Work) -> Iterator[str]:
+def _with_values_of_a_table(work: Work) -> Iterator[str]:
     """Yield keys that the database does not number itself, and whose values are all ids of another table."""
     schema, store = work.changed_schema, work.store
     counted = {name for counter in work.support.counters(work.changed, schema) for name in counter.columns}
@@ -239,6 +239,6 @@ def _by_values(work: Work) -> Iterator[str]:
 def _is_row_number(connection: sa.Connection, schema: Schema, domain: Domain) -> bool:
     """Return whether SQLite numbers the rows by itself, and the column is called like a key of its own table."""
     (key, *_) = domain.keys
-    is_key = [column.name for column in schema.tables[key.of].primary_key.columns] == [key.column]
+    is_key = [column.name for column in schema.tables[key.table_name].primary_key.columns] == [key.column]
     names = {"id", f"{key.table}_id".lower(), f"{key.table.removesuffix('s')}_id".lower()}
     return connection.dialect.name == "sqlite" and is_key and key.column.lower() in names

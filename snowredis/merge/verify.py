@@ -47,7 +47,7 @@ def sums(
         support.prepare(connection)
         for name, table in schema.tables.items():
             progress.start(f"adding up the rows of {name}")
-            columns, source = _as_before(name, table, domains, run)
+            columns, source = _columns_before(name, table, domains, run)
             query = sa.select(sa.func.count(), support.checksum(columns)).select_from(source)
             count, total = connection.execute(query).one()
             found[str(name)] = [int(count), str(total or 0)]
@@ -65,13 +65,13 @@ def id_sums(connection: sa.Connection, schema: Schema, domain: Domain) -> str:
     return str([[int(count), str(total or 0)] for count, total in found])
 
 
-def _as_before(
+def _columns_before(
     name: TableName, table: sa.Table, domains: Sequence[DomainPlan], run: Run
 ) -> tuple[list[sa.ColumnElement[Any]], sa.FromClause]:
     """Return the columns of a table with old ids in place of new ones, and what they are selected from."""
     source: sa.FromClause = table
     values: dict[str, sa.ColumnElement[Any]] = {}
-    plain = {name_.column: d.number for d in domains for name_ in d.domain.columns if name_.of == name}
+    plain = {name_.column: d.number for d in domains for name_ in d.domain.columns if name_.table_name == name}
     for column in table.c:
         values[column.name] = column
         if column.name in plain:
@@ -79,7 +79,7 @@ def _as_before(
             source = source.outerjoin(pairs, _is_new(pairs, run, plain[column.name], column))
             # MariaDB makes a decimal of an unsigned column and a signed one
             values[column.name] = sa.cast(sa.func.coalesce(pairs.c.old, column), sa.BigInteger)
-    partials = [(d.number, part) for d in domains for part in d.domain.partials if part.column.of == name]
+    partials = [(d.number, part) for d in domains for part in d.domain.partials if part.column.table_name == name]
     for at, (number, part) in enumerate(partials):
         column, pairs = table.c[part.column.column], MAP.alias(f"p{at}")
         # the kind may be an id that has changed, too
@@ -157,13 +157,13 @@ class Copied:
         with Workspace() as workspace:
             for name in self._databases.changed_schema.tables:
                 self._progress.start(f"comparing {name}")
-                yield from self._of_table(workspace, name)
+                yield from self._compare_table(workspace, name)
         self._progress.start("checking counters and references")
         yield from self._counters()
         for key, values in orphans(self._kept, self._databases.kept_schema):
             yield f"foreign key {key} leads nowhere from {', '.join(values)}"
 
-    def _of_table(self, workspace: Workspace, name: TableName) -> Iterator[str]:
+    def _compare_table(self, workspace: Workspace, name: TableName) -> Iterator[str]:
         both = ((self._kept, self._databases.kept_schema), (self._changed, self._databases.changed_schema))
         theirs = self._databases.changed_schema.tables[name]
         columns = copied_columns(theirs)

@@ -178,7 +178,7 @@ class IdStore:
             MergeError: a value is no whole number of 64 bits with a sign.
         """
         for part in domain.partials:
-            table = schema.tables[part.column.of]
+            table = schema.tables[part.column.table_name]
             of_kind = sa.cast(table.c[part.kind], sa.String(200)) == part.value
             found = connection.scalars(sa.select(schema.column(part.column)).where(of_kind).distinct())
             ids = [int(str(value)) for value in found if re.fullmatch(r"[0-9]{1,18}", str(value))]

@@ -303,7 +303,7 @@ def test_a_reference_without_an_index_is_changed_by_one_statement(
     path = tmp_path / "merge.plan"
     plan = plan_of(kept, changed, path, **OPTIONS)
     assert plan.notes[-1] == (
-        "child.parent_id has no index: to check its foreign key, PostgreSQL reads child once for each id of parent.id "
+        "child.parent_id has no index: to check its foreign key, PostgreSQL reads the table once for each id of parent.id "
         "that changes. Make one first: CREATE INDEX child_parent_id ON child (parent_id);"
     )
     statements: list[str] = []
