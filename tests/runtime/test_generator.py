@@ -24,6 +24,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockStopped
 from snowredis.process.clock import SystemClock
+from snowredis.process.fork import ForkGuard
 from snowredis.settings import SequenceStart
 from snowredis.snowflake.crash_record import LeaseSlot
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
@@ -877,3 +878,17 @@ def test_the_lease_of_a_generator_that_was_dropped_is_released(pool: MemoryPool)
     ids._lease_manager.abandon()
     (record,) = ids._lease_manager.store._records.values()  # type: ignore[attr-defined]
     assert record.token_hash == ""
+
+
+@pytest.mark.parametrize("why", ["suspended", "closed", "forked"])
+def test_a_step_makes_no_id_once_the_process_may_make_none(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    ids = pool.connect()
+    ids.next_id()
+    if why == "forked":
+        # as in a child that a signal handler forks at the end of the step
+        monkeypatch.setattr(ForkGuard, "is_still", lambda guard, generation: False)
+    else:
+        {"suspended": ids.suspend, "closed": ids.close}[why]()
+    assert ids._slow_path.try_step()[0] == 0

@@ -344,3 +344,15 @@ def test_an_index_that_cannot_be_complete_is_accepted_when_it_is_the_same_twice(
         asked += 1
         assert asked < 100
     assert asked > 10
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_pool_that_is_created_again_has_its_outage_lanes_if_its_server_lost_nothing(is_same: bool) -> None:
+    pool = new_pool(replace(CONFIG, outage_reserve_ms=60_000))
+    one = pool.holder().claim()
+    pool.delete(pool.now_ms())
+    if not is_same:
+        pool.move()
+    pool.create(pool.now_ms())
+    horizon_ms = pool.now_ms() + 60_000 + MARGIN_MS
+    assert pool.stored_ms("outage_floor") == (one.outage_ms if is_same else horizon_ms)
