@@ -72,7 +72,9 @@ def run(
             (directory / f"{other}.tla").write_text(text)
         (directory / "run.cfg").write_text(config)
         command = [
-            *("java", "-XX:+UseParallelGC", f"-Xmx{megabytes}m", STACK, "-cp", str(JAR), "tlc2.TLC"),
+            *("java", "-XX:+UseParallelGC", f"-Xmx{megabytes}m", STACK),
+            # TLC unpacks its modules there; another run may do so at the same moment
+            *(f"-Djava.io.tmpdir={directory}", "-cp", str(JAR), "tlc2.TLC"),
             *("-workers", str(workers), "-deadlock", "-nowarning", "-metadir", str(directory / "states")),
             *("-config", "run.cfg", f"{module}.tla"),
         ]
