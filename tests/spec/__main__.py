@@ -41,7 +41,7 @@ def check_all(options: argparse.Namespace) -> int:
             if as_built and any(part in run.text() for part in PLANNED):
                 continue
             expected = run.expected_as_built if as_built else run.expected
-            outcome = run.check(module, limit_s=options.seconds)
+            outcome = run.check(module, limit_s=options.seconds, long=True)
             right = outcome.result == expected
             wrong += not right
             print(

@@ -52,12 +52,12 @@ class Run:
             raise ValueError(f"{self.config}.cfg does not have one line that begins with '  Off = '")
         return text
 
-    def check(self, module: str = "", *, workers: int = 1, limit_s: float = 600) -> Outcome:
+    def check(self, module: str = "", *, limit_s: float = 600, long: bool = False) -> Outcome:
         """Run TLC on *module*, by default the one that this is a run of."""
         config = self.text()
         if module == "LeaseAsBuilt":
             config += (HERE / f"{module}.overrides").read_text()
-        return run(module or self.module, config, workers=workers, limit_s=limit_s)
+        return run(module or self.module, config, limit_s=limit_s, long=long)
 
 
 def read_runs(path: Path = HERE / "runs.txt") -> list[Run]:

@@ -22,6 +22,8 @@ JAR = Path(os.environ.get("SNOWREDIS_TLC_JAR") or ROOT / ".cache" / "tla2tools.j
 PASSED, VIOLATED = 0, 12
 # TLC evaluates deep expressions recursively
 STACK = "-Xss64m"
+# of Java: what takes least for the seconds of a test, and for a search of minutes
+SHORT, LONG = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), ("-XX:+UseParallelGC",)
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,14 @@ def run(
     modules: Mapping[str, str] | None = None,
     workers: int = 1,
     limit_s: float = 600,
-    megabytes: int = 4000,
+    long: bool = False,
 ) -> Outcome:
     """Check *module* with the text *config* of a configuration.
 
     Args:
         module: name of a module of this directory.
         modules: further modules, name to text.
+        long: whether it may take minutes.
     """
     with tempfile.TemporaryDirectory(prefix="tlc-") as name:
         directory = Path(name)
@@ -72,7 +75,7 @@ def run(
             (directory / f"{other}.tla").write_text(text)
         (directory / "run.cfg").write_text(config)
         command = [
-            *("java", "-XX:+UseParallelGC", f"-Xmx{megabytes}m", STACK),
+            *("java", *(LONG if long else SHORT), "-Xmx4000m", STACK),
             # TLC unpacks its modules there; another run may do so at the same moment
             *(f"-Djava.io.tmpdir={directory}", "-cp", str(JAR), "tlc2.TLC"),
             *("-workers", str(workers), "-deadlock", "-nowarning", "-metadir", str(directory / "states")),

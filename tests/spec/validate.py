@@ -54,12 +54,15 @@ class Verdict:
     text: str = ""
 
 
-def check(
-    runs: Sequence[Steps], *, workers: int = 2, limit_s: float = LIMIT_S, explain: bool = True
-) -> Iterator[Verdict]:
-    """Yield a verdict on each run, in any order. *explain*: look for the first step that is not allowed."""
+def check(runs: Sequence[Steps], *, explain: bool = True, long: bool = False) -> Iterator[Verdict]:
+    """Yield a verdict on each run, in any order.
+
+    Args:
+        explain: look for the first step that is not allowed.
+        long: whether it may take minutes.
+    """
     for batch in _batches(runs):
-        outcome = _tlc([runs[number] for number in batch], workers=workers, limit_s=limit_s)
+        outcome = _tlc([runs[number] for number in batch], workers=2, long=long)
         accepted = {int(found) for found in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
         if outcome.result != "pass":
             raise RuntimeError(f"TLC: {outcome.result}\n{outcome.output[-3000:]}")
@@ -102,14 +105,14 @@ def _explain(number: int, steps: Steps) -> Verdict:
     return Verdict(number, steps.header, len(steps.steps), False, refused, "\n".join(lines))
 
 
-def _tlc(runs: Sequence[Steps], *, workers: int = 1, limit_s: float = LIMIT_S, show: int = 0) -> Outcome:
+def _tlc(runs: Sequence[Steps], *, workers: int = 1, show: int = 0, long: bool = False) -> Outcome:
     config = (HERE / "Trace.cfg").read_text() + (HERE / "LeaseAsBuilt.overrides").read_text()
     config += f"  Show = {show}\n"
     # a state is known by its run and its step, unless there is a choice
     if not any(step["op"] == "unseen" for steps in runs for step in steps.steps):
         config += "VIEW Place\n"
     modules = {"TraceData": module_of(runs), "Lease": _lease_of_runs()}
-    return run("Trace", config, modules=modules, workers=workers, limit_s=limit_s)
+    return run("Trace", config, modules=modules, workers=workers, limit_s=LIMIT_S, long=long)
 
 
 def _lease_of_runs() -> str:
@@ -208,7 +211,7 @@ def validate(path: Path) -> int:
     print(f"{len(runs):,} runs, {total:,} steps", flush=True)
     print("\n".join(unchecked(logs, runs)), flush=True)
     refused: list[Verdict] = []
-    for done, verdict in enumerate(check(runs), 1):
+    for done, verdict in enumerate(check(runs, long=True), 1):
         if not verdict.accepted:
             refused.append(verdict)
             header = verdict.header
