@@ -11,21 +11,25 @@ import pytest
 
 from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import plain_schedule
-from tests.simulation.schedule import run_schedule
+from tests.simulation.schedule import Result, run_schedule
 
-SCHEDULES = 100
-CHUNK = 25
+# besides those in which every class of faults fires
+SCHEDULES = 60
+CHUNK = 20
+
+
+def check(seed: int) -> Result:
+    """Run a schedule that repeats no id and starves no process."""
+    result = run_schedule(seed)
+    assert result.scripts > 0
+    assert not result.failures, f"scripts/soak.py --replay {seed}  # {result.classes}: {result.failures[0]}"
+    return result
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
 def test_no_schedule_repeats_an_id_or_starves_a_process(first: int) -> None:
-    failures = []
     for seed in range(first, first + CHUNK):
-        result = run_schedule(seed)
-        assert result.scripts > 0
-        if result.failures:
-            failures.append(f"scripts/soak.py --replay {seed}  # {result.classes}: {result.failures[0]}")
-    assert not failures, "\n".join(failures)
+        check(seed)
 
 
 @pytest.mark.parametrize("seed", [3, 12, 17, 20, 22])
@@ -44,7 +48,7 @@ def test_every_class_of_faults_fires_in_the_schedules_it_belongs_to() -> None:
     silent = Counter(dict.fromkeys(FAULTS, 0))
     # from a seed after which they come soon
     for seed in range(10_075, 10_075 + 5 * len(FAULTS)):
-        result = run_schedule(seed)
+        result = check(seed)
         silent.update(name for name in result.classes if name in silent)
         for name in result.classes:
             if result.fired[name]:
@@ -63,8 +67,8 @@ def test_schedules_without_faults_go_without_trouble() -> None:
 
 
 def test_a_plain_ttl_lease_repeats_ids_under_the_same_faults() -> None:
-    repeated = [plain_schedule(seed).duplicates for seed in range(200)]
-    assert sum(count > 0 for count in repeated) > 30
+    repeated = [plain_schedule(seed).duplicates for seed in range(60)]
+    assert sum(count > 0 for count in repeated) > 4
 
 
 def test_a_plain_ttl_lease_repeats_nothing_without_faults() -> None:
