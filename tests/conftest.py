@@ -7,13 +7,11 @@ for all tests of a process; each test makes databases of its own on it.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import signal
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import coverage
 import hypothesis
 import pytest
 
@@ -22,11 +20,6 @@ from tests.support.servers import RedisServer, redis_server
 from tests.support.started import Watch, starts_something
 
 TESTS = Path(__file__).parent
-# their tests cover what pyproject.toml lists as the source; what is measured, such as the collection, is twice as slow
-MEASURED = {"core", "generators", "ha", "lease", "registry", "snowflake"}
-
-MEASUREMENT = pytest.StashKey[coverage.Coverage]()
-
 # all that is collected in a run with -m "not server": elsewhere nearly every test starts something, or copies databases
 QUICK = {"core", "generators", "lease", "numbers", "reclaim", "registry", "runtime", "snowflake"}
 # … but these, which count in seconds what others count in ms: schedules, leaks, every bytecode, SQL, ids of days
@@ -47,37 +40,9 @@ def is_quick(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("quick" if is_quick(config) else "any machine")
-    if hasattr(config, "workerinput") and (measurement := coverage.Coverage.current()):
-        # in a worker of pytest-xdist, pytest-cov starts another one when the session starts
-        measurement.stop()
     # a shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-# after pytest-cov has started to measure
-@pytest.hookimpl(trylast=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Measure what runs when the modules are imported, and then nothing until a test of MEASURED begins."""
-    if measurement := coverage.Coverage.current():
-        folders = measurement.get_option("run:source")
-        for folder in folders if isinstance(folders, list) else ():
-            for path in sorted((TESTS.parent / folder).glob("*.py")):
-                importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
-        measurement.stop()
-        session.config.stash[MEASUREMENT] = measurement
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    measurement = item.config.stash.get(MEASUREMENT, None)
-    if measurement is None or item.path.relative_to(TESTS).parts[0] not in MEASURED:
-        return (yield)
-    measurement.start()
-    try:
-        return (yield)
-    finally:
-        measurement.stop()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -42,9 +42,10 @@ SMALL = (
     Run("r9-plan", "violation", ("undo-on-disk",)),
     Run("r9-create", "violation", ("create-outage-floor",)),
 )
-# what a schedule needs a rule for that the specification of logs does not have: what people do to a pool
+# what a schedule needs a rule for that the specification of logs does not have: what people do to a pool, and refusals
+# for the settings, which show no pool
 PLANNED = tuple(name for name in SCENARIOS if name.startswith("R9 ") and name != "R9 signature")
-NOT_MODELLED = ("deleted pool's floor", "tombstone without expiry", *PLANNED)
+NOT_MODELLED = ("deleted pool's floor", "tombstone without expiry", "the pool's id in a refusal", *PLANNED)
 # schedules of pools that nobody may trust: their scripts grant what the specification refuses
 OTHER_DURABILITY = ("none: newcomers wait", "none: no adoption", "none: no late renewal")
 
