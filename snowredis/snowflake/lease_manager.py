@@ -447,6 +447,8 @@ class LeaseManager:
             return
         now_ms = self._context.now_ms()
         reply = self.store.claim(ClaimRequest(token, now_ms, now_ms, 0, self._owner()), self.view.seen)
+        # as in claim(): the token has a reply
+        self.slot.set_token("")
         if isinstance(reply, Granted):
             held = HeldLease.granted(reply, self.config, token, serial, generation)
             self._release(held, (0,) * len(held.lanes_ms), NO_STATS)

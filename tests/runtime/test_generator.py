@@ -811,6 +811,30 @@ def test_a_claim_that_redis_may_have_is_sent_again_as_it_was(
     assert len(set(tokens)) == (3 if is_unsent else 1)
 
 
+def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clone that was made in the middle of suspend()."""
+    sent, claim, is_lossy = [], MemoryStore.claim, True
+
+    def lossy(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        sent.append(request.token)
+        reply = claim(store, request, seen)
+        if is_lossy:
+            raise snowredis.StoreUnavailable("memory", "no reply")
+        return reply
+
+    monkeypatch.setattr(MemoryStore, "claim", lossy)
+    ids = pool.connect()
+    with pytest.raises(snowredis.StoreUnavailable):
+        ids.claim()
+    claims, is_lossy = len(sent), False
+    ids._lease_manager.suspended = True
+    for _ in range(3):
+        with pytest.raises(snowredis.GeneratorSuspended):
+            ids.next_id()
+    assert sent == [sent[0]] * (claims + 1)
+    assert pool.connect().claim().worker == 0
+
+
 def test_each_renewal_has_an_id_of_its_own(
     pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
