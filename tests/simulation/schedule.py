@@ -189,7 +189,9 @@ class Simulation(Schedule[Process]):
         return [
             process
             for process in self.processes
-            if process.alive and process.config == self.config and not process.generator.closed
+            # one that is being made has no generator yet
+            if process.alive and process.config == self.config and hasattr(process, "generator")
+            if not process.generator.closed
         ]
 
     def emit(self, process: Process, made: int) -> None:
