@@ -356,3 +356,31 @@ def test_a_pool_that_is_created_again_has_its_outage_lanes_if_its_server_lost_no
     pool.create(pool.now_ms())
     horizon_ms = pool.now_ms() + 60_000 + MARGIN_MS
     assert pool.stored_ms("outage_floor") == (one.outage_ms if is_same else horizon_ms)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_deleted_pool_is_remembered_for_a_day_after_the_last_of_its_lanes_has_ended(is_over: bool) -> None:
+    deleted = new_pool(replace(CONFIG, outage_reserve_ms=60_000))
+    one = deleted.holder().claim()
+    deleted.delete(deleted.now_ms())
+    deleted.pass_ms(one.outage_ms + 86_400_000 - deleted.now_ms() - (not is_over))
+    # without outage lanes: those of before may be ordinary lanes now
+    pool = Pool(CONFIG, deleted.server)
+    pool.create(pool.now_ms())
+    assert pool.stored_ms("floor") == (0 if is_over else one.outage_ms)
+
+
+@pytest.mark.parametrize("passed_ms", [0, 5_000])
+def test_a_refused_process_keeps_its_outage_lane_unless_the_pool_may_have_granted_it(passed_ms: int) -> None:
+    pool = new_pool(replace(CONFIG, outage_reserve_ms=60_000))
+    refused = pool.holder().claim()
+    pool.server.wipe()
+    shorter = Pool(replace(CONFIG, outage_reserve_ms=10_000), pool.server)
+    shorter.create(shorter.now_ms())
+    shorter.pass_ms(passed_ms)
+    # at first its outage lane would end before the floor of all of them, and is not reserved
+    newcomer = shorter.holder().claim()
+    assert (newcomer.outage_ms > newcomer.lanes_ms[-1]) == bool(passed_ms)
+    with pytest.raises(LayoutMismatch) as error:
+        refused.ask_renew()
+    assert error.value.keeps_lanes == (not passed_ms)
