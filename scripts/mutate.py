@@ -168,7 +168,7 @@ def is_change(change: Change, copy: Path, extension: bytes) -> bool:
 
 
 def fails(copy: Path, stage: list[str]) -> str:
-    """As run(); a test that fails runs once more: on a busy machine, one with a server may fail without a change."""
+    """Return what run() does, but run a test that fails once more: on a busy machine, one with a server may fail so."""
     failed = run(copy, stage)
     return run(copy, [*PYTEST, failed]) if "::" in failed else failed
 

@@ -75,19 +75,17 @@ def release_dead(store: Store, credentials: dict[str, Any]) -> int | None:
         StoreUnavailable: Redis did not reply; call again.
     """
     now_ms = time.time_ns() // 1_000_000
-    lease = PresentedLease(
-        *(credentials["worker"], credentials["token"]),
-        *(credentials.get("renewal_id", ""), credentials.get("pending_renewal_id", "")),
-        *(credentials.get("until_ms", 0), credentials.get("outage_until_ms", 0)),
-    )
+    renewal_id, pending = credentials.get("renewal_id", ""), credentials.get("pending_renewal_id", "")
+    until_ms, outage_until_ms = credentials.get("until_ms", 0), credentials.get("outage_until_ms", 0)
+    lease = PresentedLease(credentials["worker"], credentials["token"], renewal_id, pending, until_ms, outage_until_ms)
     if lease.worker == UNKNOWN_WORKER:
         # ended before the reply came: the same claim again has the same result
         claim = ClaimRequest(lease.token, now_ms, now_ms, 0, credentials["owner"])
         reply = store.claim(claim, Seen())
         if not isinstance(reply, Granted):
             return None
-        ends_ms = (reply.until_ms, reply.outage_until_ms)
-        lease = PresentedLease(reply.worker, lease.token, reply.renewal_id, "", *ends_ms)
+        until_ms, outage_until_ms = reply.until_ms, reply.outage_until_ms
+        lease = PresentedLease(reply.worker, lease.token, reply.renewal_id, "", until_ms, outage_until_ms)
     request = ReleaseRequest(
         lease,
         now_ms,

@@ -171,8 +171,10 @@ class HeldLease(NamedTuple):
     @property
     def _presented(self) -> PresentedLease:
         """The lease as its requests present it."""
-        names, ends_ms = (self.renewal_id, self.pending_renewal_id), (self.lease.until_ms, self.lease.outage_until_ms)
-        return PresentedLease(self.lease.worker, self.token, *names, *ends_ms)
+        lease = self.lease
+        return PresentedLease(
+            lease.worker, self.token, self.renewal_id, self.pending_renewal_id, lease.until_ms, lease.outage_until_ms
+        )
 
 
 class Claimed(NamedTuple):

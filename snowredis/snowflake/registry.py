@@ -310,8 +310,8 @@ class Registry(Scripted):
             return RegistryReply(RegistryStatus.MISSING)
         try:
             status, redis_ms, closed, highest, *fields = texts
-            known = RegistryStatus(status), int(redis_ms), RegistryClosed(closed), int(highest)
-            return RegistryReply(*known, tuple(fields))
+            why = RegistryClosed(closed)
+            return RegistryReply(RegistryStatus(status), int(redis_ms), why, int(highest), tuple(fields))
         except ValueError:
             raise self.unknown(texts) from None
 

@@ -263,7 +263,7 @@ def test_a_record_that_was_copied_or_damaged_is_not_used(
 
 
 def test_a_lease_of_a_redis_that_had_the_same_address_elsewhere_is_left_alone(tmp_path: Path, records: Path) -> None:
-    """As with two services that have a temporary directory of their own each."""
+    """Two services may have a temporary directory of their own each."""
     directory = tmp_path / "one"
     directory.mkdir()
     with redis_server(directory) as server:

@@ -770,7 +770,7 @@ def test_a_missing_redis_is_told_in_a_short_traceback(tmp_path: Path, call: str)
 
 
 def test_a_lock_of_another_kind_is_replaced_unless_it_may_guard_a_lease(pool: MemoryPool) -> None:
-    """As after gevent has patched threading in a process that imported the program before."""
+    """The kind changes if gevent patches threading in a process that imported the program before."""
     idle, busy = pool.connect(), pool.connect()
     busy.claim()
     # any type other than that of locks now

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Reservation(NamedTuple):
-    """What the replies to one process have granted to a claim, ms: where each lane begins and ends."""
+    """Reservation that the replies to one process have granted to a claim, ms: where each lane begins and ends."""
 
     opens: tuple[int, ...]
     until: tuple[int, ...]

@@ -129,21 +129,20 @@ def heirs(sim: Simulation) -> None:
 
 
 def release(sim: Simulation) -> None:
-    process = sim.someone()
-    if process is not None:
-        sim.fired["release"] += 1
-        sim.say("%s closes", process.name)
-        process.stop()
-        sim.start_again(process)
+    _end(sim, "release", "%s closes", lambda process: process.stop())
 
 
 def drop(sim: Simulation) -> None:
     """Drop a generator without close(): its lease is released, and nobody can say how far it was used."""
+    _end(sim, "drop", "the generator of %s is dropped", lambda process: process.drop())
+
+
+def _end(sim: Simulation, name: str, text: str, end: Callable[[Process], object]) -> None:
     process = sim.someone()
     if process is not None:
-        sim.fired["drop"] += 1
-        sim.say("the generator of %s is dropped", process.name)
-        process.drop()
+        sim.fired[name] += 1
+        sim.say(text, process.name)
+        end(process)
         sim.start_again(process)
 
 

@@ -138,16 +138,7 @@ def a_lease_that_turns_out_to_be_of_another_pool(off: str | None) -> Stage:
     """Another Redis took the address over. As soon as it replies, what was taken over is given up, with its lanes."""
     stage = _stage(off)
     holder, heir = _two_pools(stage, "")
-    other = stage.network.strayed["elsewhere"]
-    stage.cut_off(heir)
-    # not at a time of the holder: nobody can know yet
-    stage.begin(heir, lambda process: process.make(1))
-    stage.wait(2_000)
-    stage.network.strayed[heir.host.name] = other
-    stage.beat(heir)
-    _cut_off(stage, holder, heir)
-    stage.wait(7_000)
-    return _both_make(stage, holder, heir)
+    return _another_pool_replies(stage, holder, heir, away_ms=2_000, lasts_ms=7_000)
 
 
 @shows("the pool's id in a refusal")
@@ -169,14 +160,19 @@ def a_lease_that_another_pool_refuses(off: str | None) -> Stage:
     stage.beat(holder)
     # two Redis servers are of two tables, so both may reserve the same
     stage.checker.failures.clear()
-    heir = stage.process(host)
+    return _another_pool_replies(stage, holder, stage.process(host), away_ms=3_000, lasts_ms=8_000)
+
+
+def _another_pool_replies(stage: Stage, holder: Process, heir: Process, *, away_ms: int, lasts_ms: int) -> Stage:
+    """Let *heir* take a lease over while no Redis replies for a time, then the one of *holder*, then none again."""
     stage.cut_off(heir)
+    # not at a time of the holder: nobody can know yet
     stage.begin(heir, lambda process: process.make(1))
-    stage.wait(3_000)
-    stage.network.strayed[heir.host.name] = other
+    stage.wait(away_ms)
+    stage.network.strayed[heir.host.name] = stage.network.strayed["elsewhere"]
     stage.beat(heir)
     _cut_off(stage, holder, heir)
-    stage.wait(8_000)
+    stage.wait(lasts_ms)
     return _both_make(stage, holder, heir)
 
 
