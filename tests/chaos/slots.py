@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.chaos.runs import read_status
 from tests.chaos.shim import StepClock
+from tests.support import warm
 from tests.support.waiting import becomes_true
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ class Slot:
 
     def start(self) -> None:
         with (self._directory / "workers.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = warm.Popen(
                 [
                     sys.executable,
                     "-W",

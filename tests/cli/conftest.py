@@ -76,7 +76,7 @@ def cli(offline: Cli, server_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
 @pytest.fixture
 def command() -> Callable[..., list[str]]:
     """The command line of the command in a process of its own."""
-    return lambda *argv: [sys.executable, "-P", "-m", "snowredis", *argv]
+    return lambda *argv: [sys.executable, "-m", "snowredis", *argv]
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from snowredis import errors
 from snowredis.cli import build_parser, main
 from snowredis.cli.commands import layout
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
+from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.records import change_record
 
@@ -232,7 +233,7 @@ def test_130_after_ctrl_c_and_the_worker_id_is_given_back(
 ) -> None:
     cli("pool", "create", pool_name)
     for number in (signal.SIGINT, signal.SIGTERM):
-        process = subprocess.Popen(
+        process = warm.Popen(
             command("generate", "-n", "1000000000", "--pool", pool_name),
             env=process_environment,
             stdout=subprocess.PIPE,
@@ -251,7 +252,7 @@ def test_130_after_ctrl_c_and_the_worker_id_is_given_back(
 
 @pytest.mark.parametrize("name", ["uvicorn", "starlette", "httptools"])
 def test_serve_says_how_to_install_what_it_needs(name: str) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "tests.cli.programs.without_a_module", name, "serve"],
         cwd=ROOT,
         capture_output=True,
@@ -316,7 +317,7 @@ def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
     command: Callable[..., list[str]], process_environment: dict[str, str], command_line: str
 ) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
-        done = subprocess.run(
+        done = warm.run(
             command(*command_line.split()),
             env=process_environment,
             stdout=full,
@@ -355,5 +356,5 @@ def test_ctrl_c_while_the_commands_are_imported_prints_no_traceback() -> None:
         "sys.meta_path.insert(0, Finder())\n"
         "runpy.run_module('snowredis', run_name='__main__')\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = warm.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (ExitCode.INTERRUPTED, "")

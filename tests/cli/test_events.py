@@ -13,6 +13,7 @@ import pytest
 import redis
 
 import snowredis
+from tests.support import warm
 
 Cli = Callable[..., Any]
 
@@ -64,7 +65,7 @@ def test_follow_goes_on_until_it_is_interrupted(
     process_environment: dict[str, str],
 ) -> None:
     cli("pool", "create", pool_name)
-    process = subprocess.Popen(
+    process = warm.Popen(
         command("events", "--pool", pool_name, "--follow", "--json"),
         env={**os.environ, **process_environment},
         stdout=subprocess.PIPE,

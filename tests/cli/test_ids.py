@@ -14,6 +14,7 @@ import pytest
 import snowredis
 from snowredis.cli.commands import ids as id_commands
 from snowredis.core.text import FORMS
+from tests.support import warm
 
 Cli = Callable[..., Any]
 LAYOUT = snowredis.layouts["default"]
@@ -207,7 +208,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(
     cli: Cli, command: Callable[..., list[str]], process_environment: dict[str, str], pool_name: str
 ) -> None:
     cli("pool", "create", pool_name)
-    process = subprocess.Popen(
+    process = warm.Popen(
         command("generate", "-n", "1000000", "--pool", pool_name),
         env=process_environment,
         stdout=subprocess.PIPE,

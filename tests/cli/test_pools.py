@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +18,7 @@ import snowredis
 from snowredis.cli import output
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import StoreUnavailable
+from tests.support import warm
 from tests.support.pools import open_outage_lanes
 from tests.support.records import change_record
 
@@ -166,7 +166,7 @@ def test_on_a_terminal_watch_draws_in_its_place_and_leaves_the_last_state(
 ) -> None:
     hostile(client, pool_name)
     leader, follower = pty.openpty()
-    process = subprocess.Popen(
+    process = warm.Popen(
         command("workers", "--pool", pool_name, "--watch", "0.1"),
         env=process_environment | {"LINES": "40", "COLUMNS": "80"},
         stdin=follower,

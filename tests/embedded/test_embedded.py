@@ -22,6 +22,7 @@ from snowredis import embedded
 from snowredis.embedded import home as home_module
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.snowflake.protocol import PoolConfig
+from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.waiting import becomes_true
 
@@ -34,7 +35,7 @@ class User:
     """A process that uses the server of *home* until it is told to end."""
 
     def __init__(self, home: Path, *arguments: str, linger_s: float = 0.0) -> None:
-        self.process = subprocess.Popen(
+        self.process = warm.Popen(
             [sys.executable, USER, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -278,7 +279,7 @@ def test_it_starts_where_the_current_directory_was_removed(home: Path, tmp_path:
         "import os, socket, sys; from snowredis import embedded\n"
         "os.rmdir(sys.argv[1]); embedded.start(sys.argv[2], linger_s=0)"
     )
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", program, removed, home],
         cwd=removed,
         env=os.environ | {"PYTHONPATH": str(ROOT)},

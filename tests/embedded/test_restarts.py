@@ -23,6 +23,7 @@ from snowredis.numbers import DatedGenerator, NumbersClosed, create_tag
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Renewed, Settling
+from tests.support import warm
 from tests.support.holder import Holder
 from tests.support.waiting import eventually
 
@@ -34,7 +35,7 @@ NOW_MS = 1_800_000_000_000
 
 class User:
     def __init__(self, home: Path, what: str) -> None:
-        self.process = subprocess.Popen([sys.executable, USER, str(home), what], stdout=subprocess.PIPE, text=True)
+        self.process = warm.Popen([sys.executable, USER, str(home), what], stdout=subprocess.PIPE, text=True)
         fresh, until_ms, an_id = self._line().split()
         self.fresh, self.until_ms, self.ids = fresh == "True", int(until_ms), [int(an_id)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ import pytest
 import snowredis
 from snowredis.kinds.opening import GROUP, OUR_KINDS, find_kind
 from snowredis.kinds.protocol import NumberGenerator
+from tests.support import warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,7 +109,7 @@ def test_threads_share_a_generator_of_every_kind(kind: str, settings: dict[str, 
 @pytest.mark.parametrize("local_kind", ["uuid7", "uuid4", "ulid", "objectid"])
 def test_forked_children_repeat_no_id_of_each_other(local_kind: str, pids: list[str]) -> None:
     program = ROOT / "tests/generators/programs/forked_ids.py"
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, program, local_kind, *pids], capture_output=True, text=True, timeout=60, check=True
     )
     made = done.stdout.split()

@@ -16,7 +16,7 @@ from celery import Celery
 import snowredis
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.snowflake.protocol import PoolConfig
-from tests.support import waiting
+from tests.support import waiting, warm
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -93,8 +93,10 @@ def worker(server: RedisServer, log: Path, *options: str, name: str = "w@test", 
     variables = environment(server, **more)
     config = PoolConfig(name=POOL, ttl_ms=int(float(variables["TTL"]) * 1000))
     snowredis.WorkerPool(server.url, POOL).create(config)
+    # gevent patches what was not imported yet
+    popen = subprocess.Popen if any("gevent" in option for option in options) else warm.Popen
     with log.open("ab") as file:
-        process = subprocess.Popen(
+        process = popen(
             [sys.executable, "-m", "celery", "-A", APP, "worker", "-n", name, "--loglevel=INFO"]
             + ["--without-mingle", "--without-gossip", "--without-heartbeat", *options],
             cwd=ROOT,

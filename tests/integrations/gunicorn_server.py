@@ -21,7 +21,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
 from snowredis.snowflake.protocol import PoolConfig
-from tests.support import waiting
+from tests.support import waiting, warm
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -155,8 +155,10 @@ def gunicorn(
     arguments += ["--worker-tmp-dir", str(directory), "--log-level", log_level]
     if "control_socket_disable" in Config().settings:
         arguments.append("--no-control-socket")
+    # gevent patches what was not imported yet
+    popen = subprocess.Popen if any("gevent" in option for option in options) else warm.Popen
     with (directory / "gunicorn.log").open("ab") as log:
-        process = subprocess.Popen(
+        process = popen(
             [sys.executable, "-m", "gunicorn", *arguments, *options] + [f"tests.integrations.gunicorn_app:{app}"],
             cwd=ROOT,
             env={

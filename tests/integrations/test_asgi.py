@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 import snowredis
 from snowredis.integrations.asgi import lifespan
 from snowredis.testing import memory_pool, use
+from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -119,7 +120,7 @@ def test_a_state_of_the_application_that_is_a_mapping_has_the_generator_too() ->
 def test_a_real_uvicorn_gives_its_worker_id_back_when_it_is_told_to_end(server: RedisServer, tmp_path: Path) -> None:
     new_pool(server.url, "uvicorn")
     app = "tests.integrations.programs.uvicorn_service:app"
-    process = subprocess.Popen(
+    process = warm.Popen(
         [sys.executable, "-m", "uvicorn", "--uds", "web.sock", "--loop", "uvloop", app],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "POOL_URL": server.url},

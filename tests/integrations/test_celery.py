@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,6 +14,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError
+from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -143,7 +143,7 @@ def test_spawned_children_are_labelled_and_give_their_worker_ids_back(fleet: Any
 
 def test_the_broker_takes_tasks_whose_ids_are_snowflakes(fleet: Any, own_server: RedisServer) -> None:
     with fleet("--pool=solo") as running:
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, "-m", "tests.integrations.programs.send_celery_task"],
             cwd=ROOT,
             env=environment(own_server, TASK_IDS="1"),

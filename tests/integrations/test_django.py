@@ -11,18 +11,22 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from snowredis.cli import main
+from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 from tests.support.shared import made_once
 
 pytest.importorskip("django")
 
+# what needs no settings
+IMPORTED = ("django.core.management", "django.db.models", "django.contrib.admin.options", "django.test")
 TEMPLATE = Path(__file__).parent / "programs" / "django_project"
 
 
@@ -32,8 +36,9 @@ class Project:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def run(self, *command: str, fails: bool = False, **environment: str) -> str:
-        done = subprocess.run(
+    def run(self, *command: str, fails: bool = False, cold: bool = False, **environment: str) -> str:
+        run = subprocess.run if cold else partial(warm.run, imported=IMPORTED)
+        done = run(
             [sys.executable, *command],
             cwd=self.directory,
             env={
@@ -53,10 +58,10 @@ class Project:
     def manage(self, *command: str, fails: bool = False, **settings: Any) -> str:
         return self.run("manage.py", *command, fails=fails, MORE_SETTINGS=repr(settings))
 
-    def program(self, name: str, *arguments: str, **settings: Any) -> str:
+    def program(self, name: str, *arguments: str, cold: bool = False, **settings: Any) -> str:
         """Run programs/django_NAME.py in this directory."""
         module = f"tests.integrations.programs.django_{name}"
-        return self.run("-m", module, *arguments, MORE_SETTINGS=repr(settings))
+        return self.run("-m", module, *arguments, cold=cold, MORE_SETTINGS=repr(settings))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +133,7 @@ def test_a_column_added_to_a_table_with_rows_is_not_filled_with_one_id_for_all(p
 
 
 def test_starting_django_claims_nothing_and_does_not_even_load_redis(project: Project) -> None:
-    project.program("start", SNOWREDIS={"URL": "redis://127.0.0.1:1", "Pool": "x"})
+    project.program("start", cold=True, SNOWREDIS={"URL": "redis://127.0.0.1:1", "Pool": "x"})
 
 
 # --- models -------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 import snowredis
+from tests.support import warm
 from tests.support.shared import made_once
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def play(directory: Path) -> str:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, EXAMPLE, "--keep", directory],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

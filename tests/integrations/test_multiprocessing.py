@@ -13,8 +13,10 @@ import pytest
 
 import snowredis
 from snowredis.snowflake.protocol import PoolConfig
-from tests.support.programs import FORKS_WITH_THREADS, ROOT
+from tests.support import warm
+from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
+from tests.support.warm import FORKS_WITH_THREADS
 
 METHODS = ["fork", "spawn", "forkserver"]
 PROGRAM = ROOT / "tests/integrations/programs/multiprocessing_ids.py"
@@ -27,7 +29,7 @@ def program(server: RedisServer, tmp_path: Path) -> Callable[..., subprocess.Com
     def run(work: str, method: str, ttl_s: int = 120) -> subprocess.CompletedProcess[str]:
         config = PoolConfig(name=tmp_path.name[-60:], ttl_ms=ttl_s * 1000)
         snowredis.WorkerPool(server.url, config.name).create(config)
-        return subprocess.run(
+        return warm.run(
             [sys.executable, "-W", FORKS_WITH_THREADS, str(PROGRAM)]
             + [server.url, config.name, method, str(ttl_s), work],
             env={**os.environ, "PYTHONPATH": str(ROOT)},

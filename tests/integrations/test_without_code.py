@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 import snowredis
+from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.ports import free_port
 from tests.support.programs import ROOT
@@ -41,7 +41,7 @@ def need(package: str) -> None:
 def test_a_program_makes_ten_ids(server: RedisServer, program: Path) -> None:
     need(program.stem.removeprefix("with_"))
     new_pool(server.url, program.stem)
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, str(program)],
         env=environment(server.url, program.stem),
         capture_output=True,
@@ -59,9 +59,7 @@ def test_an_asgi_server_runs_the_lifespan(server: RedisServer, name: str) -> Non
     pool, port = f"asgi-{name}", free_port()
     new_pool(server.url, pool)
     arguments = [part.format(port=port) for part in SERVERS[name]]
-    process = subprocess.Popen(
-        [sys.executable, "-m", name, "asgi_server:app", *arguments], env=environment(server.url, pool)
-    )
+    process = warm.Popen([sys.executable, "-m", name, "asgi_server:app", *arguments], env=environment(server.url, pool))
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
             first = eventually(lambda: client.get("/").raise_for_status().text, limit_s=30, ignored=(httpx.HTTPError,))

@@ -51,6 +51,7 @@ from snowredis.snowflake.replies import (
     Settling,
 )
 from tests.lease.conftest import really_wait, wall_ms
+from tests.support import warm
 from tests.support.holder import Holder, fresh_hex
 from tests.support.ports import free_port
 from tests.support.records import change_record, record_of
@@ -1105,7 +1106,7 @@ def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServe
     wide = Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10)
     name = new_pool(server, PoolConfig(name="crowd", layout=wide, ttl_ms=30_000)).config.name
     crowd = [
-        subprocess.Popen(
+        warm.Popen(
             [sys.executable, "-m", CLAIMER, server.url, name, "30"],
             cwd=ROOT,
             stdin=subprocess.PIPE,

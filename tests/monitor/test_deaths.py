@@ -27,12 +27,14 @@ from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from tests.support import warm
 from tests.support.holder import Holder
 from tests.support.pools import open_outage_lanes
-from tests.support.programs import FORKS_WITH_THREADS, ROOT
+from tests.support.programs import ROOT
 from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
+from tests.support.warm import FORKS_WITH_THREADS
 
 TTL_MS = 30_000
 
@@ -325,7 +327,7 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
     seen, url = WorkerPool(own_server.url, "killed"), own_server.url
     seen.create(PoolConfig(name="killed", ttl_ms=int(ttl_s * 1000)))
     open_outage_lanes(seen)
-    fleet = subprocess.Popen(
+    fleet = warm.Popen(
         [sys.executable, "-W", FORKS_WITH_THREADS, "-m", "tests.monitor.dying_fleet"]
         + [url, "killed", str(ttl_s), str(count)],
         cwd=ROOT,

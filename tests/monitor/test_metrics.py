@@ -22,6 +22,7 @@ from snowredis.numbers import create_tag
 from snowredis.snowflake.counts import BOUNDS_S, Durations
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
+from tests.support import warm
 from tests.support.pools import new_pool, open_outage_lanes
 from tests.support.prometheus import check_text
 from tests.support.servers import RedisServer
@@ -194,7 +195,7 @@ def test_with_several_processes_counters_survive_the_death_of_a_worker(
 ) -> None:
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     for ending in ("exit", "kill"):
-        done = subprocess.run(
+        done = warm.run(
             [
                 sys.executable,
                 "-W",
@@ -241,7 +242,7 @@ def test_a_bad_directory_costs_the_metrics_and_neither_ids_nor_worker_ids(
     if name == "locked" and os.access(tmp_path / name, os.W_OK):
         pytest.skip("root may write everywhere")
     program = ROOT / "tests/monitor/metrics_worker.py"
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-W", "ignore", str(program), server.url, pool, "exit"],
         cwd=tmp_path,
         env={
@@ -421,7 +422,7 @@ def test_segments_of_several_processes_are_added_up_and_nothing_stays_of_closed_
         return {metric.name: found[f"{metric.name}{label}"] for metric in SEGMENTS if f"{metric.name}{label}" in found}
 
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
+    with warm.Popen(
         [sys.executable, "-W", "ignore", program, server.url, pool],
         env=environment,
         stdin=subprocess.PIPE,

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.support.pools import new_pool
-from tests.support.programs import FORKS_WITH_THREADS
 from tests.support.servers import RedisServer, redis_server
+from tests.support.warm import FORKS_WITH_THREADS
 
 PROGRAM = Path(__file__).parent / "programs" / "without_posix.py"
 

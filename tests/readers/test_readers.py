@@ -21,6 +21,7 @@ from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.storm import LAYOUT, Plan, kind_of, make_table, storm
+from tests.support import warm
 from tests.support.databases import DatabaseServer, postgresql
 from tests.support.pages import PAGES, blocks_of
 from tests.support.servers import RedisServer
@@ -332,7 +333,7 @@ def test_the_snippets_of_the_page_run(postgresql_server: DatabaseServer, tmp_pat
                     "/run/postgresql", url.partition("host=")[2]
                 )
             )
-            done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+            done = warm.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
             assert done.returncode == 0, done.stderr
             assert "1 rows" in done.stdout, done.stdout
     engine.dispose()

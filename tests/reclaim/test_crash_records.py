@@ -28,9 +28,10 @@ from snowredis.snowflake.crash_record import UNKNOWN_WORKER, CrashRecord, claim_
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
-from tests.support.programs import FORKS_WITH_THREADS, run, start
+from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
+from tests.support.warm import FORKS_WITH_THREADS
 
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
 

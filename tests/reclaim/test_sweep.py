@@ -33,9 +33,10 @@ from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record_files import FileName, pool_name
 from snowredis.snowflake.replies import Granted, Seen
 from snowredis.testing import memory_pool
-from tests.support.programs import FORKS_WITH_THREADS, run
+from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
+from tests.support.warm import FORKS_WITH_THREADS
 
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
 

@@ -20,6 +20,7 @@ from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys, settings_of
 from snowredis.snowflake.registration import confirm_pools
 from snowredis.snowflake.registry import NumberPlace, RedisRegistry, Registry
+from tests.support import warm
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +91,7 @@ class Fleet:
     def _start(self, number: int, log: Path) -> subprocess.Popen[bytes]:
         arguments = (number, self.processes, self.shards, *(pool.url for pool in self.pools))
         with log.open("ab") as file:
-            return subprocess.Popen(
+            return warm.Popen(
                 [sys.executable, str(PROGRAM), self.registry.url, *map(str, arguments)],
                 stdout=file,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},

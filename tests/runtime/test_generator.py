@@ -8,7 +8,6 @@ import copy
 import itertools
 import mmap
 import pickle
-import subprocess
 import sys
 import time
 from array import array
@@ -34,6 +33,7 @@ from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseReques
 from snowredis.snowflake.replies import ClaimReply, ReleaseReply, RenewReply, Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.runtime.conftest import make_pool
+from tests.support import warm
 from tests.support.servers import RedisServer
 
 TWO_WORKERS = Layout(worker_bits=1)
@@ -764,7 +764,7 @@ def test_a_with_block_claims_at_its_begin_and_leaves_nothing_if_that_fails(tmp_p
 @pytest.mark.parametrize("call", ["ids.next_id()", "ids.claim()", "ids.next_ids(3)", "ids.__enter__()"])
 def test_a_missing_redis_is_told_in_a_short_traceback(tmp_path: Path, call: str) -> None:
     program = f"import snowredis\nids = snowredis.connect('unix://{tmp_path}/no.sock')\n{call}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    done = warm.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert "StoreUnavailable: Redis at" in done.stderr
     assert done.stderr.count("\n") <= 30
 

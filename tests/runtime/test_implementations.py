@@ -7,7 +7,6 @@ import gc
 import itertools
 import os
 import statistics
-import subprocess
 import sys
 import threading
 import weakref
@@ -24,6 +23,7 @@ from snowredis.errors import LayoutError
 from snowredis.snowflake import pure_path
 from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points
+from tests.support import warm
 
 ROOT = Path(__file__).parents[2]
 only_c = pytest.mark.skipif(snowredis.IMPLEMENTATION != "c", reason="the C file was not built, or is not wanted")
@@ -34,7 +34,7 @@ SCHEDULES = Path(__file__).parent / "programs" / "implementation_schedules.py"
 
 def played(first: int, last: int, *, pure: bool) -> list[str]:
     environment = {name: value for name, value in os.environ.items() if name != "SNOWREDIS_PURE"}
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, SCHEDULES, str(first), str(last)],
         cwd=ROOT,
         env=environment | ({"SNOWREDIS_PURE": "1"} if pure else {}),

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Python 3.12 warns of every fork beside a thread; the heartbeat is one
-FORKS_WITH_THREADS = "ignore:This process:DeprecationWarning"
+from tests.support.warm import FORKS_WITH_THREADS, Popen
+
 ROOT = Path(__file__).parents[2]
 
 
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
     """Run *module*, such as tests.runtime.programs.writer, as a program; stdout and stderr are text pipes."""
-    return subprocess.Popen(
+    return Popen(
         [sys.executable, "-X", "faulthandler", "-W", FORKS_WITH_THREADS, "-m", module, *arguments],
         cwd=ROOT,
         stdin=subprocess.PIPE,

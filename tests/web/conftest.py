@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 
 from snowredis.testing import memory_pool
 from snowredis.web.service import Service, create_app
+from tests.support import warm
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -120,7 +121,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         variables = os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url} | environment
         with log.open("wb") as output:
-            process = subprocess.Popen(
+            process = warm.Popen(
                 [sys.executable, *arguments],
                 env=variables,
                 stdin=subprocess.DEVNULL,

@@ -24,6 +24,7 @@ import snowredis
 from snowredis.snowflake.open import open_store, pool_config
 from snowredis.snowflake.protocol import ClaimRequest
 from snowredis.snowflake.replies import Granted, Seen
+from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.web.chromium import PROGRAM, Page, chromium
@@ -82,7 +83,7 @@ def pool(server: RedisServer, pool_name: str) -> str:
 @contextlib.contextmanager
 def worker(url: str, pool: str, label: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process with a worker id, and an id that it made."""
-    process = subprocess.Popen(
+    process = warm.Popen(
         [sys.executable, WORKER, url, pool, label],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -18,6 +18,7 @@ from snowredis.testing import memory_pool
 from snowredis.web.access import COOKIE_LIFE_S, HostCheck, TokenAuth, is_loopback
 from snowredis.web.service import Service, create_app
 from snowredis.web.settings import check_token
+from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -386,7 +387,7 @@ def test_the_pages_use_nothing_that_the_policy_forbids() -> None:
 
 
 def snowredis_serve(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", "snowredis", "serve", *options],
         capture_output=True,
         text=True,

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import struct
-import subprocess
 import sys
 import time
 from typing import Any
@@ -33,6 +32,7 @@ from snowredis.web.messages import (
 )
 from snowredis.web.service import create_app, from_environment
 from snowredis.web.settings import Limits
+from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -556,7 +556,7 @@ def test_deaths_are_acknowledged_for_all_who_look(
             "while not ids.lease.renewals: time.sleep(0.01)\n"
             "os.kill(os.getpid(), signal.SIGKILL)"
         )
-        subprocess.run(
+        warm.run(
             [sys.executable, "-c", script],
             env=os.environ | {"SNOWREDIS_CRASH_RECORDS": "off"},
             check=False,
@@ -589,8 +589,7 @@ def test_too_many_viewers_are_sent_away() -> None:
 
 
 def test_importing_the_library_does_not_import_the_framework() -> None:
-    import subprocess
     import sys
 
     script = "import sys, snowredis.cli.commands.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+    assert warm.run([sys.executable, "-c", script]).returncode == 0
