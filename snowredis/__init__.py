@@ -110,9 +110,6 @@ def __getattr__(name: str) -> Any:
     else:
         raise AttributeError(f"module 'snowredis' has no attribute {name!r}")
     globals()[name] = value
-    if all(each in globals() for each in (*_MODULE_OF, *_MODULES)):
-        # as long as a module has this function, Python looks up each of its names in the slower way
-        globals().pop("__getattr__", None)
     return value
 
 

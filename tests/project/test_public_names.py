@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -146,17 +144,3 @@ def test_a_generator_has_these_properties_and_is_iterated() -> None:
 )
 def test_errors_are_kinds_of_these(error: str, parent: str) -> None:
     assert parent in [kind.__name__ for kind in getattr(snowredis, error).__mro__]
-
-
-def test_once_all_names_are_loaded_python_looks_them_up_in_the_fast_way() -> None:
-    script = """
-import snowredis
-names = [name for name in snowredis.__all__ if name != "WorkerPool"]
-loaded = [getattr(snowredis, name) for name in names]
-assert "__getattr__" in vars(snowredis)
-assert snowredis.WorkerPool
-assert "__getattr__" not in vars(snowredis)
-assert [getattr(snowredis, name) for name in names] == loaded
-assert not hasattr(snowredis, "nothing")
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
