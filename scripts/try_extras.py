@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Install the source archive with and without a compiler, and the wheel with each extra alone, into clean environments.
 
-    scripts/try_extras.py                     # all: 17 environments, 5 minutes with a warm cache of pip
+    scripts/try_extras.py                     # all, 5 minutes with a warm cache of pip
     scripts/try_extras.py prometheus web      # these extras only
 
 Each environment imports what it is for, says which implementation is in use, and runs the command line. Exit code: 1
@@ -26,7 +26,7 @@ BASE = "import snowredis, snowredis.testing; print(snowredis.testing.memory_pool
 # what each extra is for
 IMPORTS = {
     "fake": "import fakeredis, lupa",
-    "merge": "import snowredis.merge.check, snowredis.merge.id_sql, snowredis.merge.databases",
+    "merge": "import snowredis.merge.check, snowredis.merge.databases",
     "ulid": "print(snowredis.generator('ulid').next_id())",
     "uuid": "print(snowredis.generator('uuid7').next_id())",
     "celery": "import snowredis.integrations.celery",
