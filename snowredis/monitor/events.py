@@ -44,7 +44,7 @@ class Event:
         from_ms, until_ms: the reservation of the lease's first lane [from, until). If it was released or reclaimed, its
             used part; of a floor, the floor and 0; of a lost lease, 0 and the end of its reservation; of an alarm, the
             times between which ids may have been repeated.
-        reason: a code of lease.codes; empty for events without one. Untrusted text.
+        reason: a code of snowflake/codes.py; empty for events without one. Untrusted text.
         text: the reason for people; the code itself if it is unknown.
         lanes_ms: where the reservation of each lane begins, if the event is a claim; else empty.
         stats: of a release, a death or a clock-back; else None.
