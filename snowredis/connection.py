@@ -79,7 +79,7 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
         datacenter: value of the layout's datacenter bits; `auto`: the shard number that the registry has given
             to this pool
         ttl: silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent
-            every ttl / 3
+            every ttl / 3, with a long failover_slack every ttl / 6
         label: name of this process, shown to people who look at the pool; at most 100 characters
         durability: whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover,
             which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits

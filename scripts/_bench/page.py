@@ -9,11 +9,13 @@ from pathlib import Path
 
 from scripts._bench import page_first, page_ids, page_start
 from scripts._bench.tables import PARTS, Results, markdown, number, percent, spread
+from snowredis.snowflake.lifecycle import BEAT_SHARES
+from snowredis.snowflake.protocol import PoolConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "figures.md"
-# generators renew their lease a little early, so that a fleet does not beat at once: 0.85 to 1 of ttl / 3
-BEAT_S = 0.925 * 10.0
+# mean time between two heartbeats at the default ttl
+BEAT_S = PoolConfig("any").heartbeat_ms / 1000 * sum(BEAT_SHARES) / 2
 # of one core of Redis: as much as one would plan with
 PLANNED_SHARE = 0.5
 # timestamps of 41 bits and no backup bits leave these to workers and sequences

@@ -24,6 +24,7 @@ from scripts._bench.measuring import in_turns, quartiles
 from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
 from snowredis.core.layout import Layout
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.lifecycle import BEAT_SHARES
 from snowredis.snowflake.protocol import (
     ClaimRequest,
     PoolConfig,
@@ -220,8 +221,7 @@ def _replay(
 ) -> dict[str, Any]:
     """Call beat(n) for every worker n when its generator would: a little apart, and a little early."""
     cpu_s, began_s = server.cpu_s(), time.perf_counter()
-    # as SnowflakeGenerator._beat_after_s()
-    due = [(began_s + random.uniform(0, 0.925 * every_s), at) for at in range(workers)]
+    due = [(began_s + random.uniform(0, every_s), at) for at in range(workers)]
     heapq.heapify(due)
     sent = 0
     until_s = began_s + seconds
@@ -232,7 +232,7 @@ def _replay(
             continue
         beat(at)
         sent += 1
-        heapq.heapreplace(due, (due_s + random.uniform(0.85, 1.0) * every_s, at))
+        heapq.heapreplace(due, (due_s + random.uniform(*BEAT_SHARES) * every_s, at))
     wall_s, cpu_s = time.perf_counter() - began_s, server.cpu_s() - cpu_s
     return {
         "seconds": wall_s,

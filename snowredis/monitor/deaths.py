@@ -23,7 +23,7 @@ from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import EventKind
-from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL, pool_keys
+from snowredis.snowflake.protocol import pool_keys
 
 # events without which ended_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
@@ -87,7 +87,7 @@ def mass_silence_in(ended: Sequence[EndedLease], workers: Sequence[WorkerInfo], 
 
 def _width_ms(info: PoolInfo) -> int:
     """Return how far the last heartbeats lie apart of workers that fell silent together: each had one in that time."""
-    return 3 * info.ttl_ms // (2 * HEARTBEATS_PER_TTL)
+    return 3 * info.heartbeat_ms // 2
 
 
 def _may_live(ended: EndedLease) -> bool:

@@ -20,7 +20,6 @@ from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +105,9 @@ class PoolPoller:
             return Reading(status, last and _out_of_date(last), error, self._read_at_ms)
         self._read_at_ms = self._clock_ms()
         if self._failed_since_ms is not None:
-            info, heartbeat_ms = snapshot.info, snapshot.info.ttl_ms // HEARTBEATS_PER_TTL
-            began_ms = info.now_ms - (self._read_at_ms - self._failed_since_ms) - heartbeat_ms
-            self._outage_ms = (began_ms, info.now_ms + 2 * heartbeat_ms)
+            info = snapshot.info
+            began_ms = info.now_ms - (self._read_at_ms - self._failed_since_ms) - info.heartbeat_ms
+            self._outage_ms = (began_ms, info.now_ms + 2 * info.heartbeat_ms)
         self._failed_since_ms = None
         self._snapshot = self._after_outage(snapshot)
         return Reading(status_of(self._snapshot), self._snapshot, None, self._read_at_ms)

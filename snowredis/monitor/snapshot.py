@@ -240,6 +240,13 @@ class PoolInfo:
         return setting_ms(self.signature, "ttl_ms")
 
     @property
+    @in_json
+    def heartbeat_ms(self) -> int:
+        """Time between two heartbeats of a worker."""
+        others = ("max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
+        return protocol.heartbeat_ms_of(self.ttl_ms, sum(setting_ms(self.signature, name) for name in others))
+
+    @property
     def raised_ms(self) -> int | None:
         """When the floor was raised, with which the incarnation begins; None if that is unknown."""
         raised = self.incarnation.partition("-")[0]
@@ -366,7 +373,7 @@ class Snapshot:
     def awaits_adoptions(self) -> bool:
         """True within a heartbeat after the floor was raised: living workers that Redis has forgotten are adopted."""
         info = self.info
-        return info.now_ms - (info.raised_ms or 0) < info.ttl_ms // protocol.HEARTBEATS_PER_TTL
+        return info.now_ms - (info.raised_ms or 0) < info.heartbeat_ms
 
     @property
     def is_new(self) -> bool:

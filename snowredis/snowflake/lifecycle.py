@@ -31,6 +31,8 @@ REPLACE_AGAIN_S = 0.5
 # how soon a lease is renewed first. A claim that is never renewed counts as one whose reply was lost, and for a lease
 # that was taken over, Redis still names the process that has ended
 FIRST_BEAT_S = 0.5
+# a heartbeat comes after a random share of its time, so that not all workers send theirs together
+BEAT_SHARES = (0.85, 1.0)
 # leases of dead processes that are released by a claim, for which an id has to wait; and how often so by a heartbeat
 MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
 
@@ -286,8 +288,8 @@ class LeaseLifecycle:
         return heartbeat
 
     def beat_after_s(self) -> float:
-        """Return the seconds until the next beat: a little random, so that not all workers beat together."""
-        return self._context.config.heartbeat_ms / 1000 * self._context.random.uniform(0.85, 1.0)
+        """Return the seconds until the next beat."""
+        return self._context.config.heartbeat_ms / 1000 * self._context.random.uniform(*BEAT_SHARES)
 
     def beat(self) -> float:
         """Renew the lease, or claim another if it is lost. Never raises.

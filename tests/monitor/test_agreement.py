@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.core.as_json import to_json
 from snowredis.errors import ClockSkewed, StoreUnavailable
 from snowredis.monitor.deaths import mass_silence_in, split
 from snowredis.monitor.doctor import diagnose
@@ -227,6 +228,19 @@ def test_silence_of_most_workers_at_once_is_one_condition(silent: int, living: i
 def test_workers_that_fell_silent_one_after_the_other_are_not_one_fault() -> None:
     leases = [ended(number, 40_000 + 60_000 * number) for number in range(7)]
     assert [condition.code for condition in status_of(snapshot_of(*leases)).conditions] == ["silent"]
+
+
+def test_the_heartbeat_of_a_pool_with_a_long_failover_slack_is_that_of_its_workers() -> None:
+    config = PoolConfig(name="orders", failover_slack_ms=15_000)
+    pool = info(signature=config.signature)
+    assert pool.heartbeat_ms == config.heartbeat_ms == to_json(pool)["heartbeat_ms"] == TTL_MS // 6
+    leases = [ended(number, 40_000 + 4_000 * number) for number in range(4)]
+    assert mass_silence_in(leases, (), info()) is not None
+    # further apart than two heartbeats
+    assert mass_silence_in(leases, (), pool) is None
+    for ago_ms, awaits in ((TTL_MS // 6 - 1, True), (TTL_MS // 6, False)):
+        raised = replace(pool, incarnation=f"{NOW_MS - ago_ms}-1")
+        assert Snapshot(raised, ()).awaits_adoptions is awaits
 
 
 def test_without_outage_lanes_workers_that_fell_silent_together_are_no_deaths() -> None:

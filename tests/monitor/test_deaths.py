@@ -186,11 +186,17 @@ def test_a_forked_child_does_not_take_the_death_of_its_parent_back(memory: Memor
     assert manager._owner() != parent
 
 
+@pytest.mark.parametrize(("failover_slack", "heartbeat_ms"), [(0, TTL_MS // 3), (15, TTL_MS // 6)])
 def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_time_to_return(
-    clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
+    clock: ManualClock,
+    memory: MemoryPool,
+    seen: WorkerPool,
+    monkeypatch: pytest.MonkeyPatch,
+    failover_slack: int,
+    heartbeat_ms: int,
 ) -> None:
     watch = PoolPoller(seen, clock.server_time_ms)
-    fleet = [memory.connect(outage_reserve=0) for _ in range(4)]
+    fleet = [memory.connect(outage_reserve=0, failover_slack=failover_slack) for _ in range(4)]
     for ids in fleet:
         begin(ids, clock)
     assert watch.read().status.level == "ok"
@@ -208,10 +214,10 @@ def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_ti
     for ids in fleet[:3]:
         ids.next_id()
     # the fourth does not return within two heartbeats
-    clock.advance(TTL_MS // 3)
+    clock.advance(heartbeat_ms)
     for ids in fleet[:3]:
         ids._beat()
-    clock.advance(TTL_MS // 3)
+    clock.advance(heartbeat_ms)
     reading = watch.read()
     assert reading.snapshot is not None
     assert (len(reading.snapshot.deaths), reading.snapshot.silent) == (1, ())

@@ -2,7 +2,7 @@
 import { $, compact, element, plural, setAttribute, setHidden, setText } from "./dom.js";
 import { currentRoute, linkTo } from "./route.js";
 import { groupOf, grouping, itemKey } from "./selection.js";
-import { heartbeatAge, LETTERS, now, ownerOf, STATES, state, ttlMs } from "./state.js";
+import { heartbeatAge, LETTERS, now, ownerOf, STATES, state } from "./state.js";
 import { durationText } from "./times.js";
 
 const MAX_TILES = 4096;
@@ -99,7 +99,7 @@ function drawTile(tile, worker, health, size) {
   setText(owner, ownerOf(worker));
   setText(activity, activityOf(worker, health));
   // fades from one heartbeat to the next
-  const fresh = health === "healthy" ? (1 - 0.6 * Math.min(1, heartbeatAge(worker) / (ttlMs() / 3))).toFixed(1) : "1";
+  const fresh = health === "healthy" ? (1 - 0.6 * Math.min(1, heartbeatAge(worker) / state.pool.heartbeat_ms)).toFixed(1) : "1";
   if (tile.dataset.fresh !== fresh) {
     tile.dataset.fresh = fresh;
     tile.style.setProperty("--fresh", fresh);
