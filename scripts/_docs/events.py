@@ -29,7 +29,7 @@ _EXAMPLE = Event(
     id="1795230981059-0",
     stats=WorkerStats(1_250, 40, -2),
     claimed_ms=1795230950000,
-    heartbeat_ms=1795230980000,
+    renewed_ms=1795230980000,
 )
 
 

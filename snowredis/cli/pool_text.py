@@ -89,8 +89,8 @@ def process_text(of: Event | Holder | WorkerInfo) -> tuple[str, str]:
 
 def _details(event: Event, shown: Callable[[int], str]) -> str:
     texts = []
-    if event.kind == "expired" and event.heartbeat_ms is not None:
-        silent_ms = max(0, event.at_ms - event.heartbeat_ms)
+    if event.kind == "expired" and event.renewed_ms is not None:
+        silent_ms = max(0, event.at_ms - event.renewed_ms)
         texts.append(f"its lease ended, {duration(silent_ms)} after the last heartbeat")
     elif event.kind == "reclaimed":
         texts.append("killed; another process released the worker id")
@@ -143,7 +143,7 @@ def ended_table(ended: Sequence[EndedLease], now_ms: int, time_text: Callable[[i
             printable(each.host, MAX_FOREIGN),
             str(each.pid or ""),
             printable(each.label, MAX_FOREIGN),
-            ("unknown", "dim") if each.heartbeat_ms is None else time_text(each.heartbeat_ms),
+            ("unknown", "dim") if each.renewed_ms is None else time_text(each.renewed_ms),
             output.compact(each.ids_made),
             (how(each) + (", acknowledged" if each.acknowledged else ""), "dim"),
         ]

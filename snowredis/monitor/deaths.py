@@ -64,14 +64,14 @@ def ended_in(events: Iterable[Event], claims: Iterable[tuple[int, str]] = ()) ->
 def _unused(expired: Event) -> bool:
     """Return whether a lease was never renewed and made no ids, as if the reply to its claim was lost."""
     made = expired.stats.ids_made if expired.stats else 0
-    return not made and expired.claimed_ms is not None and expired.claimed_ms == expired.heartbeat_ms
+    return not made and expired.claimed_ms is not None and expired.claimed_ms == expired.renewed_ms
 
 
 def mass_silence_in(ended: Sequence[EndedLease], workers: Sequence[WorkerInfo], info: PoolInfo) -> MassSilence | None:
     """Return what most workers have in common that are silent, *ended* leases among them."""
     beats = [(worker.renewed_ms, worker.lasts_until_ms) for worker in workers if worker.state == "silent"]
     living = len(workers) - len(beats)
-    beats += [(each.heartbeat_ms, each.lasts_until_ms) for each in ended if _may_live(each) and each.heartbeat_ms]
+    beats += [(each.renewed_ms, each.lasts_until_ms) for each in ended if _may_live(each) and each.renewed_ms]
     beats.sort()
     width_ms, first, most = _width_ms(info), 0, (0, 0)
     for last, (beat_ms, _) in enumerate(beats):
@@ -102,7 +102,7 @@ def split(
 
     def is_silent(each: EndedLease) -> bool:
         # in a mass silence, even one without an outage lane is silent: it waits for Redis
-        in_mass = _may_live(each) and mass is not None and since_ms <= (each.heartbeat_ms or 0) <= mass.since_ms
+        in_mass = _may_live(each) and mass is not None and since_ms <= (each.renewed_ms or 0) <= mass.since_ms
         return each.kind == "expired" and (each.lasts_until_ms > info.now_ms or in_mass)
 
     died = (each for each in ended if not is_silent(each) and each.at_ms > info.now_ms - DEATH_SHOWN_MS)
@@ -130,7 +130,7 @@ def _ended_lease(event: Event) -> EndedLease:
         pid=event.pid,
         label=event.label,
         kind="reclaimed" if is_reclaimed else "expired",
-        heartbeat_ms=event.heartbeat_ms,
+        renewed_ms=event.renewed_ms,
         claimed_ms=event.claimed_ms,
         until_ms=event.until_ms,
         ids_made=event.stats.ids_made if event.stats else 0,

@@ -49,7 +49,7 @@ class Event:
         lanes_ms: where the reservation of each lane begins, if the event is a claim; else empty.
         stats: of a release, a death or a clock-back; else None.
         id: its id in the stream, such as "1763700000000-0"; empty for an expiry that no script has written yet.
-        claimed_ms, heartbeat_ms: of a release or a death, when the process had claimed the worker id, and its last
+        claimed_ms, renewed_ms: of a release or a death, when the process had claimed the worker id, and its last
             heartbeat; else None.
         ended_ms: if a process returned, when its lease had ended; else None.
         generator: random name of the generator in that process; "" if unknown.
@@ -71,7 +71,7 @@ class Event:
     lanes_ms: Annotated[tuple[TimeMs, ...], Shown(name="lanes_from")] = ()
     stats: WorkerStats | None = None
     claimed_ms: TimeMs | None = None
-    heartbeat_ms: TimeMs | None = None
+    renewed_ms: Annotated[int | None, Shown("time", "heartbeat_at")] = None
     ended_ms: TimeMs | None = None
     generator: Hidden = ""
     outage_until_ms: TimeMs = 0
@@ -119,7 +119,7 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
         claimed_ms=_number(values, "claimed"),
-        heartbeat_ms=_number(values, "renewed"),
+        renewed_ms=_number(values, "renewed"),
         ended_ms=_number(values, "ended"),
         outage_until_ms=_number(values, "outage") or 0,
     )
@@ -139,7 +139,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         id="",
         stats=WorkerStats(*(getattr(ended, name) for name in WorkerStats._fields)),
         claimed_ms=ended.claimed_ms,
-        heartbeat_ms=ended.renewed_ms,
+        renewed_ms=ended.renewed_ms,
         generator=ended.generator,
         outage_until_ms=ended.outage_until_ms if ended.outage_from_ms <= ended.reserved_until_ms else 0,
         taken_ms=ended.taken_ms,

@@ -128,7 +128,7 @@ class Holding:
         """
         if self.next is None or self.next.lease_ms is None:
             return FOREVER_MS
-        return (self.end and self.end.heartbeat_ms) or self.next.start.taken_ms - ttl_ms
+        return (self.end and self.end.renewed_ms) or self.next.start.taken_ms - ttl_ms
 
     def includes(self, event: Event) -> bool:
         """Return true if *event* is of the same lease."""

@@ -280,7 +280,7 @@ class EndedLease:
         worker: the worker id that it had.
         host, pid, label: how the process described itself; untrusted text.
         kind: "expired": the lease ended; "reclaimed": another process released it after a kill.
-        heartbeat_ms, claimed_ms: times of the last heartbeat and of the claim; None if unknown.
+        renewed_ms, claimed_ms: times of the last heartbeat and of the claim; None if unknown.
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
         ids_made: as of its last heartbeat.
         lasts_until_ms: until when the process makes ids if it lives; 0 if it was reclaimed.
@@ -294,7 +294,7 @@ class EndedLease:
     pid: int
     label: str
     kind: Literal["expired", "reclaimed"]
-    heartbeat_ms: TimeMs | None
+    renewed_ms: Annotated[int | None, Shown("time", "heartbeat_at")]
     claimed_ms: TimeMs | None
     until_ms: Annotated[int, Shown("time", "reserved_until")]
     ids_made: int

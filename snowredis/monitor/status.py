@@ -324,7 +324,7 @@ def _silent(snapshot: Snapshot) -> list[Condition]:
     silent += new or snapshot.silent
     if not silent:
         return []
-    beats_ms = [each.renewed_ms if isinstance(each, WorkerInfo) else each.heartbeat_ms or 0 for each in silent]
+    beats_ms = [each.renewed_ms or 0 for each in silent]
     until_ms = max(each.lasts_until_ms for each in silent)
     text = f"{_named(silent)} sent no heartbeat since {{since}}; if they live, the last of them has ids until {{until}}"
     if is_seen:

@@ -92,7 +92,7 @@ def test_a_death_is_one_event_before_and_after_a_script_writes_it(
         (number, f"w{number}", "expired") for number in range(3)
     ]
     assert {death.at_ms for death in deaths} == {clock.server_time_ms()}
-    assert {death.heartbeat_ms for death in deaths} == {clock.server_time_ms() - TTL_MS}
+    assert {death.renewed_ms for death in deaths} == {clock.server_time_ms() - TTL_MS}
     assert seen.info().deaths == 3
     derived = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
     assert {event.id for event in derived} == {""}

@@ -280,7 +280,7 @@ def test_an_id_of_the_outage_lane_is_of_the_process_that_had_the_lane_even_after
 def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> None:
     lanes, taken_ms = (0, 0, 0, 500_000), 1_600_000
     begun = replace(claimed(1_100_000, "anna", 0, lanes=lanes), outage_until_ms=80_000_000)
-    ended = replace(expired(1_300_000, "anna", 0, 1_230_000), heartbeat_ms=1_200_000)
+    ended = replace(expired(1_300_000, "anna", 0, 1_230_000), renewed_ms=1_200_000)
     back = event(EventKind.RETURNED, 1_700_000, 7, "berta", 0, 1_730_000, ended_ms=1_300_000, taken_ms=taken_ms)
     now = replace(record("berta", 1_100_000, 1_730_000), taken_ms=taken_ms, outage_until_ms=81_000_000)
     past = replace(PAST, now_ms=1_701_000, records={7: now})
