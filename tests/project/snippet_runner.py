@@ -1,20 +1,21 @@
 """Run snippets one after the other, each as __main__ of a process of its own: a program of test_snippets.py.
 
 Standard input is a JSON list of [name, URL of a Redis, source]. The processes are forked from this one, which has
-imported what takes long. Exit code 1 if a snippet failed; its traceback is on standard error.
+imported what takes long, and leave its objects out of their garbage collections, which would copy them. Exit code 1
+if a snippet failed; its traceback is on standard error.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import sys
 import types
 
-import redis  # noqa: F401 - before the forks, since it takes long
-
 import snowredis
+import snowredis.snowflake.redis_store  # before the forks, since it takes long
 
 # a snippet takes a second on a busy machine
 LIMIT_S = 60
@@ -37,6 +38,7 @@ def start_next(snippets: list[list[str]]) -> tuple[str, str]:
 
 
 snowredis.connect  # noqa: B018 - loads its module
+gc.freeze()
 name_of_this, source_of_this = start_next(json.load(sys.stdin))
 # without the names of this module, which a snippet has to import itself
 sys.modules["__main__"] = main = types.ModuleType("__main__")

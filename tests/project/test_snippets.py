@@ -31,10 +31,15 @@ POOLS_OF_PAGES = {
         {"pool": "gene-orders", "layout": "41/0/2/10/6;gene_bits=4"},
     )
 }
-DATABASES = 16
 WITH_PYTHON = [
     page for page in PAGES if page not in TRANSLATED and any(block.language == "python" for block in blocks_of(page))
 ]
+
+
+@pytest.fixture(scope="module")
+def parser() -> argparse.ArgumentParser:
+    """Make the parser once: of all commands, it takes long."""
+    return build_parser()
 
 
 def test_there_are_snippets() -> None:
@@ -42,51 +47,59 @@ def test_there_are_snippets() -> None:
     assert len(blocks_of("docs/how-to/integrations.md")) >= 10
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON)
-def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    snippets = [block for block in blocks_of(page) if block.language == "python" and not block.not_run]
-    with redis_server(tmp_path) as server:
-        urls = [f"{server.url}?db={number % DATABASES}" for number in range(len(snippets))]
-        for url in set(urls):
+def test_the_python_of_all_pages_runs(tmp_path: Path) -> None:
+    """One process forks one of its own for each snippet, which has a database of its own."""
+    snippets = [
+        (page, block)
+        for page in WITH_PYTHON
+        for block in blocks_of(page)
+        if block.language == "python" and not block.not_run
+    ]
+    with redis_server(tmp_path, "--databases", str(len(snippets))) as server:
+        given = []
+        for database, (page, block) in enumerate(snippets):
+            url = f"{server.url}?db={database}"
             for settings in ({"pool": "default"}, {"pool": "orders"}, *POOLS_OF_PAGES.get(page, ())):
                 config = pool_config(settings)
                 WorkerPool(url, config.name).create(config)
+            given.append([block.name, url, block.text])
         done = subprocess.run(
             [sys.executable, str(Path(__file__).with_name("snippet_runner.py"))],
-            input=json.dumps([[block.name, url, block.text] for block, url in zip(snippets, urls, strict=True)]),
+            input=json.dumps(given),
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300,
         )
     assert done.returncode == 0, done.stderr
 
 
-def test_the_commands_of_all_pages_exist_with_their_options() -> None:
+def test_the_commands_of_all_pages_exist_with_their_options(parser: argparse.ArgumentParser) -> None:
     for block in [block for page in PAGES for block in blocks_of(page)]:
         for words in commands_of(block) if block.language == "console" else ():
             program, *arguments = words
             if program == "snowredis":
                 # exits with a message if it cannot be parsed
-                build_parser().parse_args(arguments)
+                parser.parse_args(arguments)
             elif program.startswith("scripts/"):
                 source = (ROOT / program).read_text("utf-8")
                 for option in re.findall(r"--[a-z-]+", " ".join(arguments)):
                     assert option in source, (block.name, words)
 
 
-def test_the_commands_in_the_text_of_all_pages_exist_with_their_options() -> None:
+def test_the_commands_in_the_text_of_all_pages_exist_with_their_options(
+    parser: argparse.ArgumentParser,
+) -> None:
     texts = [path.read_text("utf-8") for path in PAGES.values()]
     for text in [text for page in texts for text in re.findall(r"`snowredis ([^`]+)`", page)]:
-        parser: argparse.ArgumentParser = build_parser()
         words = shlex.split(text)
-        names = children_of(parser)
+        command, names = parser, children_of(parser)
         if words[0] == "COMMAND":
             continue
         while words and words[0] in names:
-            parser = names[words.pop(0)]
-            names = children_of(parser)
+            command = names[words.pop(0)]
+            names = children_of(command)
         # a name alone, such as `snowredis pool create`, need not have its arguments
         if words:
-            parser.parse_args(words)
+            command.parse_args(words)
