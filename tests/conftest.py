@@ -55,8 +55,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 # before pytest chooses by -m
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # looking at the code of all tests takes a second: only where -m may name the marker
+    for item in items if config.option.markexpr else ():
         if starts_something(item):
             item.add_marker("server")
 

@@ -37,7 +37,7 @@ def workers(*, url: str = "", layout: str = UNCAPPED) -> Iterator[list[Worker]]:
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    rounds, seconds = (3, 0.0005) if quick else (31, 0.006)
+    rounds, seconds = (2, 0.0002) if quick else (31, 0.006)
     with workers() as running:
         cases: list[tuple[Worker, str, int]] = []
         for worker in running:

@@ -88,7 +88,7 @@ def config_for(name: str, workers: int, ttl_ms: int = 30_000) -> PoolConfig:
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    sizes, rounds = ((10, 100), 3) if quick else ((10, 1_000, 100_000), 25)
+    sizes, rounds = ((10, 100), 2) if quick else ((10, 1_000, 100_000), 25)
     fleets, seconds = ((20, 100), 1.0) if quick else ((1_000, 10_000), 20.0)
     with private_server() as server:
         about = server.about()

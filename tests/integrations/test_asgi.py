@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 import snowredis
@@ -39,7 +39,10 @@ def leased(here: dict[str, Any]) -> int:
     return len(snowredis.WorkerPool(here["url"], here["pool"]).workers())
 
 
-def app_with(**options: Any) -> FastAPI:
+def app_with(**options: Any) -> Any:
+    # here, since it takes long
+    from fastapi import FastAPI
+
     app = FastAPI(**options)
 
     @app.get("/id")

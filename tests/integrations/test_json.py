@@ -9,7 +9,6 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-import flask
 import pytest
 
 from snowredis.errors import ConfigError
@@ -117,6 +116,8 @@ def test_a_subclass_with_a_default_of_its_own_is_one_more_encoder() -> None:
 
 
 def test_flask_answers_with_strings_and_keeps_its_own_types() -> None:
+    import flask
+
     app = flask.Flask("shop")
     app.json = flask_provider(app, keys={"small_id"})
 

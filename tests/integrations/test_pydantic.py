@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 import snowredis
@@ -17,6 +17,7 @@ from snowredis.integrations.pydantic import PATTERN, JsonSnowflakeId
 from snowredis.testing import memory_pool
 
 ID = 249734652741287937
+Ask = Callable[..., httpx.Response]
 adapter: TypeAdapter[int] = TypeAdapter(JsonSnowflakeId)
 
 
@@ -96,29 +97,31 @@ def test_the_json_schema_is_that_of_a_string() -> None:
         assert schema["items"]["items"]["type"] == "string"
 
 
-app = FastAPI()
+@pytest.fixture(scope="module")
+def ask() -> Ask:
+    """Send a request to an application with ids in its paths, queries, bodies and responses."""
+    # here, since it takes long
+    from fastapi import FastAPI
 
+    app = FastAPI()
 
-@app.get("/orders/{order_id}")
-def read(order_id: JsonSnowflakeId, after: JsonSnowflakeId | None = None) -> Order:
-    return Order(id=order_id, parent=after)
+    @app.get("/orders/{order_id}")
+    def read(order_id: JsonSnowflakeId, after: JsonSnowflakeId | None = None) -> Order:
+        return Order(id=order_id, parent=after)
 
+    @app.post("/orders")
+    def write(order: Order) -> dict[str, Any]:
+        return {"type": type(order.id).__name__, "order": order}
 
-@app.post("/orders")
-def write(order: Order) -> dict[str, Any]:
-    return {"type": type(order.id).__name__, "order": order}
-
-
-def ask(method: str, path: str, **options: Any) -> httpx.Response:
-    async def asked() -> httpx.Response:
+    async def asked(method: str, path: str, **options: Any) -> httpx.Response:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
             return await client.request(method, path, **options)
 
-    return asyncio.run(asked())
+    return lambda *request, **options: asyncio.run(asked(*request, **options))
 
 
-def test_fastapi_reads_ids_from_path_query_and_body_and_answers_with_strings() -> None:
+def test_fastapi_reads_ids_from_path_query_and_body_and_answers_with_strings(ask: Ask) -> None:
     assert ask("GET", f"/orders/{ID}?after=7").json() == {
         "id": str(ID),
         "parent": "7",
@@ -131,16 +134,16 @@ def test_fastapi_reads_ids_from_path_query_and_body_and_answers_with_strings() -
 
 
 @pytest.mark.parametrize("path", ["0", "1.0", "x", "1?after=-1", "9223372036854775808"])
-def test_fastapi_refuses_a_path_or_query_that_is_no_id(path: str) -> None:
+def test_fastapi_refuses_a_path_or_query_that_is_no_id(ask: Ask, path: str) -> None:
     assert ask("GET", f"/orders/{path}").status_code == 422
 
 
 @pytest.mark.parametrize("bad", [1.5, True, "x", None, -1])
-def test_fastapi_refuses_a_body_with_what_is_no_id(bad: Any) -> None:
+def test_fastapi_refuses_a_body_with_what_is_no_id(ask: Ask, bad: Any) -> None:
     assert ask("POST", "/orders", json={"id": bad}).status_code == 422
 
 
-def test_openapi_says_string() -> None:
+def test_openapi_says_string(ask: Ask) -> None:
     spec = ask("GET", "/openapi.json").json()
     path, query = spec["paths"]["/orders/{order_id}"]["get"]["parameters"]
     assert path["schema"]["type"] == "string"

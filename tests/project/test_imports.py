@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import subprocess
 import sys
@@ -72,7 +73,14 @@ class Import(NamedTuple):
     lazy: bool  # inside a function
 
 
-def imports_of(source: str, module: str, is_package: bool = False, *, for_types: bool = False) -> Iterator[Import]:
+@functools.cache
+def parsed(source: str) -> ast.Module:
+    """Parse *source* once for all tests that look at it."""
+    return ast.parse(source)
+
+
+@functools.cache
+def imports_of(source: str, module: str, is_package: bool = False, *, for_types: bool = False) -> tuple[Import, ...]:
     """Every import of a module, however deep it stands; those under `if TYPE_CHECKING` only *for_types*."""
 
     def walk(node: ast.AST, lazy: bool) -> Iterator[Import]:
@@ -98,7 +106,7 @@ def imports_of(source: str, module: str, is_package: bool = False, *, for_types:
         for child in children:
             yield from walk(child, inside)
 
-    yield from walk(ast.parse(source), lazy=False)
+    return tuple(walk(parsed(source), lazy=False))
 
 
 def layer_of(module: str) -> str:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.project.test_imports import MODULES, ROOT
+from tests.project.test_imports import MODULES, ROOT, parsed
 
 # word -> what to say instead, by docs/explanation/glossary.md
 SYNONYMS = {
@@ -49,7 +49,7 @@ def snake_case(name: str) -> str:
 
 def names_of(source: str) -> Iterator[str]:
     """Yield the names of classes, functions, arguments, fields and attributes."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.ClassDef):
             yield from (ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign))
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -83,7 +83,7 @@ def test_names_use_the_words_of_the_glossary() -> None:
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[Path]] = defaultdict(list)
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path.read_text("utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(path.relative_to(ROOT))
     # Django wants this name in each file of a command

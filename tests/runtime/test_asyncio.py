@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-import trio
 
 import snowredis
 from snowredis.errors import ConfigError, GeneratorClosed, PoolExhausted
@@ -31,6 +30,8 @@ def run_uvloop(main: Main) -> None:
 
 
 def run_trio(main: Main) -> None:
+    import trio
+
     trio.run(main)
 
 
@@ -97,6 +98,8 @@ async def all_of(many: list[Coroutine[Any, Any, None]]) -> None:
     if asyncio_runs():
         await asyncio.gather(*many)
         return
+    import trio
+
     async with trio.open_nursery() as nursery:
         for one in many:
 

@@ -13,8 +13,6 @@ from tests.support.pools import new_pool
 from tests.support.servers import redis_server
 from tests.web.conftest import TOKEN, client_of
 
-schemathesis: Any = pytest.importorskip("schemathesis")
-
 # enough to reach every kind of parameter; more with: pytest tests/web/test_fuzz.py --hypothesis-seed=N
 EXAMPLES = 12
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -23,6 +21,8 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Any]]:
     """Yield a client of a service on a Redis of its own, and the schema that it describes itself by."""
+    # here, since it takes long
+    schemathesis: Any = pytest.importorskip("schemathesis")
     from snowredis.web.service import create_app
     from snowredis.web.settings import Limits
 
@@ -34,8 +34,6 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClien
             yield client, schemathesis.openapi.from_dict(client.get("/openapi.json", headers=BEARER).json())
 
 
-# not: that what the description allows is never refused. A text may be no id in the form that is asked for
-REFUSALS = [schemathesis.checks.positive_data_acceptance, schemathesis.checks.ignored_auth]
 # nothing about a request without parameters can be wrong
 BARE = ["/pools", "/healthz", "/metrics", "/openapi.json"]
 PATHS = ["/id", "/ids", "/decode/{text}", "/whois/{text}", "/workers", "/events", "/readyz"]
@@ -48,6 +46,10 @@ PATHS = ["/id", "/ids", "/decode/{text}", "/whois/{text}", "/workers", "/events"
 def test_no_request_that_the_description_leads_to_breaks_the_service(
     fuzzed: tuple[TestClient, Any], path: str, mode: str
 ) -> None:
+    import schemathesis
+
+    # not: that what the description allows is never refused. A text may be no id in the form that is asked for
+    refusals = [schemathesis.checks.positive_data_acceptance, schemathesis.checks.ignored_auth]
     client, schema = fuzzed
     sent: list[int] = []
 
@@ -67,7 +69,7 @@ def test_no_request_that_the_description_leads_to_breaks_the_service(
             headers={**request["headers"], "host": "127.0.0.1:8600"},
         )
         sent.append(response.status_code)
-        case.validate_response(response, excluded_checks=REFUSALS)
+        case.validate_response(response, excluded_checks=refusals)
 
     send()
     assert sent
