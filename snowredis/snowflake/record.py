@@ -1,7 +1,7 @@
 """The record of a worker id, as the scripts store it in the hash of its pool: packed and parsed here, and in pool.lua.
 
 Everything in Python that reads or makes a record does it with LeaseRecord. A new field is added to the class and its
-two methods, to the two functions of pool.lua, and changes FORMAT in protocol.py. A text with another number of fields
+two methods, to the three functions of pool.lua, and changes FORMAT in protocol.py. A text with another number of fields
 is no record, so a program of another version does not misread one.
 """
 

@@ -17,7 +17,7 @@ LUA = "\n".join(map(lua_of, ("pool", *POOL_SCRIPTS)))
 @pytest.mark.parametrize(
     ("codes", "written"),
     [
-        (EventKind, r"\bevent(?:_at|_first)?\((?:r\.lease_end, )?'([^']*)'"),
+        (EventKind, r"\bevent(?:_at|_first|_of_end)?\((?:r\.lease_end, |now, )?'([^']*)'"),
         (FloorReason, r"^ +reason = '([^']*)'(?=(?:(?!\n\n)[\s\S])*\bbegin_incarnation\(pool, reason)"),
         (AlarmReason, r"pool\.alarm, [\w., ]+ = '([^']*)'"),
     ],

@@ -1007,19 +1007,26 @@ def test_an_owner_that_is_hostile_hides_nobody_and_breaks_nothing(
 
 
 @pytest.mark.parametrize(
-    ("place", "text"),
-    [(8, "1-2,--,-,3"), (8, ",,,,"), (4, "9" * 5_000), (3, "٣"), (0, "xyz"), (5, "1,2;3")],
+    "field",
+    [
+        {"stats": WorkerStats("1-2", "--", "-", 3)},  # type: ignore[arg-type]
+        {"stats": WorkerStats("", "", "", "", "")},  # type: ignore[arg-type]
+        {"lease_end_ms": "9" * 5_000},
+        {"until_ms": "٣"},
+        {"token_hash": "xyz"},
+        {"lanes_ms": ("1", "2;3")},
+    ],
 )
-def test_a_record_that_no_script_wrote_does_not_hide_the_others(server: RedisServer, place: int, text: str) -> None:
+def test_a_record_that_no_script_wrote_does_not_hide_the_others(server: RedisServer, field: dict[str, Any]) -> None:
     store = new_pool(server, LONG)
     name = store.config.name
     for _ in range(2):
         holder(store).claim()
     pool = pool_keys(name)[0]
-    fields = str(server.client().hget(pool, "w:0")).split("|")
-    fields[place] = text
-    server.client().hset(pool, "w:0", "|".join(fields))
-    server.client().hset(pool, "w:x", "|".join(fields))
+    record = LeaseRecord.parse(str(server.client().hget(pool, "w:0")))
+    assert record is not None
+    text = record._replace(**field).pack()
+    server.client().hset(pool, mapping={"w:0": text, "w:x": text})
     assert WorkerPool(server.url, name).workers()[-1].worker == 1
     server.client().delete(pool_keys(name)[1])
     assert WorkerPool(server.url, name).workers()[-1].worker == 1

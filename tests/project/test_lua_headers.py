@@ -26,7 +26,7 @@ BASES = {path.parent.parent.name: base for base, path in FILES.items() if base i
 # what Redis 6.2 gives to scripts, as far as it is needed here
 GLOBALS = {
     *("KEYS", "ARGV", "redis", "string", "math", "table"),
-    *("tonumber", "tostring", "type", "ipairs", "unpack"),
+    *("tonumber", "tostring", "type", "ipairs", "pairs", "unpack"),
 }
 WITHOUT_A_KEY = {"TIME", "INFO"}
 CHECKED_BY = {"int": "int", "0": "int", "string": "str", "hex": "str"}

@@ -353,7 +353,7 @@ RULES: dict[str, Rule] = {
     "R3 identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
     "R4 too late": Rule((("renew", "elseif held_until <= now + skew + lead + slack then", "elseif false then"),)),
     "R4 later holder": Rule((("renew", "elseif r and not is_own and", "elseif false and"),)),
-    "R4 lease end": Rule((("renew", "math.max(r.lease_end or 0, now + ttl)", "now + ttl"),)),
+    "R4 lease end": Rule((("renew", "math.max(r.lease_end, now + ttl)", "now + ttl"),)),
     "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
     "R5 chain": Rule((("renew", "  if not in_chain(r, renewal_id, pending_renewal_id) then", "if false then"),)),
     "R5 chain across a loss": Rule((("renew", "r['until'] > held_until and not in_chain", "false and in_chain"),)),

@@ -23,6 +23,7 @@ import pytest
 import snowredis
 from snowredis.snowflake.open import open_store, pool_config
 from snowredis.snowflake.protocol import ClaimRequest
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Granted, Seen
 from tests.support import warm
 from tests.support.pools import new_pool
@@ -308,10 +309,10 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
         assert isinstance(reply, Granted)
         client: Any = server.client()
         key = f"snowredis:{{{pool}}}"
-        # as if it had renewed: the claimed time is one of the fields
-        record = client.hget(key, f"w:{reply.worker}").split("|")
-        record[7] = str(int(record[7]) - 1)
-        client.hset(key, f"w:{reply.worker}", "|".join(record))
+        # as if it had renewed
+        record = LeaseRecord.parse(client.hget(key, f"w:{reply.worker}"))
+        assert record is not None
+        client.hset(key, f"w:{reply.worker}", record._replace(claimed_ms=record.claimed_ms - 1).pack())
         stack.callback(client.close)
         client.xadd(
             f"{key}:events",

@@ -38,7 +38,7 @@ end
 local function renew_incarnation(tag)
   if tag.renewed then return end
   tag.renewed = true
-  local count = number_of(string.match(tag.incarnation, '^(%d+)%-%x+$'), MAX_POSITION) or 0
+  local count = number_in(tag.incarnation, MAX_POSITION) or 0
   tag.incarnation = fmt(math.max(count + 1, now)) .. '-' .. string.sub(nonce, 1, 16)
 end
 -- S1: hands out nothing from now on. What was handed out by this history ends at *next*.

@@ -8,7 +8,7 @@
 -- ARGV[12] incarnation     string, of the tag when the client received the newest one
 -- ARGV[13] seen            int, the highest end of a segment that the client knows of
 -- ARGV[14] wanted          int, positions that the client asks for; 0: this is a report
--- ARGV[15] owner           string, JSON: the process
+-- ARGV[15] owner           owner_of: the process
 --
 -- Returns granted, common fields, from, until: the segment
 --       | noted, common fields: the report was noted
@@ -24,7 +24,7 @@ local segments = str('segments', ARGV[11], '^[%d,-]*$', 600)
 local incarnation = str('incarnation', ARGV[12], '^[%x-]*$', 64)
 local seen = int('seen', ARGV[13], 0, MAX_POSITION)
 local wanted = int('wanted', ARGV[14], 0, 1e13)
-local owner = str('owner', ARGV[15], '^{[^%c]*}$', 1000)
+local owner = owner_of('owner', ARGV[15])
 local list = {}
 for from, ends in string.gmatch(segments, '(%d+)-(%d+)') do
   list[#list + 1] = { from = int('segments', from, 0, MAX_POSITION), ['until'] = int('segments', ends, 0, MAX_POSITION) }

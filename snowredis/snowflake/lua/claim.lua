@@ -4,7 +4,7 @@
 -- ARGV[7] token        hex, random: names this claim; a repeated claim with the same token gets the same lease
 -- ARGV[8] usable_from_ms  int, start of the caller's tick: a lane with its mark at or below it is usable at once
 -- ARGV[9] wait_ms      int, how much later than usable_from_ms the best lane may begin
--- ARGV[10] owner       string, JSON: the process that claims
+-- ARGV[10] owner       owner_of: the process that claims
 -- ARGV[11] lane_until_ms     int, end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none
 -- ARGV[12] capacity    int, worker ids of the pool
 -- ARGV[13] lane_count  int, lanes of a worker id, with its outage lane
@@ -20,7 +20,7 @@
 local token = str('token', ARGV[7], '^%x+$', 64)
 local fit = math.min(int('usable_from_ms', ARGV[8], 0, YEAR_5138), capped)
 local wait_ms = int('wait_ms', ARGV[9], 0, YEAR_5138)
-local owner = str('owner', ARGV[10], '^{[^%c]*}$', 1000)
+local owner = owner_of('owner', ARGV[10])
 local lane_until_ms = int('lane_until_ms', ARGV[11], 0, YEAR_5138)
 local capacity = int('capacity', ARGV[12], 1, 4194304)
 local lane_count = int('lane_count', ARGV[13], outage > 0 and 2 or 1, 64)
@@ -175,9 +175,9 @@ return transaction(function(pool)
   if outage > 0 then
     lanes[lane_count] = math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)
   end
-  local r = { token = token_hash, incarnation = pool.incarnation, renewal_id = first_renewal_id,
-    ['until'] = capped + ttl, lanes = lanes, outage = 0, lowered = before and before.lowered or '', lease_end = now + ttl,
-    claimed = now, renewed = now, stats = '', owner = owner }
+  local r = new_record({ token = token_hash, incarnation = pool.incarnation, renewal_id = first_renewal_id,
+    ['until'] = capped + ttl, lanes = lanes, lowered = before and before.lowered, lease_end = now + ttl, claimed = now,
+    renewed = now, owner = owner })
   local reply = grant(pool, chosen, r)
   event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','), 'outage', r.outage)
   count('claims')

@@ -10,7 +10,7 @@
 --                      lane of each worker id, 0: there is none; guard 0 | 1, raise the floor after a silence longer than
 --                      one ttl; max_events, length at which the event stream is trimmed; and durability, detect | assured
 --                      | none, whether Redis may lose writes that it acknowledged
--- ARGV[4] incarnation  string, the newest that the caller saw, or empty
+-- ARGV[4] incarnation  incarnation_of: the newest that the caller saw, or empty
 -- ARGV[5] version      int, the highest that the caller saw in that incarnation
 -- ARGV[6] caller_ms    int, the caller's wall clock
 --
@@ -47,6 +47,13 @@ local function unpack_record(text)
   highest = math.max(highest, r['until'], r.outage, r.lease_end, r.claimed, r.renewed)
   return list[1] and highest < 1e14 and r or nil
 end
+-- Returns a record with *fields*, and without a lease in the others.
+local function new_record(fields)
+  local r = { token = '', incarnation = '', renewal_id = '', ['until'] = 0, lanes = { 0 }, outage = 0, lowered = '',
+    lease_end = 0, claimed = 0, renewed = 0, stats = '', owner = '' }
+  for name, value in pairs(fields) do r[name] = value end
+  return r
+end
 local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
     r.outage .. r.lowered, r.claimed, r.renewed, r.stats, r.owner }, '|')
@@ -60,9 +67,15 @@ outage, guard, max_events = tonumber(outage) or 0, guard == '1', tonumber(max_ev
 -- at most a day, a month for outage lanes
 if ttl < 1 or math.max(ttl, lead, skew, slack, outage / 31) > 864e5 or max_events < 1 or max_events > 1e8
   or (durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none') then bad = bad or 'constants' end
-local seen_incarnation = str('incarnation', ARGV[4], '^[%x-]*$', 64)
--- bounded, because the number of the next incarnation is higher and must be valid, too
-if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
+local seen_incarnation = ''
+-- Returns an incarnation, or an empty text. The one that the caller saw is not checked again.
+local function incarnation_of(name, text)
+  if text == seen_incarnation or text == '' then return text end
+  -- bounded, because the number of the next incarnation is higher and must be valid, too
+  if not number_in(str(name, text, '^[%x-]*$', 64), 9e13) then bad = bad or name end
+  return text or ''
+end
+seen_incarnation = incarnation_of('incarnation', ARGV[4])
 -- the incarnation of an absent pool, as the caller knows it; renew may know another one
 local known_incarnation = seen_incarnation
 local seen_version = int('version', ARGV[5], 0, YEAR_5138)
@@ -75,6 +88,8 @@ local function horizon() return now + skew + ttl + lead + slack end
 -- Returns the same for reservations of outage lanes; 0 if the pool has none.
 local function outage_horizon() return outage > 0 and now + skew + outage + lead + slack or 0 end
 
+-- Returns the statistics of a worker: ints, separated by commas.
+local function stats_of(name, text) return str(name, text, '^[%d,-]+$', 120) end
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
 
 -- What is written after the state: for people only.
@@ -85,6 +100,11 @@ local function event_at(at, kind, worker, owner, from, to, ...)
   later[#later + 1] = { 'event', kind, 'worker', worker, 'owner', owner, 'from', from, 'until', to, 'at', at, ... }
 end
 local function event(...) event_at(now, ...) end
+-- Adds the event of a lease that ended *at* that time: the time that it reserved or used, and the end of its outage lane.
+local function event_of_end(at, kind, worker, r, from, to, outage_until)
+  event_at(at, kind, worker, r.owner, from, to, 'stats', r.stats, 'claimed', r.claimed, 'renewed', r.renewed, 'outage',
+    outage_until)
+end
 -- Adds an event that came before all others of this script.
 local function event_first(...)
   event(...)
@@ -127,7 +147,6 @@ local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_i
 
 -- The first digits after the dash are the pool's: made with it, the same after a loss if a client knew them.
 local function id_of(incarnation) return string.match(incarnation, '^%d+%-(%x%x%x%x%x%x%x%x)') end
-local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
 -- Begins a new incarnation; with *lossy*, no new reservation begins before all that may have been lost have ended: from
 -- now, not from the start of this server, since clients may have been sent here only now.
 local function begin_incarnation(pool, reason, lossy)
@@ -137,7 +156,7 @@ local function begin_incarnation(pool, reason, lossy)
     pool.sure_floor = pool.sure_floor and math.max(pool.sure_floor, horizon())
     pool.floor_at = now
   end
-  pool.incarnation = math.max(now, (raised_at(pool.incarnation) or 0) + 1, (raised_at(seen_incarnation) or 0) + 1)
+  pool.incarnation = math.max(now, (number_in(pool.incarnation) or 0) + 1, (number_in(seen_incarnation) or 0) + 1)
     .. '-' .. (id_of(pool.incarnation) or id_of(known_incarnation) or string.sub(nonce, 1, 8)) .. string.sub(nonce, 9, 16)
   pool.raised = reason
 end
@@ -205,9 +224,9 @@ local function open_pool()
   pool.stored_swept = number_of(v[9]) or 0
   pool.swept = math.min(pool.stored_swept, now)
   pool.last = math.min(stored('last', v[6]), now)
-  local pool_raised = raised_at(pool.incarnation)
+  local pool_raised = number_in(pool.incarnation)
   local seen_raised = pool_raised
-  if seen_incarnation ~= pool.incarnation then seen_raised = raised_at(seen_incarnation) or 0 end
+  if seen_incarnation ~= pool.incarnation then seen_raised = number_in(seen_incarnation) or 0 end
   if not pool_raised and (v[1] or v[3]) then wrong = wrong or broken('incarnation', v[3]) end
   if wrong then return nil, wrong end
   if durability == 'detect' then
@@ -266,8 +285,8 @@ local function overdue(r) return durability == 'none' and r.lease_end <= now + s
 -- not open yet does not count. For people only.
 local function note_end(pool, worker, r)
   if not r or r.token == '' or r.lease_end <= pool.swept or r.lease_end > now then return end
-  event_at(r.lease_end, 'expired', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed,
-    'renewed', r.renewed, 'outage', r.lanes[#r.lanes] <= r['until'] and r.outage or 0)
+  local outage_until = r.lanes[#r.lanes] <= r['until'] and r.outage or 0
+  event_of_end(r.lease_end, 'expired', worker, r, r.lanes[1], r['until'], outage_until)
   count('expired')
 end
 -- Lowers lease ends that no server can have granted by now: the Redis clock was ahead when they were written.
@@ -366,8 +385,7 @@ local function leave_layout(pool)
   for _, worker in ipairs(alive) do
     local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. worker))
     if r then
-      event('released', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed, 'renewed',
-        r.renewed, 'outage', r.outage)
+      event_of_end(now, 'released', worker, r, r.lanes[1], r['until'], r.outage)
       count('releases')
     end
   end

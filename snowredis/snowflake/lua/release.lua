@@ -4,7 +4,7 @@
 -- ARGV[7] lease       lease_of: what the holder has
 -- ARGV[8] marks_ms    string: each lane's first unused ms, 0 for a lane never used, comma separated; empty if unknown:
 --                     the whole reservation counts as used
--- ARGV[9] stats       string, as in renew
+-- ARGV[9] stats       stats_of: as in renew
 -- ARGV[10] reclaimed  0 | 1, 1: on behalf of a process that was killed
 --
 -- Returns released, common fields | gone, common fields: the caller is not the holder any more, nothing changed
@@ -12,7 +12,7 @@
 
 local token_hash, renewal_id, pending, held_until, held_outage = lease_of('lease', ARGV[7])
 local marks = str('marks_ms', ARGV[8], '^[%d,]*$', 1100)
-local stats = str('stats', ARGV[9], '^[%d,-]+$', 120)
+local stats = stats_of('stats', ARGV[9])
 local reclaimed = int('reclaimed', ARGV[10], 0, 1) == 1
 
 -- Returns the *lowered* outage lanes of a record with one more; of too many, the two oldest become one with both.
@@ -67,15 +67,15 @@ return transaction(function(pool)
   end
   local outage_mark = outage > 0 and math.max(r.lanes[last], r.outage) or 0
   redis.call('ZADD', KEYS[2], now, worker)
-  local more = { 'stats', stats, 'claimed', r.claimed, 'renewed', r.renewed, 'outage', outage_mark }
+  r.stats = stats
   if reclaimed then
-    event('reclaimed', worker, r.owner, used_from, used_until, unpack(more))
+    event_of_end(now, 'reclaimed', worker, r, used_from, used_until, outage_mark)
   else
-    event('released', worker, r.owner, used_from, used_until, unpack(more))
+    event_of_end(now, 'released', worker, r, used_from, used_until, outage_mark)
   end
   -- a process has one death, also if its lease ended before it was reclaimed
   count(reclaimed and not ended and 'reclaimed' or 'releases')
-  r.token, r.renewal_id, r.owner, r.lease_end, r.stats = '', '', '', now, stats
+  r.token, r.renewal_id, r.owner, r.lease_end = '', '', '', now
   drop_token(pool, token_hash, worker)
   put(pool, 'w:' .. worker, pack_record(r))
   return { 'released' }

@@ -4,9 +4,9 @@
 -- ARGV[7] lease              lease_of: what the holder has; its pending renewal id is that of this renewal, and the same
 --                            in a repeated one
 -- ARGV[8] held_lanes_ms      ints, comma separated: the beginning of each of its lanes
--- ARGV[9] stats              string: WorkerStats of protocol.py, ints, comma separated
--- ARGV[10] owner             string, JSON: the process that holds the lease
--- ARGV[11] held_incarnation  string, of the pool when the lease was granted or renewed last; empty: unknown
+-- ARGV[9] stats              stats_of: WorkerStats of protocol.py
+-- ARGV[10] owner             owner_of: the process that holds the lease
+-- ARGV[11] held_incarnation  incarnation_of: of the pool when the lease was granted or renewed last; empty: unknown
 --
 -- Returns renewed, common fields, until, adopted 0 | 1, beginning and end of the reservation of the outage lane
 --       | lost, common fields, reason. The reservation of the outage lane is the holder's to its end, unless the reason is
@@ -16,13 +16,9 @@
 local token_hash, renewal_id, pending_renewal_id, held_until, held_outage = lease_of('lease', ARGV[7])
 if pending_renewal_id == '' then bad = bad or 'lease' end
 local held_lanes = ints('held_lanes_ms', ARGV[8])
-local stats = str('stats', ARGV[9], '^[%d,-]+$', 120)
-local owner = str('owner', ARGV[10], '^{[^%c]*}$', 1000)
-local held_incarnation = str('held_incarnation', ARGV[11], '^[%x-]*$', 64)
-if held_incarnation ~= '' and held_incarnation ~= seen_incarnation then
-  int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13)
-end
-
+local stats = stats_of('stats', ARGV[9])
+local owner = owner_of('owner', ARGV[10])
+local held_incarnation = incarnation_of('held_incarnation', ARGV[11])
 if known_incarnation == '' then known_incarnation = held_incarnation end
 
 local ordinary_lanes = #held_lanes - (outage > 0 and 1 or 0)
@@ -107,8 +103,8 @@ return transaction(function(pool)
       stale = r.token
     end
     -- the old stats: a clock that went back before the loss is not reported again
-    r = { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, outage = mark,
-      lowered = r and r.lowered or '', claimed = now, stats = r and not stale and r.stats or stats }
+    r = new_record({ token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes,
+      outage = mark, lowered = r and r.lowered, claimed = now, stats = r and not stale and r.stats or stats })
     adopted = 1
   end
 
@@ -130,13 +126,13 @@ return transaction(function(pool)
     count('expired')
     if not stale then count('returned') end
   end
-  if tonumber(string.match(stats, '%d+$') or 0) > tonumber(string.match(r.stats or '', '%d+$') or 0) then
+  if tonumber(string.match(stats, '%d+$') or 0) > tonumber(string.match(r.stats, '%d+$') or 0) then
     event('clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
   end
   r.incarnation, r.renewal_id, r.renewed = pool.incarnation, pending_renewal_id, now
   -- R4: never lowered, even if the Redis clock went back: the worker id is leased again only after the end of the
   -- reservation, less the lead, on the clock of any of the servers
-  r.lease_end = math.min(latest_end(), math.max(r.lease_end or 0, now + ttl))
+  r.lease_end = math.min(latest_end(), math.max(r.lease_end, now + ttl))
   redis.call('ZADD', KEYS[2], r.lease_end, worker)
   r['until'], r.stats, r.owner = math.max(r['until'], capped + ttl), stats, owner
   reserve_outage_lane(pool, r)
