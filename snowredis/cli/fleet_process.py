@@ -61,30 +61,22 @@ def _obey(clock: StepClock) -> None:
 
 
 def gameday(pool: str, ttl_s: str, durability: Any, path: str) -> None:
-    """Make ids by a lease, and beside them ids of a home-made registry, about 1,000 a second of each.
-
-    They are in the files PATH.lease and PATH.setnx.
-    """
-    from snowredis.monitor.gameday import SetNxRegistry
-
-    registry, stop = SetNxRegistry(os.environ["SNOWREDIS_URL"], pool, float(ttl_s)), threading.Event()
+    """Make about 1,000 ids a second and write them to the file *path*, until the end of stdin."""
+    stop = threading.Event()
     # the generator is not entered as a context manager: that claims at once, and raises while Redis is unavailable
     ids = snowredis.connect(pool=pool, ttl=float(ttl_s), durability=durability, label="gameday")
-    kinds: dict[str, Callable[[], list[int]]] = {"lease": lambda: ids.next_ids(_STEP_MS), "setnx": registry.ids}
 
-    def make(kind: str) -> None:
-        with Path(f"{path}.{kind}").open("wb") as file:
+    def make() -> None:
+        with Path(path).open("wb") as file:
             while not stop.wait(_STEP_MS / 1000):
                 with contextlib.suppress(snowredis.SnowredisError):
-                    file.write(array("q", kinds[kind]()))
+                    file.write(array("q", ids.next_ids(_STEP_MS)))
 
-    threads = [threading.Thread(target=make, args=(kind,), daemon=True) for kind in kinds]
-    for thread in threads:
-        thread.start()
+    maker = threading.Thread(target=make, daemon=True)
+    maker.start()
     sys.stdin.read()
     stop.set()
-    for thread in threads:
-        thread.join(5)
+    maker.join(5)
     ids.close()
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError
 from snowredis.monitor.pool_reader import server_of
-from snowredis.servers.clients import address, own_client
+from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import pool_keys
 
@@ -21,38 +21,11 @@ from snowredis.snowflake.protocol import pool_keys
 _LEAST_SLACK_S = 15
 # between two numbered writes
 _WRITE_EVERY_S = 0.01
-_WORKER_IDS = 1024
 
 
-def keys_beside(pool: str) -> list[str]:
-    """Return the key of the Canary of a pool, and those of its SetNxRegistry."""
-    first, *_ = pool_keys(pool)
-    return [f"{first}:canary", *(f"{first}:setnx:{worker}" for worker in range(_WORKER_IDS))]
-
-
-class SetNxRegistry:
-    """The pattern of many home-made registries: SET NX EX a worker id, EXPIRE as heartbeat."""
-
-    def __init__(self, url: str, pool: str, ttl_s: float) -> None:
-        self._client, self._keys, self._ttl_ms = own_client(url).client, keys_beside(pool)[1:], round(ttl_s * 1000)
-        self._worker: int | None = None
-        self._beat_s = 0.0
-        self._last_ms = 0
-
-    def ids(self) -> list[int]:
-        """Return an id for each ms since the last call. Raises StoreUnavailable as long as there is no worker id."""
-        if self._worker is None:
-            with translated(address(self._client)):
-                taken = (self._client.set(key, 1, nx=True, px=self._ttl_ms) for key in self._keys)
-                self._worker = next(worker for worker, free in enumerate(taken) if free)
-            self._last_ms = time.time_ns() // 1_000_000
-        if time.monotonic() - self._beat_s > self._ttl_ms / 3000:
-            self._beat_s = time.monotonic()
-            # a failed heartbeat stops nothing in that pattern
-            with contextlib.suppress(SnowredisError), translated(address(self._client)):
-                self._client.pexpire(self._keys[self._worker], self._ttl_ms)
-        first, self._last_ms = self._last_ms + 1, time.time_ns() // 1_000_000
-        return [ms << 22 | self._worker << 12 for ms in range(first, self._last_ms + 1)]
+def canary_key(pool: str) -> str:
+    """Return the key that the Canary of a pool writes."""
+    return f"{pool_keys(pool)[0]}:canary"
 
 
 class Observed(NamedTuple):
@@ -78,7 +51,7 @@ class Canary(threading.Thread):
 
     def __init__(self, client: Any, pool: str) -> None:
         super().__init__(daemon=True)
-        self._client, self._key, self._end = client, keys_beside(pool)[0], threading.Event()
+        self._client, self._key, self._end = client, canary_key(pool), threading.Event()
         # each number that Redis acknowledged, and when, in seconds of the monotonic clock
         self._acknowledged: dict[int, float] = {}
         self._identities: list[tuple[str, str]] = []

@@ -56,23 +56,23 @@ class Fleet:
         self.processes.append(start_process(self._url, [*self._settings, str(path)], path.with_suffix(".log")))
 
     def makes_ids(self) -> bool:
-        """Return True if all processes have made ids of both kinds."""
-        return all(self._ids(number, kind) for number in range(len(self.processes)) for kind in ("lease", "setnx"))
+        """Return True if all processes have made ids."""
+        return all(map(self._ids, range(len(self.processes))))
 
-    def _ids(self, number: int, kind: str) -> Sequence[int]:
-        path = self._directory / f"{number}.{kind}"
+    def _ids(self, number: int) -> Sequence[int]:
+        path = self._directory / str(number)
         return int64s(path.read_bytes() if path.exists() else b"")
 
-    def ids(self, kind: str) -> dict[str, int]:
-        """Return how many ids of a kind were made, and how many of them repeat another one."""
-        ids = [an_id for number in range(len(self.processes)) for an_id in self._ids(number, kind)]
+    def ids(self) -> dict[str, int]:
+        """Return how many ids were made, and how many of them repeat another one."""
+        ids = [an_id for number in range(len(self.processes)) for an_id in self._ids(number)]
         return {"ids": len(ids), "repeated": len(ids) - len(set(ids))}
 
     def pauses(self, first: int) -> dict[str, Any]:
         """Return the longest pause of the *first* processes, and how long later ones took to make an id."""
         longest_s, starts_s, layout = 0.0, [], Layout()
         for number, started_s in enumerate(self._started_s):
-            ticks = [an_id >> layout.timestamp_shift for an_id in self._ids(number, "lease")]
+            ticks = [an_id >> layout.timestamp_shift for an_id in self._ids(number)]
             if number < first:
                 gaps = (after - before for before, after in itertools.pairwise(ticks))
                 longest_s = max(longest_s, max(gaps, default=0) / 1000)
@@ -97,7 +97,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from snowredis.monitor.checks import missing_identity
-    from snowredis.monitor.gameday import Canary, advise, keys_beside
+    from snowredis.monitor.gameday import Canary, advise, canary_key
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.open import pool_config
     from snowredis.snowflake.protocol import pool_keys
@@ -130,14 +130,13 @@ def _run(args: argparse.Namespace) -> int:
                 canary.stop()
                 end_processes(fleet.processes, _STOP_TIMEOUT_S)
                 # no reservation matters of a pool that no process will use again
-                pool.client.delete(*pool_keys(name), *keys_beside(name))
+                pool.client.delete(*pool_keys(name), canary_key(name))
         settings, reasons = advise(seen, noticed=noticed, unidentified=unidentified)
         result: dict[str, Any] = {
             "server": pool.where,
             "writes": seen._asdict(),
             "noticed": noticed,
-            "ids": fleet.ids("lease") | fleet.pauses(args.workers),
-            "set_nx_ex": fleet.ids("setnx"),
+            "ids": fleet.ids() | fleet.pauses(args.workers),
             "settings": settings,
             "reasons": reasons,
         }
@@ -178,7 +177,7 @@ def _wait(ready: Callable[[], bool], limit_s: float = math.inf, failure: str = "
 
 
 def _show(result: dict[str, Any]) -> None:
-    writes, ids, other = result["writes"], result["ids"], result["set_nx_ex"]
+    writes, ids = result["writes"], result["ids"]
     changed = "shows another identity" if len(writes["identities"]) > 1 else "shows the same identity"
     chosen = ", ".join(f"{name}={value!r}" for name, value in result["settings"].items())
     lines = [
@@ -186,8 +185,7 @@ def _show(result: dict[str, Any]) -> None:
         ("Redis", f"was away for {writes['away_s']:.1f} s, and {changed}"),
         ("living processes", f"longest pause {ids['longest_pause_s']:.2f} s"),
         ("new processes", f"slowest start {ids['slowest_start_s']:.1f} s, {ids['never_started']} did not start"),
-        ("ids of snowredis", f"{ids['ids']:,}, {ids['repeated']:,} repeated"),
-        ("ids by SET NX EX", f"{other['ids']:,}, {other['repeated']:,} repeated"),
+        ("ids", f"{ids['ids']:,}, {ids['repeated']:,} repeated"),
         ("use", chosen),
         *(("", printable(reason, 300)) for reason in result["reasons"]),
     ]
@@ -198,8 +196,8 @@ GAMEDAY = Command(
     "gameday",
     "find out what your Redis loses when it fails, and which settings it needs",
     """Makes a pool of its own, starts processes that make ids, and writes numbers, while you fail over, restart, freeze
-or empty this Redis. Then it prints what Redis lost, how long processes paused, how many ids repeated, how many a
-registry of SET NX EX would have repeated, and the settings to use. All its keys are deleted at the end.""",
+or empty this Redis. Then it prints what Redis lost, how long processes paused, how many ids repeated, and the settings
+to use. All its keys are deleted at the end.""",
     [
         ("snowredis gameday redis://test/0", "and then make it fail"),
         ("snowredis gameday redis://test/0 --do ./restart.sh", "by a command"),
