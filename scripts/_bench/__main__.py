@@ -65,7 +65,7 @@ def main() -> int:
         results[part] = _measure(part, quick=options.quick)
         if options.save:
             options.save.write_text(json.dumps(results, indent=1), "utf-8")
-    for name, (part, make) in page.TABLES.items():
+    for name, (part, make, _) in page.TABLES.items():
         table = make(results) if part in (parts or results) else ""
         if table:
             print(f"\n{name}\n{table}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts._bench import page_first, page_ids, page_start
+from scripts._bench.measuring import quartiles, ratios
 from scripts._bench.tables import PARTS, Results, markdown, number, percent, spread
 from snowredis.snowflake.lifecycle import BEAT_SHARES
 from snowredis.snowflake.protocol import PoolConfig
@@ -73,6 +74,15 @@ def fleets(results: Results) -> str:
     return markdown([*head, "bytes a worker", "bytes a connection"], rows)
 
 
+def idle(results: Results) -> str:
+    ours, ping = results["workers"]["idle_us"]["generator"], results["workers"]["idle_us"]["ping"]
+    rows = [
+        ["one generator", spread(quartiles(ours)), spread(ratios(ours, ping))],
+        ["a thread that pings", spread(quartiles(ping)), "1"],
+    ]
+    return markdown(["an idle process with", "CPU a heartbeat, µs", "in pings"], rows)
+
+
 def beat_us(results: Results) -> float:
     """Return the CPU time of Redis for one heartbeat in the largest fleet, connections included, in us."""
     return float(results["workers"]["fleets"][-1]["cpu_us_a_beat"])
@@ -106,28 +116,18 @@ def scale(results: Results) -> str:
 
 # --- all of it -------------------------------------------------------------------------------------
 
-# name of a table -> part that it is made of, and what makes it
+# name of a table -> part that it is made of, what makes it, and whether the page has it: the others are only printed
 TABLES = {
-    "single": ("ids", page_ids.single),
-    "batches": ("ids", page_ids.batches),
-    "missing": ("ids", page_ids.missing),
-    "costs": ("workers", costs),
-    "fleets": ("workers", fleets),
-    "scale": ("workers", scale),
-    "start": ("start", page_start.start),
-    "first": ("first", page_first.first),
+    "single": ("ids", page_ids.single, True),
+    "batches": ("ids", page_ids.batches, False),
+    "missing": ("ids", page_ids.missing, False),
+    "costs": ("workers", costs, True),
+    "fleets": ("workers", fleets, True),
+    "idle": ("workers", idle, True),
+    "scale": ("workers", scale, True),
+    "start": ("start", page_start.start, True),
+    "first": ("first", page_first.first, True),
 }
-# the others are printed only
-ON_PAGE = (
-    "first",
-    "single",
-    "start",
-    "costs",
-    "fleets",
-    "scale",
-)
-
-
 _END = "<!-- /figures -->"
 
 
@@ -144,7 +144,7 @@ def _block(text: str, name: str) -> str:
 
 def tables(results: Results) -> dict[str, str]:
     """Return the text of each block of the page, by name, for the parts that were measured."""
-    return {name: make(results) for name in ON_PAGE for part, make in [TABLES[name]] if part in results}
+    return {name: make(results) for name, (part, make, on_page) in TABLES.items() if on_page and part in results}
 
 
 def machine(results: Results) -> str:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
-import redis
-
-from snowredis.embedded import find_server
 from snowredis.snowflake.protocol import WorkerStats
+from tests.support.servers import RedisServer, redis_server
 
 OWNER = json.dumps(
     {"host": "ip-10-0-123-45.eu-central-1.compute.internal", "pid": 1234567, "label": "orders-web"},
@@ -31,12 +27,8 @@ def now_ms() -> int:
 class Server:
     """A redis-server that is running."""
 
-    def __init__(self, path: str, client: Any, program: str) -> None:
-        self.path, self.client, self.program = path, client, program
-
-    @property
-    def url(self) -> str:
-        return f"unix://{self.path}"
+    def __init__(self, server: RedisServer) -> None:
+        self.path, self.url, self.client = str(server.socket), server.url, server.client()
 
     def cpu_s(self) -> float:
         """Return the CPU time that the server has used since its start, including that of the kernel, in s."""
@@ -46,31 +38,11 @@ class Server:
     def used_bytes(self) -> int:
         return int(self.client.info("memory")["used_memory"])
 
-    def about(self) -> str:
-        return f"{self.program}, redis-py {redis.__version__}, Python {sys.version.split()[0]}"
-
 
 @contextlib.contextmanager
 def private_server(*options: str) -> Iterator[Server]:
-    kind = find_server()
-    if not kind.program:
-        raise SystemExit("a redis-server is needed, and none was found: this is not about fakeredis")
-    with tempfile.TemporaryDirectory(prefix="snowredis-bench-") as directory:
-        path = f"{directory}/redis.sock"
-        arguments = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no", *options]
-        server = subprocess.Popen([kind.program, *arguments], cwd=directory, stdout=subprocess.DEVNULL)
-        try:
-            client = redis.Redis(unix_socket_path=path, decode_responses=True)
-            for attempt in range(500):
-                try:
-                    version = client.info("server")["redis_version"]
-                    break
-                except redis.ConnectionError:
-                    if attempt == 499 or server.poll() is not None:
-                        raise SystemExit("redis-server did not start") from None
-                    time.sleep(0.02)
-            yield Server(path, client, f"Redis {version}")
-            client.close()
-        finally:
-            server.kill()
-            server.wait()
+    with (
+        tempfile.TemporaryDirectory(prefix="snowredis-bench-") as directory,
+        redis_server(Path(directory), *options) as running,
+    ):
+        yield Server(running)

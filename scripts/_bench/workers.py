@@ -20,6 +20,7 @@ from typing import Any
 from redis.connection import UnixDomainSocketConnection
 
 import snowredis
+from scripts._bench import idle
 from scripts._bench.measuring import in_turns, quartiles
 from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
 from snowredis.core.layout import Layout
@@ -91,7 +92,6 @@ def measure(*, quick: bool) -> dict[str, Any]:
     sizes, rounds = ((10, 100), 2) if quick else ((10, 1_000, 100_000), 25)
     fleets, seconds = ((20, 100), 1.0) if quick else ((1_000, 10_000), 20.0)
     with private_server() as server:
-        about = server.about()
         costs = _unit_costs(server, sizes, rounds)
     fleet_rows = []
     for workers in fleets:
@@ -99,7 +99,9 @@ def measure(*, quick: bool) -> dict[str, Any]:
             fleet_rows.append(_in_real_time(server, workers, seconds))
     with private_server() as server:
         real = _real_generators(server, 20 if quick else 1_000, seconds)
-    return {"about": about, "rounds": rounds, "costs": costs, "fleets": fleet_rows, "real": real}
+    with private_server() as server:
+        idle_us = idle.measure(server, max(2.0, seconds), 2 if quick else 5)
+    return {"rounds": rounds, "costs": costs, "fleets": fleet_rows, "real": real, "idle_us": idle_us}
 
 
 def _unit_costs(server: Server, sizes: Sequence[int], rounds: int) -> list[dict[str, Any]]:

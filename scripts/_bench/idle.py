@@ -1,0 +1,72 @@
+"""CPU time that an idle process spends for each of its heartbeats, beside that of a thread that pings as often.
+
+Run as ``python -m scripts._bench.idle KIND URL SECONDS``, it is one such process, and prints that time in us.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import redis
+
+import snowredis
+from scripts._bench.server import Server
+from snowredis.snowflake.lifecycle import BEAT_SHARES
+from snowredis.snowflake.protocol import PoolConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+TTL_S = 3.0
+BEAT_S = TTL_S / 3 * sum(BEAT_SHARES) / 2
+
+
+def generator(url: str) -> Callable[[], int]:
+    """Start the heartbeat of a generator; return what counts its beats."""
+    ids = snowredis.connect(url, pool="idle", ttl=TTL_S)
+    ids.next_id()
+    return lambda: ids.counts.renewals
+
+
+def ping(url: str) -> Callable[[], int]:
+    """Start a thread that pings with redis-py; return what counts its pings."""
+    client, sent = redis.Redis.from_url(url), [0]
+
+    def beat() -> None:
+        while client.ping():
+            sent[0] += 1
+            time.sleep(BEAT_S)
+
+    threading.Thread(target=beat, daemon=True).start()
+    return lambda: sent[0]
+
+
+KINDS = {"generator": generator, "ping": ping}
+
+
+def measure(server: Server, seconds: float, rounds: int) -> dict[str, list[float]]:
+    """Return the CPU time of a beat in each round, in us, by kind. The processes of a round run at once."""
+    snowredis.WorkerPool(server.url, "idle").create(PoolConfig(name="idle", ttl_ms=int(TTL_S * 1000)))
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for _ in range(rounds):
+        commands = [[sys.executable, "-m", "scripts._bench.idle", kind, server.url, str(seconds)] for kind in KINDS]
+        processes = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for command in commands]
+        for kind, process in zip(KINDS, processes, strict=True):
+            found[kind].append(float(process.communicate()[0]))
+    return found
+
+
+def main(kind: str, url: str, seconds: str) -> None:
+    count = KINDS[kind](url)
+    # what a first heartbeat costs more
+    time.sleep(TTL_S / 2)
+    cpu_s, beats = time.process_time(), count()
+    time.sleep(float(seconds))
+    print((time.process_time() - cpu_s) / (count() - beats) * 1e6)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
