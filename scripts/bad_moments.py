@@ -45,6 +45,8 @@ from tests.support.waiting import eventually  # noqa: E402
 from tests.web.chromium import Page, chromium  # noqa: E402
 
 TTL_S, WORKERS, POOL = 3.0, 6, "orders"
+# of the fleet and its views, as options of a server
+USER = ("--user", "app", "on", ">secret", "~*", "+@all")
 # from the act until the views are read: longer than a lease, and than a failed claim of the service
 SETTLE_S = 8.0
 HEAD = (
@@ -99,7 +101,7 @@ class Stage:
     def __init__(self, directory: Path, **options: Any) -> None:
         self.directory, self.options = directory, {"ttl": TTL_S} | options
         self.standby: Node | None = None
-        self.redis = Node(directory / "redis", "--unixsocket", str(directory / "redis.sock"))
+        self.redis = Node(directory / "redis", *USER, "--unixsocket", str(directory / "redis.sock"))
         self.link, self.proxies = directory / "link.sock", [Proxy(directory / "link.sock") for _ in range(2)]
         self.processes: list[subprocess.Popen[str]] = []
         self.port, self.at_s = free_port(), 0.0
@@ -108,7 +110,6 @@ class Stage:
     def start(self) -> None:
         self.redis.start()
         self.point_to(self.directory / "redis.sock")
-        self.redis.ask("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all")
         for proxy in self.proxies:
             proxy.start()
         new_pool(self.redis.url, POOL, **self.options)
@@ -223,15 +224,13 @@ def _restart(stage: Stage) -> None:
     time.sleep(1.5 * TTL_S)
     (stage.directory / "redis.sock").unlink(missing_ok=True)
     stage.redis.start()
-    stage.redis.ask("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all")
 
 
 def _fail_over(stage: Stage) -> None:
-    stage.standby = Node(stage.directory / "standby", "--unixsocket", str(stage.directory / "standby.sock"),
+    stage.standby = Node(stage.directory / "standby", *USER, "--unixsocket", str(stage.directory / "standby.sock"),
                          "--replicaof", "127.0.0.1", str(stage.redis.port))  # fmt: skip
     standby = stage.standby.start()
     eventually(lambda: standby.info("replication").get("master_link_status") == "up", "a replica", 30)
-    standby.ask("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all")
     stage.redis.kill()
     standby.ask("REPLICAOF", "NO", "ONE")
     stage.point_to(stage.directory / "standby.sock")

@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -32,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from snowredis import WorkerPool, embedded
 from snowredis.core.presets import resolve_layout
 from snowredis.snowflake.protocol import PoolConfig
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,12 +65,6 @@ class Measured(NamedTuple):
 
 def packages_of(directory: str) -> str:
     return os.pathsep.join(filter(None, [str(ROOT), directory, os.environ.get("PYTHONPATH")]))
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -24,7 +24,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +34,10 @@ from typing import NamedTuple
 
 import lupa.lua51
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.sanitize import ROOT, compile_extension
+
 FILES = (
     *("snowflake/*.py", "snowflake/lua/*.lua", "snowflake/_fastpath.c", "servers/lua/*.lua", "servers/runner.py"),
     *("process/fork.py", "process/names.py", "process/clock.py", "core/lanes.py", "core/layout.py"),
@@ -147,13 +149,9 @@ def make_copy(copy: Path) -> Path:
 
 def build(copy: Path) -> bytes:
     """Return the extension, built from the C file of the copy; nothing if that is not valid C."""
-    source = copy / "snowredis/snowflake/_fastpath.c"
-    output = source.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
-    output.unlink(missing_ok=True)
-    abi = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
-    flags = ["-O1", "-shared", "-fPIC", "-Werror=return-type", f"-I{sysconfig.get_path('include')}", *abi]
-    subprocess.run(["cc", *flags, "-o", str(output), str(source)], check=False, stderr=subprocess.DEVNULL)
-    return output.read_bytes() if output.exists() else b""
+    with contextlib.suppress(subprocess.CalledProcessError):
+        return compile_extension(copy, "cc", "-O1", "-Werror=return-type", stderr=subprocess.DEVNULL).read_bytes()
+    return b""
 
 
 def is_change(change: Change, copy: Path, extension: bytes) -> bool:

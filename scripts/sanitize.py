@@ -23,28 +23,33 @@ TESTS = [
     "tests/runtime/test_implementations.py",
     "tests/runtime/test_extension.py",
 ]
-EXTENSIONS = ("snowflake/_fastpath",)
 COMPILER = os.environ.get("CC", "gcc")
 FLAGS = [
-    "-g", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer",
+    "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=undefined",
 ]  # fmt: skip
 
 
 def build() -> None:
-    """Copy what the tests need to BUILD, and compile the extensions there."""
+    """Copy what the tests need to BUILD, and compile the extension there."""
     shutil.rmtree(BUILD, ignore_errors=True)
     for name in ("snowredis", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(ROOT / name, BUILD / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", BUILD)
-    package = BUILD / "snowredis"
-    stable_abi = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
+    compile_extension(BUILD, COMPILER, *FLAGS)
+
+
+def compile_extension(root: Path, compiler: str, *flags: str, stderr: int | None = None) -> Path:
+    """Compile the C file of the copy of the project in *root*; return the extension. Raises CalledProcessError."""
+    source = root / "snowredis/snowflake/_fastpath.c"
+    extension = source.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
+    extension.unlink(missing_ok=True)
+    abi = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     include = f"-I{sysconfig.get_path('include')}"
-    for name in EXTENSIONS:
-        output = f"{package / name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-        command = [COMPILER, *FLAGS, *stable_abi, include, f"{package / name}.c", "-o", output]
-        subprocess.run(command, check=True)
+    command = [compiler, "-shared", "-fPIC", *flags, *abi, include, "-o", str(extension), str(source)]
+    subprocess.run(command, check=True, stderr=stderr)
+    return extension
 
 
 def environment() -> dict[str, str]:
@@ -67,9 +72,9 @@ def main() -> int:
         build()
         variables = environment()
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"sanitize: an extension could not be built: {error}", file=sys.stderr)
+        print(f"sanitize: the extension could not be built: {error}", file=sys.stderr)
         return 2
-    arguments = ["-p", "no:cacheprovider", "-q", *(sys.argv[1:] or []), *TESTS]
+    arguments = ["-p", "no:cacheprovider", "-q", *sys.argv[1:], *TESTS]
     shown = "import snowredis; print(snowredis.__file__, snowredis.IMPLEMENTATION)"
     subprocess.run([sys.executable, "-c", shown], cwd=BUILD, env=variables, check=True)
     return subprocess.run(

@@ -20,11 +20,8 @@ import argparse
 import asyncio
 import contextlib
 import http.client
-import os
 import random
 import resource
-import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -36,10 +33,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import snowredis
+from scripts.bench_serve import running
 from snowredis import WorkerPool, embedded
 from snowredis.core.presets import resolve_layout
 from snowredis.snowflake.protocol import PoolConfig
-from tests.support.waiting import eventually
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 POOL = "storm"
@@ -172,32 +170,6 @@ def commands_of(url: str) -> int:
 # --- the scene -------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
-@contextlib.contextmanager
-def service(directory: str, url: str) -> Iterator[int]:
-    port = free_port()
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("SNOWREDIS_")}
-    environment |= {"SNOWREDIS_URL": url, "SNOWREDIS_SERVE_DRAIN_S": "0", "PYTHONPATH": str(ROOT)}
-    with (Path(directory) / "serve.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "snowredis", "serve", "--pool", POOL, "--port", str(port)],
-            env=environment,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        eventually(lambda: failed_probes(port, 1) == 0, "the service", 30)
-        yield port
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-
-
 @contextlib.contextmanager
 def workers(url: str, count: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
@@ -234,7 +206,17 @@ def main() -> None:
         config = PoolConfig(name=POOL, layout=resolve_layout(LAYOUT), ttl_ms=TTL_S * 1000)
         WorkerPool(server.url, POOL).create(config)
         stack.enter_context(workers(server.url, args.workers))
-        port = stack.enter_context(service(directory, server.url))
+        port = free_port()
+        stack.enter_context(
+            running(
+                *("-m", "snowredis", "serve", "--pool", POOL, "--port", str(port)),
+                port=port,
+                ready="/healthz",
+                directory=directory,
+                SNOWREDIS_URL=server.url,
+                SNOWREDIS_SERVE_DRAIN_S="0",
+            )
+        )
         quiet, loaded, rates = [], [], []
         failures = probes = 0
         print(

@@ -20,7 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -112,10 +112,14 @@ def soak(options: argparse.Namespace) -> Totals:
     # spawned: no process inherits a Lua interpreter
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        running = [
-            pool.submit(play, chunk, options.faults, options.plain_ttl, options.bytecodes, options.trace)
-            for chunk in islice(waiting, 2 * options.jobs)
-        ]
+        running: list[Future[Totals]] = []
+
+        def submit(count: int) -> None:
+            for chunk in islice(waiting, count):
+                what = (options.faults, options.plain_ttl, options.bytecodes, options.trace)
+                running.append(pool.submit(play, chunk, *what))
+
+        submit(2 * options.jobs)
         while running:
             try:
                 part = running.pop(0).result()
@@ -128,10 +132,7 @@ def soak(options: argparse.Namespace) -> Totals:
                 print(f"\n{replay_command(seed, options)}\n    {failure}", file=sys.stderr)
             passed_s = time.monotonic() - began_s
             if options.seconds is None or passed_s < options.seconds:
-                running += [
-                    pool.submit(play, chunk, options.faults, options.plain_ttl, options.bytecodes, options.trace)
-                    for chunk in islice(waiting, 1)
-                ]
+                submit(1)
             progress(totals, options.schedules, passed_s)
     print(file=sys.stderr)
     return totals
