@@ -31,6 +31,7 @@ from snowredis.core.layout import Layout
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import Clock, StepClock
 from snowredis.testing import memory_pool
+from tests.support import warm
 
 LAYOUT = Layout()
 
@@ -141,7 +142,7 @@ def start(command: list[str], directory: Path) -> subprocess.Popen[str]:
         pytest.importorskip("fakeredis")
     packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     environment = os.environ | {"PYTHONPATH": packages, "TMPDIR": str(directory)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return warm.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def left_behind(directory: Path) -> list[str]:

@@ -27,6 +27,7 @@ from snowredis.cli.commands.run import _Killer
 from snowredis.core.layout import layout_spec
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
+from tests.support import warm
 from tests.support.programs import run
 from tests.support.programs import start as begin
 from tests.support.servers import RedisServer
@@ -40,15 +41,8 @@ TTL_S = 4.0
 LATE_MS = 500
 
 
-def reset_signals() -> None:
-    """Undo what a background job of a script ignores: its children inherit that."""
-    for number in (signal.SIGINT, signal.SIGTSTP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def begin_session() -> None:
     """Make standard input the terminal of a new session."""
-    reset_signals()
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
@@ -71,9 +65,9 @@ def start(own_server: RedisServer) -> Iterator[Start]:
 
     def run(*words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         started.append(
-            subprocess.Popen(
+            warm.Popen(
                 command(own_server, *words, options=options), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                stdin=subprocess.DEVNULL, text=True, start_new_session=True, preexec_fn=reset_signals,  # noqa: PLW1509
+                stdin=subprocess.DEVNULL, text=True, start_new_session=True,
             )
         )  # fmt: skip
         return started[-1]

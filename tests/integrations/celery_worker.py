@@ -21,6 +21,7 @@ from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
 APP = "tests.integrations.celery_app"
+IMPORTED = ("celery.bin.celery", "kombu.transport.redis")
 # a busy machine starts a worker within 5 s
 LIMIT_S = 40.0
 POOL = "celery"
@@ -94,7 +95,8 @@ def worker(server: RedisServer, log: Path, *options: str, name: str = "w@test", 
     config = PoolConfig(name=POOL, ttl_ms=int(float(variables["TTL"]) * 1000))
     snowredis.WorkerPool(server.url, POOL).create(config)
     # gevent patches what was not imported yet
-    popen = subprocess.Popen if any("gevent" in option for option in options) else warm.Popen
+    patched = any("gevent" in option for option in options)
+    popen = subprocess.Popen if patched else partial(warm.Popen, imported=IMPORTED)
     with log.open("ab") as file:
         process = popen(
             [sys.executable, "-m", "celery", "-A", APP, "worker", "-n", name, "--loglevel=INFO"]
