@@ -188,8 +188,7 @@ class Heartbeat:
 
     def _beat(self, delay_s: float) -> None:
         while not self._stopped.wait(delay_s):
-            self._guard.check()
-            if self._guard.generation != self._generation:
+            if self._guard.forked_since(self._generation):
                 return
             generator = self._generator()
             if generator is None:

@@ -116,6 +116,11 @@ class ForkGuard:
         if not self.is_reset or os.getpid() != self._pid:
             self.recover()
 
+    def forked_since(self, generation: int) -> bool:
+        """Return whether this is a child of the process that read *generation*; its generators are reset then."""
+        self.check()
+        return self.generation != generation
+
     def is_still(self, generation: int) -> bool:
         """Return whether this is the process that read *generation*, and no child of it: R8 (fork).
 

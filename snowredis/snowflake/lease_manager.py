@@ -167,8 +167,7 @@ class LeaseManager:
                 self.slot.set_token("", serial)
                 self.slot.clear_record()
             raise
-        self._guard.check()
-        if self._guard.generation != generation:
+        if self._guard.forked_since(generation):
             # forked meanwhile: this is the child, and the reply was its parent's
             return Claimed()
         # the token has a reply, so it is never sent again: a copy of this process may have it, too
@@ -217,8 +216,7 @@ class LeaseManager:
             return taken if is_ours and self._is_of_use(taken.lease) else None
 
         taken = self.dead_processes.take_over(accept, lambda taken: slot.record_taken(record, taken))
-        self._guard.check()
-        if taken is None or self._guard.generation != generation or not slot.hold(taken, NO_STATS):
+        if self._guard.forked_since(generation) or taken is None or not slot.hold(taken, NO_STATS):
             return False
         self.view.note_taken(taken.clocks_s)
         self.lost_worker = None
@@ -400,9 +398,8 @@ class LeaseManager:
 
     def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
         """Release *held*; return False if it is that of the parent of this forked child."""
-        self._guard.check()
-        if held.generation != self._guard.generation:
-            # forked since it was detached: it is the parent's, and the marks may be this child's
+        if self._guard.forked_since(held.generation):
+            # it was detached before: it is the parent's, and the marks may be this child's
             return False
         if marks_ms is None:
             # the record of a deposed master may end before what another master granted, so the lease counts. Its outage
@@ -441,9 +438,8 @@ class LeaseManager:
 
     def _withdraw(self, token: str) -> None:
         serial, generation = self.slot.next_serial(), self._guard.generation
-        self._guard.check()
         # a child that was forked meanwhile withdraws nothing
-        if self.slot.token != token or self._guard.generation != generation:
+        if self._guard.forked_since(generation) or self.slot.token != token:
             return
         now_ms = self._context.now_ms()
         reply = self.store.claim(ClaimRequest(token, now_ms, now_ms, 0, self._owner()), self.view.seen)
