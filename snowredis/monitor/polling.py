@@ -2,20 +2,14 @@
 
 After an outage, leases may have ended whose processes live. They renew their leases with their next heartbeat, so they
 are silent, and not dead, for two heartbeats.
-
-UsageHistory keeps what was read in the last day, in points of a minute: 1,440 of them take about 200 KB in Python and
-60 KB as JSON. The service makes one from the readings that it makes anyway, so it costs Redis nothing. It begins anew
-when the service does.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from snowredis.core.as_json import TimeMs
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
@@ -125,83 +119,3 @@ class PoolPoller:
         silent = (*filter(may_return, snapshot.deaths), *snapshot.silent)
         # they may all have been silent for as long as the outage
         return replace(snapshot, deaths=deaths, silent=silent, mass_silence=None)
-
-
-# --- use over time --------------------------------------------------------------------------------
-
-STEP_MS = 60_000
-POINTS = 24 * 60
-
-
-@dataclass(frozen=True, slots=True)
-class UsagePoint:
-    """Use of a pool in one step of time.
-
-    Attributes:
-        at_ms: the begin of the step, ms since 1970.
-        living: most workers alive in it; None: nothing could be read.
-        ids_per_second: mean over the readings; None: nothing could be read.
-        deaths: how many more deaths than at the end of the step before, less processes that returned; None: unknown.
-    """
-
-    at_ms: TimeMs
-    living: int | None = None
-    ids_per_second: int | None = None
-    deaths: int | None = None
-
-
-class UsageHistory:
-    """Points of the last day, the newest of them still growing. One caller at a time.
-
-    Args:
-        points: how many are kept.
-    """
-
-    def __init__(self, points: int = POINTS) -> None:
-        self._done: deque[UsagePoint] = deque(maxlen=points - 1)
-        self._at_ms: int | None = None
-        # each reading in the open step: workers alive, ids per second, and deaths less processes that returned
-        self._readings: list[tuple[int, int, int]] = []
-        # these deaths at the end of the last step with a reading
-        self._deaths_before: int | None = None
-
-    def add(self, snapshot: Snapshot) -> None:
-        """Add a reading."""
-        self._go_to(snapshot.info.now_ms)
-        healthy = (worker for worker in snapshot.workers if worker.state == "healthy")
-        # the last rate of a silent worker is out of date
-        rate = sum(worker.ids_per_second for worker in healthy)
-        deaths = snapshot.info.deaths - snapshot.info.returned
-        self._readings.append((len(snapshot.workers), rate, deaths))
-        if self._deaths_before is None or deaths < self._deaths_before:
-            self._deaths_before = deaths
-
-    def go_to(self, now_ms: int) -> None:
-        """Note that it is *now_ms*, while the pool cannot be read: steps without a reading are gaps."""
-        if self._at_ms is not None:
-            self._go_to(now_ms)
-
-    def points(self) -> list[UsagePoint]:
-        """Return the points, the oldest first; also those of steps in which nothing could be read."""
-        return [*self._done, *([] if self._at_ms is None else [self._point(self._at_ms)])]
-
-    def _go_to(self, now_ms: int) -> None:
-        at_ms = now_ms - now_ms % STEP_MS
-        if self._at_ms is None:
-            self._at_ms = at_ms
-        # a clock that went back adds to the step that is open
-        missed = min((at_ms - self._at_ms) // STEP_MS, (self._done.maxlen or 0) + 1)
-        if missed <= 0:
-            return
-        self._done.append(self._point(self._at_ms))
-        if self._readings:
-            self._deaths_before = self._readings[-1][2]
-        self._readings = []
-        self._done.extend(UsagePoint(at_ms - left * STEP_MS) for left in range(missed - 1, 0, -1))
-        self._at_ms = at_ms
-
-    def _point(self, at_ms: int) -> UsagePoint:
-        if not self._readings:
-            return UsagePoint(at_ms)
-        living, rates, deaths = zip(*self._readings, strict=True)
-        return UsagePoint(at_ms, max(living), round(sum(rates) / len(rates)), deaths[-1] - (self._deaths_before or 0))

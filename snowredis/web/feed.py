@@ -12,17 +12,19 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.monitor.polling import PoolPoller, Reading, UsageHistory
+from snowredis.monitor.polling import PoolPoller, Reading
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Refusal, Snapshot
 from snowredis.monitor.status import Status, unknown_status
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
+from snowredis.web.records import UsagePoint
 
 # length of the live chart
 PAST_MS = 10 * 60 * 1000
@@ -147,6 +149,71 @@ def sse(event: str, data: Any) -> bytes:
 
 
 log = logging.getLogger("snowredis")
+
+# of a point
+STEP_MS = 60_000
+POINTS = 24 * 60
+
+
+class UsageHistory:
+    """Use of a pool in the last day, in points of a minute, the newest of them still growing. One caller at a time.
+
+    1,440 of them take about 200 KB in Python and 60 KB as JSON. They are made of the readings that the feed makes
+    anyway, and begin anew when the service does.
+
+    Args:
+        points: how many are kept.
+    """
+
+    def __init__(self, points: int = POINTS) -> None:
+        self._done: deque[UsagePoint] = deque(maxlen=points - 1)
+        self._at_ms: int | None = None
+        # each reading in the open step: workers alive, ids per second, and deaths less processes that returned
+        self._readings: list[tuple[int, int, int]] = []
+        # these deaths at the end of the last step with a reading
+        self._deaths_before: int | None = None
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Add a reading."""
+        self._go_to(snapshot.info.now_ms)
+        healthy = (worker for worker in snapshot.workers if worker.state == "healthy")
+        # the last rate of a silent worker is out of date
+        rate = sum(worker.ids_per_second for worker in healthy)
+        deaths = snapshot.info.deaths - snapshot.info.returned
+        self._readings.append((len(snapshot.workers), rate, deaths))
+        if self._deaths_before is None or deaths < self._deaths_before:
+            self._deaths_before = deaths
+
+    def go_to(self, now_ms: int) -> None:
+        """Note that it is *now_ms*, while the pool cannot be read: steps without a reading are gaps."""
+        if self._at_ms is not None:
+            self._go_to(now_ms)
+
+    def points(self) -> list[UsagePoint]:
+        """Return the points, the oldest first; also those of steps in which nothing could be read."""
+        return [*self._done, *([] if self._at_ms is None else [self._point(self._at_ms)])]
+
+    def _go_to(self, now_ms: int) -> None:
+        at_ms = now_ms - now_ms % STEP_MS
+        if self._at_ms is None:
+            self._at_ms = at_ms
+        # a clock that went back adds to the step that is open
+        missed = min((at_ms - self._at_ms) // STEP_MS, (self._done.maxlen or 0) + 1)
+        if missed <= 0:
+            return
+        self._done.append(self._point(self._at_ms))
+        if self._readings:
+            self._deaths_before = self._readings[-1][2]
+        self._readings = []
+        self._done.extend(UsagePoint(at_ms - left * STEP_MS) for left in range(missed - 1, 0, -1))
+        self._at_ms = at_ms
+
+    def _point(self, at_ms: int) -> UsagePoint:
+        if not self._readings:
+            return UsagePoint(at_ms)
+        living, rates, deaths = zip(*self._readings, strict=True)
+        return UsagePoint(at_ms, max(living), round(sum(rates) / len(rates)), deaths[-1] - (self._deaths_before or 0))
+
 
 # time between two reads: with viewers, and without any, when the charts need a past for the next viewer
 READ_EVERY_S, IDLE_EVERY_S = 1.0, 5.0

@@ -10,17 +10,34 @@ from dataclasses import dataclass
 from typing import Any
 
 from snowredis import __version__
-from snowredis.core.as_json import schema_of
+from snowredis.core.as_json import TimeMs, schema_of
 from snowredis.core.decoded import DecodedId
 from snowredis.core.text import FORMS
 from snowredis.monitor.deaths import Acknowledgement
 from snowredis.monitor.events import Event
-from snowredis.monitor.polling import PoolReport, UsagePoint
+from snowredis.monitor.polling import PoolReport
 from snowredis.monitor.status import Status
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.codes import EventKind
 from snowredis.web.messages import BINARY, JSON, MAX_ID_TEXT, PROBLEM_JSON, TEXT
 from snowredis.web.settings import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePoint:
+    """Use of a pool in one step of time.
+
+    Attributes:
+        at_ms: the begin of the step, ms since 1970.
+        living: most workers alive in it; None: nothing could be read.
+        ids_per_second: mean over the readings; None: nothing could be read.
+        deaths: how many more deaths than at the end of the step before, less processes that returned; None: unknown.
+    """
+
+    at_ms: TimeMs
+    living: int | None = None
+    ids_per_second: int | None = None
+    deaths: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

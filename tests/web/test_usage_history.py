@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from snowredis.monitor.polling import STEP_MS, UsageHistory, UsagePoint
 from snowredis.monitor.snapshot import Snapshot
+from snowredis.web.feed import STEP_MS, UsageHistory
+from snowredis.web.records import UsagePoint
 from tests.monitor.test_status import FLEET, QUIET, info
 
 START_MS = 1_795_300_020_000
