@@ -66,18 +66,13 @@ _EVENT_STYLES = {
 
 def event_line(event: Event, time_text: Callable[[int], str]) -> Line:
     """Return *event* as a line: when, what, who, details."""
-
-    def shown(time_ms: int) -> str:
-        # events are untrusted
-        return time_text(max(0, time_ms))
-
-    line: Line = [(f"{shown(event.at_ms)}  ", "dim")]
+    line: Line = [(f"{time_text(event.at_ms)}  ", "dim")]
     is_new = event.kind == "floor" and not event.from_ms
     line.append((f"{event.kind:<10}  ", "good" if is_new else _EVENT_STYLES.get(event.kind, "bad")))
     if event.worker >= 0:
         process, label = process_text(event)
         line += [(f"worker {event.worker:<6} ", ""), (process, "strong"), (label, "")]
-    details = _details(event, shown)
+    details = _details(event, time_text)
     return [*line, (f"  {details}" if details else "", "dim")]
 
 
@@ -87,7 +82,7 @@ def process_text(of: Event | Holder | WorkerInfo) -> tuple[str, str]:
     return f"{printable(of.host, MAX_FOREIGN)}:{of.pid}", label
 
 
-def _details(event: Event, shown: Callable[[int], str]) -> str:
+def _details(event: Event, time_text: Callable[[int], str]) -> str:
     texts = []
     if event.kind == "expired" and event.renewed_ms is not None:
         silent_ms = max(0, event.at_ms - event.renewed_ms)
@@ -97,11 +92,11 @@ def _details(event: Event, shown: Callable[[int], str]) -> str:
     elif event.kind == "returned" and event.ended_ms is not None:
         texts.append(f"renewed its lease, which had ended {ago(max(0, event.at_ms - event.ended_ms))}")
     elif event.kind == "claimed":
-        texts.append(f"ids up to {shown(event.until_ms)}")
+        texts.append(f"ids up to {time_text(event.until_ms)}")
     elif event.kind == "floor" and event.from_ms:
-        texts.append(f"new workers start at {shown(event.from_ms)}: {printable(event.text, 100)}")
+        texts.append(f"new workers start at {time_text(event.from_ms)}: {printable(event.text, 100)}")
     elif event.kind == "alarm":
-        between = f"{shown(event.from_ms)} and {shown(event.until_ms)}"
+        between = f"{time_text(event.from_ms)} and {time_text(event.until_ms)}"
         texts.append(f"{printable(event.text, 200)}, with times between {between}")
     elif event.text:
         texts.append(printable(event.text, 200))
@@ -231,10 +226,6 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
     ]
 
 
-# states without a lease, whose worker ids are read only if they are asked for
-IDLE_STATES = ("expired", "free")
-
-
 def add_filter(parser: Parser) -> None:
     """Add --state, --host and --label."""
     from snowredis.monitor.snapshot import STATES
@@ -255,7 +246,7 @@ class WorkerFilter:
     @property
     def wants_idle(self) -> bool:
         """True if worker ids without a lease are asked for, so that they have to be read."""
-        return self._all or any(state in IDLE_STATES for state in self._states or ())
+        return self._all or not {"expired", "free"}.isdisjoint(self._states or ())
 
     def chosen(self, snapshot: Snapshot) -> Snapshot:
         """Return *snapshot* with the workers to show, idle and unknown ones among them, and ended leases to show."""

@@ -10,7 +10,6 @@ same. It ends by itself when they are too old to be shown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from snowredis.core.as_json import TimeMs
 from snowredis.errors import StoreRefused
 from snowredis.monitor.events import Event
-from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, MassSilence, PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, MassSilence, PoolInfo, WorkerInfo, stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -202,7 +201,8 @@ def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
             stored = text_of(client.get(_key(name)) or b"")
     except StoreRefused:
         return None
-    return Acknowledgement(int(stored)) if re.fullmatch(r"\d{1,15}", stored, re.ASCII) else None
+    until_ms = stored_int(stored)
+    return None if until_ms is None else Acknowledgement(until_ms)
 
 
 def write_acknowledgement(client: Any, name: str, seen: Acknowledgement, shown_ms: int) -> None:

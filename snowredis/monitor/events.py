@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
-from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.monitor.snapshot import WorkerInfo, stored_int
 from snowredis.process.names import parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
@@ -23,7 +23,6 @@ from snowredis.snowflake.protocol import WorkerStats, pool_keys
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
 _LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
-_NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
 _KINDS = {kind.value: kind for kind in EventKind}
 # comes before every id in a stream; as the id of a deleted entry: none was deleted
 NO_ID = "0-0"
@@ -99,11 +98,12 @@ class Event:
 def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     """Return the event in an entry of the stream; None if it is not valid."""
     values = {text_of(name): text_of(value) for name, value in fields.items()}
-    at_ms, worker = _number(values, "at"), _number(values, "worker")
+    numbers = {name: stored_int(text) for name, text in values.items()}
+    at_ms, worker = numbers.get("at"), -1 if values.get("worker") == "-1" else numbers.get("worker")
     kind = _KINDS.get(values.get("event", ""))
     if kind is None or at_ms is None or worker is None:
         return None
-    reason, from_ms = values.get("reason", "").encode("utf-8", "replace").decode(), _number(values, "from") or 0
+    reason, from_ms = values.get("reason", "").encode("utf-8", "replace").decode(), numbers.get("from") or 0
     is_new = (kind, reason, from_ms) == (EventKind.FLOOR, FloorReason.NO_POOL, 0)
     lanes, stats = values.get("lanes", ""), values.get("stats")
     return Event(
@@ -112,16 +112,16 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         worker=worker,
         **parse_owner(values.get("owner", ""))._asdict(),
         from_ms=from_ms,
-        until_ms=_number(values, "until") or 0,
+        until_ms=numbers.get("until") or 0,
         id=text_of(event_id),
         reason=reason,
         text="the pool was created as a new one" if is_new else _reason_text(kind, reason),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
-        claimed_ms=_number(values, "claimed"),
-        renewed_ms=_number(values, "renewed"),
-        ended_ms=_number(values, "ended"),
-        outage_until_ms=_number(values, "outage") or 0,
+        claimed_ms=numbers.get("claimed"),
+        renewed_ms=numbers.get("renewed"),
+        ended_ms=numbers.get("ended"),
+        outage_until_ms=numbers.get("outage") or 0,
     )
 
 
@@ -151,11 +151,6 @@ def _reason_text(kind: EventKind, reason: str) -> str:
         return REASONS[kind](reason).text
     except (KeyError, ValueError):
         return reason
-
-
-def _number(values: dict[str, str], name: str) -> int | None:
-    text = values.get(name, "")
-    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def read_events(client: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:

@@ -6,14 +6,13 @@ are silent, and not dead, for two heartbeats.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
-from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool, now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +68,6 @@ def _out_of_date(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, workers=tuple(replace(each, state="unknown") for each in snapshot.workers))
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class PoolPoller:
     """Reads a pool again and again. One caller at a time.
 
@@ -80,7 +75,7 @@ class PoolPoller:
         clock_ms: returns this host's time, ms since 1970.
     """
 
-    def __init__(self, pool: WorkerPool, clock_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, pool: WorkerPool, clock_ms: Callable[[], int] = now_ms) -> None:
         self._pool, self._clock_ms = pool, clock_ms
         self._snapshot: Snapshot | None = None
         self._read_at_ms = 0

@@ -5,6 +5,7 @@ MemoryPoolReader does the same with a pool of snowredis.testing. Events of both 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from abc import ABC, abstractmethod
@@ -26,7 +27,6 @@ from snowredis.snowflake.protocol import pool_keys, settings_of
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Alarm
 
-_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch")
@@ -112,14 +112,14 @@ class PoolReader(ABC):
 
     def _count(self, field: str) -> int:
         """Return a number; 0 for a text that no script wrote."""
-        return int(self._texts[field]) if _NUMBER.fullmatch(self._texts[field]) else 0
+        return snapshot.stored_int(self._texts[field]) or 0
 
     def _number(self, field: str) -> int:
         """Return a number. Raises StoreUnavailable for a text that no script wrote."""
         text = self._texts[field]
-        if text and not _NUMBER.fullmatch(text):
+        if (number := snapshot.stored_int(text or "0")) is None:
             raise self._broken(f"the field {field} of pool {self.name!r} is not a number: {text[:20]!r}")
-        return int(text or 0)
+        return number
 
     def _broken(self, reason: str) -> StoreUnavailable:
         return StoreUnavailable(self.where, reason)
@@ -139,23 +139,25 @@ class PoolReader(ABC):
         )
 
     @functools.cached_property
+    def _layout(self) -> Layout:
+        try:
+            return resolve_layout(settings_of(self._texts["signature"])["layout"])
+        except (KeyError, ConfigError, ValueError) as error:
+            raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
+
+    @functools.cached_property
     def _layout_end_ms(self) -> int:
         """End of the layout; far away if the signature is not valid."""
-        try:
-            return resolve_layout(settings_of(self._texts["signature"])["layout"]).end_ms
-        except (KeyError, ConfigError, ValueError):
-            return 10**15
+        with contextlib.suppress(StoreUnavailable):
+            return self._layout.end_ms
+        return 10**15
 
     def _ended(self, infos: Iterable[snapshot.WorkerInfo]) -> list[snapshot.WorkerInfo]:
         ended = (info for info in infos if info.state in ("expired", "unknown"))
         return [info for info in ended if info.lease_end_ms > self._swept_ms]
 
     def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
-        texts = self._texts
-        try:
-            layout = resolve_layout(settings_of(texts["signature"])["layout"])
-        except (KeyError, ConfigError, ValueError) as error:
-            raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
+        texts, layout = self._texts, self._layout
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
         alarm = _alarm(texts["alarm"])
         if numbers["changes_at"] and not numbers["changes_forced"]:
@@ -169,7 +171,7 @@ class PoolReader(ABC):
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         numbers["expired"] += ended
         refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
-        refused_at = refused[0][0] if refused else ""
+        refused_at, owners = refused[0][0] if refused else "", [parse_owner(owner) for *_, owner in refused]
         return snapshot.PoolInfo(
             name=self.name,
             layout=layout,
@@ -186,8 +188,8 @@ class PoolReader(ABC):
             used=used,
             free=layout.workers - used,
             peak=numbers["peak"],
-            mismatch_ms=int(refused_at) if _NUMBER.fullmatch(refused_at) else 0,
-            mismatch_by=", ".join(_name_of(owner) for _, _, owner in refused if _name_of(owner)),
+            mismatch_ms=snapshot.stored_int(refused_at) or 0,
+            mismatch_by=", ".join(snapshot.process_text(owner) for owner in owners if owner.host),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
@@ -281,11 +283,6 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
     if next_signature:
         periods.append(snapshot.LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
-
-
-def _name_of(owner: str) -> str:
-    by = parse_owner(owner)
-    return f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else ""
 
 
 def _alarm(stored: str) -> Alarm | None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.process.names import parse_owner
+from snowredis.process.names import Owner, parse_owner
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake import protocol
 from snowredis.snowflake.record import LeaseRecord
@@ -249,8 +249,7 @@ class PoolInfo:
     @property
     def raised_ms(self) -> int | None:
         """When the floor was raised, with which the incarnation begins; None if that is unknown."""
-        raised = self.incarnation.partition("-")[0]
-        return int(raised) if raised.isdecimal() and len(raised) < 15 else None
+        return stored_int(self.incarnation.partition("-")[0])
 
     @property
     def outage_reserve_ms(self) -> int:
@@ -406,10 +405,14 @@ class Snapshot:
         return sorted(both.values(), key=lambda info: info.worker)
 
 
+def stored_int(text: str) -> int | None:
+    """Return a number that Redis stores as *text*; None for a text that no script writes as a number."""
+    return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else None
+
+
 def setting_ms(signature: str, name: str) -> int:
     """Return the setting *name* of a signature, in ms; 0 if it is absent."""
-    text = protocol.settings_of(signature).get(name, "")
-    return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
+    return stored_int(protocol.settings_of(signature).get(name, "")) or 0
 
 
 def state_of(
@@ -435,6 +438,11 @@ def time_text(time_ms: int) -> str:
     """Return a time for people, in UTC."""
     # events are untrusted, and may say a negative one
     return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
+
+
+def process_text(who: Owner | EndedLease) -> str:
+    """Return host, pid and label of a process; untrusted text."""
+    return f"{who.host}:{who.pid}{f' ({who.label})' if who.label else ''}"
 
 
 def duration_text(ms: int) -> str:

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, time_text
+from snowredis.monitor.snapshot import (
+    DEATH_SHOWN_MS,
+    EndedLease,
+    PoolInfo,
+    Snapshot,
+    WorkerInfo,
+    process_text,
+    time_text,
+)
 from snowredis.snowflake.codes import FloorReason
 
 # from best to worst; what is unknown is not ok, but may be nothing
@@ -301,7 +309,7 @@ def _deaths(snapshot: Snapshot) -> list[Condition]:
     newest, count = deaths[0], len(deaths)
     text = (
         f"{_count(count, 'worker')} died in the last hour without releasing the worker id, the last at "
-        f"{{until}}: worker {newest.worker} on {newest.host}:{newest.pid}{f' ({newest.label})' if newest.label else ''}"
+        f"{{until}}: worker {newest.worker} on {process_text(newest)}"
     )
     if not new:
         return [Condition("deaths", "notice", f"acknowledged: {text}", "", deaths[-1].at_ms, newest.at_ms, count)]

@@ -17,7 +17,7 @@ from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import Event, Follower
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
-from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import OwnClient, close_client
 from snowredis.servers.runner import translated
@@ -33,7 +33,8 @@ def shown_ms(info: PoolInfo) -> int:
     return max(DEATH_SHOWN_MS, info.outage_reserve_ms)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Return the time on this host's clock, ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -107,10 +108,6 @@ class WorkerPool:
         """Return settings and counters. Raises PoolNotFound."""
         return self._read().info()
 
-    def stored(self) -> PoolInfo:
-        """Return what info() returns, but without a look at the leases: as if none was leased. Raises PoolNotFound."""
-        return self._read().stored()
-
     def snapshot(self, *, idle: bool = False) -> Snapshot:
         """Return the pool, its workers, and the deaths of the last hour, as of one moment. Raises PoolNotFound.
 
@@ -138,10 +135,6 @@ class WorkerPool:
             claims=sum(at_ms > info.now_ms - DEATH_SHOWN_MS for at_ms, _ in claims),
             lanes_until_ms=deaths.lanes_until_ms(written, info.raised_ms or 0),
         )
-
-    def deaths(self) -> list[EndedLease]:
-        """Return the processes that died in the last hour, the newest first."""
-        return list(self.snapshot().deaths)
 
     def acknowledgement(self) -> Acknowledgement | None:
         """Return the newest statement that the deaths of this pool have been seen; None if there is none."""
@@ -222,13 +215,13 @@ class WorkerPool:
 
         Blocks and raises as whois(), once for all ids.
         """
-        return find_makers(self.client, info or self.stored(), ids)
+        return find_makers(self.client, info or self._read().stored(), ids)
 
     def pools(self) -> list[str]:
         """Return the names of all pools on the server. Scans all its keys."""
         return [] if self._server is None else list_pools(self._server.client)
 
-    def create(self, config: PoolConfig, caller_ms: int | None = None) -> bool:
+    def create(self, config: PoolConfig) -> bool:
         """Create the pool without a floor, so that its first worker does not wait.
 
         For a person who knows that the pool is new: if ids were made in a pool of this name and layout less than
@@ -241,7 +234,7 @@ class WorkerPool:
             LayoutMismatch: it exists with other settings.
         """
         store = open_store(self._memory if self._server is None else self._server, config, administers=True)
-        reply = store.create(_now_ms() if caller_ms is None else caller_ms)
+        reply = store.create(now_ms())
         return isinstance(reply, Created)
 
     def delete(self, *, force: bool = False) -> Deletion:
@@ -264,7 +257,7 @@ class WorkerPool:
                 f"pool {self.name!r} has {alive} living {'worker' if alive == 1 else 'workers'}; nothing was deleted. "
                 "Stop them first, or delete it nevertheless with force=True (--force)."
             )
-        reply = PoolAdministration(self.server, PoolConfig(name=self.name)).delete(_now_ms())
+        reply = PoolAdministration(self.server, PoolConfig(name=self.name)).delete(now_ms())
         if not isinstance(reply, Deleted):
             raise PoolNotFound(self.name)
         with translated(self.where):
@@ -360,7 +353,7 @@ def change_layout(pool: WorkerPool, layout: Layout, *, delay_ms: int, force: boo
     info = pool.info()
     at_ms = info.now_ms + delay_ms
     in_order = check_change(info, layout, at_ms)
-    reply = PoolAdministration(pool.server, config_of(info)).change_layout(layout, at_ms, _now_ms(), force=force)
+    reply = PoolAdministration(pool.server, config_of(info)).change_layout(layout, at_ms, now_ms(), force=force)
     if isinstance(reply, Absent):
         raise PoolNotFound(info.name)
     if isinstance(reply, Late):
@@ -386,5 +379,5 @@ def undo_change(pool: WorkerPool) -> Layout:
     Raises PoolNotFound, LayoutMismatch, StoreUnavailable.
     """
     info = pool.info()
-    PoolAdministration(pool.server, config_of(info)).change_layout(info.layout, info.now_ms + 1, _now_ms())
+    PoolAdministration(pool.server, config_of(info)).change_layout(info.layout, info.now_ms + 1, now_ms())
     return info.layout

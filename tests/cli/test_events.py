@@ -53,7 +53,8 @@ def test_events_that_somebody_made_up_do_nothing(cli: Cli, pool_name: str, clien
     client.xadd(key, {"something": "else"})
     result = cli("events", "--pool", pool_name)
     assert result.code == 0
-    assert len(result.out.splitlines()) == 3
+    # no time is negative
+    assert len(result.out.splitlines()) == 2
     assert all(char == "\n" or char.isprintable() for char in result.out)
 
 

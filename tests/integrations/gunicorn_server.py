@@ -82,7 +82,7 @@ class Gunicorn:
 
     def deaths(self) -> list[EndedLease]:
         """Workers that died."""
-        return snowredis.WorkerPool(self._url, POOL).deaths()
+        return list(snowredis.WorkerPool(self._url, POOL).snapshot().deaths)
 
     def workers(self) -> list[WorkerInfo]:
         return snowredis.WorkerPool(self._url, POOL).workers()

@@ -59,7 +59,7 @@ class RedisPlace:
         with contextlib.closing(self.connect(StageClock(now_ms()))) as ids:
             pool = WorkerPool(self.url, self._name)
             with contextlib.closing(pool):
-                pool.create(ids._config, now_ms())
+                pool.create(ids._config)
 
     def wipe(self) -> None:
         """Delete everything, and create the pool as if it were new, which it is not."""

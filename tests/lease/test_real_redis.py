@@ -874,7 +874,7 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     info = seen.info()
     assert (info.claims, info.releases, info.expired, info.reclaimed, info.returned) == (4, 1, 2, 1, 1)
     # a process that calls again is not dead
-    assert [death.kind for death in seen.deaths()] == ["reclaimed"]
+    assert [death.kind for death in seen.snapshot().deaths] == ["reclaimed"]
 
 
 def renew(living: Holder, *, stats: WorkerStats) -> Renewed:

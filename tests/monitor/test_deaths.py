@@ -140,16 +140,16 @@ def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, memory:
     clock.advance(TTL_MS + 1_000)
     heir = memory.connect(layout=Layout(worker_bits=0), label="heir", outage_reserve=0)
     heir.next_id()
-    assert [death.label for death in seen.deaths()] == ["paused"]
+    assert [death.label for death in seen.snapshot().deaths] == ["paused"]
     with pytest.raises(snowredis.LeaseLost):
         paused.next_id()
     assert [event.kind for event in seen.events()][-2:] == ["claimed", "lost"]
-    assert seen.deaths() == []
+    assert seen.snapshot().deaths == ()
     # it can die later, too
     heir.close()
     begin(paused, clock)
     clock.advance(TTL_MS + 1_000)
-    assert [death.label for death in seen.deaths()] == ["paused"]
+    assert [death.label for death in seen.snapshot().deaths] == ["paused"]
 
 
 def test_a_generator_that_claims_again_takes_its_death_back(
@@ -379,7 +379,7 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
             assert all(event.id for event in written)
             assert seen.info().deaths == count
             assert next_deaths(followed) == []
-            eventually(lambda: len(seen.deaths()) == count, "the deaths of all")
+            eventually(lambda: len(seen.snapshot().deaths) == count, "the deaths of all")
             snapshot = seen.snapshot()
             assert sorted(death.pid for death in snapshot.deaths) == sorted(pids)
             assert {death.kind for death in snapshot.deaths} == {"reclaimed"}

@@ -55,7 +55,7 @@ WORKER_POOL = {
     "info": "()",
     "events": "(*, newest)",
     "whois": "(an_id)",
-    "create": "(config, caller_ms)",
+    "create": "(config)",
     "delete": "(*, force)",
     "close": "()",
 }

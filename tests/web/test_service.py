@@ -577,7 +577,7 @@ def test_deaths_are_acknowledged_for_all_who_look(
         seen = client.post("/acknowledge", params={"until": death["at"]})
         assert (seen.status_code, seen.json()["until"]) == (200, death["at"])
         assert client.get("/workers").json()["status"]["level"] == "notice"
-        assert snowredis.WorkerPool(server.url, pool_name).deaths()[0].acknowledged
+        assert snowredis.WorkerPool(server.url, pool_name).snapshot().deaths[0].acknowledged
 
 
 def test_too_many_viewers_are_sent_away() -> None:

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         demo = Demo(pool, directory, args.seconds, began_s)
         # this server is new, so no worker has to wait for a floor
         config = PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000))
-        pool.create(config, time.time_ns() // 1_000_000)
+        pool.create(config)
         title: Line = [("snowredis demo", "strong"), (f"  on its own {server.kind}", "dim")]
         if not live:
             write([title])
