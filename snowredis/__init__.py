@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
     from snowredis.core.text import decode, encode, parse
-    from snowredis.kinds.opening import generator
-    from snowredis.kinds.protocol import IdGenerator
+    from snowredis.kinds.base import IdGenerator
+    from snowredis.kinds.lookup import generator
     from snowredis.lent_worker import worker_id
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
     from snowredis.monitor.worker_pool import WorkerPool
@@ -42,7 +42,7 @@ __version__ = "0.1.0"
 _MODULE_OF = {
     "IMPLEMENTATION": "snowredis.snowflake.fast_path",
     "SnowflakeGenerator": "snowredis.snowflake.generator",
-    "IdGenerator": "snowredis.kinds.protocol",
+    "IdGenerator": "snowredis.kinds.base",
     "Layout": "snowredis.core.layout",
     "Lease": "snowredis.snowflake.lease",
     "Parts": "snowredis.core.layout",
@@ -58,7 +58,7 @@ _MODULE_OF = {
     "connect": "snowredis.connection",
     "decode": "snowredis.core.text",
     "encode": "snowredis.core.text",
-    "generator": "snowredis.kinds.opening",
+    "generator": "snowredis.kinds.lookup",
     "layouts": "snowredis.core.presets",
     "next_id": "snowredis.process_generator",
     "next_ids": "snowredis.process_generator",

@@ -21,8 +21,8 @@ from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - 
 from snowredis.snowflake.generator import SnowflakeGenerator
 
 if TYPE_CHECKING:
-    from snowredis.kinds.opening import KindAndSettings
-    from snowredis.kinds.protocol import IdGenerator
+    from snowredis.kinds.base import IdGenerator
+    from snowredis.kinds.lookup import KindAndSettings
 
 
 # the settings that mean the same for every kind of ids, and their variables
@@ -160,7 +160,7 @@ def _kind() -> str | None:
 def _resolve(
     kind: str | None, settings: dict[str, Any] | None = None, environment: Mapping[str, str] | None = None
 ) -> KindAndSettings:
-    from snowredis.kinds.opening import resolve
+    from snowredis.kinds.lookup import resolve
 
     if environment is None:
         environment = {} if settings is None else os.environ

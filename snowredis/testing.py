@@ -93,8 +93,8 @@ class MemoryPool:
 
     def tag_store(self, config: TagConfig) -> MemoryTagStore:
         """Return the store of the tag *config.tag*. Raises NumbersDiffer if it was opened with other settings."""
-        from snowredis.numbers.protocol import NumbersDiffer
         from snowredis.numbers.stores import MemoryTagStore
+        from snowredis.numbers.tag_store import NumbersDiffer
 
         store = self._tags.get(config.tag)
         if store is None:

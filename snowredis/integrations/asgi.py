@@ -18,7 +18,7 @@ from typing import Any, Unpack
 
 from snowredis import process_generator
 from snowredis.connection import aconnect
-from snowredis.kinds.protocol import IdGenerator
+from snowredis.kinds.base import IdGenerator
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import Server, Settings, check_settings
 from snowredis.snowflake.generator import SnowflakeGenerator

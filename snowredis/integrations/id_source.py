@@ -8,8 +8,8 @@ from typing import Any
 from snowredis import process_generator
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
-from snowredis.kinds.opening import resolve
-from snowredis.kinds.protocol import IdGenerator
+from snowredis.kinds.base import IdGenerator
+from snowredis.kinds.lookup import resolve
 
 
 class IdSource:

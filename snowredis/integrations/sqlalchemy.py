@@ -26,7 +26,7 @@ from snowredis.core.description import IdDescription
 from snowredis.core.values import check_id
 from snowredis.errors import InvalidId, shown
 from snowredis.integrations.id_source import IdSource
-from snowredis.kinds.protocol import IdGenerator
+from snowredis.kinds.base import IdGenerator
 
 # the most ids that one call of next_ids() makes
 MAX_BATCH = 1_000_000

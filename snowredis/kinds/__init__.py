@@ -4,6 +4,6 @@
     ids = snowredis.generator("snowflake", url="redis://localhost:6379/0", pool="orders")
     ids = snowredis.generator()                 # the kind and its settings from SNOWREDIS_* variables
 
-protocol.py says what every generator has and what a kind declares; opening.py finds kinds by name, those of other
+base.py says what every generator has and what a kind declares; lookup.py finds kinds by name, those of other
 packages by their entry points, and makes generators. libraries.py adapts other libraries.
 """

@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from snowredis.core.description import IdDescription
 from snowredis.core.values import check_count
 from snowredis.errors import GeneratorClosed
-from snowredis.kinds.protocol import GeneratorBase, IdKind
+from snowredis.kinds.base import GeneratorBase, IdKind
 from snowredis.process.fork import GUARD
 from snowredis.settings import Setting, one_of
 

@@ -14,7 +14,7 @@ from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.numbers import stores
 from snowredis.numbers.administration import tag_info
-from snowredis.numbers.protocol import NumbersBroken
+from snowredis.numbers.tag_store import NumbersBroken
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script, text_of

@@ -23,7 +23,7 @@ from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import pool_keys, settings_of
+from snowredis.snowflake.protocol import pool_keys, signature_fields
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Alarm
 
@@ -141,7 +141,7 @@ class PoolReader(ABC):
     @functools.cached_property
     def _layout(self) -> Layout:
         try:
-            return resolve_layout(settings_of(self._texts["signature"])["layout"])
+            return resolve_layout(signature_fields(self._texts["signature"])["layout"])
         except (KeyError, ConfigError, ValueError) as error:
             raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
 
@@ -281,7 +281,7 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
         from_ms = int(until)
     periods.append(snapshot.LayoutPeriod(layout, from_ms, next_ms or None))
     if next_signature:
-        periods.append(snapshot.LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
+        periods.append(snapshot.LayoutPeriod(resolve_layout(signature_fields(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
 
 

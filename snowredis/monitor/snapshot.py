@@ -195,7 +195,7 @@ class PoolInfo:
     @in_json
     def settings(self) -> dict[str, str]:
         """The parts of the signature by name: layout, datacenter, ttl_ms, …"""
-        return protocol.settings_of(self.signature)
+        return protocol.signature_fields(self.signature)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -412,7 +412,7 @@ def stored_int(text: str) -> int | None:
 
 def setting_ms(signature: str, name: str) -> int:
     """Return the setting *name* of a signature, in ms; 0 if it is absent."""
-    return stored_int(protocol.settings_of(signature).get(name, "")) or 0
+    return stored_int(protocol.signature_fields(signature).get(name, "")) or 0
 
 
 def state_of(

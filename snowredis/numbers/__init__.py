@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from snowredis.numbers.administration import show_dated as show_dated
     from snowredis.numbers.administration import show_tag as show_tag
     from snowredis.numbers.dated import DatedGenerator as DatedGenerator
-    from snowredis.numbers.protocol import NumbersBroken as NumbersBroken
-    from snowredis.numbers.protocol import NumbersClosed as NumbersClosed
-    from snowredis.numbers.protocol import NumbersDiffer as NumbersDiffer
-    from snowredis.numbers.protocol import NumbersExhausted as NumbersExhausted
     from snowredis.numbers.segments import SegmentGenerator as SegmentGenerator
+    from snowredis.numbers.tag_store import NumbersBroken as NumbersBroken
+    from snowredis.numbers.tag_store import NumbersClosed as NumbersClosed
+    from snowredis.numbers.tag_store import NumbersDiffer as NumbersDiffer
+    from snowredis.numbers.tag_store import NumbersExhausted as NumbersExhausted
     from snowredis.numbers.transaction import TransactionNumbers as TransactionNumbers
 
 # module -> its names. Loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
@@ -43,8 +43,8 @@ _NAMES = {
     "administration": "DatedInfo NumbersAlarm TagInfo change_tag create_tag delete_tag open_dated open_tag show_dated "
     "show_tag",
     "dated": "DatedGenerator",
-    "protocol": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
     "segments": "SegmentGenerator",
+    "tag_store": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
     "transaction": "TransactionNumbers",
 }
 

@@ -17,8 +17,15 @@ from snowredis.errors import ConfigError, shown
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.formats import MAX_NUMBER as MAX_DATED
 from snowredis.numbers.formats import Calendar
-from snowredis.numbers.protocol import Closed as ClosedReply
-from snowredis.numbers.protocol import (
+from snowredis.numbers.settings import (
+    SEGMENT_SETTINGS,
+    TagConfig,
+    parse_signature,
+    with_defaults,
+)
+from snowredis.numbers.stores import DatedStore, open_stores, refuse_several
+from snowredis.numbers.tag_store import Closed as ClosedReply
+from snowredis.numbers.tag_store import (
     ClosedReason,
     Exhausted,
     NotNew,
@@ -27,13 +34,6 @@ from snowredis.numbers.protocol import (
     OpenRequest,
     SettlingTag,
 )
-from snowredis.numbers.settings import (
-    SEGMENT_SETTINGS,
-    TagConfig,
-    parse_signature,
-    with_defaults,
-)
-from snowredis.numbers.stores import DatedStore, open_stores, refuse_several
 from snowredis.settings import Server
 
 _DATED_SIGNATURE = re.compile(

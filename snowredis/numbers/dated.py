@@ -13,9 +13,11 @@ from typing import Any, Literal, NoReturn
 from snowredis.core.description import IdDescription
 from snowredis.core.values import check_count
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
-from snowredis.kinds.protocol import GeneratorBase, IdKind
+from snowredis.kinds.base import GeneratorBase, IdKind
 from snowredis.numbers.formats import Calendar, NumberFormat, Period, PeriodName
-from snowredis.numbers.protocol import (
+from snowredis.numbers.settings import DATED_SETTINGS, as_options
+from snowredis.numbers.stores import REPLY_LIFE_MS, DatedStore
+from snowredis.numbers.tag_store import (
     Exhausted,
     ForgottenPeriod,
     GrantedNumbers,
@@ -28,8 +30,6 @@ from snowredis.numbers.protocol import (
     SettlingTag,
     Shut,
 )
-from snowredis.numbers.settings import DATED_SETTINGS, as_options
-from snowredis.numbers.stores import REPLY_LIFE_MS, DatedStore
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format

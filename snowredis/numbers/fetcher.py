@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, shown
-from snowredis.numbers import protocol
+from snowredis.numbers import tag_store
 from snowredis.numbers.path import Segment
-from snowredis.numbers.protocol import NumbersClosed, NumbersExhausted
 from snowredis.numbers.settings import share_text
+from snowredis.numbers.tag_store import NumbersClosed, NumbersExhausted
 from snowredis.process.clock import Clock
 from snowredis.process.names import PROCESS, owner_text, random_name
 
@@ -45,12 +45,12 @@ class TagClient:
         contacted_s: when it replied last, or a report was sent to it.
     """
 
-    def __init__(self, store: protocol.TagStore, random_name: Callable[[], str], owner: str, seen: int = 0) -> None:
+    def __init__(self, store: tag_store.TagStore, random_name: Callable[[], str], owner: str, seen: int = 0) -> None:
         self.store = store
         self._random_name, self._owner = random_name, owner
         self.seen = seen
-        self.since: protocol.Answer | None = None
-        self.view: protocol.Answer | None = None
+        self.since: tag_store.Answer | None = None
+        self.view: tag_store.Answer | None = None
         self.away = self.silent = self.is_asked = False
         self.contacted_s = 0.0
         self._begin()
@@ -68,14 +68,14 @@ class TagClient:
             return None
         return (self.view.next - self.since.next) / (self.view.redis_ms - self.since.redis_ms) * 1000
 
-    def ask(self, wanted: int) -> protocol.TakeReply:
+    def ask(self, wanted: int) -> tag_store.TakeReply:
         """Ask for a segment of *wanted* positions; or report, if that is 0. Blocks for a round trip.
 
         Raises StoreUnavailable, NumbersDiffer.
         """
         if wanted and not self._request_id:
             self._request_id = self._random_name()
-        request = protocol.TakeRequest(
+        request = tag_store.TakeRequest(
             self._name,
             self._received,
             self._request_id,
@@ -89,19 +89,19 @@ class TagClient:
         self._learn(reply)
         return reply
 
-    def _learn(self, reply: protocol.TakeReply) -> None:
+    def _learn(self, reply: tag_store.TakeReply) -> None:
         self.seen = max(self.seen, reply.next)
         self.view = reply
         if self.since is None or self.since.incarnation != reply.incarnation:
             self.since = reply
         match reply:
-            case protocol.GrantedNumbers():
+            case tag_store.GrantedNumbers():
                 self._received += 1
                 newest = (reply.from_position, reply.until_position)
-                self._segments = (*self._segments, newest)[-protocol.MOST_SEGMENTS :]
+                self._segments = (*self._segments, newest)[-tag_store.MOST_SEGMENTS :]
                 self._incarnation = reply.incarnation
                 self._request_id = ""
-            case protocol.CopiedClient():
+            case tag_store.CopiedClient():
                 self._begin()
 
     def failed(self, error: Exception) -> None:
@@ -236,7 +236,7 @@ class Fetcher:
 
     def __init__(
         self,
-        stores: Sequence[protocol.TagStore],
+        stores: Sequence[tag_store.TagStore],
         steps: Steps,
         counts: SegmentCounts,
         *,
@@ -372,7 +372,7 @@ class Fetcher:
         for store in self._stores:
             store.close()
 
-    def _ask(self, index: int, client: TagClient, size: int) -> protocol.GrantedNumbers:
+    def _ask(self, index: int, client: TagClient, size: int) -> tag_store.GrantedNumbers:
         if client.is_asked:
             raise StoreUnavailable(client.store.where, "it did not reply to the last report yet")
         self._learn_share(client)
@@ -382,18 +382,18 @@ class Fetcher:
             client.contacted_s = self._clock.monotonic()
             self._notice(index, client, reply)
             match reply:
-                case protocol.GrantedNumbers():
+                case tag_store.GrantedNumbers():
                     return reply
-                case protocol.Exhausted():
+                case tag_store.Exhausted():
                     raise NumbersExhausted(client.store.config.tag, client.store.config.maximum)
-                case protocol.Closed():
+                case tag_store.Closed():
                     raise client.store.closed(reply)
         raise StoreUnavailable(client.store.where, "it calls every request of this process a copy")
 
-    def _notice(self, index: int, client: TagClient, reply: protocol.TakeReply) -> None:
+    def _notice(self, index: int, client: TagClient, reply: tag_store.TakeReply) -> None:
         """Count a closed tag, and drop the numbers that others may have."""
         config, from_number = client.store.config, None
-        if isinstance(reply, protocol.Closed):
+        if isinstance(reply, tag_store.Closed):
             self._counts.closed += 1
         if reply.alarm is not None:
             self._counts.alarms += 1
@@ -403,7 +403,7 @@ class Fetcher:
                 "Redis at %s forgot segments of tag %s: numbers from %d to %d may have been handed out twice",
                 *(client.store.where, config.tag, numbers[0], numbers[-1]),
             )
-        if isinstance(reply, protocol.CopiedClient):
+        if isinstance(reply, tag_store.CopiedClient):
             self._counts.copied += 1
             from_number = 0
             log.error(

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from snowredis.kinds.protocol import GeneratorBase
+from snowredis.kinds.base import GeneratorBase
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.pure_path import FREE_THREADED, NO_IDS, exhaust
 

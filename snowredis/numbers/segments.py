@@ -12,11 +12,11 @@ from typing import Any, NoReturn, Self, TypeAlias
 from snowredis.core.description import IdDescription
 from snowredis.core.values import MAX_BATCH, check_count
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
-from snowredis.kinds.protocol import IdKind
+from snowredis.kinds.base import IdKind
 from snowredis.numbers.fetcher import Fetcher, SegmentCounts, SegmentStatus, Steps
 from snowredis.numbers.path import Segment, SegmentPath, no_numbers
-from snowredis.numbers.protocol import TagStore
 from snowredis.numbers.settings import SEGMENT_SETTINGS, Servers, with_defaults
+from snowredis.numbers.tag_store import TagStore
 from snowredis.numbers.waiting import Prefetcher, Threads, copy_of
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from snowredis.errors import ConfigError, ServerUnidentified
-from snowredis.numbers import protocol
-from snowredis.numbers.protocol import ClosedReason, NumbersBroken, NumbersClosed, NumbersDiffer, TagStore
+from snowredis.numbers import tag_store
 from snowredis.numbers.settings import TagConfig, parse_share, parse_signature, servers_of, share_text
+from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, NumbersClosed, NumbersDiffer, TagStore
 from snowredis.servers.clients import is_cluster
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
@@ -86,7 +86,7 @@ class NumberStore(Scripted):
         if texts == ["missing"]:
             raise ConfigError(f"there is no tag {self.tag!r} at {self.where}. Nothing was changed.")
         try:
-            return protocol.parse_reply(texts)
+            return tag_store.parse_reply(texts)
         except ValueError:
             raise self.unknown(texts) from None
 
@@ -147,17 +147,17 @@ class ScriptTagStore(NumberStore, TagStore):
         self.config, self.signature = config, config.signature
         self._constants = (int(config.assured), config.size, config.failover_slack_ms, self._database, MAX_EVENTS)
 
-    def take(self, request: protocol.TakeRequest) -> protocol.TakeReply:
-        reply: protocol.TakeReply = self._call("take", *request.arguments())
+    def take(self, request: tag_store.TakeRequest) -> tag_store.TakeReply:
+        reply: tag_store.TakeReply = self._call("take", *request.arguments())
         return reply
 
-    def open(self, request: protocol.OpenRequest) -> protocol.OpenReply:
-        reply: protocol.OpenReply = self._call("open", *request)
+    def open(self, request: tag_store.OpenRequest) -> tag_store.OpenReply:
+        reply: tag_store.OpenReply = self._call("open", *request)
         return reply
 
-    def change(self, config: TagConfig) -> protocol.ChangeReply:
+    def change(self, config: TagConfig) -> tag_store.ChangeReply:
         """Give the tag the constants *config*, in one step, if it is open. Raises ConfigError if there is no tag."""
-        reply: protocol.ChangeReply = self._call("change", config.signature, int(config.assured), config.size)
+        reply: tag_store.ChangeReply = self._call("change", config.signature, int(config.assured), config.size)
         return reply
 
 
@@ -208,15 +208,15 @@ class MemoryTagStore(TagStore):
         self.config, self._server_time_ms = config, server_time_ms
         self._lock, self._next = threading.RLock(), 0
 
-    def take(self, request: protocol.TakeRequest) -> protocol.TakeReply:
+    def take(self, request: tag_store.TakeRequest) -> tag_store.TakeReply:
         with self._lock:
             first, self._next = self._next, min(self._next + request.wanted, self.config.size)
             answer = self._server_time_ms(), "1-0", self._next, None
             if request.wanted == 0:
-                return protocol.Noted(*answer)
+                return tag_store.Noted(*answer)
             if first == self._next:
-                return protocol.Exhausted(*answer, 0)
-            return protocol.GrantedNumbers(*answer, first, self._next)
+                return tag_store.Exhausted(*answer, 0)
+            return tag_store.GrantedNumbers(*answer, first, self._next)
 
 
 def open_stores(url: Any, used: Mapping[str, Any]) -> list[Any]:
@@ -302,7 +302,7 @@ class DatedStore(_InRedis):
         self._constants = (int(assured), database_of(self._client), skew_ms, slack)
         self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
 
-    def send(self, request: protocol.PeriodRequest) -> protocol.PeriodReply:
+    def send(self, request: tag_store.PeriodRequest) -> tag_store.PeriodReply:
         """Run the script once.
 
         Blocks for a round trip. Raises NumbersDiffer, StoreUnavailable and its subclasses. Is never repeated here:
@@ -311,7 +311,7 @@ class DatedStore(_InRedis):
         period = request.period
         when = (period.label, period.from_ms, period.until_ms, period.first_ms)
         rest = (request.wanted, self._maximum, request.seen, PERIOD_SETTLE_MS, self._format)
-        reply: protocol.PeriodReply = self._call("dated", request.action, *when, *rest)
+        reply: tag_store.PeriodReply = self._call("dated", request.action, *when, *rest)
         return reply
 
     def now_ms(self) -> int:

@@ -23,8 +23,8 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from snowredis.errors import ConfigError
 from snowredis.numbers.formats import Calendar, NumberFormat, PeriodName
-from snowredis.numbers.protocol import NumbersExhausted
 from snowredis.numbers.settings import DATED_SETTINGS
+from snowredis.numbers.tag_store import NumbersExhausted
 from snowredis.settings import check_settings
 
 TABLE = "snowredis_number"

@@ -207,7 +207,7 @@ def heartbeat_ms_of(ttl_ms: int, others_ms: int) -> int:
     return max(1, usual_ms if ttl_ms > others_ms + usual_ms else usual_ms // 2)
 
 
-def settings_of(signature: str) -> dict[str, str]:
+def signature_fields(signature: str) -> dict[str, str]:
     """Split a signature into its parts by name."""
     return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
 

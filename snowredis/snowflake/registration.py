@@ -31,7 +31,14 @@ from snowredis.settings import Server, check
 from snowredis.snowflake import replies
 from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.open import is_in_memory, open_client, open_server, pool_config
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys, settings_of
+from snowredis.snowflake.protocol import (
+    ClaimRequest,
+    PoolConfig,
+    ReleaseRequest,
+    RenewRequest,
+    pool_keys,
+    signature_fields,
+)
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.registry import (
     NO_NUMBER,
@@ -137,7 +144,7 @@ class RegisteredStore:
         signature = self._store.stored("signature")
         if not signature:
             return False
-        stored = settings_of(signature)
+        stored = signature_fields(signature)
         registry, _, registration = stored.get("registry", "").partition("/")
         if not registration:
             raise self._refused(
@@ -331,7 +338,7 @@ def confirm_pools(server: Any, registry: Registry) -> Iterator[str]:
             with translated(opened.where):
                 values = client.hmget(pool_keys(name)[0], "signature", "highest_number")
             signature, highest = (text_of(value or b"") for value in values)
-            stored = settings_of(signature)
+            stored = signature_fields(signature)
             of, _, registration = stored.get("registry", "").partition("/")
             if of != registry.name:
                 continue

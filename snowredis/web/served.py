@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from snowredis import errors
 from snowredis.connection import connect
 from snowredis.core.layout import Layout
-from snowredis.kinds.opening import KindAndSettings, parse_kind
-from snowredis.kinds.protocol import IdGenerator
+from snowredis.kinds.base import IdGenerator
+from snowredis.kinds.lookup import KindAndSettings, parse_kind
 from snowredis.monitor.snapshot import Refusal
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread

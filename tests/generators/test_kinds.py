@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.kinds.opening import GROUP, OUR_KINDS, find_kind
-from snowredis.kinds.protocol import NumberGenerator
+from snowredis.kinds.base import NumberGenerator
+from snowredis.kinds.lookup import GROUP, OUR_KINDS, find_kind
 from tests.support import warm
 
 ROOT = Path(__file__).parents[2]

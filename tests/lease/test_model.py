@@ -34,7 +34,7 @@ from snowredis.servers.clients import address, client_of_url, redacted, without_
 from snowredis.servers.connections import SOCKET_TIMEOUT_S
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, settings_of
+from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, signature_fields
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created
 from tests.support.servers import RedisServer
@@ -136,7 +136,7 @@ def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, skew: int, sla
 def test_a_signature_says_all_that_makes_two_pools_differ(layout: Layout, ttl: int, slack: int) -> None:
     assume(ttl > 2 * slack)
     config = PoolConfig(name="orders", layout=layout, ttl_ms=ttl, failover_slack_ms=slack)
-    settings = settings_of(config.signature)
+    settings = signature_fields(config.signature)
     assert settings.pop("format") == str(FORMAT)
     read = PoolConfig(
         name="orders",

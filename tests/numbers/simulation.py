@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Literal
 
 from snowredis.errors import SnowredisError
-from snowredis.numbers.protocol import NotNew, OpenRequest
 from snowredis.numbers.settings import TagConfig
+from snowredis.numbers.tag_store import NotNew, OpenRequest
 from tests.numbers.simulated_faults import FAULTS, FAULTY_US
 from tests.numbers.simulated_process import TAKEN_US, Operator, SegmentProcess, SimTagStore
 from tests.simulation.base import Schedule

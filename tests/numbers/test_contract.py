@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 
 from snowredis.errors import ConfigError
-from snowredis.numbers import protocol as replies
+from snowredis.numbers import tag_store as replies
 from snowredis.numbers.fetcher import TagClient
-from snowredis.numbers.protocol import ClosedReason, NumbersBroken, NumbersDiffer, OpenRequest, TakeRequest
 from snowredis.numbers.settings import TagConfig, parse_signature, with_defaults
 from snowredis.numbers.stores import MemoryTagStore, RedisTagStore, open_stores, tag_keys
+from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, NumbersDiffer, OpenRequest, TakeRequest
 from snowredis.testing import memory_pool
 from tests.support.servers import RedisServer
 

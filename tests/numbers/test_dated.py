@@ -20,7 +20,7 @@ import pytest
 import snowredis
 from snowredis.numbers import DatedGenerator, NumbersClosed, NumbersDiffer, NumbersExhausted
 from snowredis.numbers.dated import describe
-from snowredis.numbers.protocol import PeriodRequest, SettlingTag
+from snowredis.numbers.tag_store import PeriodRequest, SettlingTag
 from tests.numbers.conftest import Stage
 from tests.support.servers import PROGRAM
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from snowredis.numbers import NumbersDiffer, protocol
+from snowredis.numbers import NumbersDiffer, tag_store
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.formats import Calendar
-from snowredis.numbers.protocol import Closed, GrantedNumbers, OpenRequest, PeriodRequest, Shut
 from snowredis.numbers.settings import TagConfig
 from snowredis.numbers.stores import DatedStore, NumberStore, ScriptTagStore, dated_keys, load
+from snowredis.numbers.tag_store import Closed, GrantedNumbers, OpenRequest, PeriodRequest, Shut
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
@@ -133,10 +133,10 @@ def failback(stage: Stage) -> None:
     assert isinstance(stage.take(one), GrantedNumbers)
 
 
-def request_of(client: TagClient, wanted: int) -> protocol.TakeRequest:
+def request_of(client: TagClient, wanted: int) -> tag_store.TakeRequest:
     """Return the next request of *client*, which it will repeat."""
     client._request_id = client._request_id or next(_hex)
-    return protocol.TakeRequest(
+    return tag_store.TakeRequest(
         *(client._name, client._received, client._request_id, client._segments, client._incarnation, client.seen),
         *(wanted, '{"host":"h"}'),
     )

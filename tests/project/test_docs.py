@@ -15,7 +15,7 @@ import pytest
 
 import snowredis
 from snowredis import errors
-from snowredis.kinds.opening import GROUP
+from snowredis.kinds.lookup import GROUP
 from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of
 
 pytest.importorskip("markdown_it")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.numbers.protocol import OpenRequest, TakeRequest
+from snowredis.numbers.tag_store import OpenRequest, TakeRequest
 from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, RenewRequest
 
 ROOT = Path(__file__).parents[2] / "snowredis"

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 import snowredis
 from snowredis.cli import main
 from snowredis.core.presets import layouts
-from snowredis.kinds.opening import kind_names
+from snowredis.kinds.lookup import kind_names
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from snowredis.web.service import create_app
@@ -245,7 +245,7 @@ def test_flickr_either_of_two_servers_may_be_down(two_servers: list[RedisServer]
     urls = [server.url for server in two_servers]
     with snowredis.generator("segment", url=urls, tag="photos", max_step=1, step=1, prefetch=False) as ids:
         for index, store in enumerate(ids._stores):  # type: ignore[attr-defined]
-            store.open(snowredis.numbers.protocol.OpenRequest("create", 0))
+            store.open(snowredis.numbers.tag_store.OpenRequest("create", 0))
             assert store.config.share == (index, 2)
         made = [ids.next_id() for _ in range(20)]
         assert {number % 2 for number in made} == {0, 1}
@@ -321,7 +321,7 @@ def test_shardingsphere_its_end_of_time_and_its_kinds_are_here() -> None:
     layout = layouts["shardingsphere"]
     assert (layout.timestamp_bits, layout.worker_bits, layout.sequence_bits) == (41, 10, 12)
     assert layout.ms_at(0) == datetime(2016, 10, 31, 16, tzinfo=UTC).timestamp() * 1000
-    # its UUID and SNOWFLAKE; others by entry points, see tests/generators/test_opening.py
+    # its UUID and SNOWFLAKE; others by entry points, see tests/generators/test_lookup.py
     assert {"uuid4", "snowflake"} <= set(kind_names())
 
 

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.kinds.opening import parse_kind
+from snowredis.kinds.lookup import parse_kind
 from snowredis.settings import COMMON, POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import snowredis
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.protocol import pool_keys, settings_of
+from snowredis.snowflake.protocol import pool_keys, signature_fields
 from snowredis.snowflake.registration import confirm_pools
 from snowredis.snowflake.registry import NumberPlace, RedisRegistry, Registry
 from tests.support import warm
@@ -153,7 +153,7 @@ class Fleet:
             if not (signature and noted):
                 wrong.append(f"shard-{index} has no confirmed number")
                 continue
-            stored[int(settings_of(text_of(signature))["datacenter"])].append(f"shard-{index}")
+            stored[int(signature_fields(text_of(signature))["datacenter"])].append(f"shard-{index}")
         wrong += [f"number {n} is stored in {who}" for n, who in stored.items() if len(who) > 1]
         wrong += [f"number {n} was used and not stored" for n in self.used.keys() - stored.keys()]
         if len(set(self.ids)) != len(self.ids):

@@ -16,7 +16,7 @@ from typing import Any
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.protocol import PoolConfig, pool_keys, settings_of
+from snowredis.snowflake.protocol import PoolConfig, pool_keys, signature_fields
 from snowredis.snowflake.record_files import pool_name
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.registration import RegisteredStore
@@ -241,7 +241,7 @@ class Simulation:
 
     def _confirm(self, registry: SimRegistry, key: str, pool: dict[str, Any]) -> None:
         """Confirm the number of a pool, as registration.py does."""
-        stored = settings_of(pool.get("signature", ""))
+        stored = signature_fields(pool.get("signature", ""))
         _, _, registration = stored.get("registry", "").partition("/")
         if registration:
             highest = int(pool.get("highest_number", NO_NUMBER))

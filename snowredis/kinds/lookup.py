@@ -27,14 +27,14 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
-from snowredis.kinds.protocol import IdGenerator, IdKind
+from snowredis.kinds.base import IdGenerator, IdKind
 from snowredis.settings import KIND, AllSettings, did_you_mean, nearest, settings_in_environment
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
     from uuid import UUID
 
-    from snowredis.kinds.protocol import NumberGenerator
+    from snowredis.kinds.base import NumberGenerator
     from snowredis.snowflake.generator import SnowflakeGenerator
 
 
@@ -42,7 +42,7 @@ GROUP = "snowredis.generators"
 
 # name -> module and attribute; pyproject.toml declares the same as entry points
 OUR_KINDS = {
-    "snowflake": "snowredis.kinds.protocol:SNOWFLAKE",
+    "snowflake": "snowredis.kinds.base:SNOWFLAKE",
     "segment": "snowredis.numbers.segments:SEGMENT",
     "dated": "snowredis.numbers.dated:DATED",
     "uuid7": "snowredis.kinds.libraries:UUID7",
@@ -74,7 +74,7 @@ def find_kind(name: str) -> IdKind:
             ) from error
         if not isinstance(kind, IdKind):
             raise ConfigError(
-                f"the entry point {point.value!r} of the kind {name!r} is no snowredis.kinds.protocol.IdKind but a "
+                f"the entry point {point.value!r} of the kind {name!r} is no snowredis.kinds.base.IdKind but a "
                 f"{type(kind).__name__}. Correct the package that declares it."
             )
         return kind

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.kinds.opening import kind_names, parse_kind, resolve
+from snowredis.kinds.lookup import kind_names, parse_kind, resolve
 from snowredis.process_generator import effective_kind
 
 # a package that declares a kind, as installed packages do
 OTHER_PACKAGE = {
     "other_ids.py": """
 from snowredis.core.description import IdDescription
-from snowredis.kinds.protocol import IdKind
+from snowredis.kinds.base import IdKind
 from snowredis.process_generator import effective_kind
 from snowredis.kinds.libraries import LocalGenerator
 
@@ -46,7 +46,7 @@ def test_another_package_adds_its_kind_by_an_entry_point() -> None:
     assert {"coin", "uuid7"} <= set(kind_names())
     with pytest.raises(snowredis.ConfigError, match=r"unknown setting 'form' of coin generators.*: none"):
         snowredis.generator("coin", form="text")
-    with pytest.raises(snowredis.ConfigError, match=r"is no snowredis.kinds.protocol.IdKind but a int"):
+    with pytest.raises(snowredis.ConfigError, match=r"is no snowredis.kinds.base.IdKind but a int"):
         snowredis.generator("bad")
     with pytest.raises(snowredis.ConfigError, match=r"cannot be loaded: .*other_ids_gone"):
         snowredis.generator("gone")

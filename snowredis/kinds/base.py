@@ -81,7 +81,7 @@ class NumberGenerator(IdGenerator[int], Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IdKind:
-    """Declaration of a kind of ids. Another package adds its own under the entry point group of opening.py.
+    """Declaration of a kind of ids. Another package adds its own under the entry point group of lookup.py.
 
     Attributes:
         name: for snowredis.generator().

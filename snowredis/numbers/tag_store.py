@@ -1,4 +1,4 @@
-"""Requests to the store of a tag, its replies, and the errors of numbers. Pure data.
+"""Interface of the store of a tag: its requests and replies, and the errors of numbers. Pure data.
 
 A *tag* names one sequence of numbers. It lives on one server, or has a *share* on each of several independent ones. Its
 numbers are handed out as *segments*, half-open ranges of *positions*: position 0 is the first number of the share,
