@@ -13,7 +13,7 @@ import redis
 
 import snowredis
 from snowredis.process.names import owner_text
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, WorkerStats
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
 from tests.support.records import change_record, record_of
@@ -21,6 +21,8 @@ from tests.support.records import change_record, record_of
 Cli = Callable[..., Any]
 # host and label of each worker id
 FLEET = (("web-1", "api"), ("web-1", "api"), ("web-2", "api"), ("db-1", "jobs"))
+# by the worker that died
+IDS_MADE = 5
 
 
 def end_lease(client: redis.Redis, pool: str, worker: int) -> None:
@@ -30,7 +32,8 @@ def end_lease(client: redis.Redis, pool: str, worker: int) -> None:
     now_ms = seconds * 1000 + micros // 1000
     # lease and reservation end now, and it had renewed once: a claim without a renewal is no death
     claimed_ms = record_of(client, pool, worker).renewed_ms - 9
-    change_record(client, pool, worker, until_ms=now_ms, lease_end_ms=now_ms, claimed_ms=claimed_ms)
+    stats = WorkerStats(ids_made=IDS_MADE)
+    change_record(client, pool, worker, until_ms=now_ms, lease_end_ms=now_ms, claimed_ms=claimed_ms, stats=stats)
 
 
 @pytest.fixture
@@ -123,7 +126,7 @@ def test_events_are_chosen_by_kind_and_worker_id(cli: Cli, fleet: str) -> None:
         "claimed_at",
         "heartbeat_at",
     }
-    assert event["stats"]["ids_made"] >= 0
+    assert event["stats"]["ids_made"] == IDS_MADE
 
 
 def test_a_death_that_was_acknowledged_is_no_warning_for_any_command(cli: Cli, fleet: str) -> None:

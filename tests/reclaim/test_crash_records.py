@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -463,5 +464,9 @@ def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None
     assert ending.exitcode == 3
 
 
-def test_a_record_that_an_interruption_left_half_made_gives_nothing_up() -> None:
-    CrashRecord.__new__(CrashRecord).__del__()
+def test_a_record_that_an_interruption_left_half_made_gives_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up = Mock()
+    monkeypatch.setattr(CrashRecord, "give_up", given_up)
+    record = CrashRecord.__new__(CrashRecord)
+    record.__del__()
+    given_up.assert_not_called()

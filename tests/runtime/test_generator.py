@@ -153,18 +153,24 @@ def test_fill_writes_into_every_kind_of_int64_buffer(pool: MemoryPool) -> None:
 
 
 def test_fill_does_not_trust_what_others_write_into_its_buffer(pool: MemoryPool) -> None:
+    made = 0
+
     class Scribbled(SnowflakeGenerator):
         __slots__ = ()
 
         def _fill_now(self, buffer: Any) -> Any:
+            nonlocal made
             found = super()._fill_now(buffer)
+            made += found[0]
+            assert made <= 10_000, "it began again"
             # another thread, or a process that shares the memory: below every id, so each looks out of order
             buffer[:] = array("q", range(len(buffer), 0, -1))
             return found
 
     ids: Any = pool.connect()
     ids.__class__ = Scribbled
-    ids.fill(array("q", bytes(80_000)))
+    ids.fill(array("q", bytes(8 * 10_000)))
+    assert 0 < made <= ids.ids_made == 10_000
 
 
 @pytest.mark.parametrize("released", [memoryview(bytearray(8)), mmap.mmap(-1, 4096)])
@@ -175,7 +181,9 @@ def test_fill_refuses_memory_that_is_gone(pool: MemoryPool, released: Any) -> No
 
 
 def test_a_shape_without_elements_is_filled_with_nothing(pool: MemoryPool) -> None:
-    pool.connect().fill(memoryview(bytearray(8)).cast("q", (1, 1))[0:0])
+    ids = pool.connect()
+    ids.fill(memoryview(bytearray(8)).cast("q", (1, 1))[0:0])
+    assert (ids.ids_made, ids.lease) == (0, None)
 
 
 @pytest.mark.parametrize(
