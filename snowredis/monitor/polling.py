@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
-from snowredis.monitor.worker_pool import WorkerPool, now_ms
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.process.clock import now_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -136,12 +137,8 @@ def _pools_alike(client: Any, info: PoolInfo) -> list[str]:
     """Return other pools of this server that make the same ids."""
     alike = []
     for name in list_pools(client):
-        if name == info.name:
-            continue
-        try:
-            other = RedisPoolReader(client, name).stored()
-        except (PoolNotFound, StoreUnavailable):
-            # keys of another program may look like a pool
-            continue
-        alike += [name] if info.makes_same_ids_as(other) else []
+        # keys of another program may look like a pool
+        with contextlib.suppress(PoolNotFound, StoreUnavailable):
+            if name != info.name and info.makes_same_ids_as(RedisPoolReader(client, name).stored()):
+                alike.append(name)
     return alike

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ from snowredis.monitor.events import Event, Follower
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
+from snowredis.process.clock import now_ms
 from snowredis.servers.clients import OwnClient, close_client
 from snowredis.servers.runner import translated
 from snowredis.settings import check, pool_or_default, url_or_default
@@ -31,11 +31,6 @@ from snowredis.snowflake.replies import Absent, Created
 def shown_ms(info: PoolInfo) -> int:
     """Return for how long a lease that ended without a release is shown: its process may be silent for a whole lane."""
     return max(DEATH_SHOWN_MS, info.outage_reserve_ms)
-
-
-def now_ms() -> int:
-    """Return the time on this host's clock, ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

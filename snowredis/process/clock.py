@@ -61,6 +61,11 @@ class SystemClock:
         _time.sleep(seconds)
 
 
+def now_ms() -> int:
+    """Return the wall clock of this host, ms since 1970."""
+    return _time.time_ns() // 1_000_000
+
+
 class StepClock(SystemClock):
     """The clocks of the operating system, with a wall clock that can be set."""
 

@@ -23,6 +23,7 @@ from snowredis.monitor.polling import PoolPoller, Reading
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Refusal, Snapshot
 from snowredis.monitor.status import Status, unknown_status
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import in_thread
 from snowredis.web.records import UsagePoint
 
@@ -240,7 +241,7 @@ class LiveFeed:
         self._open_monitor = open_monitor
         self._poller: PoolPoller | None = None
         # the verdict of the last reading
-        self.status = unknown_status(time.time_ns() // 1_000_000)
+        self.status = unknown_status(now_ms())
         # number of reads so far; identifies the state that a viewer has
         self._number = 0
         self._changed = asyncio.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -19,6 +18,7 @@ from snowredis import errors
 from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
 from snowredis.core.text import moment_ms, parse_user_id
+from snowredis.process.clock import now_ms
 from snowredis.snowflake.codes import EventKind
 
 Headers = list[tuple[bytes, bytes]]
@@ -202,7 +202,7 @@ def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, 
     if len(text) > MAX_ID_TEXT:
         raise errors.InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
     form = query["form"][:20] if "form" in query else None
-    return parse_user_id(text, layout, form=form, now_ms=time.time_ns() // 1_000_000)[0]
+    return parse_user_id(text, layout, form=form, now_ms=now_ms())[0]
 
 
 def parse_until(query: Mapping[str, str]) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from snowredis.kinds.base import IdGenerator
 from snowredis.kinds.lookup import KindAndSettings, parse_kind
 from snowredis.monitor.snapshot import Refusal
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND
 from snowredis.snowflake.generator import SnowflakeGenerator
@@ -116,7 +116,7 @@ class ServedPool:
     def _report(self, problem: HttpProblem) -> None:
         """Remember why there are no ids, and log it if it is new."""
         if self._problem is None or self._problem.error != problem.error:
-            self._refused_ms = time.time_ns() // 1_000_000
+            self._refused_ms = now_ms()
             log.warning("pool %s: no worker id yet, trying again: %s", self.name, problem.detail)
         self._problem = problem
 

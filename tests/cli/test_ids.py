@@ -29,7 +29,7 @@ def json_lines(text: str) -> list[dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def today(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which reading is plausible depends on the date: it is a week after AN_ID."""
-    monkeypatch.setattr(id_commands, "_now_ms", lambda: LAYOUT.ms_at(59541933674) + 7 * 86_400_000)
+    monkeypatch.setattr(id_commands, "now_ms", lambda: LAYOUT.ms_at(59541933674) + 7 * 86_400_000)
 
 
 # --- decode ----------------------------------------------------------------------------------------

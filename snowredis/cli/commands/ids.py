@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from snowredis.cli.options import Command, Parser, layout_text, open_pool, posit
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
+from snowredis.process.clock import now_ms
 from snowredis.settings import FORMS, SETTINGS
 
 # --- generate -----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def _decode(args: argparse.Namespace) -> int:
     layout, code, first = resolve_layout(layout_text(args)), ExitCode.OK, True
     for text in _texts(args.ids):
         try:
-            readings = parse_user_id(text, layout, form=args.format, now_ms=_now_ms())
+            readings = parse_user_id(text, layout, form=args.format, now_ms=now_ms())
         except SnowredisError as error:
             # the other ids may be good
             print_error(error)
@@ -148,7 +148,7 @@ def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list
         ("layout", f"{name}  {layout_spec(layout).partition(';')[0]}" if name else str(layout)),
     ]
     rows += [(name, str(value)) for name, value in parts.datacenter_fields]
-    if parts.timestamp_ms > _now_ms() + FUTURE_MS:
+    if parts.timestamp_ms > now_ms() + FUTURE_MS:
         rows.append(("warning", [("its time is in the future: was it made with another --layout?", "warn")]))
     for other_form, other_id in others:
         time_ms = layout.decode(other_id).timestamp_ms
@@ -169,12 +169,8 @@ def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dic
     return {"text": text, **to_json(decoded(layout, an_id, form)), "other_readings": more}
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _ago(time_ms: int) -> str:
-    return output.ago(_now_ms() - time_ms)
+    return output.ago(now_ms() - time_ms)
 
 
 DECODE = Command(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 from snowredis.cli.options import Command, Parser
@@ -11,6 +10,7 @@ from snowredis.cli.output import Cell, Column, Line, print_json, table, wrapped,
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, preset_name, preset_source, resolve_layout
 from snowredis.core.values import ID_BITS
+from snowredis.process.clock import now_ms
 
 _BITS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
 # arguments of Layout
@@ -32,13 +32,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _presets() -> list[Line]:
-    now_ms = time.time_ns() // 1_000_000
     columns = [Column("layout"), Column("bits", optional=True), Column("tick", right=True, optional=True)]
     columns += [Column("until"), Column("years", right=True), Column("workers", right=True)]
     columns += [Column("ids/s", right=True)]
     rows: list[list[Cell]] = []
     for name, layout in layouts.items():
-        used_up = layout.end_ms <= now_ms
+        used_up = layout.end_ms <= now_ms()
         end = f"{layout.end:%Y-%m-%d}" if layout.end else "past 9999"
         rows.append(
             [
@@ -63,7 +62,7 @@ def _presets() -> list[Line]:
 
 def _in_full(layout: Layout) -> list[Line]:
     lines: list[Line] = [[(text, "")] for text in layout.describe().split("\n")]
-    if layout.end_ms <= time.time_ns() // 1_000_000:
+    if layout.end_ms <= now_ms():
         lines.append([("over         for reading old ids only: no pool can be made with it", "bad")])
     lines.append([("spec         ", ""), (layout_spec(layout), "note")])
     if name := preset_name(layout):
@@ -82,7 +81,7 @@ def layout_record(layout: Layout) -> dict[str, Any]:
         "spec": layout_spec(layout),
         **{name: getattr(layout, name) for name in _ARGUMENTS},
         "ends_at": time_as_json(layout.end_ms),
-        "over": layout.end_ms <= time.time_ns() // 1_000_000,
+        "over": layout.end_ms <= now_ms(),
         "lifetime_years": round(layout.lifetime_years, 3),
         "workers": layout.workers,
         "datacenters": layout.datacenters,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from snowredis.cli import output
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, confirm, natural
 from snowredis.errors import ConfigError, SnowredisError, StoreRefused
+from snowredis.process.clock import now_ms
 from snowredis.settings import URL_SETTING, Setting, settings_in_environment, url_or_default
 
 
@@ -205,7 +205,7 @@ def _rows(info: numbers.TagInfo) -> list[output.Pair]:
         ("range", f"{config.start:,} to {config.maximum:,}; share {share_text(config.share)}"),
         ("next", f"{info.next_number:,}; {info.remaining:,} left"),
         ("handed out", f"{info.handed_out:,} in {info.segments:,} segments to {info.clients:,} processes"),
-        ("last request", output.ago(max(0, time.time_ns() // 1_000_000 - info.last_ms)) if info.last_ms else "never"),
+        ("last request", output.ago(max(0, now_ms() - info.last_ms)) if info.last_ms else "never"),
         ("alarms", alarms),
         server,
     ]

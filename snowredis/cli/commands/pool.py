@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,7 @@ from snowredis.cli.output import (
 from snowredis.cli.pool_text import pool_lines, status_lines
 from snowredis.core.presets import preset_name
 from snowredis.errors import ConfigError, PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS
 from snowredis.signatures import settings_of
 
@@ -62,12 +62,12 @@ def _create(args: argparse.Namespace) -> None:
     check_pool_name(args)
     url, options = settings(args)
     options |= {"min_replicas": 0}
-    check_end(resolve_layout(options.get("layout")), _now_ms())
+    check_end(resolve_layout(options.get("layout")), now_ms())
     if has_registry(options):
         reply = _register(url, options)
     else:
         with contextlib.closing(open_store_from_settings(url, options, administers=True)) as store:
-            reply = store.create(_now_ms())
+            reply = store.create(now_ms())
     created = isinstance(reply, Created)
     wait_ms = 0 if reply is None else reply.floor_ms - reply.redis_ms
     result = "was created" if created else "already exists, with the same settings; nothing was changed"
@@ -84,16 +84,12 @@ def _create(args: argparse.Namespace) -> None:
     write(pairs(settings_rows(info), wrap=True))
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
     """Create the pool with a number of its registry; return None if it existed and the number was confirmed."""
     from snowredis.snowflake.registration import open_registered
 
     with contextlib.closing(open_registered(url, options)) as registered:
-        created = registered.register(_now_ms)
+        created = registered.register(now_ms)
         config, registry = registered.config, registered.registry
         print(f"pool {config.name} has the number {config.datacenter} of registry {registry.name} at {registry.where}")
     return created

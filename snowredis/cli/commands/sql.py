@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import time
 
 from snowredis.cli.options import Command, Parser, layout_text, moment_ms, positive, seconds
 from snowredis.core.presets import resolve_layout
+from snowredis.process.clock import now_ms
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -43,7 +43,7 @@ def _run(args: argparse.Namespace) -> None:
     elif args.table is None:
         statements = functions(args.database, layout, prefix=args.prefix, form=args.format)
     else:
-        start_ms = time.time_ns() // 1_000_000 if args.start_ms is None else args.start_ms
+        start_ms = now_ms() if args.start_ms is None else args.start_ms
         statements = partitions(
             args.database, layout, args.table, args.column, by=args.by, start_ms=start_ms, count=args.count
         )

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
     from snowredis.monitor.snapshot import EndedLease, PoolInfo
 
-# heartbeats come every 10 s at the default ttl; more often shows leases that end in between
-DEFAULT_INTERVAL_S = 2.0
-
 
 def _add_workers_arguments(parser: Parser) -> None:
     parser.add_redis()
-    every, text = DEFAULT_INTERVAL_S, "repeat until Ctrl-C, by default every 2 s"
-    parser.add_argument("--watch", nargs="?", type=seconds, const=every, metavar="SECONDS", help=text)
+    text = "repeat until Ctrl-C, by default every 2 s"
+    parser.add_argument("--watch", nargs="?", type=seconds, const=2.0, metavar="SECONDS", help=text)
     parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
     pool_text.add_filter(parser)
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
