@@ -7,7 +7,7 @@ from array import array
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snowredis.core.layout import Layout
@@ -35,6 +35,7 @@ def expected(layout: Layout, ids: list[int]) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("name", sorted(layouts))
 @pytest.mark.parametrize("with_numpy", [True, False])
+@settings(max_examples=25)
 @given(data=st.data())
 def test_many_are_decoded_as_one_is(name: str, with_numpy: bool, data: st.DataObject) -> None:
     if with_numpy:

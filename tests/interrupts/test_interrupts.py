@@ -56,15 +56,15 @@ def once_more(explorer: Explorer, case: Case) -> Outcome:
     return outcome
 
 
-# 7 is about as long as the shortest stretch in which an interruption did harm once
 @pytest.mark.parametrize(
     ("operation", "step"),
-    [("first_id", 7), ("new_range", 7), ("hand_over", 19), ("lost", 19)],
+    [("first_id", 37), ("new_range", 19), ("hand_over", 61), ("lost", 61)],
 )
 def test_a_handler_that_makes_an_id_repeats_none(explorer: Explorer, operation: str, step: int) -> None:
     check(explorer.sweep(operation, "handler:next_id", step=step))
 
 
+# 7 is about as long as the shortest stretch in which an interruption did harm once
 @pytest.mark.parametrize("explorer", ["python"], indirect=True)
 @pytest.mark.parametrize("operation", ["new_tick", "new_range"])
 def test_a_handler_that_makes_an_id_in_the_fast_path_repeats_none(explorer: Explorer, operation: str) -> None:
@@ -74,7 +74,7 @@ def test_a_handler_that_makes_an_id_in_the_fast_path_repeats_none(explorer: Expl
 @in_both
 def test_a_handler_may_suspend_close_or_beat_while_a_tick_begins(explorer: Explorer) -> None:
     for action in ("handler:suspend", "handler:close", "handler:beat", "handler:clock_back"):
-        check(explorer.sweep("new_range", action, step=13))
+        check(explorer.sweep("new_range", action, step=43))
 
 
 def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer) -> None:
@@ -117,7 +117,7 @@ def test_a_child_is_well_whatever_another_thread_was_doing(explorer: Explorer) -
 @in_both
 @pytest.mark.parametrize("action", ["paused:next_id:8", "thread:next_id", "thread:suspend"])
 def test_a_thread_that_read_the_ids_before_they_were_sealed_repeats_none(explorer: Explorer, action: str) -> None:
-    check(explorer.sweep("close_late", action, step=11))
+    check(explorer.sweep("close_late", action, step=41))
 
 
 def test_several_interruptions_at_random_points_do_no_harm(explorer: Explorer) -> None:

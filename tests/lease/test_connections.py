@@ -57,7 +57,7 @@ def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
     own_server: RedisServer, use: Callable[[Any], None]
 ) -> None:
     new_pool(own_server.url, "p")
-    observer, application = own_server.client(), own_server.client()
+    observer, application = own_server.client(), own_server.new_client()
     own = application.client_id()
     before = {int(client["id"]) for client in observer.client_list()}
     for _ in range(ROUNDS):
@@ -139,7 +139,7 @@ def test_a_socket_whose_number_was_closed_and_is_used_by_another_file_is_left_al
 def test_after_a_silence_of_half_a_ttl_a_new_connection_is_used_that_may_lead_to_another_master(
     own_server: RedisServer, shared: bool
 ) -> None:
-    observer, application = own_server.client(), own_server.client()
+    observer, application = own_server.client(), own_server.new_client()
     ignored = {int(client["id"]) for client in observer.client_list()}
     store = RedisStore(application if shared else own_server.url, PoolConfig(name="p", ttl_ms=3000))
 

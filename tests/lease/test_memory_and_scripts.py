@@ -202,8 +202,8 @@ def without_names(record: LeaseRecord | None) -> LeaseRecord | None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_store_in_memory_and_the_scripts_decide_alike(name: str) -> None:
-    for seed in range(9):
+    for seed in range(6):
         pair = Pair(CONFIGS[name], seed)
-        for _ in range(150):
+        for _ in range(100):
             pair.step()
         pair.world.close()

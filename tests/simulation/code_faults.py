@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,9 @@ from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import NO_STATS, RenewRequest, WorkerStats
 from snowredis.snowflake.replies import RenewReply, Seen
 from tests.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, apply
-from tests.simulation.schedule import Result, Simulation, run_schedule
+from tests.simulation.schedule import Result, Simulation
 from tests.simulation.stand_ins import SimKeeper, SimSlot, SimStore
-from tests.simulation.tracing import Tracer, attach_to_schedule
+from tests.simulation.tracing import attach_to_schedule
 from tests.spec.log import read_log
 from tests.spec.steps import steps_of
 from tests.spec.validate import check
@@ -99,6 +100,9 @@ class ReopeningAllocator(IdAllocator):
         opens = [tick - used for tick, used in zip(lanes.opens, lanes.used, strict=True)]
         return lanes._replace(opens=tuple(opens))
 
+
+# how long a schedule goes on after the first failure: TLC may see a fault later than the checker does
+AFTER_FAILURE_US = 12_000_000
 
 _STORED = "put(pool, 'w:' .. worker, pack_record(r))\n  if adopted"
 _OLD_MARK = "local moved = r['until'] r['until'] = held_until " + _STORED.replace("\n", " r['until'] = moved\n")
@@ -209,20 +213,40 @@ class Played:
     log: str
 
 
+class _Enough(Exception):
+    """Ends a schedule in which the checker has seen the fault."""
+
+
+def _end_after_failure(sim: Simulation) -> None:
+    fail = sim.checker.fail
+
+    def end() -> None:
+        raise _Enough
+
+    def failed(what: str) -> None:
+        if not sim.checker.failures:
+            sim.world.after(AFTER_FAILURE_US, end)
+        fail(what)
+
+    sim.checker.fail = sim.network.malformed = failed  # type: ignore[method-assign]
+
+
 def play(name: str, seed: int, classes: Sequence[str] = ()) -> Played:
-    """Play the schedule of *seed* with the fault *name* in the code; "": without one, with *classes*."""
+    """Play the schedule of *seed* with the fault *name* in the code; "": without one, with *classes*.
+
+    It ends a while after the checker's first failure.
+    """
     log = io.StringIO()
-    tracers: list[Tracer] = []
     fault = CODE_FAULTS[name] if name else None
-
-    def prepare(sim: Simulation) -> None:
-        if fault is not None:
-            apply(sim, fault.rule)
-        tracers.append(attach_to_schedule(sim, log))
-
-    result = run_schedule(seed, fault.classes if fault is not None else classes, prepare=prepare)
-    tracers[0].end()
-    return Played(result, log.getvalue())
+    sim = Simulation(seed, fault.classes if fault is not None else classes)
+    if fault is not None:
+        apply(sim, fault.rule)
+    tracer = attach_to_schedule(sim, log)
+    _end_after_failure(sim)
+    with suppress(_Enough):
+        sim.run()
+    tracer.end()
+    return Played(sim.result(), log.getvalue())
 
 
 def accepted(logs: Sequence[str], directory: Path) -> list[bool]:

@@ -1,4 +1,7 @@
-"""Schedules whose tasks are interrupted before random bytecodes of the product, besides clocks, locks and Redis."""
+"""Schedules whose tasks are interrupted before random bytecodes of the product, besides clocks, locks and Redis.
+
+A sample of short ones; `scripts/soak.py --bytecodes` plays more.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import pytest
 from tests.simulation.schedule import Simulation
 from tests.support.programs import run
 
-SCHEDULES = 12
+# forks, crashes, losses and other clocks, with one and two threads a process
+SEEDS = (20_008, 20_013, 20_016, 20_017, 20_020, 20_024)
 
 
-@pytest.mark.parametrize("seed", range(20_000, 20_000 + SCHEDULES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_interruption_between_bytecodes_repeats_an_id_or_starves_a_process(seed: int) -> None:
     simulation = Simulation(seed, bytecodes=True)
     result = simulation.run()
@@ -21,6 +25,6 @@ def test_no_interruption_between_bytecodes_repeats_an_id_or_starves_a_process(se
 
 def test_a_seed_replays_the_same_interruptions() -> None:
     # in processes of their own: Python stops at other instructions after the code has run a few times
-    first, again = (run("tests.simulation.interruptions_of_a_seed", "20001") for _ in range(2))
+    first, again = (run("tests.simulation.interruptions_of_a_seed", "20020") for _ in range(2))
     assert len(first.splitlines()) > 100
     assert first == again

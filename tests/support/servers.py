@@ -30,12 +30,19 @@ class RedisServer:
         self._program = program
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
+        # one for all calls: to make one and its connection takes redis-py some ms. A new one for each process
+        self._client: redis.Redis | None = None
 
     @property
     def url(self) -> str:
         return f"unix://{self.socket}"
 
     def client(self) -> redis.Redis:
+        if self._client is None:
+            self._client = self.new_client()
+        return self._client
+
+    def new_client(self) -> redis.Redis:
         return redis.Redis.from_url(self.url, decode_responses=True)
 
     def start(self) -> None:
@@ -62,7 +69,7 @@ class RedisServer:
                 self._process.send_signal(number)
             if number not in (signal.SIGSTOP, signal.SIGCONT):
                 self._process.wait(10)
-                self._process = None
+                self._process = self._client = None
                 self.socket.unlink(missing_ok=True)
 
     def save(self) -> None:
