@@ -39,7 +39,7 @@ log = logging.getLogger("snowredis")
 # a worker takes requests after this time at the latest; gunicorn's timeout counts from then on
 CLAIM_TIMEOUT_S = 5.0
 # between two attempts while Redis is away
-RETRY_S = 0.2
+ASK_AGAIN_S = 0.2
 
 # classes of workers that use sockets and threads as they are
 PLAIN_WORKERS = ("sync", "gthread")
@@ -140,7 +140,7 @@ def claim_all(limit_s: float) -> None:
     Blocks:
         for *limit_s* seconds at most; a claim that takes longer goes on in a thread.
     """
-    until_s = time.monotonic() + limit_s - RETRY_S
+    until_s = time.monotonic() + limit_s - ASK_AGAIN_S
     thread = threading.Thread(target=_claim_all, args=(until_s,), name="snowredis-claim", daemon=True)
     thread.start()
     thread.join(limit_s)
@@ -173,4 +173,4 @@ def _claim(generator: Any, until_s: float) -> None:
             # a reload starts the new workers before the old ones have ended
             if time.monotonic() > until_s:
                 raise
-            time.sleep(RETRY_S)
+            time.sleep(ASK_AGAIN_S)

@@ -29,7 +29,7 @@ from snowredis.snowflake.crash_record import LeaseSlot
 from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
-from snowredis.snowflake.replies import ClaimReply, Granted, IdsExhausted, LossReason, Lost, Settling, pool_id
+from snowredis.snowflake.replies import ClaimReply, Granted, LossReason, Lost, PoolFull, Settling, pool_id
 from snowredis.snowflake.sweep import DeadProcesses
 
 log = logging.getLogger("snowredis")
@@ -185,7 +185,7 @@ class LeaseManager:
         self.view.learn(reply, sent_s)
         if isinstance(reply, Settling):
             return Claimed(settling_ms=max(1, reply.wait_ms))
-        if isinstance(reply, IdsExhausted):
+        if isinstance(reply, PoolFull):
             self.counts.claims_refused["full"] += 1
             raise PoolExhausted(self.config.name, self.config.layout.workers, reply.wait_ms)
         if not isinstance(reply, Granted):

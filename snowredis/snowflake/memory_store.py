@@ -241,7 +241,7 @@ class MemoryStore:
         if not oldest:
             self._counts["refused"] += 1
             first_ms = min(record.lease_end_ms for record in self._records.values())
-            return replies.IdsExhausted(*self._pool(now), max(0, first_ms - now))
+            return replies.PoolFull(*self._pool(now), max(0, first_ms - now))
         nearest = min(oldest, key=self._low_mark_ms)
         behind_ms = self._low_mark_ms(nearest) - usable_from_ms
         return nearest if behind_ms <= wait_ms else replies.Behind(*self._pool(now), behind_ms)

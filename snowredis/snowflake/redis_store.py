@@ -124,7 +124,7 @@ class ScriptStore(Scripted):
             raise LayoutMismatch(*before)
         # R9 (signature): a process that was refused says so, and creates no pool that Redis has lost
         sizes = (self.config.layout.workers, self.config.layout.namespaces, int(before is not None))
-        expected = (replies.Granted, replies.Settling, replies.Behind, replies.IdsExhausted)
+        expected = (replies.Granted, replies.Settling, replies.Behind, replies.PoolFull)
         try:
             reply: replies.ClaimReply = self._call(
                 "claim", expected, seen, request.caller_ms, *script_arguments(request), *sizes

@@ -181,7 +181,7 @@ class Behind(ClaimRefused):
     """Reply to a claim: every available lane was used at times later than the caller's clock shows."""
 
 
-class IdsExhausted(ClaimRefused):
+class PoolFull(ClaimRefused):
     """Reply to a claim: every worker id is leased."""
 
 

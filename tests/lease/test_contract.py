@@ -15,10 +15,10 @@ from snowredis.snowflake.replies import (
     Created,
     Exists,
     Granted,
-    IdsExhausted,
     LossReason,
     Lost,
     NumberNoted,
+    PoolFull,
     Renewed,
     Settling,
 )
@@ -40,7 +40,7 @@ def test_every_claim_gets_a_worker_id_of_its_own_until_the_pool_is_full(pool: Pl
     holders = [pool.holder().claim() for _ in range(4)]
     assert [holder.worker for holder in holders] == [0, 1, 2, 3]
     answer = pool.holder().ask_claim()
-    assert isinstance(answer, IdsExhausted)
+    assert isinstance(answer, PoolFull)
     assert 0 < answer.wait_ms <= TTL_MS
 
 
@@ -284,7 +284,7 @@ def test_a_lease_end_of_a_time_when_the_redis_clock_was_ahead_is_replaced(steppe
     killed = [Holder(stepped.store, lambda: true_ms).claim() for _ in range(4)]
     stepped.step(-HOURS_MS)
     answer = stepped.holder().ask_claim()
-    assert isinstance(answer, IdsExhausted)
+    assert isinstance(answer, PoolFull)
     stepped.elapse(TTL_MS + SKEW_MS + 1)
     assert stepped.holder().claim().worker in [each.worker for each in killed]
 
@@ -297,7 +297,7 @@ def test_a_small_step_back_of_the_redis_clock_changes_no_lease_end(stepped: Plac
     stepped.elapse(TTL_MS)
     others = [stepped.holder().claim().worker for _ in range(3)]
     assert holder.worker not in others
-    assert isinstance(stepped.holder().ask_claim(), IdsExhausted)
+    assert isinstance(stepped.holder().ask_claim(), PoolFull)
 
 
 def test_after_a_wipe_living_holders_go_on_and_newcomers_wait(pool: Place) -> None:

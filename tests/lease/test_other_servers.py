@@ -16,7 +16,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ServerUnidentified, StoreReadOnly
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import Created, IdsExhausted, Lost, Renewed, Settling
+from snowredis.snowflake.replies import Created, Lost, PoolFull, Renewed, Settling
 from tests.lease.conftest import wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.other_servers import other_servers
@@ -66,7 +66,7 @@ def test_a_worker_id_is_claimed_renewed_released_and_claimed_again_above_what_wa
     heirs = [Holder(store, wall_ms).claim() for _ in range(3)]
     heir = next(heir for heir in heirs if heir.worker == first.worker)
     assert heir.lanes_ms[0] == used
-    assert isinstance(Holder(store, wall_ms).ask_claim(), IdsExhausted)
+    assert isinstance(Holder(store, wall_ms).ask_claim(), PoolFull)
 
 
 def test_scripts_see_which_server_they_run_on_and_that_it_was_promoted(other: RedisServer) -> None:

@@ -33,7 +33,7 @@ for worker = 0, tonumber(ARGV[3]) - 1 do
     return { 'ok', '', '', '', '', '', tostring(worker) }
   end
 end
-return { 'exhausted', '', '', '', '', '' }
+return { 'full', '', '', '', '', '' }
 """
 )
 # ARGV owner, ttl, worker

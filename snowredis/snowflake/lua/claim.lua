@@ -13,7 +13,7 @@
 -- Returns granted, common fields, worker, until, lanes (beginning of the reservation in each), first renewal id, end of the
 --         reservation of the outage lane: at or below its beginning if that lane is not reserved
 --       | settling, common fields, ms to wait: the floor was raised, and existing leases are renewed first
---       | exhausted, common fields, ms to the next lease end
+--       | full, common fields, ms to the next lease end
 --       | behind, common fields, ms by which the caller's clock is behind every available lane
 -- Cost    O(log pool)
 
@@ -156,7 +156,7 @@ return transaction(function(pool)
     if nearest then return { 'behind', tostring(nearest_mark - fit) } end
     count('refused')
     local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    return { 'exhausted', tostring(math.max(0, (tonumber(first[2]) or now) - now)) }
+    return { 'full', tostring(math.max(0, (tonumber(first[2]) or now) - now)) }
   end
 
   local lanes = {}
