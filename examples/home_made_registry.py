@@ -56,7 +56,7 @@ def start(url, directory):
 
 def main(seconds):
     with tempfile.TemporaryDirectory() as directory:
-        # not embedded://, which other programs share: it is emptied below
+        # a server of its own, since it is emptied below; other programs share embedded://
         url = snowredis.embedded.start(Path(directory, "redis")).url
         workers = [start(url, directory) for _ in range(4)]
         time.sleep(seconds * 0.15)

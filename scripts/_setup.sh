@@ -78,7 +78,7 @@ install_venv_module() {
 # many packages have no wheel for free-threaded Pythons, and do not compile: there only what the tests of the core need
 install_package() {
     # Python compiles what is imported, a third of it
-    local pip=("$VENV/bin/python" -m pip install --disable-pip-version-check --no-compile) extras=$1 # or the group dev
+    local pip=("$VENV/bin/python" -m pip install --disable-pip-version-check --no-compile) extras=$1 # may be the group dev
     if [ "$1" = dev ]; then
         # the first pip that knows dependency groups
         quietly "${pip[@]}" 'pip>=25.1' || return 1

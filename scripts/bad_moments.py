@@ -45,7 +45,7 @@ from tests.support.waiting import eventually  # noqa: E402
 from tests.web.chromium import Page, chromium  # noqa: E402
 
 TTL_S, WORKERS, POOL = 3.0, 6, "orders"
-# of the fleet and its views, as options of a server
+# user of the fleet and its views, as options of a server
 USER = ("--user", "app", "on", ">secret", "~*", "+@all")
 # from the act until the views are read: longer than a lease, and than a failed claim of the service
 SETTLE_S = 8.0

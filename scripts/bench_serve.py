@@ -60,7 +60,7 @@ class Measured(NamedTuple):
     p50_ms: float
     p99_ms: float
     errors: int
-    cpu_us: float  # of the server, a request
+    cpu_us: float  # CPU time of the server for a request
 
 
 def packages_of(directory: str) -> str:
@@ -194,7 +194,7 @@ def main() -> None:
             figures = f"{one.requests_per_s:11,.0f}{share:10.2f}{ids:>13}{one.p50_ms:8.2f}{one.p99_ms:8.2f}"
             figures += f"{one.cpu_us:8.1f}{cpu:10.2f}"
             print(f"{name:28}{figures}" + (f"  {one.errors} errors" if one.errors else ""))
-        # of the requests that differ, which cost more; p99 of the quietest round
+        # the page shows the requests that differ, which cost more, and the p99 of the quietest round
         single, plain = found["/id, JSON, varied requests"], found[cases[0][0]]
         quietest_ms = min(run.p99_ms for run in runs["/id, JSON, varied requests"])
         for what, met in (

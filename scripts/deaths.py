@@ -40,7 +40,7 @@ LAYOUT = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=1
 LOOK_S = 0.05
 # what is left when the last children have died is given back by the next heartbeat: one every ttl / 3
 END_S = 7.0
-# of each child
+# each child makes this many
 IDS = 20
 
 

@@ -2,7 +2,7 @@
 """Put each of a table of faults into the code, play schedules that provoke it, and ask the judges: who sees it?
 
     scripts/judges.py                                   # for each fault one that provokes it; some minutes
-    scripts/judges.py --schedules 10                    # and those that follow
+    scripts/judges.py --schedules 10                    # the nine that follow it, too
     scripts/judges.py --schedules 30 --seed 500         # others
     scripts/judges.py --only mark,take-over             # faults with one of these in their name
 

@@ -44,12 +44,12 @@ FILES = (
 )
 # texts and counters for people
 SURFACE = {"__init__.py", "codes.py", "counts.py"}
-# of 100 changes
+# changes of each kind in 100
 SHARES = {".py": 55, ".lua": 33, ".c": 12}
 
-# of processor time, for each process of a stage: an endless loop is noticed
+# most processor time of each process of a stage, so that an endless loop is noticed
 LIMIT_CPU_S = 60
-# of time, for a stage: a busy machine needs several times as much, and a test that waits for ever does not end
+# most time of a stage: a busy machine needs several times as much, and a test that waits for ever does not end
 LIMIT_S = 600
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=0"]
 FOLDERS = ["tests/lease", "tests/snowflake", "tests/runtime", "tests/reclaim", "tests/registry", "tests/core"]

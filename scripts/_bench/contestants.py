@@ -10,7 +10,7 @@ from typing import Any
 from scripts._bench.measuring import BASE, UNCAPPED, Subject
 from snowredis.testing import memory_pool
 
-# of ours: measured with the implementation in C and with the one in Python
+# name of our contestants, which are measured with the implementation in C and with the one in Python
 OURS = "snowredis"
 BATCH, BUFFER = 1_000, 1_000_000
 # the process' generator, with one lookup
@@ -59,7 +59,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
         SNOWFLAKE,
         "import snowredis; snowredis.configure(url=SERVER, layout=LAYOUT); snowredis.next_id()",
     ),
-    # of the generator that the one before has configured; imported as the functions of other libraries are
+    # takes ids of the generator that the one before has configured; imported as the functions of other libraries are
     Contestant(BY_NAME, OURS, SNOWFLAKE, "from snowredis import next_id; next_id()"),
     # fewer than the 1,024 ids that the default layout has in a ms
     Contestant(

@@ -78,7 +78,7 @@ def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
     for name, pause in PAUSES.items():
         # number of the case -> number of the round -> ns
         blocks: dict[int, dict[int, list[float]]] = {at: {} for at in range(len(cases))}
-        # not fewer than two, so that there are quartiles
+        # quartiles need two rounds
         rounds = 2 if quick else pause.samples // pause.block
         size = max(1, pause.block // 20) if quick else pause.block
         for turn, number in enumerate(in_turns([str(at) for at in range(len(cases))], rounds)):

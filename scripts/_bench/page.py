@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "figures.md"
 # mean time between two heartbeats at the default ttl
 BEAT_S = PoolConfig(name="any").heartbeat_ms / 1000 * sum(BEAT_SHARES) / 2
-# of one core of Redis: as much as one would plan with
+# share of one core of Redis that one would plan with
 PLANNED_SHARE = 0.5
 # timestamps of 41 bits and no backup bits leave these to workers and sequences
 SHARED_BITS = 22

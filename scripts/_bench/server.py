@@ -16,7 +16,7 @@ OWNER = json.dumps(
     {"host": "ip-10-0-123-45.eu-central-1.compute.internal", "pid": 1234567, "label": "orders-web"},
     separators=(",", ":"),
 )
-# of a worker that made some ids: ids made, a second, clock offset, namespace, clock-backs
+# statistics of a worker that made some ids: ids made, a second, clock offset, namespace, clock-backs
 STATS = WorkerStats(ids_made=123456789, ids_per_second=512, clock_offset_ms=-3)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# of the benchmark, in the order of the page
+# parts of the benchmark, in the order of the page
 PARTS = ("first", "ids", "workers", "start")
 # part -> what it measured
 Results = Mapping[str, Any]

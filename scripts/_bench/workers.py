@@ -39,7 +39,7 @@ from snowredis.snowflake.replies import Granted, Renewed, Seen
 
 # leases of the unit costs outlive the run, so that living workers stay living
 LONG_TTL_MS = 3_600_000
-# of those costs: calls between two looks at the server's CPU time
+# calls between two readings of the server's CPU time
 AT_A_TIME = 200
 
 

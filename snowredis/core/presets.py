@@ -194,7 +194,7 @@ def resolve_layout(layout: Layout | str | None) -> Layout:
         return layouts[layout]
     if "/" in layout:
         return _from_spec(layout)
-    from difflib import get_close_matches  # not at import: only this error needs it
+    from difflib import get_close_matches  # imported here, since only this error needs it
 
     near = get_close_matches(layout.lower(), layouts, n=1, cutoff=0.5)
     raise ConfigError(

@@ -4,7 +4,7 @@ In ``gunicorn.conf.py``, either of:
 
     from snowredis.integrations.gunicorn import *   # if the file has no hooks of its own
 
-    from snowredis.integrations import gunicorn     # or below those hooks
+    from snowredis.integrations import gunicorn     # if it has some, below them
     gunicorn.install(globals())
 
 A worker claims its worker id before its first request and releases it when it stops. The worker id of a worker that

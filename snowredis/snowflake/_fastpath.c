@@ -131,7 +131,7 @@ typedef struct {
     PyObject *ticks;
     /* keep the memory of mark and is_reset in its place */
     Py_buffer marks_view, is_reset_view;
-    /* of the module that the type belongs to, which keeps it */
+    /* belongs to the module of this type, which keeps it alive */
     State *state;
 } FastPath;
 
@@ -556,7 +556,7 @@ path_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(path->ticks);
     Py_VISIT(path->now_ns);
-    /* not those of the two views: before 3.12.7, Python crashes if it clears a memoryview before what has a buffer of it,
+    /* the two views stay: before 3.12.7, Python crashes if it clears a memoryview before what has a buffer of it,
        and it clears none that seems to be in use elsewhere. They refer to memory only, so no cycle leads through them */
     return 0;
 }

@@ -151,7 +151,7 @@ def sse(event: str, data: Any) -> bytes:
 
 log = logging.getLogger("snowredis")
 
-# of a point
+# time between two points
 STEP_MS = 60_000
 POINTS = 24 * 60
 

@@ -32,7 +32,7 @@ def copy_ids(url: str, directory: Path) -> Copied:
     """
     copied, began_s = Copied(), time.monotonic()
     with psycopg.connect(url, autocommit=True) as connection:
-        # not logged: a crash of the server only means that the run has to be repeated
+        # the table is not logged: a crash of the server only means that the run has to be repeated
         connection.execute(f"CREATE UNLOGGED TABLE {TABLE} (id bigint PRIMARY KEY)")
         for path in sorted(directory.glob("*.runs")):
             for lines in _batches(read_runs(path)):

@@ -36,7 +36,7 @@ class Plan:
     outage_reserve_s: float = 10.0
     truce_every: int = 100
     layout: str = "41/0/2/4/16"
-    # of the pool; "none" is for a server without INFO
+    # a setting of the pool; "none" is for a server without INFO
     durability: str = "detect"
     plain_ttl: bool = False
     # the file in which the run is logged

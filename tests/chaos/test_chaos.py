@@ -131,7 +131,7 @@ def test_runs_side_by_side_are_no_repetition(tmp_path: Path) -> None:
 def test_one_repeated_id_is_found_wherever_it_hides(
     tmp_path: Path, first: int, count: int, repeated: int, window_runs: int
 ) -> None:
-    # not in order, as after a step of the clock
+    # the ids are out of order, as after a step of the clock
     write(tmp_path, (BASE + 999, 1), (BASE, 100), (BASE + 500, 1), slot=0)
     write(tmp_path, (BASE + 200, 100), slot=1)
     write(tmp_path, (first, count), slot=2)

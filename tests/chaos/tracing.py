@@ -55,7 +55,7 @@ def trace_calls(path: Path) -> None:
         file.write(do="send", call=call, process=str(pid), nonce=args[NONCE], **request)
         reply = run(self, script, keys, args)
         texts = split_reply(reply)
-        # not the reply to another request, nor what a child reads that was forked meanwhile
+        # the reply to another request is not logged, nor what a child reads that was forked meanwhile
         if texts and texts[-1] == args[NONCE] and os.getpid() == pid:
             file.write(do="reply", call=call, reply=texts)
         return reply

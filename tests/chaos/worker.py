@@ -48,7 +48,7 @@ class Worker:
         # what the next fork inside next_ids() is to become, and how often it may still be tried
         self._inside: tuple[str, float] | None = None
         self._tries = 0
-        # of a child: how and when it ends
+        # how and when this child ends
         self._ending = ""
         self._ends_s = 0.0
         self._forked = False

@@ -189,7 +189,7 @@ def test_4_if_redis_does_not_answer(argv: list[str], offline: Cli) -> None:
 
 @pytest.mark.parametrize("argv", [["workers", "--pool"], ["pool", "show"], ["pool", "delete", "--yes"]], ids=" ".join)
 def test_5_for_a_pool_that_is_not_there_with_those_that_are(argv: list[str], cli: Cli, pool_name: str) -> None:
-    # of many pools the first in the alphabet are named
+    # the message names the first of many pools in the alphabet
     cli("pool", "create", f".{pool_name}")
     result = cli(*argv, "nope")
     assert result.code == 5

@@ -198,7 +198,7 @@ def check_pair(old_name: str, new_name: str) -> None:
         assert prove(old, new_layout, start_ms=proof.distinct_from_ms).distinct
         assert not prove(old, new_layout, start_ms=proof.distinct_from_ms - 1).distinct
     if old.layout == new_layout:
-        # of one layout only the tick of the switch can be on both sides
+        # if the layout is the same, only the tick of the switch can be on both sides
         assert proof.common
         assert proof.common.size == 1 << new_layout.timestamp_shift
     small_new, new_list = small_new_form(new_name)

@@ -70,7 +70,7 @@ def test_fields_are_those_of_the_pool_and_of_each_id(layout: Layout) -> None:
     with snowredis.connect(pool, layout=layout, fields={"business": 7, "region": 1}) as ids:
         parts = ids.decode(ids.next_id())
         assert (parts.datacenter, parts.fields) == (0b01_0111, {"region": 1, "business": 7})
-        # of one pool, all processes have the same
+        # all processes of a pool have the same datacenter
         with pytest.raises(snowredis.LayoutMismatch, match="datacenter"):
             snowredis.connect(pool, layout=layout, fields={"business": 7, "region": 2}).next_id()
     for fields in ({"region": 1}, {"region": 1, "business": 16}, {"region": 1, "business": 1, "x": 0}):

@@ -26,7 +26,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 KINDS = ["redis", "unix", "sentinel", "cluster"]
-# of an answer that is there, on a busy machine
+# most time until a reply that is there is read, on a busy machine
 LIMIT_S = 20.0
 
 

@@ -80,7 +80,7 @@ def test_a_slot_that_moves_takes_its_pool_with_it(
 def test_a_node_that_serves_no_slots_any_more_is_left(
     slots: Cluster, new_pool: Callable[..., str], tmp_path: Path, min_replicas: int
 ) -> None:
-    # of a pool whose node has one replica
+    # the node of this pool has one replica
     name = new_pool(slots.url, name=name_on(0, f"astray{min_replicas}"), failover_slack_ms=0)
     lost = Node(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     astray = True
@@ -103,7 +103,7 @@ def test_a_node_that_serves_no_slots_any_more_is_left(
 def test_a_living_holder_goes_on_through_a_failover_of_its_node(slots: Cluster, new_pool: Callable[..., str]) -> None:
     # the last test of this module: the node does not come back
     name = new_pool(slots.url, name=name_on(0, "failing"), **CONSTANTS)
-    # of a pool whose node has one replica
+    # the node of this pool has one replica
     options = SETTINGS | {"pool": name, "min_replicas": "all"}
     with snowredis.connect(slots.url, **options) as ids:
         ids.next_id()

@@ -26,7 +26,7 @@ from tests.support.ports import free_port
 from tests.support.servers import redis_server
 from tests.support.waiting import eventually
 
-# of the programs that the test starts: to import them here would take long
+# packages that the programs need which the test starts: to import them here would take long
 NEEDED = ("alembic", "celery", "fastapi", "gunicorn", "uvicorn_worker")
 PAGE = "docs/how-to/usual-stack.md"
 

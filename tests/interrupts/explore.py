@@ -35,7 +35,7 @@ class Explorer:
     def __init__(self, url: str, *, pure: bool = False, always_redis: bool = False, python: str = "") -> None:
         self._arguments = [python or sys.executable, "-m", "tests.interrupts.player", url]
         self.pure = pure
-        # of its own: how many bytecodes a suspension has depends on the records of other processes
+        # a directory of its own: how many bytecodes a suspension has depends on the records of other processes
         self._records = tempfile.TemporaryDirectory()
         more = {"SNOWREDIS_PURE": "1" if pure else "", "SNOWREDIS_CRASH_RECORDS": self._records.name}
         self._environment = {**os.environ, **more, "PYTHONPATH": str(ROOT)}

@@ -87,7 +87,7 @@ def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_k
     for look in (looked.info, looked.workers, looked.delete):
         with pytest.raises(PoolNotFound):
             look()
-    # and the pool that comes after it stays
+    # the pool that comes after it stays
     holder(store).ask_claim()
     assert client.ttl(pool_keys(name)[0]) == -1
     assert int(client.hget(pool_keys(name)[0], "version") or 0) > version

@@ -134,7 +134,7 @@ class Pair:
             new = (Holder(self.memory, self.clock), Holder(self.scripts, self.clock))
             new[1].token = new[0].token
             self.both(new, lambda holder: claimed(holder, ahead_ms, wait_ms))
-            # of a lease in which no id can be made, the scripts cannot tell whether they forgot one
+            # the scripts cannot tell whether they forgot a lease in which no id can be made
             if new[0].worker < 0 or new[0].until_ms > new[0].lanes_ms[0]:
                 self.holders = [*self.holders[-9:], new]
             return

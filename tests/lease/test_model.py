@@ -273,7 +273,7 @@ def test_a_url_that_cannot_be_used_is_refused_and_no_password_is_shown(url: str,
     ) as caught:
         client_of_url(url)
     assert message in str(caught.value)
-    # not in a traceback either, but for the line that has it
+    # a traceback does not show it either, but for the line that has it
     assert "sec" not in str(caught.value)
     assert caught.value.__suppress_context__
 

@@ -172,7 +172,7 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
         assert isinstance(answer, Renewed)
         assert (answer.adopted, answer.alarm) == (True, None)
         assert answer.incarnation != before
-        # and the chain goes on from there
+        # the chain goes on from there
         assert living.ask_renew().adopted is False
     newcomers = [settle(holder(store), known, heir, unknown) for _ in range(2)]
     assert {newcomer.worker for newcomer in newcomers}.isdisjoint({known.worker, heir.worker, unknown.worker})

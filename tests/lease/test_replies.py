@@ -14,7 +14,7 @@ def test_replies_with_the_same_values_are_equal() -> None:
     assert reply == again
     assert hash(reply) == hash(again)
     assert reply != parse_reply([*GRANTED[:-1], "99001"], [Granted])
-    # of another class, with the same values
+    # replies of two classes differ, even with the same values
     assert Exists.parse(GRANTED[1:6]) != Absent.parse(GRANTED[1:6])
 
 

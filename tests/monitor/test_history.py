@@ -119,7 +119,7 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
 def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
     deleted = replace(PAST, trimmed=True, deleted_id="1200000-0")
     assert asked(TWO, 1_100_500, past=deleted) == ("probable", "anna")
-    # or that are missing by the pool's own count
+    # a claim may be missing by the pool's own count
     assert asked(TWO, 1_100_500, past=replace(PAST, claims=3)) == ("probable", "anna")
     assert asked(TWO, 1_100_500, past=replace(PAST, claims=2)) == ("certain", "anna")
 

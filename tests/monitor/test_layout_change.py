@@ -51,7 +51,7 @@ def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
     with connect(OLD, "old") as old, connect(OLD, "gone") as gone, connect(NEW, "new") as new:
         gone_id, made = gone.next_id(), old.next_ids(2000)
         gone.close()
-        # not a day later, when the outage lanes have ended: all processes reach Redis
+        # the change does not wait a day until the outage lanes have ended: all processes reach Redis
         with pytest.raises(ConfigError, match="outage lanes beyond that moment"):
             change(pool, NEW, 1500)
         planned = change(pool, NEW, 1500, force=True)

@@ -66,7 +66,7 @@ def test_prometheus_sees_generators_of_this_process_come_and_go(server: RedisSer
         before = shown(registry)
         assert before[f"snowredis_ids_total{label}"] == 100
         assert before[f"snowredis_leases{label}"] == 1
-        # of the outage lane
+        # this is the end of the outage lane
         left_s = before[f"snowredis_lease_end_timestamp_seconds{label}"] - time.time()
         assert 86_000 < left_s <= 86_401
         assert before[f"snowredis_lease_ttl_seconds{label}"] == 30
@@ -437,7 +437,7 @@ def test_segments_of_several_processes_are_added_up_and_nothing_stays_of_closed_
         assert found["snowredis_segment_numbers_total"] == 500 + 700 + 800 + 1_000
         assert found["snowredis_segment_waits_total"] >= 3
         assert found["snowredis_segment_fetches_total"] >= 4
-        # of the parent: the killed child has none any more
+        # these are the parent's: the killed child has none any more
         assert 0 < found["snowredis_segment_left"] <= 2_000
         assert found["snowredis_segment_step"] == 1_000
         # what the first child had left when it was closed; the parent goes on with its own

@@ -237,7 +237,7 @@ def test_doctor_names_what_these_users_keep_it_from_checking_and_finds_no_proble
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # not the host that the tests run on
+    # the host that the tests run on is not checked
     monkeypatch.setattr("snowredis.monitor.checks.check_host", list)
     url = url_of(rule)
     code = main(["doctor", "--url", url, "--pool", POOL])

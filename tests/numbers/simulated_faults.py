@@ -279,7 +279,7 @@ FAULTS: dict[str, Fault] = {
     "fork": _offspring("fork", lambda parent: parent.fork()),
     "bypass": _offspring("bypass", lambda parent: parent.fork(bypass=True)),
     "suspended": suspended,
-    # not drawn by chance: numbers repeat
+    # a clone is never drawn by chance: numbers repeat
     "clone": clone,
     "signal": signal,
     "redis_clock": redis_clock,

@@ -134,7 +134,7 @@ def test_a_batch_that_fails_leaves_its_numbers_and_changes_no_segment(server: Re
             ids.next_ids(100_000)
         open_tag(server.url, other, None)
         eventually(ids.next_id, ignored=(NumbersClosed,))
-        # not as many as the batch that failed asked for
+        # fewer are handed out than the batch that failed asked for
         assert show_tag(server.url, other).next_number < 600
 
 

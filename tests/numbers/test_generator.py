@@ -286,7 +286,7 @@ def test_a_server_that_lost_its_share_hands_out_nothing_until_it_is_opened(
     with open_generator(urls[1:] + urls[:1], tag=tag) as ids:
         ids.next_id()
         delete_tag(urls[0], tag)
-        # of two that know nothing, none hands out
+        # none of two servers that know nothing hands out
         with open_generator(urls, tag=tag) as new, pytest.raises(NumbersClosed, match=r"numbers create .* --share K/2"):
             new.next_id()
     assert open_tag(urls[1], tag, 1001, share="2/2") == 1002

@@ -77,7 +77,7 @@ def test_labels_sort_like_local_times() -> None:
     for period in LABELS:
         calendar = Calendar(period, "Europe/Berlin")  # type: ignore[arg-type]
         start = datetime(2025, 12, 1, tzinfo=UTC)
-        # but for the hour that comes twice, local times only grow from one noon to the next
+        # local times only grow from one noon to the next: the hour that comes twice is at night
         labels = [calendar.at(ms_of(start + timedelta(days=day, hours=12))).label for day in range(500)]
         assert all(one <= next_one for one, next_one in itertools.pairwise(labels))
 

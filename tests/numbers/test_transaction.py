@@ -84,7 +84,7 @@ def test_concurrent_transactions_of_which_many_are_rolled_back_leave_no_gap(
 ) -> None:
     assert in_many_transactions(engine, numbers) == FORTY
     with engine.connect() as connection:
-        # of one transaction, and of the next day
+        # numbers of one transaction, and of the next day
         assert numbers.next_id(connection) == "INV-20261122-0041"
         assert numbers.next_id(connection) == "INV-20261122-0042"
         numbers._wall_ms = lambda: NOON_MS + 86_400_000

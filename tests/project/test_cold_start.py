@@ -30,8 +30,8 @@ NEEDED: dict[str, set[str] | None] = {
     **dict.fromkeys(("process", "servers", "snowflake", "connection", "errors", "settings", "signatures"), None),
 }
 NOT_NEEDED = {"snowredis.snowflake.memory_store"}
-# of the standard library: for the page that forks wipe, host names, Lua files and records, and what redis-py loads
-# when it connects; "_hmac" and "_sha2" where hashlib takes them from the interpreter, not from OpenSSL
+# modules of the standard library: for the page that forks wipe, host names, Lua files and records, and what redis-py
+# loads when it connects; "_hmac" and "_sha2" where hashlib takes them from the interpreter, not from OpenSSL
 STANDARD = {
     "_ctypes",
     "_hmac",

@@ -360,7 +360,7 @@ def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, 
         ids = connect(url)
         ids.next_id()
         if not os.fork():
-            # not the process of the record
+            # this is not the process of the record
             os._exit(0)
         os.wait()
         end(None)

@@ -180,7 +180,7 @@ def test_a_closed_generator_needs_no_room_in_the_file_system(server: RedisServer
     with connect(server.url, pool) as ids:
         ids.claim()
         assert str(records) in maps.read_text()
-    # not a removed file either
+    # no removed file is mapped either
     assert str(records) not in maps.read_text()
 
 

@@ -259,7 +259,7 @@ def test_many_ids_leave_no_memory_behind() -> None:
             next(ids)
 
     tracemalloc.start(4)
-    # not what threads that other tests left are doing
+    # what threads that other tests left are doing does not count
     only_here = tracemalloc.Filter(inclusive=True, filename_pattern=__file__, all_frames=True)
     used = []
     for _ in range(8):

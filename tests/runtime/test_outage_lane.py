@@ -133,7 +133,7 @@ def test_the_lease_goes_on_when_redis_is_back(fleet: Fleet, ids: SnowflakeGenera
     assert fleet.make(ids) == 0
     assert fleet.ids == sorted(fleet.ids)
     assert {fleet.layout.decode(an_id).worker for an_id in fleet.ids} == {0}
-    # and a second time
+    # it goes on a second time
     fleet.redis.away = True
     fleet.beat(ids, ms=3_600_000)
     assert fleet.make(ids) == OUT

@@ -116,7 +116,7 @@ def test_next_id_uses_the_generator_again_after_an_interruption(
         an_id = snowredis.next_id()
         ids = process_generator()
         assert ids.decode(an_id).worker == ids.decode(ids.next_id()).worker
-        # not by way of the function that creates the generator
+        # the function that creates the generator is not called
         monkeypatch.setattr(module, "_first_id", interrupted)
         monkeypatch.setattr(module, "process_generator", interrupted)
         assert snowredis.next_id() > an_id

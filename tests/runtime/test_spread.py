@@ -63,7 +63,7 @@ RATES: dict[str, Callable[[], Iterator[float]]] = {
 
 @pytest.mark.parametrize("rate", RATES)
 def test_shards_get_equally_many_ids_at_any_rate(rate: str) -> None:
-    # of the ceiling, whole ticks; a heartbeat for each id takes long
+    # whole ticks at the ceiling; a heartbeat for each id takes long
     ids = ids_at(RATES[rate](), {"the ceiling": 20 * 1024, "1 id/min, to the ms": 2_000}.get(rate, COUNT))
     assert ids == sorted(set(ids))
     # exact distances are a pattern of their own: the time of an id a minute is the same modulo 100
@@ -85,7 +85,7 @@ def test_the_first_ids_of_pairs_are_spread_too(per_ms: float) -> None:
             yield from (1 / per_ms, 0)
 
     ids = ids_at(gaps())[::2]
-    # not chi-square: the pairs of one tick follow each other
+    # chi-square does not fit: the pairs of one tick follow each other
     for shards in (2, 4, 8, 16):
         counts = Counter(an_id % shards for an_id in ids)
         assert min(counts[shard] for shard in range(shards)) > 0.6 * len(ids) / shards
@@ -111,7 +111,7 @@ def test_a_process_that_makes_many_ids_in_each_tick_does_not_wait() -> None:
             for _ in range(900):
                 ids.next_id()
             waited.append(clock.time_ns() > before)
-    # but for the first ticks, when it may have been a quiet service
+    # nothing waited after the first ticks, when it may have been a quiet service
     assert not any(waited[3:])
 
 

@@ -41,7 +41,7 @@ class Claim:
     worker: int
     who: str
     opens: tuple[int, ...]
-    # of each lane
+    # end of the reservation of each lane
     until: tuple[int, ...]
     ends: tuple[int, ...] | None = None
     layout: Layout | None = None
@@ -51,7 +51,7 @@ class Claim:
     cloned_until: tuple[int, ...] = ()
     # its outage lane; -1: it has none
     outage_lane: int = -1
-    # of each lane, the first ms of the last tick that was used
+    # the first ms of the last tick of each lane that was used
     used: dict[int, int] = field(default_factory=dict)
     # renewals that were under way when the clone was made, so that both may be answered
     shared_renewals: set[str] = field(default_factory=set)
@@ -220,7 +220,7 @@ class Checker:
         request = request_of(script, args)
         granted = process.granted.get((request["token"], request["worker"]))
         if granted is None:
-            # of a dead process
+            # a dead process had this lease
             return
         ends = self._ends(process, request["until_ms"], request["outage_ms"])
         self._compare_with(process, granted, request.get("lanes_ms", granted.opens), ends, f"{script} request")
@@ -351,7 +351,7 @@ class Checker:
         granted = self._granted_to(process, held)
         if claim is not None and granted is not None and granted.until[0] >= claim.until[0]:
             if marks_ms is None:
-                # of a generator that was dropped: nobody knows what it used, but for this checker
+                # the generator was dropped: nobody knows what it used, but for this checker
                 marks_ms = tuple(claim.used.get(lane, -1) + 1 for lane in range(len(claim.opens)))
             self.given_back(held.token, held.lease.worker, marks_ms)
 
@@ -392,6 +392,6 @@ class Checker:
             claim = self.claims.get((held.token, held.lease.worker))
             if claim:
                 claim.clone()
-                # not one that was answered
+                # a renewal that had a reply is not shared
                 if held.pending_renewal_id not in ("", held.renewal_id):
                     claim.shared_renewals.add(held.pending_renewal_id)

@@ -194,7 +194,7 @@ def a_fork_within_a_release(off: str | None) -> Stage:
     held = parent.lease_manager.held
     assert held is not None
     unused = (0,) * len(held.lanes_ms)
-    # not told to the checker, since the lease is the parent's
+    # the checker is not told, since the lease is the parent's
     stage.do(parent.fork(), lambda child: LeaseManager.release(child.lease_manager, held, unused))
     now_ms = stage.redis_now_ms
     stage.begin(heir, lambda process: process.make(1))

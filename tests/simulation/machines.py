@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
     from tests.simulation.schedule import Simulation
 
-# of one machine; more are given only where all of these live
+# pids of one machine; more are given only where all of these live
 PIDS = 3
 # how many leases a parent gives back at once
 MOST = 10
@@ -87,7 +87,7 @@ class Machines:
         self._pages: dict[str, Page] = {}
         # else a record would be given up when the garbage collector finds its process, which is dead
         self._records: list[CrashRecord] = []
-        # of each machine: pid -> when it started, who
+        # machine -> pid -> when it started, who
         self._tables: dict[str, dict[int, tuple[str, Process | Parent]]] = {}
         # how often whoever gives a lease back is starved in the middle of that
         self.starved = 0.3

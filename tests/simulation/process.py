@@ -98,7 +98,7 @@ class Process(SimulatedProcess):
         # called as the next id is asked for, and when the next claim is under way
         self.before_call: Callable[[], None] | None = None
         self.before_claim: Callable[[], None] | None = None
-        # of a child whose fork comes in the middle of a call: makes it one; None before and after
+        # makes a child whose fork comes in the middle of a call; None before and after
         self.unborn: Callable[[], None] | None = None
         self.clock = SimClock(self)
         self.store = self.store_class(self, config)

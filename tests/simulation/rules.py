@@ -299,7 +299,7 @@ class Rule:
     machines: type[Machines] = Machines
     allocator: type[IdAllocator] = IdAllocator
     store: type[SimStore] = SimStore
-    # of what a person did: what is not put on disk
+    # what a person did and is not put on disk
     unkept: tuple[str, ...] = ()
     # what is left of the name of a process
     name: Callable[[ProcessName], ProcessName] | None = None

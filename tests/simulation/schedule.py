@@ -160,7 +160,7 @@ class Simulation(Schedule[Process]):
         self.created = random.random() < 0.6 or "mixed" in self.classes or in_outages
 
     def _draw_outage_reserve(self) -> int:
-        # of its own random numbers: what else a seed means stays as it was
+        # drawn from its own random numbers: what else a seed means stays as it was
         drawn = random.Random(f"outage {self.seed}").choice((0, 13_000, 20_000, 40_000, 24 * 3_600_000))
         if "relaned" in self.classes:
             # the new pool waits for the end of all outage lanes

@@ -166,7 +166,7 @@ def a_lease_that_another_pool_refuses(off: str | None) -> Stage:
 def _another_pool_replies(stage: Stage, holder: Process, heir: Process, *, away_ms: int, lasts_ms: int) -> Stage:
     """Let *heir* take a lease over while no Redis replies for a time, then the one of *holder*, then none again."""
     stage.cut_off(heir)
-    # not at a time of the holder: nobody can know yet
+    # no time of the holder is used: nobody can know yet
     stage.begin(heir, lambda process: process.make(1))
     stage.wait(away_ms)
     stage.network.strayed[heir.host.name] = stage.network.strayed["elsewhere"]

@@ -183,7 +183,7 @@ def run_with_crashes(seed: int, *, without: str = "") -> Outcome:
         if event < 0.04:
             server.crash()
         elif event < 0.06 and not changed:
-            # not one of before a change that was made: nothing shows that
+            # a copy of before a change that was made is never restored: nothing shows that
             server.restart({key: dict(value) for key, value in random.choice(backups).items()})
         elif event < 0.14 and not changed:
             with contextlib.suppress(LayoutMismatch):

@@ -36,7 +36,7 @@ def test_a_seed_replays_the_very_same_schedule(seed: int) -> None:
     first, again = run_schedule(seed, traced=True), run_schedule(seed, traced=True)
     assert len(first.trace) > 100
     assert first.trace == again.trace
-    # and looking does not change it
+    # a second run without a trace is the same
     unseen = run_schedule(seed)
     assert (unseen.ids, unseen.scripts, unseen.fired) == (first.ids, first.scripts, first.fired)
 

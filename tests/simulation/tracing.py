@@ -40,7 +40,7 @@ class Tracer:
         self._last_ms: dict[str, int] = {}
         # call -> the worker id of its request
         self._workers: dict[int, int] = {}
-        # of each server: a hash of its pool after the last script, and the number of its identity
+        # server -> a hash of its pool after the last script, and the number of its identity
         self._pools: dict[str, int] = {}
         self._numbers: dict[str, int] = {}
         # identity -> its number; another one after a script that noticed a loss which no identity shows

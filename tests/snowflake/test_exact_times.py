@@ -126,7 +126,7 @@ def test_the_layout_changes_at_its_moment_and_its_ids_begin_at_the_planned_floor
     pool.pass_ms(1)
     with pytest.raises(LayoutMismatch):
         old.ask_renew()
-    # and no process with the new layout has come
+    # no process with the new layout has come
     assert pool.stored_ms("floor") < moment_ms
     wider = Pool(replace(CONFIG, layout=WIDER), pool.server)
     reply = wider.holder().ask_claim()

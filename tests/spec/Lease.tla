@@ -28,12 +28,12 @@ CONSTANTS
   CHAINS,      \* claims that are served in all
   Serials,     \* claims and renewals that one slot may begin
   Losses,      \* how often Redis loses something
-  LossKinds,   \* of "wipe", "flush", "keep", "snapshot", "failover"
+  LossKinds,   \* some of "wipe", "flush", "keep", "snapshot", "failover"
   Excuse,      \* "both": a repeat is excused if both users share the tick as
                \* clones; "one": also if one of them does and was not refused
   Copies,      \* how many copies of a process are made
-  CopyKinds,   \* of "clone", "quiet" (a clone with nothing under way), "fork"
-  Doing,       \* of "release", "crash", "reborn", "take", "late"
+  CopyKinds,   \* some of "clone", "quiet" (a clone with nothing under way), "fork"
+  Doing,       \* some of "release", "crash", "reborn", "take", "late"
   PlanAt,      \* moments M for which a change may be planned ({}: none)
   Off          \* rules that are switched off
 

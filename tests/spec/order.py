@@ -29,7 +29,7 @@ EMPTY = (
     "DEL the pool's hash",
 )
 SNAPSHOT = ("restore an old RDB", "boot with a late clock", "move to a backup")
-# of requests without a reply, how many may be tried in one place
+# how many requests without a reply may be tried in one place
 MOST_UNSEEN = 12
 
 

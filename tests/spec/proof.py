@@ -236,7 +236,7 @@ def steps(s: State, t: State, off: str = "") -> dict[str, Term]:
             updated(s, t, "granted", low),
             unchanged(s, t, "mark", "end", "held", "granted"),
         ),
-        # and the script that notices it: any record, of another incarnation
+        # a loss, and the script that notices it: any record, of another incarnation
         "loss": z3.And(
             clock,
             z3.Not(t.true),

@@ -284,7 +284,7 @@ class Converter:
             if first_ms <= times_ms[0]:
                 # its reservation is not capped, so it does not matter when it ran
                 times_ms = times_ms[-1:]
-            # but for a lease that has ended since: it ran a ttl ago, or before
+            # a lease that has ended since ran a ttl ago, or before
             ended_ms = times_ms[-1] - self.out.header["ttl_ms"]
             if ended_ms >= max(first_ms, entry["since_ms"]):
                 times_ms = sorted({ended_ms, *times_ms})
@@ -315,7 +315,7 @@ class Converter:
             slot = next((slot for slot in reversed(slots) if slot.lanes[lane] <= ms), None)
             if slot is not None and not slot.is_free(lane, owner, ms):
                 slot = None
-            # of nobody: no step of the specification
+            # the slot is nobody's: no step of the specification
             name = slot.name if slot is not None else self._nobody()
             # made before the generator was sealed, and shown later
             before = "release" if slot is not None and slot.low is not None and ms < slot.low[lane] else ""

@@ -22,7 +22,7 @@ JAR = Path(os.environ.get("SNOWREDIS_TLC_JAR") or ROOT / ".cache" / "tla2tools.j
 PASSED, VIOLATED = 0, 12
 # TLC evaluates deep expressions recursively
 STACK = "-Xss64m"
-# of Java: what takes least for the seconds of a test, and for a search of minutes
+# options of Java that take least for the seconds of a test, and for a search of minutes
 SHORT, LONG = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), ("-XX:+UseParallelGC",)
 
 

@@ -217,7 +217,7 @@ def _create_data(command: Sequence[str | Path], options: dict[str, Any]) -> None
 
 @contextlib.contextmanager
 def _running(kind: type[PostgreSQL | MariaDB], settings: Sequence[str]) -> Iterator[Any]:
-    # not in tmp_path: that of root is closed to the user that PostgreSQL runs as, and its name too long for a socket
+    # tmp_path of root is closed to the user that PostgreSQL runs as, and its name is too long for a socket
     with tempfile.TemporaryDirectory(prefix="db", dir=_memory(4 << 30)) as directory:
         try:
             server = kind(Path(directory), settings)

@@ -14,7 +14,7 @@ import pytest
 # what the code names that starts a process
 PROCESSES = {"Popen", "fork", "posix_spawn", "spawnv", "ProcessPoolExecutor", "runpytest_subprocess"}
 PROCESSES |= {"subprocess", "multiprocessing", "redis_server", "tests.support.warm"}
-# or a server of the test's own that never replies, whose clients wait for their time-outs
+# these make a server of the test's own that never replies, whose clients wait for their time-outs
 PROCESSES |= {"listen", "create_server"}
 TIMERS = {"setitimer", "alarm", "pthread_kill"}
 # fixtures that are one, and parameters with which a fixture that chooses another one by its name chooses none of them

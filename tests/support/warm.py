@@ -48,7 +48,7 @@ _USUAL = {
     "umask": -1,
     "process_group": -1,
 }
-# of one message: arguments and an environment
+# most bytes of one message: arguments and an environment
 _MOST_BYTES = 1 << 17
 _MOST_DESCRIPTORS = 64
 
@@ -112,7 +112,7 @@ def _words(command: Any) -> list[str] | None:
         return None
     while tuple(words[1:3]) in _OPTIONS:
         del words[1:3]
-    # of a script, -m and -c
+    # a script, -m and -c can be started here
     starts = len(words) > 1 and (not words[1].startswith("-") or (words[1] in ("-m", "-c") and len(words) > 2))
     return words if starts else None
 

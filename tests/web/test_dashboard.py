@@ -235,7 +235,7 @@ def test_an_id_leads_to_its_maker_and_the_maker_has_a_link(
         page.go("about:blank")
         page.go(f"{served.url}/#/id/{an_id}")
         page.wait("document.querySelector('#answer').innerText.includes('the-maker')")
-        # and a link to a worker opens it
+        # a link to a worker opens it
         page.go("about:blank")
         page.go(f"{served.url}/#/pool/{pool}/worker/1")
         page.wait("document.querySelector('#drawer-facts').innerText.includes('the-maker')")
@@ -333,7 +333,7 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
         assert EVIL[1] in page.text("#state")
         assert page.evaluate("window.evil === undefined")
         assert page.evaluate("document.querySelectorAll('main img, main script, #grid svg, td svg').length") == 0
-        # not even tried
+        # nothing was even tried
         assert [line for line in page.console if "Content Security" in line] == []
 
 

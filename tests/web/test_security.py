@@ -134,7 +134,7 @@ def test_the_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(hmac, "compare_digest", noted)
     assert not TokenAuth(TOKEN).is_bearer(b"Bearer x")
     assert TokenAuth(TOKEN).is_bearer(f"Bearer {TOKEN}".encode())
-    # of digests, so not even its length shows
+    # digests are compared, so not even its length shows
     assert [(len(a), len(b)) for a, b in compared] == [(32, 32)] * 2
 
 
@@ -182,7 +182,7 @@ def test_a_logout_ends_the_session_in_every_process(server: RedisServer) -> None
         assert here.get("/pools", headers=stolen).status_code == 401
         assert here.get("/", headers=stolen).status_code == 401
         eventually(lambda: there.get("/pools", headers=stolen).status_code == 401, "the end there", 10)
-        # of one session, not of all
+        # this request is refused in one session, not in all
         assert here.get("/pools", headers=other).status_code == there.get("/pools", headers=other).status_code == 200
     # a process that is started later knows it from its first request on
     with client_of(create_app(server.url, pools=["sessions"], token=TOKEN)) as later:

@@ -33,7 +33,7 @@ def test_readers_of_the_same_moment_share_one_look(
         answers = list(threads.map(lambda _: client.get("/workers"), range(30)))
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.text for answer in answers}) == 1
-        # of the feed or of these readers, and of heartbeats meanwhile; not of each of the 30
+        # calls of the feed or of these readers, and of heartbeats meanwhile; not of each of the 30 readers
         assert calls_of(own_server) - before <= 4
 
 

@@ -10,7 +10,7 @@ const ROWS_PER_PAGE = 20;
 
 const ago = (ms) => `${durationText(now() - ms)} ago`;
 const leaseText = (worker, health) => (health === "dead" ? "ended" : worker.lease_end_at > now() ? durationText(worker.lease_end_at - now()) : health);
-// of a dead worker not all is known
+// what is not known of a dead worker is shown empty
 const numberText = (number, show = String) => (number === null || number === undefined ? "" : show(number));
 // what it was when it was last known is not shown as what it is
 const knownText = (health, text) => (health === "unknown" ? "unknown" : text);

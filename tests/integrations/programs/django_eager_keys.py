@@ -40,5 +40,5 @@ assert all(tag.pk for tag in no_pks)
 assert no_pks[0].pk != no_pks[1].pk
 Tag.objects.bulk_create([Tag(pk=pks[0])], ignore_conflicts=True)
 
-# of another pool
+# these ids are of another pool
 assert 0 < Invoice.objects.create().pk < Invoice.objects.create().pk

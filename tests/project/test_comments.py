@@ -1,0 +1,39 @@
+"""Comments are sentences or name a thing: none begins as if it hung on the code below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tests.project.test_imports import ROOT
+
+MARKS = {".c": "/*", ".css": "/*", ".js": "//", ".lua": "--", ".tla": "\\*"}
+HASH = {"", ".cfg", ".py", ".sh", ".toml", ".yaml", ".yml"}
+FRAGMENT = "of|not|and|or|but"
+
+
+def fragments(text: str, mark: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line with a comment that begins with a fragment, unless it continues a comment."""
+    begins = re.compile(rf"(?:^|\s){re.escape(mark)} ?(?:{FRAGMENT})\b", re.IGNORECASE)
+    before = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if begins.search(line) and not before.lstrip().startswith(mark):
+            yield number, line.strip()
+        before = line
+
+
+def test_no_comment_begins_with_a_fragment() -> None:
+    folders = ("docs", "examples", "scripts", "snowredis", "tests")
+    found: dict[str, str] = {}
+    for path in [ROOT / "pyproject.toml", *(path for name in folders for path in (ROOT / name).rglob("*"))]:
+        mark = "#" if path.suffix in HASH else MARKS.get(path.suffix)
+        if mark and path.is_file() and path.parent.name != "format_1":
+            found |= {f"{path.name}:{number}": line for number, line in fragments(path.read_text("utf-8"), mark)}
+    assert found == {}
+
+
+def test_the_check_sees_a_fragment_and_lets_a_second_line_pass() -> None:
+    lines = ["a = 1  # {} each", "", "# {} this", "# the beginning", "# {} the end"]
+    found = fragments("\n".join(lines).format("of", "not", "and"), "#")
+    assert [number for number, _ in found] == [1, 3]
+    assert list(fragments("-- {} that".format("or"), "--")) == [(1, "-- or that")]
