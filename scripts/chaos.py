@@ -71,8 +71,9 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=1000, metavar="N")
     parser.add_argument("--seconds", type=float, default=300, metavar="S", help="over which they are spread")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the faults; default: random")
-    parser.add_argument("--ttl", type=float, default=3.0, metavar="S")
-    parser.add_argument("--outage-reserve", type=float, default=Plan.outage_reserve_s, metavar="S")
+    parser.add_argument("--ttl", dest="ttl_s", type=float, default=3.0, metavar="S")
+    reserve_s = Plan.outage_reserve_s
+    parser.add_argument("--outage-reserve", dest="outage_reserve_s", type=float, default=reserve_s, metavar="S")
     parser.add_argument("--layout", default=Plan.layout)
     parser.add_argument(
         "--durability",
@@ -87,7 +88,7 @@ def main() -> int:
     )
     parser.add_argument(
         "--trace",
-        type=Path,
+        type=lambda path: Path(path).absolute(),
         metavar="FILE",
         help="log the run there, for scripts/model --trace FILE; without steps of Redis' clock by hours",
     )
@@ -98,19 +99,7 @@ def main() -> int:
     )
     parser.add_argument("--directory", type=Path, help="for the files; default: a temporary one")
     options = parser.parse_args()
-    plan = Plan(
-        seed=options.seed,
-        processes=options.processes,
-        faults=options.faults,
-        seconds=options.seconds,
-        ids=options.ids,
-        ttl_s=options.ttl,
-        outage_reserve_s=options.outage_reserve,
-        layout=options.layout,
-        durability=options.durability,
-        plain_ttl=options.plain_ttl,
-        trace=options.trace.absolute() if options.trace is not None else None,
-    )
+    plan = Plan(**{name: value for name, value in vars(options).items() if name not in ("into", "directory")})
     if options.trace is not None:
         options.trace.unlink(missing_ok=True)
     # short, since the path of a socket may have 107 characters
@@ -127,11 +116,9 @@ def main() -> int:
         copied = copy_ids(options.into, directory)
         rate = copied.ids / copied.seconds
         print(f"PostgreSQL: {copied.ids:,} rows in {TABLE} in {copied.seconds:.0f} s, {rate:,.0f} a second")
-        if copied.error:
-            verdict.add_problem(f"PostgreSQL: {copied.error}")
-            print(verdict.problems[-1])
-        elif copied.ids != verdict.ids:
-            verdict.add_problem(f"PostgreSQL has {copied.ids:,} rows, and the files {verdict.ids:,} ids")
+        differs = f"{copied.ids:,} rows, and the files {verdict.ids:,} ids" if copied.ids != verdict.ids else ""
+        if copied.error or differs:
+            verdict.add_problem(f"PostgreSQL: {copied.error or differs}")
             print(verdict.problems[-1])
     if not verdict.good or report.problems:
         print(f"a check failed; the files are kept in {directory}")

@@ -27,13 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import snowredis  # noqa: E402
-from snowredis.core.layout import Layout  # noqa: E402
-from snowredis.snowflake.protocol import PoolConfig  # noqa: E402
-from tests.support.servers import redis_server  # noqa: E402
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.snowflake.protocol import PoolConfig
+from tests.support.servers import redis_server
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=14)
 # how often the pool is looked at

@@ -26,19 +26,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from snowredis.merge import MergeError, SourceError  # noqa: E402
-from snowredis.merge.apply import apply_plan, open_databases, revert  # noqa: E402
-from snowredis.merge.databases import open_database  # noqa: E402
-from snowredis.merge.journal import Journal  # noqa: E402
-from snowredis.merge.pair import Request  # noqa: E402
-from snowredis.merge.plan_file import PlanFile  # noqa: E402
-from snowredis.merge.planning import make_plan  # noqa: E402
-from snowredis.merge.progress import Progress  # noqa: E402
-from tests.merge import game  # noqa: E402
-from tests.support.databases import SERVERS, MissingDatabase  # noqa: E402
+from snowredis.merge import MergeError, SourceError
+from snowredis.merge.apply import apply_plan, open_databases, revert
+from snowredis.merge.databases import open_database
+from snowredis.merge.journal import Journal
+from snowredis.merge.pair import Request
+from snowredis.merge.plan_file import PlanFile
+from snowredis.merge.planning import make_plan
+from snowredis.merge.progress import Progress
+from tests.merge import game
+from tests.support.databases import SERVERS, MissingDatabase
 
 KILLS_A_STEP = 4
 # a process that takes longer than this hangs

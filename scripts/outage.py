@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import snowredis
 from snowredis.snowflake.open import open_store_from_settings
 from tests.support.ha import Sentinels, running
-from tests.support.servers import RedisServer
+from tests.support.servers import redis_server
 
 POOL = "orders"
 # the living worker renews at least once before the kill, and not right before it, with the default ttl
@@ -104,14 +104,11 @@ def one_server(
 ) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
     """Run a redis-server; yield its URL, a function that takes it away, and one that brings it back."""
     options = ["--appendonly", "yes"] if args.keep_data else []
-    server = RedisServer(directory, *options)
-    server.start()
-    away, back = (signal.SIGSTOP, signal.SIGCONT) if args.hang else (signal.SIGKILL, None)
-    try:
-        yield server.url, lambda: server.kill(away), lambda: server.kill(back) if back else server.start()
-    finally:
-        server.kill(signal.SIGCONT)
-        server.kill()
+    with redis_server(directory, *options) as server:
+        if args.hang:
+            yield server.url, lambda: server.kill(signal.SIGSTOP), lambda: server.kill(signal.SIGCONT)
+        else:
+            yield server.url, server.kill, server.start
 
 
 @contextlib.contextmanager

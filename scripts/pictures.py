@@ -19,7 +19,6 @@ import multiprocessing
 import os
 import pty
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,8 +31,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts._docs.diagrams import IMAGES, diagrams_in, picture_of
 from scripts._docs.links import all_pages
+from scripts.bench_serve import running
+from tests.support.ports import free_port
 from tests.support.servers import redis_server
-from tests.support.waiting import eventually
 from tests.web.chromium import chromium
 
 MERMAID = "mermaid@11"
@@ -41,7 +41,7 @@ MERMAID = "mermaid@11"
 MAX_BYTES = 150_000
 DEMO_COLUMNS, DEMO_LINES = 108, 40
 DASHBOARD_SIZE = (1280, 860)
-PORT, FLEET, DASHBOARD_S, DASHBOARD_TTL_S = 8611, 16, 45.0, 12.0
+FLEET, DASHBOARD_S, DASHBOARD_TTL_S = 16, 45.0, 12.0
 
 
 def main() -> int:
@@ -125,13 +125,14 @@ def dashboard() -> None:
         for process in fleet:
             process.start()
             stack.callback(process.kill)
-        command = [sys.executable, "-m", "snowredis", "serve", "--pool", "orders", "--port", str(PORT)]
-        service = subprocess.Popen(command, env={**os.environ, "SNOWREDIS_URL": server.url})
-        stack.callback(service.terminate)
+        port = free_port()
+        command = ("-m", "snowredis", "serve", "--pool", "orders", "--port", str(port))
+        url, _ = stack.enter_context(
+            running(*command, port=port, ready="/readyz", directory=str(directory), SNOWREDIS_URL=server.url)
+        )
         page = stack.enter_context(chromium(profile))
         page.size(*DASHBOARD_SIZE)
-        eventually(_is_served, "the service", 90.0, ignored=(OSError,))
-        page.go(f"http://127.0.0.1:{PORT}/")
+        page.go(url)
         time.sleep(DASHBOARD_S)
         # so that the picture shows one whose lease ended, and one that is late
         fleet[5].kill()
@@ -141,11 +142,6 @@ def dashboard() -> None:
         shot = directory / "dashboard.png"
         page.screenshot(shot)
         _write(IMAGES / "dashboard.png", _smaller(shot.read_bytes()))
-
-
-def _is_served() -> bool:
-    with socket.create_connection(("127.0.0.1", PORT)):
-        return True
 
 
 def _make_ids(url: str, number: int) -> None:

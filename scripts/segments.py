@@ -121,11 +121,9 @@ class Chaos:
         self.server.client().delete(self.random.choice(tag_keys(TAG)))
 
     def hang(self) -> None:
-        process = self.server._process
-        assert process is not None
-        process.send_signal(signal.SIGSTOP)
+        self.server.kill(signal.SIGSTOP)
         time.sleep(self.random.uniform(0.1, 2))
-        process.send_signal(signal.SIGCONT)
+        self.server.kill(signal.SIGCONT)
 
     def two_changes(self) -> None:
         """Let two persons change the maximum of a tag at once; open_tag() changes it back."""

@@ -40,7 +40,7 @@ from snowredis.snowflake.protocol import PoolConfig
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
-POOL = "storm"
+POOL, LAYOUT = "storm", "41/0/2/11/9"
 # long leases: the workers send no heartbeats, so that the commands of the service can be counted
 TTL_S = 3600
 PACE_S = 0.004
@@ -170,18 +170,6 @@ def commands_of(url: str) -> int:
 # --- the scene -------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def workers(url: str, count: int) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for number in range(count):
-            ids = stack.enter_context(snowredis.connect(url, pool=POOL, ttl=TTL_S, layout=LAYOUT, label=f"w{number}"))
-            ids.claim()
-        yield
-
-
-LAYOUT = "41/0/2/11/9"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half-open", type=int, default=5000, help="connections with half a request (default: 5000)")
@@ -205,7 +193,9 @@ def main() -> None:
         stack.callback(embedded.stop, directory)
         config = PoolConfig(name=POOL, layout=resolve_layout(LAYOUT), ttl_ms=TTL_S * 1000)
         WorkerPool(server.url, POOL).create(config)
-        stack.enter_context(workers(server.url, args.workers))
+        for number in range(args.workers):
+            ids = snowredis.connect(server.url, pool=POOL, ttl=TTL_S, layout=LAYOUT, label=f"w{number}")
+            stack.enter_context(ids)
         port = free_port()
         stack.enter_context(
             running(

@@ -17,11 +17,11 @@ from scripts._bench.contestants import BY_LABEL, BY_NAME, FLOOR, METHOD_FLOOR, O
 from scripts._bench.ids import workers
 from scripts._bench.measuring import BASE, in_turns, ratios
 from scripts._bench.pauses import PAUSES, typical
-from scripts._bench.server import now_ms, private_server
+from scripts._bench.server import private_server
 from scripts._bench.worker import Worker
+from snowredis import WorkerPool
 from snowredis.settings import DEFAULT_POOL
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore
 
 # what is measured, if it is there: of ours with both implementations, and the clock beside each
 IDS = "ids.next_id()"
@@ -38,18 +38,9 @@ LABELS = (
     "ulid_now_bytes()",
     "TSID.create()",
 )
+# measured in each tenth round or so, so that all of it takes a few minutes
+SELDOM = ("uuid.uuid7()", "uuid_utils.uuid7()", "TSID.create()")
 PERCENTILES = (50.0, 99.0, 99.9, 99.99)
-# measured in every round; the others in each tenth or so, so that it takes a few minutes
-EACH_ROUND = (
-    BASE,
-    IDS,
-    "snowredis.next_id()",
-    BY_NAME,
-    FLOOR,
-    METHOD_FLOOR,
-    "uuid.uuid4()",
-    "ulid_now_bytes()",
-)
 
 
 def percentiles(figures: Sequence[float]) -> dict[str, float | None]:
@@ -66,7 +57,7 @@ def percentiles(figures: Sequence[float]) -> dict[str, float | None]:
 def measure(*, quick: bool) -> dict[str, Any]:
     with private_server() as server:
         # says that the pool is new: the first worker would wait otherwise
-        RedisStore(server.url, PoolConfig(name=DEFAULT_POOL)).create(now_ms())
+        WorkerPool(server.url).create(PoolConfig(name=DEFAULT_POOL))
         with workers(url=server.url, layout="default") as running:
             return {"rows": _rows(running, quick=quick)}
 
@@ -83,8 +74,7 @@ def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
         size = max(1, pause.block // 20) if quick else pause.block
         for turn, number in enumerate(in_turns([str(at) for at in range(len(cases))], rounds)):
             (worker, label), this = cases[int(number)], turn // len(cases)
-            often = label in EACH_ROUND
-            if often or this % min(10, max(1, rounds // 3)) == 0:
+            if label not in SELDOM or this % min(10, max(1, rounds // 3)) == 0:
                 block = worker.asked("samples", label=label, pause=name, count=size)
                 blocks[int(number)][this] = block
         for at, (worker, label) in enumerate(cases):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +17,6 @@ OWNER = json.dumps(
 )
 # statistics of a worker that made some ids: ids made, a second, clock offset, namespace, clock-backs
 STATS = WorkerStats(ids_made=123456789, ids_per_second=512, clock_offset_ms=-3)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Server:

@@ -20,10 +20,10 @@ import redis
 
 from scripts._bench.measuring import in_turns, quartiles, ratios
 from scripts._bench.server import private_server
+from snowredis import WorkerPool
 from snowredis.core.presets import resolve_layout
 from snowredis.settings import DEFAULT_POOL
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore
 
 ROOT = Path(__file__).resolve().parents[2]
 BARE, REDIS, FIRST_ID = "nothing", "import redis", "`app.py`: one id, and exit"
@@ -79,7 +79,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
         python = _bare_environment(Path(directory))
         app = Path(directory) / "app.py"
         app.write_text(_APP.format(url=server.url))
-        RedisStore(server.url, PoolConfig(name=DEFAULT_POOL)).create(time.time_ns() // 1_000_000)
+        WorkerPool(server.url).create(PoolConfig(name=DEFAULT_POOL))
         programs = {name: ["-c", f"{source}\nprint(flush=True)"] for name, source in IMPORTS.items()}
         programs[FIRST_ID] = [str(app)]
         for arguments in programs.values():
@@ -91,22 +91,12 @@ def measure(*, quick: bool) -> dict[str, Any]:
                 kind[name].append(ms)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with private_server() as server:
-        RedisStore(server.url, PoolConfig(name="footprint", layout=resolve_layout("41/0/0/12/10"))).create(
-            time.time_ns() // 1_000_000
-        )
-        sizes = {
-            kind: [
-                float(word)
-                for word in subprocess.run(
-                    [sys.executable, "-P", "-c", _FOOTPRINT, server.url, str(count), kind],
-                    check=True,
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                ).stdout.split()
-            ]
-            for kind in ("trace", "resident")
-        }
+        config = PoolConfig(name="footprint", layout=resolve_layout("41/0/0/12/10"))
+        WorkerPool(server.url, "footprint").create(config)
+        sizes: dict[str, list[float]] = {}
+        for how in ("trace", "resident"):
+            command = [sys.executable, "-P", "-c", _FOOTPRINT, server.url, str(count), how]
+            sizes[how] = [float(word) for word in subprocess.check_output(command, env=environment).split()]
     return {
         "rounds": rounds,
         "bare_ms": quartiles(wall[BARE]),

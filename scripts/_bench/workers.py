@@ -22,8 +22,9 @@ from redis.connection import UnixDomainSocketConnection
 import snowredis
 from scripts._bench import idle
 from scripts._bench.measuring import in_turns, quartiles
-from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
+from scripts._bench.server import OWNER, STATS, Server, private_server
 from snowredis.core.layout import Layout
+from snowredis.process.clock import now_ms
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.lifecycle import BEAT_SHARES
 from snowredis.snowflake.protocol import (
