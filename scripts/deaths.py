@@ -36,8 +36,8 @@ from tests.support.servers import redis_server
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=14)
 # how often the pool is looked at
-LOOK_S = 0.05
-# what is left when the last children have died is given back by the next heartbeat: one every ttl / 3
+READ_S = 0.05
+# what is left when the last children have died is released by the next heartbeat: one every ttl / 3
 END_S = 7.0
 # each child makes this many
 IDS = 20
@@ -144,7 +144,7 @@ class Watcher:
         self._pool, self._row = snowredis.WorkerPool(url, "deaths"), row
         self._dead_at_ms: dict[int, float] = {}
         # events are found before it is known when the process died
-        self._given_back_ms: dict[str, tuple[int, float]] = {}
+        self._released_ms: dict[str, tuple[int, float]] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -165,21 +165,21 @@ class Watcher:
         return sum(is_dead(worker.pid) for worker in self._pool.workers())
 
     def _run(self) -> None:
-        while not self._ended.wait(LOOK_S):
+        while not self._ended.wait(READ_S):
             self._row.most_dead = max(self._row.most_dead, self.dead_leases())
-            self._look()
+            self._read()
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         for event in self._pool.events(newest=500):
             if event.kind in ("reclaimed", "released"):
-                self._given_back_ms[event.id] = event.pid, event.at_ms
+                self._released_ms[event.id] = event.pid, event.at_ms
 
     def finish(self) -> None:
         """Compare the times of releases on behalf of the dead with the times of their deaths."""
-        self._look()
+        self._read()
         self._row.available_ms = [
             max(0.0, at_ms - self._dead_at_ms[pid])
-            for pid, at_ms in self._given_back_ms.values()
+            for pid, at_ms in self._released_ms.values()
             if pid in self._dead_at_ms
         ]
         self._row.left = self.dead_leases()

@@ -45,7 +45,7 @@ LIMIT_S = 300.0
 
 
 @dataclass
-class Tally:
+class Counts:
     """Result on one kind of database."""
 
     kills: int = 0
@@ -131,7 +131,7 @@ def step(
     pair: Pair,
     name: str,
     chance: random.Random,
-    tally: Tally,
+    counts: Counts,
     options: argparse.Namespace,
     took_s: float,
     *,
@@ -139,7 +139,7 @@ def step(
 ) -> None:
     """Kill a step up to four times, then let it finish; or leave it killed."""
     kills, work = 0, getattr(pair, name)
-    while not tally.wrong:
+    while not counts.wrong:
         at_s = chance.uniform(0, took_s) if kills < KILLS_A_STEP else LIMIT_S
         if kills == KILLS_A_STEP and not finishes:
             return
@@ -147,67 +147,67 @@ def step(
         code = ended(pid, at_s)
         if code is not None:
             if code:
-                tally.wrong.append(f"{name} ended with {code}")
+                counts.wrong.append(f"{name} ended with {code}")
             return
         if kills == KILLS_A_STEP:
-            tally.wrong.append(f"{name} did not end in {LIMIT_S:g} s")
+            counts.wrong.append(f"{name} did not end in {LIMIT_S:g} s")
             os.kill(pid, signal.SIGKILL)
             ended(pid, 10)
             return
-        if tally.crashes < options.crashes and hasattr(server, "crash") and chance.random() < 0.5:
+        if counts.crashes < options.crashes and hasattr(server, "crash") and chance.random() < 0.5:
             server.crash()
             ended(pid, LIMIT_S)
             server.start()
-            tally.crashes += 1
+            counts.crashes += 1
         else:
             os.kill(pid, signal.SIGKILL)
             ended(pid, 10)
-            tally.kills += 1
+            counts.kills += 1
         kills += 1
-        tally.states[f"{name}: {pair.state()}"] += 1
+        counts.states[f"{name}: {pair.state()}"] += 1
         # the rest takes less time than the whole
         took_s = max(0.05, took_s * 0.8)
 
 
-def one_round(server: Any, pair: Pair, chance: random.Random, tally: Tally, options: argparse.Namespace) -> None:
+def one_round(server: Any, pair: Pair, chance: random.Random, counts: Counts, options: argparse.Namespace) -> None:
     began_s = time.monotonic()
     pair.apply(options.batch_rows)
     took_s = time.monotonic() - began_s
     applied = game.contents(pair.changed)
     if game.story(pair.changed) != pair.story:
-        tally.wrong.append("rows refer to others without any kill")
+        counts.wrong.append("rows refer to others without any kill")
     expected = [("undo", pair.before), ("apply", applied), ("undo", pair.before)]
     for name, contents in expected:
-        step(server, pair, name, chance, tally, options, took_s)
-        if not tally.wrong and game.contents(pair.changed) != contents:
-            tally.wrong.append(f"after {name} other rows than without kills")
-    step(server, pair, "apply", chance, tally, options, took_s, finishes=False)
+        step(server, pair, name, chance, counts, options, took_s)
+        if not counts.wrong and game.contents(pair.changed) != contents:
+            counts.wrong.append(f"after {name} other rows than without kills")
+    step(server, pair, "apply", chance, counts, options, took_s, finishes=False)
     if pair.state() == "done":
         return
-    step(server, pair, "abandon", chance, tally, options, took_s / 2)
-    if not tally.wrong and game.contents(pair.changed) != pair.before:
-        tally.wrong.append("after abandon other rows than at first")
+    step(server, pair, "abandon", chance, counts, options, took_s / 2)
+    if not counts.wrong and game.contents(pair.changed) != pair.before:
+        counts.wrong.append("after abandon other rows than at first")
 
 
-def try_kind(name: str, options: argparse.Namespace, directory: Path, deadline_s: float) -> Tally:
+def try_kind(name: str, options: argparse.Namespace, directory: Path, deadline_s: float) -> Counts:
     """Run rounds on one kind of database until there were enough kills."""
-    chance, tally = random.Random(f"{options.seed}{name}"), Tally()
+    chance, counts = random.Random(f"{options.seed}{name}"), Counts()
     with SERVERS[name]() as server:
-        while (tally.kills < options.kills or tally.crashes < options.crashes) and not tally.wrong:
+        while (counts.kills < options.kills or counts.crashes < options.crashes) and not counts.wrong:
             if time.monotonic() > deadline_s:
-                tally.wrong.append(f"only {tally.kills} kills in {options.minutes:g} minutes")
+                counts.wrong.append(f"only {counts.kills} kills in {options.minutes:g} minutes")
                 break
-            counters = tally.rounds % 2 == 0
+            counters = counts.rounds % 2 == 0
             one_round(
                 server,
                 Pair(server, directory, options.players, options.seed, counters=counters),
                 chance,
-                tally,
+                counts,
                 options,
             )
-            tally.rounds += 1
-            print(f"   {name}: round {tally.rounds}, {tally.kills} kills, {tally.crashes} crashes", flush=True)
-    return tally
+            counts.rounds += 1
+            print(f"   {name}: round {counts.rounds}, {counts.kills} kills, {counts.crashes} crashes", flush=True)
+    return counts
 
 
 def main() -> int:
@@ -225,14 +225,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         for name in options.databases:
             try:
-                tally = try_kind(name, options, Path(directory), deadline_s)
+                counts = try_kind(name, options, Path(directory), deadline_s)
             except MissingDatabase as error:
                 print(f"{name}: skipped, {error}")
                 continue
-            failed = failed or bool(tally.wrong)
-            states = ", ".join(f"{count} in {state}" for state, count in sorted(tally.states.items()))
-            print(f"{name}: {tally.kills} kills and {tally.crashes} crashes in {tally.rounds} rounds: {states}")
-            print(f"   {'; '.join(tally.wrong) or 'nothing was lost, nothing is there twice'}")
+            failed = failed or bool(counts.wrong)
+            states = ", ".join(f"{count} in {state}" for state, count in sorted(counts.states.items()))
+            print(f"{name}: {counts.kills} kills and {counts.crashes} crashes in {counts.rounds} rounds: {states}")
+            print(f"   {'; '.join(counts.wrong) or 'nothing was lost, nothing is there twice'}")
     return int(failed)
 
 

@@ -36,9 +36,9 @@ _EXAMPLE = Event(
 # kind -> what it says
 _MEANINGS = {
     EventKind.CLAIMED: "a process leased the worker id",
-    EventKind.RELEASED: "it gave the worker id back",
+    EventKind.RELEASED: "it released the worker id",
     EventKind.EXPIRED: "a death: the lease ended without a release; `at` is its end",
-    EventKind.RECLAIMED: "a death: the process was killed, and its parent gave the worker id back",
+    EventKind.RECLAIMED: "a death: the process was killed, and its parent released the worker id",
     EventKind.RETURNED: "not dead: the process renewed a lease that had ended at `ended_at`",
     EventKind.ADOPTED: "a lease that Redis had forgotten was accepted again",
     EventKind.LOST: "a renewal was refused",

@@ -39,8 +39,8 @@ def printable(text: str, limit: int | None = None) -> str:
     Format characters (bidi overrides, zero-width ones) and lone surrogates are escaped, too.
     """
     # cut before escaping, too: the text may have megabytes
-    cut = text if limit is None else text[: 4 * limit]
-    shown = "".join(char if char.isprintable() else _escaped(char) for char in cut)
+    shortened = text if limit is None else text[: 4 * limit]
+    shown = "".join(char if char.isprintable() else _escaped(char) for char in shortened)
     return shown if limit is None else fitted(shown, limit)
 
 

@@ -47,7 +47,7 @@ _POOL_NUMBERS = (
 
 
 class PoolReader(ABC):
-    """One look at a pool: its fields as of one moment, and the records that it is asked for.
+    """One reading of a pool: its fields as of one moment, and the records that it is asked for.
 
     Args:
         name: of the pool.
@@ -76,7 +76,7 @@ class PoolReader(ABC):
         return self._info(self._count_alive(), len(ended))
 
     def stored(self) -> snapshot.PoolInfo:
-        """Return what info() returns, but without a look at the leases: as if none was leased. Does not block."""
+        """Return what info() returns, as if nothing was leased. Does not block."""
         return self._info(0, 0)
 
     def state(self, *, idle: bool = False) -> tuple[snapshot.Snapshot, list[snapshot.WorkerInfo]]:
@@ -198,7 +198,7 @@ class PoolReader(ABC):
 
 
 class RedisPoolReader(PoolReader):
-    """A look at the pool *name* in the Redis of *client*. Raises PoolNotFound, StoreUnavailable."""
+    """A reading of the pool *name* in the Redis of *client*. Raises PoolNotFound, StoreUnavailable."""
 
     def __init__(self, client: Any, name: str) -> None:
         self.client = client
@@ -242,7 +242,7 @@ class RedisPoolReader(PoolReader):
 
 
 class MemoryPoolReader(PoolReader):
-    """A look at the pool *name* of *pool*, a MemoryPool of snowredis.testing. Raises PoolNotFound."""
+    """A reading of the pool *name* of *pool*, a MemoryPool of snowredis.testing. Raises PoolNotFound."""
 
     def __init__(self, pool: Any, name: str) -> None:
         store: MemoryStore | None = pool._stores.get(name)

@@ -288,9 +288,9 @@ def _possible_causes(
             f"two pools fill one table: {', '.join(alike[:5])} in this Redis "
             f"{'has' if len(alike) == 1 else 'have'} the same layout and datacenter, and make the same ids"
         )
-    look_here = "" if is_explained else ". The history shows no other cause, so look here first"
+    first_step = "" if is_explained else ". The history shows no other cause, so look here first"
     yield (
         "it was made once and written twice: a copied row, a restored backup, an import, a message that was delivered "
-        f"again, an id that was taken before a fork or kept in a global variable{look_here}"
+        f"again, an id that was taken before a fork or kept in a global variable{first_step}"
     )
     yield "another Redis (staging, another site) has a pool with the same layout and datacenter"

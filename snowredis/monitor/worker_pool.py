@@ -90,7 +90,7 @@ class WorkerPool:
         return self.server.client
 
     def _read(self) -> PoolReader:
-        """Return a look at the pool. Raises PoolNotFound."""
+        """Return a reading of the pool. Raises PoolNotFound."""
         if self._server is None:
             return MemoryPoolReader(self._memory, self.name)
         return RedisPoolReader(self._server.client, self.name)

@@ -46,13 +46,13 @@ _SentinelPool: Any = sentinel.SentinelConnectionPool
 _parse_url: Any = connection.parse_url
 
 # limit for each node that is asked where the slot is: the node that serves it has to be reached after that
-LOOK_LIMIT_S = 0.5
+READ_LIMIT_S = 0.5
 # the slot has moved; it is being moved to a third node; a node redirects by an old table
 MAX_REDIRECTIONS = 3
 # redis-py's plain parser knows the errors of a Cluster only since 6.0
 _PARSER: dict[str, Any] = {"parser_class": cluster.ClusterParser} if hasattr(cluster, "ClusterParser") else {}
 # the node does not serve the slot now, and another may
-_LOOK_AGAIN = (
+_READ_AGAIN = (
     exceptions.ConnectionError,
     exceptions.TimeoutError,
     exceptions.ClusterDownError,
@@ -121,9 +121,9 @@ class ClusterClient(OwnCluster):
                 address = address or self._masters.get(slot) or self._find_master(slot)
                 try:
                     replies = _run_together(self._client(address), commands, asking=asking)
-                    if isinstance(replies[0], _LOOK_AGAIN):
+                    if isinstance(replies[0], _READ_AGAIN):
                         raise replies[0]
-                except _LOOK_AGAIN:
+                except _READ_AGAIN:
                     self._masters.pop(slot, None)
                     self._failed.add(address)
                     raise
@@ -146,7 +146,7 @@ class ClusterClient(OwnCluster):
             if remaining_s() <= 0:
                 break
             try:
-                with time_limit(LOOK_LIMIT_S):
+                with time_limit(READ_LIMIT_S):
                     (ranges,) = _run_together(self._client(address), [("CLUSTER", "SLOTS")])
                 if isinstance(ranges, Exception):
                     raise ranges
@@ -266,10 +266,10 @@ def on_one_connection(client: Any, key: str, commands: Sequence[Sequence[Any]]) 
         raise exceptions.ConnectionError(f"no node of the Cluster serves the slot of {key}")
     try:
         replies = _run_together(routing.get_redis_connection(node), commands)
-    except _LOOK_AGAIN:
+    except _READ_AGAIN:
         manager.initialize()
         raise
-    if isinstance(replies[0], (*_LOOK_AGAIN, exceptions.AskError)):
+    if isinstance(replies[0], (*_READ_AGAIN, exceptions.AskError)):
         manager.initialize()
     return replies
 

@@ -194,9 +194,9 @@ class LeaseManager:
         clocks_s = self.view.note_claimed()
         fresh = HeldLease.granted(reply, self.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
-        kept = self.slot.hold(fresh, NO_STATS, fresh=True)
+        is_held = self.slot.hold(fresh, NO_STATS, fresh=True)
         self.counts.claims += 1
-        return Claimed(replaced=replaced, granted=fresh, void=not kept)
+        return Claimed(replaced=replaced, granted=fresh, void=not is_held)
 
     def _take_over(self) -> bool:
         """Go on with the lease of a dead process of this machine, while Redis is away; return whether there is one."""

@@ -30,7 +30,7 @@ log = logging.getLogger("snowredis")
 
 # zset: session -> end of its cookie, seconds since 1970
 KEY = "snowredis:ended-sessions"
-_LOOK_EVERY_S = 1.0
+_READ_EVERY_S = 1.0
 _MAX_SESSIONS = 10_000
 
 
@@ -59,7 +59,7 @@ class EndedSessions:
 
     async def check(self, session: str) -> None:
         """Raise HttpProblem if *session* has ended."""
-        if time.monotonic() - self._looked_at_s >= _LOOK_EVERY_S:
+        if time.monotonic() - self._looked_at_s >= _READ_EVERY_S:
             await self._refresh()
         if session in self._ended:
             raise no_token()

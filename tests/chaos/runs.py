@@ -31,7 +31,7 @@ KINDS = (
     "multiprocessing",
     "clone of a suspended process",
 )
-# how a forked child ends: gives its worker id back, leaves without a word, dies
+# how a forked child ends: releases its worker id, leaves without a word, dies
 ENDINGS = ("close", "leave", "kill")
 # numbers a run: first id, how many ids, when it was written in ms of the chaos run
 COLUMNS = 3

@@ -228,7 +228,7 @@ def test_8_for_a_clock_that_cannot_be_used(cli: Cli, pool_name: str, client: red
     assert "behind the clock of Redis" in result.err
 
 
-def test_130_after_ctrl_c_and_the_worker_id_is_given_back(
+def test_130_after_ctrl_c_and_the_worker_id_is_released(
     cli: Cli, command: Callable[..., list[str]], process_environment: dict[str, str], pool_name: str
 ) -> None:
     cli("pool", "create", pool_name)

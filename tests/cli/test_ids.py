@@ -189,7 +189,7 @@ def test_settings_come_from_the_environment(cli: Cli, pool_name: str, monkeypatc
     assert cli("generate", "--ttl", "8").code == 6
 
 
-def test_more_than_one_batch_and_the_worker_id_is_given_back(cli: Cli, pool_name: str) -> None:
+def test_more_than_one_batch_and_the_worker_id_is_released(cli: Cli, pool_name: str) -> None:
     cli("pool", "create", pool_name)
     made = list(map(int, cli("generate", "-n", "20000", "--pool", pool_name).out.split()))
     assert made == sorted(set(made))

@@ -75,8 +75,8 @@ def test_two_equal_ids_are_explained(
     cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator, client: redis.Redis
 ) -> None:
     an_id = str(ids.next_id())
-    twin = f"{pool_name}-twin"
-    cli("pool", "create", twin)
+    other = f"{pool_name}-twin"
+    cli("pool", "create", other)
     result = cli("whois", an_id, an_id, "--pool", pool_name)
     assert result.code == 0
     assert "how it can be in two places" in result.out

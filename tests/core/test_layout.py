@@ -88,17 +88,17 @@ def test_the_default_is_1024_workers_with_1024_ids_a_ms_and_four_namespaces_unti
 
 def test_layouts_are_equal_by_value_and_stay_so_through_pickle_and_copy() -> None:
     layout = layouts["sonyflake"]
-    twins = [
+    copies = [
         pickle.loads(pickle.dumps(layout)),
         copy.deepcopy(layout),
         dataclasses.replace(layout),
         Layout(timestamp_bits=39, backup_bits=0, worker_bits=16, sequence_bits=8, tick_ms=10,
                epoch_ms=1409529600000, worker_last=True),
     ]  # fmt: skip
-    for twin in twins:
-        assert twin == layout
-        assert hash(twin) == hash(layout)
-        assert twin.decode(2**62 + 12345) == layout.decode(2**62 + 12345)
+    for copied in copies:
+        assert copied == layout
+        assert hash(copied) == hash(layout)
+        assert copied.decode(2**62 + 12345) == layout.decode(2**62 + 12345)
     assert dataclasses.replace(layout, worker_last=False) != layout
     assert eval(repr(layout), {"Layout": Layout}) == layout
 

@@ -27,7 +27,7 @@ from tests.support import warm
 from tests.support.holder import Holder
 from tests.support.waiting import eventually
 
-# claims in a pool of ttl 2 s, says until when the reservation goes, and gives it back or closes all descriptors
+# claims in a pool of ttl 2 s, says until when the reservation goes, and releases it or closes all descriptors
 USER = Path(__file__).parent / "programs" / "reserving_user.py"
 # a clock of the test's own, which no reservation of a real one can reach
 NOW_MS = 1_800_000_000_000

@@ -41,7 +41,7 @@ notes = redis.Redis.from_url(POOL_URL)
 
 @app.task
 def make(seconds: float = 0.0) -> None:
-    """Make ids with both generators, so that an ending process has two leases to give back."""
+    """Make ids with both generators, so that an ending process has two leases to release."""
     made = ids.next_ids(IDS_PER_TASK // 2)
     time.sleep(seconds)
     made += [snowredis.next_id() for _ in range(IDS_PER_TASK // 2)]

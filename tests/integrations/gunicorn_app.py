@@ -36,7 +36,7 @@ def answer(path: str) -> bytes:
 
     /ids/N: JSON of the pid, whether there was a lease before, the worker id and N ids. /batch/N: pid, worker id
     (-1 if there was no lease before) and N ids as 8 bytes each. /hang/S: sleep S s. /stuck/S: the same, deaf to
-    all signals but SIGKILL. /again/: give the worker id back and claim at the next id. A number at the very end
+    all signals but SIGKILL. /again/: release the worker id and claim at the next id. A number at the very end
     names the request; it is noted down with the pid before anything else is done.
     """
     _, what, argument, *name = path.split("/")

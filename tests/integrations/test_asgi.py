@@ -120,7 +120,7 @@ def test_a_state_of_the_application_that_is_a_mapping_has_the_generator_too() ->
     asyncio.run(run())
 
 
-def test_a_real_uvicorn_gives_its_worker_id_back_when_it_is_told_to_end(server: RedisServer, tmp_path: Path) -> None:
+def test_a_real_uvicorn_releases_its_worker_id_when_it_is_told_to_end(server: RedisServer, tmp_path: Path) -> None:
     new_pool(server.url, "uvicorn")
     app = "tests.integrations.programs.uvicorn_service:app"
     process = warm.Popen(

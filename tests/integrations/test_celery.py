@@ -47,7 +47,7 @@ def assert_no_id_twice(fleet: Fleet, tasks: int) -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_prefork_children_have_worker_ids_of_their_own_and_give_them_back(fleet: Any) -> None:
+def test_prefork_children_have_worker_ids_of_their_own_and_release_them(fleet: Any) -> None:
     with fleet("--concurrency=2") as running:
         running.send(200)
         running.wait_for(200)
@@ -62,7 +62,7 @@ def test_prefork_children_have_worker_ids_of_their_own_and_give_them_back(fleet:
         assert running.process.returncode == 0
 
 
-def test_a_cold_shutdown_gives_the_worker_ids_back_too(fleet: Any) -> None:
+def test_a_cold_shutdown_releases_the_worker_ids_too(fleet: Any) -> None:
     with fleet("--concurrency=2") as running:
         running.send(20)
         running.wait_for(20)
@@ -76,7 +76,7 @@ def test_a_cold_shutdown_gives_the_worker_ids_back_too(fleet: Any) -> None:
         assert running.workers() == []
 
 
-def test_children_that_are_replaced_after_some_tasks_give_theirs_back(fleet: Any) -> None:
+def test_children_that_are_replaced_after_some_tasks_release_theirs(fleet: Any) -> None:
     with fleet("--concurrency=2", "--max-tasks-per-child=10") as running:
         running.send(100)
         running.wait_for(100)
@@ -87,7 +87,7 @@ def test_children_that_are_replaced_after_some_tasks_give_theirs_back(fleet: Any
         assert running.workers() == []
 
 
-def test_the_worker_id_of_a_killed_child_is_given_back_at_once(fleet: Any) -> None:
+def test_the_worker_id_of_a_killed_child_is_released_at_once(fleet: Any) -> None:
     with fleet("--concurrency=2", TTL="60") as running:
         running.send(20)
         running.wait_for(20)
@@ -95,14 +95,14 @@ def test_the_worker_id_of_a_killed_child_is_given_back_at_once(fleet: Any) -> No
         os.kill(killed, signal.SIGKILL)
         running.send(100)
         running.wait_for(120)
-        eventually(lambda: killed not in {worker.pid for worker in running.workers()}, "a lease given back")
+        eventually(lambda: killed not in {worker.pid for worker in running.workers()}, "a lease released")
         running.end()
         assert_no_id_twice(running, 120)
         assert running.workers() == []
 
 
 @pytest.mark.parametrize("pool", ["solo", "threads", "gevent"])
-def test_a_worker_of_one_process_gives_its_worker_ids_back_at_its_end(fleet: Any, pool: str) -> None:
+def test_a_worker_of_one_process_releases_its_worker_ids_at_its_end(fleet: Any, pool: str) -> None:
     if pool == "gevent":
         pytest.importorskip("gevent")
     with fleet(f"--pool={pool}", "--concurrency=4") as running:
@@ -127,7 +127,7 @@ def test_including_the_module_is_enough(fleet: Any, own_server: RedisServer) -> 
         assert running.workers() == []
 
 
-def test_spawned_children_are_labelled_and_give_their_worker_ids_back(fleet: Any) -> None:
+def test_spawned_children_are_labelled_and_release_their_worker_ids(fleet: Any) -> None:
     from celery.concurrency.prefork import process_destructor
 
     if "exitcode" not in process_destructor.__code__.co_varnames:

@@ -82,7 +82,7 @@ def test_worker_ids_come_and_go_with_the_workers(serve: Any, kind: str, preload:
 
         killed = second.pop()
         os.kill(killed, signal.SIGKILL)
-        eventually(lambda: killed not in running.holders(), "a lease given back")
+        eventually(lambda: killed not in running.holders(), "a lease released")
         ask_all(running.wait_until_ready(2))
 
         assert running.end() == 0
@@ -93,7 +93,7 @@ def test_worker_ids_come_and_go_with_the_workers(serve: Any, kind: str, preload:
         assert FAILED not in running.log.read_text()
 
 
-def test_workers_that_are_replaced_after_some_requests_give_theirs_back(serve: Any) -> None:
+def test_workers_that_are_replaced_after_some_requests_release_theirs(serve: Any) -> None:
     with serve("--workers=2", "--max-requests=5", "--max-requests-jitter=3") as running:
         answers = [running.ask("/ids/10") for _ in range(40)]
         assert all(found["held"] for found in answers)
@@ -114,11 +114,11 @@ def test_a_quick_stop_leaves_no_lease(serve: Any, number: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["hang", "stuck"])
-def test_a_worker_that_hangs_is_killed_and_its_worker_id_given_back(serve: Any, how: str) -> None:
+def test_a_worker_that_hangs_is_killed_and_its_worker_id_released(serve: Any, how: str) -> None:
     with serve("--timeout=1") as running:
         (hung,) = running.wait_until_ready(1)
         with in_the_background(running, f"/{how}/60"):
-            eventually(lambda: hung not in running.holders(), "a lease given back")
+            eventually(lambda: hung not in running.holders(), "a lease released")
         assert running.ask()["pid"] != hung
         assert running.wait_until_ready(1) != {hung}
         assert "WORKER TIMEOUT" in running.log.read_text()
@@ -155,7 +155,7 @@ def test_gevent_may_be_patched_in_the_configuration(serve: Any) -> None:
     with serve("--worker-class=gevent", "--workers=2", "--preload", conf=conf) as running:
         killed = running.wait_until_ready(2).pop()
         os.kill(killed, signal.SIGKILL)
-        eventually(lambda: killed not in running.holders(), "a lease given back")
+        eventually(lambda: killed not in running.holders(), "a lease released")
         running.wait_until_ready(2)
         assert running.ask()["held"]
         assert running.end() == 0
@@ -192,13 +192,13 @@ def test_a_redis_that_hangs_is_no_reason_not_to_serve(own_server: RedisServer, t
         assert running.ask("/ids/1")["ids"]
 
 
-def test_workers_that_are_killed_at_once_are_given_back_by_those_that_replace_them(serve: Any) -> None:
+def test_workers_that_are_killed_at_once_are_released_by_those_that_replace_them(serve: Any) -> None:
     with serve("--workers=6") as running:
         first = running.wait_until_ready(6)
         for pid in first:
             os.kill(pid, signal.SIGKILL)
         running.wait_until_ready(6)
-        eventually(lambda: not first & running.holders(), "leases given back")
+        eventually(lambda: not first & running.holders(), "leases released")
         assert {death.pid for death in running.deaths()} == first
         assert running.end() == 0
 
@@ -246,7 +246,7 @@ def test_hooks_of_ones_own_run_too_whatever_becomes_of_them(serve: Any, tmp_path
     with serve(conf=conf, HOOK_NOTES=str(notes)) as running:
         (killed,) = running.wait_until_ready(1)
         os.kill(killed, signal.SIGKILL)
-        eventually(lambda: killed not in running.holders(), "a lease given back")
+        eventually(lambda: killed not in running.holders(), "a lease released")
         running.wait_until_ready(1)
         assert running.end() == 0
         assert running.workers() == []

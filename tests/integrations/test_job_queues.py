@@ -82,7 +82,7 @@ def test_every_job_of_rq_releases_its_worker_id_and_shows_the_workers_name(queue
         assert {event.label for event in pool.events() if event.kind == "claimed"} == {"rq packer"}
 
 
-def test_jobs_of_a_plain_worker_of_rq_give_back_what_the_jobs_before_them_left(queue: Queue) -> None:
+def test_jobs_of_a_plain_worker_of_rq_release_what_the_jobs_before_them_left(queue: Queue) -> None:
     """Each job ends by os._exit(), in a process whose parent does not know snowredis."""
     rq = pytest.importorskip("rq")
     jobs = rq.Queue(connection=redis.Redis.from_url(queue.url))
@@ -93,7 +93,7 @@ def test_jobs_of_a_plain_worker_of_rq_give_back_what_the_jobs_before_them_left(q
     info = queue.info()
     assert (info.claims, info.releases, info.reclaimed, info.used) == (TASKS, TASKS - 1, 0, 1)
     assert info.peak == 2
-    # anybody else who claims gives the last one back
+    # any other process that claims releases the last one
     with snowredis.connect(queue.url, pool=POOL) as ids:
         ids.claim()
         assert queue.info().used == 1
@@ -124,7 +124,7 @@ def test_the_workers_of_huey_release_their_worker_ids_when_they_stop(queue: Queu
         task(number)
     worker = queue.start("huey.bin.huey_consumer", "tests.integrations.huey_app.huey", "-w", "2", "-k", kind)
     queue.wait_for_ids()
-    # SIGTERM interrupts the last task, which may not have returned yet, and then its process, which gives its id back
+    # SIGTERM interrupts the last task, which may not have returned yet, and then its process, which releases its id
     queue.end(worker, signal.SIGINT)
     queue.check_ids()
     info = queue.info()

@@ -43,7 +43,7 @@ def program(server: RedisServer, tmp_path: Path) -> Callable[..., subprocess.Com
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_parent_and_children_repeat_no_id_and_children_give_their_worker_ids_back(
+def test_parent_and_children_repeat_no_id_and_children_release_their_worker_ids(
     program: Callable[..., subprocess.CompletedProcess[str]],
     method: str,
 ) -> None:

@@ -138,7 +138,7 @@ def site(own_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Site
 
 
 @pytest.mark.parametrize("options", [(), ("--lazy-apps",), ("--threads", "2"), ("--enable-threads",)], ids=" ".join)
-def test_workers_have_worker_ids_of_their_own_and_give_them_back(site: Any, options: tuple[str, ...]) -> None:
+def test_workers_have_worker_ids_of_their_own_and_release_them(site: Any, options: tuple[str, ...]) -> None:
     running = site(*options)
     pids = running.pids()
     # the default generator and that of the module in each, none in the master
@@ -150,7 +150,7 @@ def test_workers_have_worker_ids_of_their_own_and_give_them_back(site: Any, opti
 
 
 @pytest.mark.parametrize("options", [(), ("--lazy-apps",)], ids=" ".join)
-def test_a_reload_gives_the_old_workers_ids_back(site: Any, options: tuple[str, ...]) -> None:
+def test_a_reload_releases_the_old_workers_ids(site: Any, options: tuple[str, ...]) -> None:
     running = site(*options)
     old = running.pids()
     running.process.send_signal(signal.SIGHUP)
@@ -163,7 +163,7 @@ def test_a_reload_gives_the_old_workers_ids_back(site: Any, options: tuple[str, 
     assert len(set(running.made)) == len(running.made)
 
 
-def test_a_worker_that_served_its_last_request_gives_its_worker_ids_back(site: Any) -> None:
+def test_a_worker_that_served_its_last_request_releases_its_worker_ids(site: Any) -> None:
     running = site("--max-requests", "5", "--min-worker-lifetime", "1")
     old = running.pids()
     eventually(lambda: not running.get(8) & old, "answers of new workers only")

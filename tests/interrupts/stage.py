@@ -319,7 +319,7 @@ class Stage:
             rival.close()
 
     def _keeps_lease_beside_children(self) -> None:
-        # the first heartbeat gives back what dead children left; the second one would find out that it was this one's
+        # the first heartbeat releases what dead children left; the second one would find out that it was this one's
         for _ in range(2):
             if self.reports and not self.ids.closed and self.ids.lease is not None:
                 self._keeps_lease()
@@ -334,7 +334,7 @@ class Stage:
                 heirs.append(ids)
                 made += (ids.next_id(), ids.next_id())
         except SnowredisError as error:
-            self.leaked = f"a worker id was not given back: {type(error).__name__}: {error}"
+            self.leaked = f"a worker id was not released: {type(error).__name__}: {error}"
         for ids in heirs:
             ids.close()
         return made

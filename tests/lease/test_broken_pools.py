@@ -84,9 +84,9 @@ def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_k
     # nothing to look at, nothing to delete
     looked = WorkerPool(server.url, name)
     assert name not in looked.pools()
-    for look in (looked.info, looked.workers, looked.delete):
+    for read in (looked.info, looked.workers, looked.delete):
         with pytest.raises(PoolNotFound):
-            look()
+            read()
     # the pool that comes after it stays
     holder(store).ask_claim()
     assert client.ttl(pool_keys(name)[0]) == -1
@@ -159,7 +159,7 @@ def test_a_pool_made_in_the_place_of_a_deleted_one_starts_above_what_was_used(se
     assert min(holder(anew).claim().lanes_ms) >= used_ms
 
 
-def test_a_pool_whose_workers_all_gave_back_leaves_nothing_to_wait_for(server: RedisServer) -> None:
+def test_a_pool_whose_leases_are_all_released_leaves_nothing_to_wait_for(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     assert holder(store).claim().release(wall_ms(), 0)
     done = WorkerPool(server.url, store.config.name).delete()

@@ -45,14 +45,14 @@ def coroutines(server: Any) -> None:
     asyncio.run(make())
 
 
-def look(server: Any) -> None:
+def read(server: Any) -> None:
     pool = snowredis.WorkerPool(server, "p")
     assert repr(pool) == f"<snowredis.WorkerPool 'p' at {pool.where}>"
     pool.info()
     pool.close()
 
 
-@pytest.mark.parametrize("use", [sync, unclosed_by_with, coroutines, look])
+@pytest.mark.parametrize("use", [sync, unclosed_by_with, coroutines, read])
 def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
     own_server: RedisServer, use: Callable[[Any], None]
 ) -> None:

@@ -120,10 +120,10 @@ def test_a_renewal_never_shortens_the_reservation(pool: Place) -> None:
 
 def test_a_repeated_renewal_answers_as_before(pool: Place) -> None:
     holder = pool.holder().claim()
-    twin = Holder(pool.store, pool.now_ms, holder.token, "", holder.worker, holder.until_ms, holder.lanes_ms)
+    copied = Holder(pool.store, pool.now_ms, holder.token, "", holder.worker, holder.until_ms, holder.lanes_ms)
     pending = fresh_hex()
     assert isinstance(holder.ask_renew(pending), Renewed)
-    assert isinstance(twin.ask_renew(pending), Renewed)
+    assert isinstance(copied.ask_renew(pending), Renewed)
     assert isinstance(holder.ask_renew(), Renewed)
 
 

@@ -1041,18 +1041,18 @@ def test_a_record_that_no_script_wrote_does_not_hide_the_others(server: RedisSer
 
 def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
     absent = WorkerPool(server.url, "absent")
-    for look in (absent.workers, absent.info, absent.delete):
+    for read in (absent.workers, absent.info, absent.delete):
         with pytest.raises(PoolNotFound, match="no pool 'absent'"):
-            look()
+            read()
     pool = pool_keys("odd")[0]
     server.client().hset(pool, mapping={"signature": "layout=none", "records": 0})
     with pytest.raises(StoreUnavailable, match="signature of pool 'odd' is not valid"):
         WorkerPool(server.url, "odd").info()
     server.client().delete(pool)
     server.client().set(pool, "mine")
-    for look in (WorkerPool(server.url, "odd").workers, WorkerPool(server.url, "odd").info):
+    for read in (WorkerPool(server.url, "odd").workers, WorkerPool(server.url, "odd").info):
         with pytest.raises(StoreUnavailable, match="another program uses a key"):
-            look()
+            read()
     server.client().delete(pool)
 
 

@@ -58,7 +58,7 @@ class WatchedFleet(Fleet):
         super().__init__(*args, **options)  # type: ignore[arg-type]
         self.looks: list[tuple[float, HoldingHistory]] = []
 
-    def look(self) -> None:
+    def read(self) -> None:
         try:
             pool = WorkerPool(self.server.url, POOL)
             began_ms = self._elapsed_s() * 1000
@@ -70,10 +70,10 @@ class WatchedFleet(Fleet):
 
     def _truce(self) -> None:
         super()._truce()
-        self.look()
+        self.read()
 
     def _end(self) -> None:
-        self.look()
+        self.read()
         super()._end()
 
 

@@ -469,7 +469,7 @@ def test_a_rollout_and_short_jobs_are_no_deaths(own_server: RedisServer) -> None
             program.wait(20)
             assert program.stdout is not None
             program.stdout.close()
-        # the leases that nobody gave back have ended by then
+        # the leases that nobody released have ended by then
         ended_s = time.monotonic() + 3.0
         while time.monotonic() < ended_s:
             snapshot = seen.snapshot()

@@ -269,7 +269,7 @@ def test_an_id_of_the_outage_lane_is_of_the_process_that_had_the_lane_even_after
     assert asked(events, 5_000_000, lane=3, past=past) == ("certain", "anna")
     assert asked(events, 5_000_000, lane=2, past=past) == ("certain", "berta")
     assert asked(events, 80_000_000, lane=3, past=past) == ("certain", "berta")
-    # anna gave it back, with what was used of the lane
+    # anna released it, with what was used of the lane
     gone = replace(released(1_200_000, "anna", 0, 1_150_000), outage_until_ms=600_000)
     taken = replace(taken, lanes_ms=(*next_lanes[:3], 600_000))
     events = [BORN, reserved, gone, taken]

@@ -249,7 +249,7 @@ def test_a_bad_directory_costs_the_metrics_and_neither_ids_nor_worker_ids(
             **os.environ,
             "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / name) if name else "",
             "PYTHONPATH": str(ROOT),
-            # nobody gives back what it leaves
+            # nobody releases what it leaves
             "SNOWREDIS_CRASH_RECORDS": "off",
         },
         capture_output=True,

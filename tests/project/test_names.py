@@ -39,8 +39,14 @@ SYNONYMS = {
 }
 # (file, name) that still stands there. Do not add to it: rename, and remove the line
 OLD_NAMES: set[tuple[str, str]] = set()
-# names that others chose: Redis Cluster's nodes, clocks in the standard library
-OF_OTHERS = {("snowredis/servers/failover.py", "node")}
+# names that others chose: Redis Cluster's nodes, references of databases
+OF_OTHERS = {
+    *((f"snowredis/servers/{name}.py", "node") for name in ("clients", "connections", "failover")),
+    ("snowredis/servers/failover.py", "_ClusterNode"),
+    ("snowredis/merge/schema.py", "_REFERENCE"),
+}
+# words that tests and scripts use in their common meaning: connections that are cut, machines that are simulated
+COMMON_IN_TESTS = {"cut", "cuts", "machine", "node", "ns", "reference", "turn", "watch"}
 
 
 def snake_case(name: str) -> str:
@@ -48,17 +54,26 @@ def snake_case(name: str) -> str:
 
 
 def names_of(source: str) -> Iterator[str]:
-    """Yield the names of classes, functions, arguments, fields and attributes."""
+    """Yield the names of classes, functions, arguments, fields, attributes and variables."""
     for node in ast.walk(parsed(source)):
         if isinstance(node, ast.ClassDef):
             yield from (ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign))
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             arguments = node.args
             yield from (one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+
+
+def lua_names_of(source: str) -> Iterator[str]:
+    """Yield the names of local variables and functions, and of arguments."""
+    for pattern in (r"\blocal (?:function )?([\w, ]+)", r"\bfunction ?\w*\(([\w, ]*)"):
+        for names in re.findall(pattern, source):
+            yield from re.findall(r"\w+", names)
 
 
 def synonyms_in(name: str) -> list[str]:
@@ -78,6 +93,22 @@ def test_names_use_the_words_of_the_glossary() -> None:
     assert {where: advice for where, advice in wrong.items() if where not in OLD_NAMES | OF_OTHERS} == {}
     # what was renamed leaves the list
     assert OLD_NAMES - found.keys() == set()
+
+
+def test_names_in_lua_use_the_words_of_the_glossary() -> None:
+    paths = list((ROOT / "snowredis").rglob("*.lua"))
+    found = {(path.name, name) for path in paths for name in lua_names_of(path.read_text("utf-8")) if synonyms_in(name)}
+    assert (found, len(paths) > 10) == (set(), True)
+
+
+def test_names_in_tests_and_scripts_use_the_words_of_the_glossary() -> None:
+    # by a pattern, since parsing all of them takes seconds; the name of a test is a sentence
+    defined = re.compile(r"\b(?:def|class|for) (?!test_)(\w+)|^ *(?:self\.)?(\w+)(?:: [^=\n]+)? = ", re.MULTILINE)
+    found = set()
+    for path in {*(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")} - {Path(__file__)}:
+        names = {one or other for one, other in defined.findall(path.read_text("utf-8"))}
+        found |= {(path.name, name) for name in names if set(synonyms_in(name)) - COMMON_IN_TESTS}
+    assert found == set()
 
 
 def test_no_two_classes_have_one_name() -> None:
@@ -101,6 +132,9 @@ class ServerLook:
 
 
 read = lambda twin: twin
+tallies, take_out = 1, 2
 """
     found = [word for name in names_of(source) for word in synonyms_in(name)]
-    assert sorted(found) == ["fit_ms", "give_back", "look", "ns", "tally", "turn", "twin"]
+    assert sorted(set(found)) == ["fit_ms", "give_back", "look", "ns", "take_out", "tally", "turn", "twin"]
+    lua = "local function look(twin) local tally, n = 1, 2 end"
+    assert [name for name in lua_names_of(lua) if synonyms_in(name)] == ["look", "tally", "twin"]

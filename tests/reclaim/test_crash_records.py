@@ -1,4 +1,4 @@
-"""A crash record has what another process needs to give a lease back, and says how its process ended."""
+"""A crash record has what another process needs to release a lease, and says how its process ended."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(url: str
         assert heir.next_id() > last
 
 
-def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str, records: Path) -> None:
+def test_a_namespace_that_was_used_is_released_with_its_own_mark(url: str, records: Path) -> None:
     create(url)
 
     def step_back(numbers: memoryview) -> None:
@@ -250,7 +250,7 @@ def test_a_record_is_of_no_use_once_another_process_has_the_worker_id(url: str, 
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["after", "before"])
-def test_a_claim_that_was_not_answered_is_given_back_too(url: str, records: Path, answered: bool) -> None:
+def test_a_claim_that_was_not_answered_is_released_too(url: str, records: Path, answered: bool) -> None:
     create(url)
 
     def die_in_the_claim(numbers: memoryview) -> None:
@@ -276,7 +276,7 @@ def test_a_claim_that_was_not_answered_is_given_back_too(url: str, records: Path
         assert heir.next_id() > 0
 
 
-def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str, records: Path) -> None:
+def test_a_claim_that_is_refused_leaves_nothing_to_release(url: str, records: Path) -> None:
     create(url)
 
     def be_refused(numbers: memoryview) -> None:
@@ -296,7 +296,7 @@ def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str, records: 
             assert lease["worker"] == holder.lease.worker
 
 
-def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_give_back(
+def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_release(
     records: Path, tmp_path: Path, server: RedisServer
 ) -> None:
     def fail(url: str) -> None:

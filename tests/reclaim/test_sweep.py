@@ -1,4 +1,4 @@
-"""Whoever talks to a pool gives the leases back that dead processes of this machine left, related or not."""
+"""Whoever talks to a pool releases the leases that dead processes of this machine left, related or not."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
 
 
 @pytest.mark.skipif(not STACKS_ARE_RANDOM, reason="an exec is not seen")
-def test_a_program_that_starts_again_by_exec_gives_back_what_it_had_before(
+def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
     server: RedisServer, pool: str, records: Path
 ) -> None:
     made = [int(line) for line in run("tests.reclaim.programs.execs_itself", server.url, pool, "3").split()]
@@ -140,7 +140,7 @@ def test_a_name_of_a_file_from_before_images_were_named_is_understood() -> None:
     assert FileName.parse(str(other)) == other
 
 
-def test_a_heartbeat_gives_back_what_others_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
+def test_a_heartbeat_releases_what_others_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
     pool = new_pool()
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.claim()
@@ -340,7 +340,7 @@ def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
     assert "a crash record is damaged" in caplog.text
 
 
-def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
+def test_what_a_process_that_died_itself_was_releasing_is_taken_over(
     server: RedisServer, pool: str, records: Path
 ) -> None:
     with holder(server.url, pool) as process:
@@ -350,7 +350,7 @@ def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
     assert name is not None
     own = own_name()
     with contextlib.closing(connect(server.url, pool)) as heir:
-        # this process, in another thread, gives it back
+        # this process, in another thread, releases it
         file.rename(records / str(name._replace(taker=own)))
         with pytest.raises(snowredis.PoolExhausted):
             heir.claim()
@@ -372,11 +372,11 @@ def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
             (records / str(name._replace(process=own._replace(pid=pid)))).touch(0o600)
         looked_at: list[int] = []
 
-        def look(process: Any, *_: object) -> bool:
+        def has_ended(process: Any, *_: object) -> bool:
             looked_at.append(process.pid)
             return False
 
-        monkeypatch.setattr(sweep, "has_ended", look)
+        monkeypatch.setattr(sweep, "has_ended", has_ended)
         for count in range(1, 41):
             ids._beat()
             assert len(looked_at) == count

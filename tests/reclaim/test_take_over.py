@@ -145,7 +145,7 @@ def test_no_lease_is_taken_over_that_redis_may_have_released(own_server: RedisSe
     assert program().ask() == "StoreUnavailable"
 
 
-def test_a_lease_that_another_process_failed_to_give_back_is_taken_over_unless_it_may_be_released(
+def test_a_lease_that_another_process_failed_to_release_is_taken_over_unless_it_may_be_released(
     own_server: RedisServer, program: Start
 ) -> None:
     killed, living = program(), program()
@@ -153,7 +153,7 @@ def test_a_lease_that_another_process_failed_to_give_back_is_taken_over_unless_i
     living.id()
     killed.end()
     own_server.kill()
-    # the living process tries to give it back at its heartbeats, and cannot connect
+    # the living process tries to release it at its heartbeats, and cannot connect
     time.sleep(TTL_S / 2)
     assert snowredis.decode(program().id()).worker == worker
 
@@ -163,7 +163,7 @@ def test_a_lease_that_another_process_failed_to_give_back_is_taken_over_unless_i
 def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     own_server: RedisServer, program: Start, records: Path, operation: str, moment: str
 ) -> None:
-    """Else the lease would be given back by one record, while a process that found the other makes ids."""
+    """Else the lease would be released by one record, while a process that found the other makes ids."""
     killed = program()
     killed.id()
     own_server.kill()
@@ -210,7 +210,7 @@ def test_an_heir_releases_what_the_process_before_it_left_unused(
 def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_nothing(
     own_server: RedisServer, program: Start, records: Path
 ) -> None:
-    """Else the lease would be given back at the end of the child, while the parent makes ids."""
+    """Else the lease would be released at the end of the child, while the parent makes ids."""
     killed = program()
     killed.id()
     own_server.kill()
@@ -321,7 +321,7 @@ def test_a_lease_is_taken_over_while_redis_refuses_writes(
     assert snowredis.decode(program().id()).worker == worker
 
 
-def test_what_a_claim_without_a_reply_got_is_given_back_by_close(
+def test_what_a_claim_without_a_reply_got_is_released_by_close(
     own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = snowredis.WorkerPool(own_server.url, POOL)

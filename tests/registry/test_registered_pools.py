@@ -315,7 +315,7 @@ def test_a_process_that_does_not_know_the_number_takes_no_lease_over(
         early.wait(10)
         assert ask(begin()) == "StoreUnavailable"
         hidden.rename(own_server.socket)
-        # its lease is given back by the next one, which finds its record
+        # its lease is released by the next one, which finds its record
         assert ask(begin()) == "1"
         (worker,) = snowredis.WorkerPool(own_server.url, "a").workers()
         assert worker.pid == started[-1].pid

@@ -296,7 +296,7 @@ def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(
     assert not ids.in_outage_lane
 
 
-def test_a_release_gives_back_what_was_not_used_of_the_outage_lane(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+def test_a_release_lowers_the_mark_of_the_outage_lane_to_what_was_used(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     fleet.make(ids)
     fleet.redis.away = True
     fleet.clock.advance(TTL_MS)

@@ -56,7 +56,7 @@ def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: 
         time.sleep(0.5)
         heir.terminate()
         assert heir.wait(10) == 0
-        # the heir gave the worker id back, so the first takes it up again
+        # the heir released the worker id, so the first takes it up again
         eventually(lambda: len(ids_in(first)) > stopped_at + 1000)
     finally:
         for process in filter(None, (paused, heir)):
@@ -245,7 +245,7 @@ def test_the_environment_configures_the_generator_of_the_process(
 # --- the end ---------------------------------------------------------------------------------------
 
 
-def test_interpreter_exit_gives_the_worker_id_back(server: RedisServer, new_pool: Callable[..., str]) -> None:
+def test_interpreter_exit_releases_the_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
     name = new_pool()
     program = "tests.runtime.programs.ends_without_close"
     for ending in ("return", "exit", "del"):
@@ -271,7 +271,7 @@ def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) ->
     assert process.returncode == 0
 
 
-def test_a_generator_that_was_dropped_gives_its_worker_id_back_at_the_next_heartbeat(
+def test_a_generator_that_was_dropped_releases_its_worker_id_at_the_next_heartbeat(
     own_server: RedisServer,
 ) -> None:
     name = make_pool(own_server, ttl_ms=1200)

@@ -132,7 +132,7 @@ class Service:
 
 
 @pytest.mark.parametrize("leave", [SnowflakeGenerator.close, SnowflakeGenerator.suspend])
-def test_the_finalizer_of_a_cycle_can_make_ids_and_give_the_worker_id_back(
+def test_the_finalizer_of_a_cycle_can_make_ids_and_release_the_worker_id(
     leave: Callable[[SnowflakeGenerator], None],
 ) -> None:
     clock = ManualClock()
@@ -200,11 +200,11 @@ def test_a_handler_that_closes_a_generator_while_it_claims_leaves_the_claim_its_
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    # the lease that was granted meanwhile was given back
+    # the lease that was granted meanwhile was released
     assert (pool.info().claims, pool.workers()) == (1, [])
 
 
-def test_sigterm_in_the_middle_of_work_gives_the_worker_id_back(
+def test_sigterm_in_the_middle_of_work_releases_the_worker_id(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     from tests.support.programs import start

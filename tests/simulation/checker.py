@@ -169,7 +169,7 @@ class Checker:
         for claim in reversed(process.claims):
             if claim.worker == worker:
                 first, end = claim.range(lane)
-                # a clone does not know that the other one gave the lease back
+                # a clone does not know that the other one released the lease
                 shared_until = claim.cloned_until[lane] if claim.cloned_until else 0
                 if first <= ms < max(end, shared_until):
                     return claim
@@ -347,13 +347,13 @@ class Checker:
     def released(self, process: Process, held: HeldLease, marks_ms: tuple[int, ...] | None) -> None:
         """Record a release: the holder is sealed and has reported what it used; the rest is not its own any more."""
         claim = self.claims.get((held.token, held.lease.worker))
-        # the last is what the slower of two clones tries: nothing is given back
+        # the last is what the slower of two clones tries: nothing is released
         granted = self._granted_to(process, held)
         if claim is not None and granted is not None and granted.until[0] >= claim.until[0]:
             if marks_ms is None:
                 # the generator was dropped: nobody knows what it used, but for this checker
                 marks_ms = tuple(claim.used.get(lane, -1) + 1 for lane in range(len(claim.opens)))
-            self.given_back(held.token, held.lease.worker, marks_ms)
+            self.ended(held.token, held.lease.worker, marks_ms)
 
     def granted_again(self, token: str, reply: Granted) -> None:
         """Record that a parent repeated the claim of a killed process, whose clone may have the same lease."""
@@ -366,10 +366,10 @@ class Checker:
         lease = request.lease
         claim = self.claims.get((lease.token, lease.worker))
         if claim is not None and claim.renewal_id in (lease.renewal_id, lease.pending_renewal_id):
-            self.given_back(lease.token, lease.worker, request.marks_ms)
+            self.ended(lease.token, lease.worker, request.marks_ms)
 
-    def given_back(self, token: str, worker: int, marks_ms: tuple[int, ...] | None) -> None:
-        """Record the ticks that a claim was used for; no id is made with it any more."""
+    def ended(self, token: str, worker: int, marks_ms: tuple[int, ...] | None) -> None:
+        """Record that a claim is used no more, and the ticks that it was used for."""
         claim = self.claims.get((token, worker))
         if claim is None or marks_ms is None:
             return

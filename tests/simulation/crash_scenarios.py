@@ -17,7 +17,7 @@ def one_worker_id(off: str | None, *, tick_ms: int = 1000) -> Stage:
 
 
 def heir_of(stage: Stage, *dead: Process, host: Host | None = None) -> Process:
-    """Let a process on the same machine make ids, which it can if what the dead left is given back."""
+    """Let a process on the same machine make ids, which it can if what the dead left is released."""
     heir = stage.process(host or dead[0].host)
     stage.make(heir, count=2)
     if not stage.checker.made.get(heir.name):
@@ -118,7 +118,7 @@ def a_pid_that_is_used_again(off: str | None) -> Stage:
 
 
 @shows("crash record taken over")
-def a_process_that_dies_while_it_gives_a_lease_back(off: str | None) -> Stage:
+def a_process_that_dies_while_it_releases_a_lease(off: str | None) -> Stage:
     stage = one_worker_id(off)
     dying = stage.killed()
     machines = stage.machines

@@ -86,7 +86,7 @@ def crash(sim: Simulation) -> None:
 
 
 def reclaim(sim: Simulation) -> None:
-    """Kill processes whose leases others give back, sometimes while Redis is unavailable."""
+    """Kill processes whose leases others release, sometimes while Redis is unavailable."""
     crash(sim)
     if sim.random.random() < 0.2:
         redis.down(sim)

@@ -52,7 +52,7 @@ def a_clone_and_a_server_that_lost_nothing(off: str | None) -> Stage:
 
 
 @shows("R4 later holder")
-def a_clone_of_a_lease_that_was_given_back(off: str | None) -> Stage:
+def a_clone_of_a_lease_that_was_released(off: str | None) -> Stage:
     """Somebody else has the worker id when a restart makes everybody be taken up again, and the clone comes first."""
     stage = Stage(off=off, worker_bits=0).with_pool()
     one, heir = stage.process(), stage.process()

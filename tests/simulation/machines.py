@@ -1,7 +1,7 @@
-"""Machines whose processes leave crash records in files, and give back what dead ones left; in simulated time.
+"""Machines whose processes leave crash records in files, and release what dead ones left; in simulated time.
 
 All machines share one directory, as containers may; each has pids of its own, few, so that they are used again.
-Whoever gives a lease back may be starved, or die, in the middle of it.
+Whoever releases a lease may be starved, or die, in the middle of it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 # pids of one machine; more are given only where all of these live
 PIDS = 3
-# how many leases a parent gives back at once
+# how many leases a parent releases at once
 MOST = 10
 
 
 class CheckedStore(SimStore):
-    """Store that tells the checker what is given back on behalf of the dead."""
+    """Store that tells the checker what is released on behalf of the dead."""
 
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         # crash_record.py reads the wall clock itself
@@ -50,7 +50,7 @@ class CheckedStore(SimStore):
 
 
 class Parent:
-    """Parent of a process that died: it has no lease, and gives back what it finds, unless it dies before."""
+    """Parent of a process that died: it has no lease, and releases what it finds, unless it dies before."""
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
         self.sim, self.world, self.host, self.config = (
@@ -89,7 +89,7 @@ class Machines:
         self._records: list[CrashRecord] = []
         # machine -> pid -> when it started, who
         self._tables: dict[str, dict[int, tuple[str, Process | Parent]]] = {}
-        # how often whoever gives a lease back is starved in the middle of that
+        # how often whoever releases a lease is starved in the middle of that
         self.starved = 0.3
 
     # --- processes ---------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Machines:
             if name is not None and name.process == self.name_of(dead) and sim.random.random() < 0.5:
                 self._tear(page)
 
-        def look() -> None:
+        def reclaim() -> None:
             parent = Parent(sim, dead.host, dead.config)
             self.begin(parent)
             task = sim.world.spawn(parent, lambda: parent.run(self))
@@ -133,7 +133,7 @@ class Machines:
                 sim.world.after(sim.random.randint(0, sim.ttl_us // 2), end)
 
         if sim.random.random() < 0.5:
-            sim.before_heal(sim.random.choice((0, 1_000, sim.random.randint(0, 2 * sim.ttl_us))), look)
+            sim.before_heal(sim.random.choice((0, 1_000, sim.random.randint(0, 2 * sim.ttl_us))), reclaim)
 
     def _tear(self, page: bytearray) -> None:
         """Write noise where the next write would have begun."""
@@ -164,9 +164,9 @@ class Machines:
 
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""
-        given_back = sweep.sweep(CheckedStore(process, process.config), most, self.access_of(process))
-        self._sim.fired["reclaim"] += given_back
-        return given_back
+        released = sweep.sweep(CheckedStore(process, process.config), most, self.access_of(process))
+        self._sim.fired["reclaim"] += released
+        return released
 
     def take_over(
         self,
@@ -188,10 +188,10 @@ class Machines:
     def access_of(self, process: Process | Parent) -> RecordAccess:
         host = process.host
         return RecordAccess(
-            self, self.name_of(process), lambda pid: self._look(host.name, pid), lambda _: [host.network]
+            self, self.name_of(process), lambda pid: self._status_of(host.name, pid), lambda _: [host.network]
         )
 
-    def _look(self, host: str, pid: int) -> ProcessStatus:
+    def _status_of(self, host: str, pid: int) -> ProcessStatus:
         found = self._tables[host].get(pid)
         if found is None:
             return GONE

@@ -274,7 +274,7 @@ def a_pool_with_a_shorter_reserve_in_the_place_of_a_lost_one(off: str | None) ->
 
 @shows("outage lane that passed on")
 def a_worker_id_that_passed_to_two_others(off: str | None) -> Stage:
-    """The first of them gave it back. Nothing was copied."""
+    """The first of them released it. Nothing was copied."""
     stage = Planned(off)
     first, second, third = (stage.process() for _ in range(3))
     stage.make(first)

@@ -289,7 +289,7 @@ class Process(SimulatedProcess):
         child.guard.generation = self.guard.generation
         child.guard.is_reset.value = self.guard.is_reset.value
         parent, me = self.world.current, object()
-        child.generator = twin = SnowflakeGenerator.__new__(SnowflakeGenerator)
+        child.generator = copied = SnowflakeGenerator.__new__(SnowflakeGenerator)
         old = self.lease_manager
         instead = [
             (self, child),
@@ -298,8 +298,8 @@ class Process(SimulatedProcess):
             (self.store, child.store),
             (self.guard, child.guard),
             (self.config, child.config),
-            (self.generator, twin),
-            (self.generator._context.weak_generator, WeakGenerator(twin)),
+            (self.generator, copied),
+            (self.generator._context.weak_generator, WeakGenerator(copied)),
             # that of a parent, after a fork in the middle of a conversation; else one of those below
             (old.conversation.busy, old.conversation.busy),
             (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),
@@ -314,12 +314,12 @@ class Process(SimulatedProcess):
         memo = {id(thing): replacement for thing, replacement in instead}
         for slot in SnowflakeGenerator.__slots__:
             if slot != "__weakref__":
-                setattr(twin, slot, copy.deepcopy(getattr(self.generator, slot), memo))
-        child.lease_manager = twin._lease_manager  # type: ignore[assignment]
+                setattr(copied, slot, copy.deepcopy(getattr(self.generator, slot), memo))
+        child.lease_manager = copied._lease_manager  # type: ignore[assignment]
         ticks, last_id, _ = self.generator._position
         ticks = ticks._replace(first_id=last_id, is_reset=child.guard.is_reset, clock=child.clock)
-        twin._supersede(None, SEALED, ticks)
-        child.guard.reset_in_child(twin)
+        copied._supersede(None, SEALED, ticks)
+        child.guard.reset_in_child(copied)
         return child
 
 

@@ -122,7 +122,7 @@ class LateRecord(CrashRecord):
 
 
 class HastyMachines(Machines):
-    """A lease that a process was giving back when it died itself is its own for ever."""
+    """A lease that a process was releasing when it died itself is its own for ever."""
 
     def rename(self, old: str, new: str) -> None:
         name = FileName.parse(old)
@@ -214,7 +214,7 @@ class AbandoningKeeper(SimKeeper):
 
 
 class ReleasingKeeper(SimKeeper):
-    """Gives a lease back in a forked child, too."""
+    """Releases a lease in a forked child, too."""
 
     def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
         return super()._release(held._replace(generation=self._guard.generation), marks_ms, stats)
@@ -273,7 +273,7 @@ class RefusedKeeper(SimKeeper):
 
 
 class HeirlessKeeper(SimKeeper):
-    """Gives back what it took over as if only its own ids had been made of it."""
+    """Releases what it took over as if only its own ids had been made of it."""
 
     def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
         super().release(held._replace(taken_ms=0), marks_ms, stats)
@@ -331,7 +331,7 @@ _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
     pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
 _LEFT = "redis.call('HSET', KEYS[1], 'floor', pool.floor,"
-_KEPT = "'ends', math.max(pool.floor, pool.outage_floor, now) + KEPT_MS)"
+_KEPT = "'ends', math.max(pool.floor, pool.outage_floor, now) + REMEMBERED_MS)"
 _FIELDS = "redis.call('HSET', KEYS[1], unpack(pool.fields))"
 # as when the expiry time of a tombstone was taken back between two writes
 _IN_PARTS = "redis.call('HSET', KEYS[1], unpack(pool.fields, 1, 2)) redis.call('PERSIST', KEYS[1]) " + _FIELDS
@@ -378,11 +378,11 @@ RULES: dict[str, Rule] = {
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
     "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
     "tombstone without expiry": Rule(
-        (("delete", _KEPT, _KEPT + " redis.call('PEXPIREAT', KEYS[1], pool.floor + KEPT_MS)"),)
+        (("delete", _KEPT, _KEPT + " redis.call('PEXPIREAT', KEYS[1], pool.floor + REMEMBERED_MS)"),)
     ),
     "bounded floor": Rule((("common", "if pool.floor_at > now + skew then", "if false then"),)),
     "bounded lease end": Rule((("common", "  bound_lease_ends()\n  sweep(pool)", "  sweep(pool)"),)),
-    "reachable marks": Rule((("claim", "if least - fit > wait_ms + horizon() - now then", "if false then"),)),
+    "reachable marks": Rule((("claim", "if least - usable_from > wait_ms + horizon() - now then", "if false then"),)),
     "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "outage mark": Rule((("claim", _OUTAGE_MARK, "outage_least"),)),

@@ -93,9 +93,9 @@ def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
     config = replace(CONFIG, outage_reserve_ms=10_000_000)
     store = PoolAdministration(own_server.url, config)
     store.create(wall_ms())
-    kept, given_back = (Holder(store, wall_ms).claim() for _ in range(2))
+    kept, released = (Holder(store, wall_ms).claim() for _ in range(2))
     kept.ask_renew()
-    given_back.release(wall_ms(), 0)
+    released.release(wall_ms(), 0)
     # so that the end of the released lease has passed
     really_wait(5)
     store.note_number(7, wall_ms())

@@ -194,7 +194,7 @@ RenewScript(s, q, P, c, R) ==
                                                !.dep = q.dep, !.inc = P.inc,
                !.end = IF On("lease-end") THEN Max(@, R + TTL) ELSE R + TTL]
          (* Somebody else has it: the outage lane stays, unless a copy of  *)
-         (* this holder gave it back.                                      *)
+         (* this holder released it.                                       *)
          lost == IF On("void-lowered") /\ Outage /\ q.u["out"] <= r.cut THEN "copied" ELSE "lost"
          verdict ==
            CASE P.space # 0 -> lost

@@ -230,7 +230,7 @@ Told ==
   /\ Same(<<now, srv, save, net, wit, cnt, chg, dup>>)
   /\ Same(<<run, time, incs, kept, held, uses, lift>>)
 
-(* R7: what is given back was not used.                                     *)
+(* R7: what is released was not used.                                       *)
 Releases ==
   /\ Step.op = "release" /\ pr[Step.p].st = "held" /\ pr[Step.p].w = Step.w
   /\ LET x == pr[Step.p]

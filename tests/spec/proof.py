@@ -55,7 +55,7 @@ class State:
         latest: the process that was granted the worker id last.
         begins, granted, used: of each process: its reservation begins there, ended there at most in any reply, and was
             used below that.
-        live, sealed: it was granted a lease; it has given it back and makes no more ids.
+        live, sealed: it was granted a lease; it has released it and makes no more ids.
     """
 
     def __init__(self, name: str) -> None:
@@ -130,7 +130,7 @@ def invariant(s: State) -> list[tuple[str, Term]]:
             z3.Implies(z3.And(s.true, s.held), s.mark <= larger(s.end, s.floor) + LEAD),
         ),
         ("what is held is held by someone", z3.Implies(z3.And(s.true, s.held), some)),
-        ("what is given back is sealed", z3.Implies(z3.And(s.true, some, z3.Not(s.held)), s.sealed(latest))),
+        ("what is released is sealed", z3.Implies(z3.And(s.true, some, z3.Not(s.held)), s.sealed(latest))),
     ]
 
 

@@ -3,7 +3,7 @@
 A process of the specification is one claim of a real process, with everything that follows from it: a real process
 that claims again is another one, and one that takes over a lease is the one that had it. A step of a process is put
 where the specification needs it: what a process sends is a step when it is sent, what it is told when the reply
-arrives, what it gives back just before a server does so. A process that was refused a renewal is told when it claims
+arrives, what it releases just before a server does so. A process that was refused a renewal is told when it claims
 another worker id: until then, threads of it may show ids that they made before. Other refusals change nothing.
 """
 
@@ -41,7 +41,7 @@ class Slot:
         depth: how many renewals were answered since the claim.
         renewal_id, pending: as the real process has them.
         lanes: where its reservation begins, by lane.
-        low: what it gave back, by lane.
+        low: what it released, by lane.
         newest: the run whose answer is the newest on its way; 0: none is.
         asked: whether its present request is known in its own name; false in a copy.
         last_ms: the last tick of each lane and of each real process that had this lease.
@@ -147,7 +147,7 @@ class Converter:
         return slot
 
     def _slot_of(self, entry: Entry) -> Slot | None:
-        """Return the slot of a request: the own one, or that of a dead process, if another gives back what it had."""
+        """Return the slot of a request: the own one, or that of a dead process, if another releases what it had."""
         token, script = entry["token"], entry["script"]
         slot = self._by_owner.get((entry["process"], token))
         if slot is not None:
@@ -472,7 +472,7 @@ class Converter:
             self._add("refused", **common)
 
     def _release(self, slot: Slot, call: Call) -> None:
-        """Let the process give back what it had, just before a server does so."""
+        """Let the process release what it had, just before a server does so."""
         if slot.state == "sealed":
             return
         entry = call.entry

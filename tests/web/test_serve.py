@@ -27,7 +27,7 @@ from tests.web.conftest import ROOT, Serve, two_gunicorn_workers
 pytest.importorskip("uvicorn")
 
 
-def test_the_command_serves_ids_and_gives_its_worker_id_back(server: RedisServer, pool_name: str, serve: Serve) -> None:
+def test_the_command_serves_ids_and_releases_its_worker_id(server: RedisServer, pool_name: str, serve: Serve) -> None:
     new_pool(server.url, pool_name)
     served = serve("--pool", pool_name, url=server.url)
     status, headers, body = served.ask("/ids?count=3", Accept="application/octet-stream")

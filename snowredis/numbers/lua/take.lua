@@ -62,28 +62,28 @@ local lost = received > 0 and not known and newest['until'] > tag.trimmed
 if lost then
   -- what of them others may have, too: all that this history handed out, which has gaps
   local handed, alarm_from, alarm_until = tag.reason ~= '' and tag.handed or tag.next, nil, nil
-  local function look_between(low, high, from, ends)
+  local function note_between(low, high, from, ends)
     from, ends = math.max(from, low), math.min(ends, high)
     if from < ends then
       alarm_from, alarm_until = math.min(alarm_from or from, from), math.max(alarm_until or ends, ends)
     end
   end
-  local function look(from, ends)
+  local function note_handed_out(from, ends)
     local at = 0
     for gap_from, gap_until in string.gmatch(tag.gaps, '(%d+)-(%d+)') do
-      look_between(at, tonumber(gap_from), from, ends)
+      note_between(at, tonumber(gap_from), from, ends)
       at = tonumber(gap_until)
     end
-    look_between(at, handed, from, ends)
+    note_between(at, handed, from, ends)
   end
   -- how many of them this history knows: its record may be of a segment whose reply was lost, and that was replaced
   local before = received - #list
   local recorded = r and math.min(r.received, received) or 0
   if r and list[recorded - before] and list[recorded - before]['until'] ~= r['until'] then recorded = recorded - 1 end
   -- those that are not told
-  if recorded < before then look(r and r['until'] or 0, list[1].from) end
+  if recorded < before then note_handed_out(r and r['until'] or 0, list[1].from) end
   for i, segment in ipairs(list) do
-    if before + i > recorded then look(segment.from, segment['until']) end
+    if before + i > recorded then note_handed_out(segment.from, segment['until']) end
   end
   if alarm_from then
     tag.alarm = fmt(alarm_from) .. ' ' .. fmt(alarm_until)

@@ -18,7 +18,7 @@
 -- Cost    O(log pool)
 
 local token = str('token', ARGV[7], '^%x+$', 64)
-local fit = math.min(int('usable_from_ms', ARGV[8], 0, YEAR_5138), capped)
+local usable_from = math.min(int('usable_from_ms', ARGV[8], 0, YEAR_5138), capped)
 local wait_ms = int('wait_ms', ARGV[9], 0, YEAR_5138)
 local owner = owner_of('owner', ARGV[10])
 local lane_until_ms = int('lane_until_ms', ARGV[11], 0, YEAR_5138)
@@ -98,7 +98,7 @@ return transaction(function(pool)
   local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor
   local outage_least = durability == 'none' and math.max(pool.outage_floor, outage_horizon()) or pool.outage_floor
   -- the Redis clock is far ahead of the caller's: marks, which are never lowered, stay where callers can reach them
-  if least - fit > wait_ms + horizon() - now then return { 'behind', tostring(least - fit) } end
+  if least - usable_from > wait_ms + horizon() - now then return { 'behind', tostring(least - usable_from) } end
 
   local ordinary_lanes = lane_count - (outage > 0 and 1 or 0)
   local function low_mark(r)
@@ -108,7 +108,7 @@ return transaction(function(pool)
   end
   -- Returns whether the outage lane of a record is open, or, without a record, that of a worker id that was never used.
   local function is_open(r)
-    return outage == 0 or math.max(outage_least, r and r.lanes[lane_count] or 0, r and r.outage or 0) <= fit
+    return outage == 0 or math.max(outage_least, r and r.lanes[lane_count] or 0, r and r.outage or 0) <= usable_from
   end
 
   local chosen, chosen_record, closed, closed_record, nearest, nearest_record, nearest_mark
@@ -122,10 +122,10 @@ return transaction(function(pool)
       redis.call('ZADD', KEYS[2], r.lease_end, worker)
     else
       local mark = low_mark(r)
-      if mark <= fit and is_open(r) then
+      if mark <= usable_from and is_open(r) then
         chosen, chosen_record = worker, r
         break
-      elseif mark <= fit then
+      elseif mark <= usable_from then
         if not closed then closed, closed_record = worker, r end
       elseif not nearest or mark < nearest_mark then
         nearest, nearest_record, nearest_mark = worker, r, mark
@@ -148,12 +148,12 @@ return transaction(function(pool)
       pool.next = pool.next + 1
     elseif closed then
       chosen, chosen_record = closed, closed_record
-    elseif nearest and nearest_mark - fit <= wait_ms then
+    elseif nearest and nearest_mark - usable_from <= wait_ms then
       chosen, chosen_record = nearest, nearest_record
     end
   end
   if not chosen then
-    if nearest then return { 'behind', tostring(nearest_mark - fit) } end
+    if nearest then return { 'behind', tostring(nearest_mark - usable_from) } end
     count('refused')
     local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
     return { 'full', tostring(math.max(0, (tonumber(first[2]) or now) - now)) }

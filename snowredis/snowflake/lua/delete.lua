@@ -9,7 +9,7 @@
 
 if bad then return refuse() end
 -- a day: how long a tombstone outlives its floor, for hosts whose clocks are behind
-local KEPT_MS = 864e5
+local REMEMBERED_MS = 864e5
 local guessed = 0
 local text = redis.call('HGET', KEYS[1], 'signature')
 local function constant(name, given)
@@ -77,7 +77,7 @@ redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
 -- A pool that a claim creates has a floor of its own in any case; for one that a person creates, this floor keeps a host
 -- whose clock is behind from using times again
 redis.call('HSET', KEYS[1], 'floor', pool.floor, 'floor_at', now, 'top', pool.floor, 'incarnation', pool.incarnation,
-  'version', pool.version, 'run_id', pool.run_id or '', 'ends', math.max(pool.floor, pool.outage_floor, now) + KEPT_MS)
+  'version', pool.version, 'run_id', pool.run_id or '', 'ends', math.max(pool.floor, pool.outage_floor, now) + REMEMBERED_MS)
 if outage > 0 then
   redis.call('HSET', KEYS[1], 'outage_floor', pool.outage_floor, 'outage_top', pool.outage_floor, 'lane_names',
     lane_names(text))
