@@ -135,8 +135,8 @@ class Journal:
                 raise other_process(self._engine)
             number = last.number + 1 if last else 1
             run = Run(number, plan.id, 0, "loading", 0, None, 0, tuple(plan.renamed), plan.options, {})
-            values = {"run": number, "plan": plan.id, "started_ms": _now_ms(), **self._values(run)}
-            connection.execute(sa.insert(_RUNS).values(values))
+            values = {"run": number, "plan": plan.id, "started_ms": _now_ms(), "details": run.details()}
+            connection.execute(sa.insert(_RUNS).values(values | self._values(run)))
             columns = [
                 {"run": number, "domain": domain.number, "number": at, "column_name": str(name)[:400]}
                 for domain in plan.renamed
@@ -149,7 +149,7 @@ class Journal:
     @staticmethod
     def _values(run: Run) -> dict[str, Any]:
         progress = {"version": run.version, "state": run.state, "domain": run.domain, "done_to": run.done_to}
-        return {**progress, "changed_values": run.changed, "details": run.details(), "updated_ms": _now_ms()}
+        return {**progress, "changed_values": run.changed, "updated_ms": _now_ms()}
 
     def advance(self, connection: sa.Connection, run: Run, **changes: Any) -> Run:
         """Store the next state by compare-and-set, first in the transaction that makes it true.
@@ -159,9 +159,9 @@ class Journal:
         """
         after = replace(run, version=run.version + 1, **changes)
         values = self._values(after)
-        if after.domains == run.domains and after.sums == run.sums:
+        if after.domains != run.domains or after.sums != run.sums:
             # it may be long
-            del values["details"]
+            values["details"] = after.details()
         done = connection.execute(
             sa.update(_RUNS).where(_RUNS.c.run == run.number, _RUNS.c.version == run.version).values(values)
         )

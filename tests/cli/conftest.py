@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -13,8 +14,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from snowredis.cli import main
+from snowredis.cli import build_parser, main
 from tests.support.servers import RedisServer
+
+# it is the same for all command lines with the same command
+build_parser_once = functools.cache(build_parser)
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def offline(capsys: pytest.CaptureFixture[str]) -> Cli:
+def offline(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
     """The command in this process; any Redis it asks for is missing."""
+    monkeypatch.setattr("snowredis.cli.build_parser", build_parser_once)
 
     def run(*argv: str) -> Result:
         code = main(argv)

@@ -40,7 +40,8 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
                 yield from parsers(child)
 
 
-COMMANDS = list(parsers(build_parser()))[1:]
+PARSER = build_parser()
+COMMANDS = list(parsers(PARSER))[1:]
 
 
 @pytest.mark.parametrize("parser", COMMANDS, ids=lambda parser: parser.prog)
@@ -55,7 +56,7 @@ def test_every_command_has_examples_that_parse(parser: argparse.ArgumentParser) 
         for part in line.split("|"):
             program, *argv = shlex.split(part)
             if program == "snowredis":
-                assert callable(build_parser().parse_args(argv).run)
+                assert callable(PARSER.parse_args(argv).run)
 
 
 @pytest.mark.parametrize("parser", COMMANDS, ids=lambda parser: parser.prog)

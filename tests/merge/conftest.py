@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 
-from snowredis.cli import main
+from snowredis.cli import build_parser, main
+
+# it is the same for all command lines with the same command
+build_parser_once = functools.cache(build_parser)
 
 
 class Result(NamedTuple):
@@ -20,6 +24,7 @@ class Result(NamedTuple):
 @pytest.fixture
 def offline(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Run a command; return its exit code and what it printed."""
+    monkeypatch.setattr("snowredis.cli.build_parser", build_parser_once)
     for name in list(os.environ):
         if name.startswith("SNOWREDIS_"):
             monkeypatch.delenv(name)

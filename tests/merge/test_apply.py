@@ -143,26 +143,6 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert game.contents(changed) == as_planned
 
 
-def test_of_two_processes_that_find_no_run_only_one_begins(database_kind: DatabaseServer, tmp_path: Path) -> None:
-    kept, changed = database_kind.new_database(), database_kind.new_database()
-    for url, shard in ((kept, "a"), (changed, "b")):
-        game.fill(url, shard, 4, counters=True, seed=1)
-    plan = plan_of(kept, changed, tmp_path / "merge.plan", **OF_GAME)
-    engine = open_database(changed)
-    journal = Journal(engine)
-    run = journal.begin(plan, None)
-    with pytest.raises(MergeError, match="another process works on a merge"):
-        journal.begin(plan, None)
-    # nor if the other one has finished since then
-    with engine.begin() as connection:
-        journal.advance(connection, run, state="done")
-    for before in (None, run):
-        with pytest.raises(MergeError, match="another process works on a merge"):
-            journal.begin(plan, before)
-    assert journal.begin(plan, journal.read()).number == 2
-    engine.dispose()
-
-
 def test_two_processes_never_work_at_once(
     database_kind: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +150,7 @@ def test_two_processes_never_work_at_once(
     for url, shard in ((kept, "a"), (changed, "b")):
         game.fill(url, shard, 15, counters=True, seed=1)
     before, path = game.story(changed), tmp_path / "merge.plan"
-    plan_of(kept, changed, path, **OF_GAME)
+    plan = plan_of(kept, changed, path, **OF_GAME)
     outcomes: list[object] = []
 
     def apply() -> None:
@@ -190,15 +170,25 @@ def test_two_processes_never_work_at_once(
     assert all("another process" in text for text in refused), refused
     apply_file(path)
     assert game.story(changed) == before
-    # a process that was slower finds that another one went on
+    # of two processes that find the same run, or none, only one begins the next
     engine = open_database(changed)
     journal = Journal(engine)
-    run = journal.read()
-    assert run is not None
-    with engine.begin() as connection:
-        journal.advance(connection, run)
+    first = journal.read()
+    assert first is not None
+    second = journal.begin(plan, first)
+    for found in (None, first):
         with pytest.raises(MergeError, match="another process works on a merge"):
-            journal.advance(connection, run)
+            journal.begin(plan, found)
+    with engine.begin() as connection:
+        journal.advance(connection, second, state="done")
+        # a process that was slower finds that another one went on
+        with pytest.raises(MergeError, match="another process works on a merge"):
+            journal.advance(connection, second)
+    # nor does one begin if the other one has finished since then
+    for found in (None, first, second):
+        with pytest.raises(MergeError, match="another process works on a merge"):
+            journal.begin(plan, found)
+    assert journal.begin(plan, journal.read()).number == second.number + 1
     engine.dispose()
     assert LOCK_WAIT_S < 60
 

@@ -72,15 +72,16 @@ def relations_of(schema: FieldSchema, *urls: str) -> list[Counter[Any]]:
     return found
 
 
-def merged(schema: FieldSchema, kept: str, changed: str, path: Path, **more: Any) -> None:
-    """Merge two databases, and compare what belongs together."""
+def merged(schema: FieldSchema, kept: str, changed: str, path: Path, *, undone: bool = True, **more: Any) -> None:
+    """Merge two databases, *undone* once before, and compare what belongs together."""
     of_changed, of_kept = relations_of(schema, changed), relations_of(schema, kept)
     plan_of(kept, changed, path, **{**schema.options, **more})
     apply_file(path)
     assert relations_of(schema, changed) == of_changed
-    revert(changed, finished=True, batch_rows=100, progress=Progress())
-    assert relations_of(schema, changed) == of_changed
-    apply_file(path)
+    if undone:
+        revert(changed, finished=True, batch_rows=100, progress=Progress())
+        assert relations_of(schema, changed) == of_changed
+        apply_file(path)
     assert main(["merge", "copy", str(path), "--run", "--yes"]) == 0
     assert main(["merge", "check", "--copied", str(path)]) == 0
     together = relations_of(schema, kept)
@@ -181,7 +182,8 @@ def test_a_django_project_with_content_types_and_the_admins_log(
     ids = "SELECT id, model FROM django_content_type ORDER BY id"
     assert rows_of(kept, ids) != rows_of(changed, ids)
 
-    merged(OF_DJANGO, kept, changed, tmp_path / "merge.plan", excluded=["django_session"])
+    # it has the most tables, and no kind of column that the others have not
+    merged(OF_DJANGO, kept, changed, tmp_path / "merge.plan", undone=False, excluded=["django_session"])
     # an entry of a book that is gone leads to no book of the other project
     query = "SELECT count(*) FROM django_admin_log JOIN shop_book b ON b.id::text = object_id WHERE object_repr LIKE "
     assert rows_of(kept, f"{query} '%gone'") == [(0,)]
