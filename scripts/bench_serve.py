@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,23 +98,23 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wrk(url: str, pid: int, connections: int, seconds: int, *options: str) -> Measured:
+def wrk(url: str, pid: int, connections: int, seconds: float, *options: str) -> Measured:
     before_s = cpu_s(pid)
-    done = subprocess.run(
-        ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *options, url],
-        capture_output=True,
-        text=True,
-        timeout=seconds + 60,
-        check=True,
+    process = subprocess.Popen(
+        ["wrk", "-t1", f"-c{connections}", "-d1h", "--latency", *options, url], stdout=subprocess.PIPE, text=True
     )
+    time.sleep(seconds)
+    # its own times are whole seconds; it prints what it measured until the signal
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)[0]
     times = {share: float(number) * {"us": 0.001, "ms": 1, "s": 1000}[unit]
-             for share, number, unit in re.findall(r"(50|99)%\s+([\d.]+)(us|ms|s)", done.stdout)}  # fmt: skip
-    rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
-    bad = re.search(r"Non-2xx or 3xx responses: (\d+)", done.stdout)
-    lost = [int(number) for number in re.findall(r"(?:connect|read|write|timeout) (\d+)", done.stdout)]
+             for share, number, unit in re.findall(r"(50|99)%\s+([\d.]+)(us|ms|s)", output)}  # fmt: skip
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
+    bad = re.search(r"Non-2xx or 3xx responses: (\d+)", output)
+    lost = [int(number) for number in re.findall(r"(?:connect|read|write|timeout) (\d+)", output)]
     if rate is None:
-        sys.exit(f"unexpected output of wrk:\n{done.stdout}")
-    sent = re.search(r"(\d+) requests in", done.stdout)
+        sys.exit(f"unexpected output of wrk:\n{output}")
+    sent = re.search(r"(\d+) requests in", output)
     cpu_us = (cpu_s(pid) - before_s) * 1e6 / max(1, int(sent[1] if sent else 0))
     return Measured(float(rate[1]), times["50"], times["99"], int(bad[1] if bad else 0) + sum(lost), cpu_us)
 
@@ -127,7 +128,7 @@ def median(runs: list[Measured]) -> Measured:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=3, help="of each line in a round (default: 3)")
+    parser.add_argument("--seconds", type=float, default=3, help="of each line in a round (default: 3)")
     parser.add_argument("--rounds", type=int, default=3, help="the median of which is shown (default: 3)")
     parser.add_argument("--connections", type=int, default=8, help="at once (default: 8)")
     args = parser.parse_args()

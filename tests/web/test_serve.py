@@ -120,6 +120,7 @@ def test_redis_may_go_and_come_back(own_server: RedisServer, pool_name: str, ser
     ended_s = time.monotonic() + 3
     while time.monotonic() < ended_s:
         assert (served.ask("/readyz")[0], served.ask("/id")[0]) == (200, 200)
+        time.sleep(0.1)
     assert served.ask("/workers")[0] == 503
     assert served.ask("/healthz")[0] == 200
     own_server.start()
@@ -190,7 +191,7 @@ def test_the_client_of_the_page_yields_ids_in_batches_and_tries_again_when_the_s
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
 def test_the_bench_prints_a_line_for_each_kind_of_request(tmp_path: Path) -> None:
-    bench = [sys.executable, str(ROOT / "scripts/bench_serve.py"), "--seconds", "1", "--rounds", "1"]
+    bench = [sys.executable, str(ROOT / "scripts/bench_serve.py"), "--seconds", "0.2", "--rounds", "1"]
     done = subprocess.run(bench, capture_output=True, text=True, timeout=100, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert sum(line.startswith(("hello", "/id", "1000")) for line in done.stdout.splitlines()) == 9
