@@ -71,6 +71,7 @@ class Fleet:
                 number,
                 self._began_ns,
                 int(plan.plain_ttl),
+                plan.rest_s,
                 plan.trace or "",
             )
             clock = StepClock(directory / f"{number}.clock", library)

@@ -21,6 +21,7 @@ class Plan:
     """Size of a run.
 
     seconds: over which the faults are spread; recovery and check take longer. ids: continue for at least so many.
+    rest_s: what each process sleeps after each batch; 0: it makes ids as fast as it can.
 
     The layout has barely more worker ids than there are processes with their children, and a sequence so wide
     that the processor is the limit.
@@ -39,6 +40,7 @@ class Plan:
     # a setting of the pool; "none" is for a server without INFO
     durability: str = "detect"
     plain_ttl: bool = False
+    rest_s: float = 0.0
     # the file in which the run is logged
     trace: Path | None = None
 

@@ -37,7 +37,7 @@ needs_redis = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or val
 @needs_redis
 @pytest.mark.timeout(240)
 def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path: Path) -> None:
-    plan = Plan(seed=20, processes=4, faults=60, seconds=9, ttl_s=1.5, truce_every=30, layout=LAYOUT)
+    plan = Plan(seed=20, processes=4, faults=45, seconds=7, ttl_s=1.5, truce_every=30, layout=LAYOUT, rest_s=0.01)
     report = Fleet(plan, short_path).run()
     verdict = check(short_path, LAYOUT)
     assert verdict.good, verdict.problems
@@ -48,7 +48,7 @@ def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path
     assert set(report.children) > {"worker"}
     if report.skipped:
         pytest.skip(f"0 ids were repeated, but clocks could not be stepped: {report.skipped}")
-    assert report.fired.total() == 60
+    assert report.fired.total() == 45
     assert set(report.fired) == {fault.name for fault in FAULTS}
 
 
@@ -72,7 +72,17 @@ def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) 
         directory = short_path / str(seed)
         directory.mkdir()
         trace = directory / "run.log"
-        plan = Plan(seed, processes=2, faults=1, seconds=3.0, ttl_s=1.2, layout=layout, plain_ttl=True, trace=trace)
+        plan = Plan(
+            seed,
+            processes=2,
+            faults=1,
+            seconds=3.0,
+            ttl_s=1.2,
+            layout=layout,
+            plain_ttl=True,
+            rest_s=0.005,
+            trace=trace,
+        )
         Fleet(plan, directory, kinds=kinds).run()
         verdict = check(directory, layout)
         if verdict.repeated:
@@ -94,7 +104,7 @@ def allowed(trace: Path) -> bool:
 @pytest.mark.skipif(bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them")
 def test_the_specification_allows_a_run_under_faults(short_path: Path) -> None:
     trace = short_path / "run.log"
-    plan = Plan(seed=3, processes=3, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, trace=trace)
+    plan = Plan(seed=3, processes=3, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.02, trace=trace)
     Fleet(plan, short_path).run()
     assert check(short_path, LAYOUT).good
     assert allowed(trace)

@@ -1,4 +1,4 @@
-"""One process of a chaos run: makes ids as fast as it can, records them, forks when it is told to.
+"""One process of a chaos run: makes batches of ids, records them, forks when it is told to.
 
 Told through stdin: one command a line, "<kind of fork> <how the child ends> <seconds that it lives>".
 When stdin ends, so do the process and its children.
@@ -37,8 +37,9 @@ LIBRARY = str(Path(snowredis.__file__).parent)
 
 
 class Worker:
-    def __init__(self, ids: snowredis.SnowflakeGenerator, recorder: Recorder) -> None:
+    def __init__(self, ids: snowredis.SnowflakeGenerator, recorder: Recorder, rest_s: float) -> None:
         self._ids = ids
+        self._rest_s = rest_s
         self._recorder = recorder
         self._random = random.Random(os.urandom(8))
         self._commands = select.poll()
@@ -89,6 +90,8 @@ class Worker:
                 continue
             self._own_file()
             self._recorder.record(runs)
+            if self._rest_s:
+                time.sleep(self._rest_s)
 
     def _make(self) -> list[Run]:
         """Make some ids, in one of the possible ways."""
@@ -246,7 +249,8 @@ def without_reservations() -> None:
 
 
 def main() -> None:
-    url, pool, layout, ttl, outage_reserve, skew, durability, directory, slot, began_ns, plain_ttl, trace = sys.argv[1:]
+    url, pool, layout, ttl, outage_reserve, skew, durability, directory, slot, began_ns, *others = sys.argv[1:]
+    plain_ttl, rest_s, trace = others
     if plain_ttl == "1":
         without_reservations()
         # such leases end by their ttl only
@@ -267,7 +271,7 @@ def main() -> None:
         label=slot,
         **settings,
     )
-    Worker(ids, recorder).run()
+    Worker(ids, recorder, float(rest_s)).run()
 
 
 if __name__ == "__main__":

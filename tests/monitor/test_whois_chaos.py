@@ -35,7 +35,7 @@ def short_path() -> Iterator[Path]:
 
 
 def test_the_right_process_is_named_after_kills_forks_pauses_and_clock_steps(short_path: Path) -> None:
-    plan = Plan(seed=3, processes=2, faults=14, seconds=3, ttl_s=1.5, truce_every=14, layout=LAYOUT)
+    plan = Plan(seed=3, processes=2, faults=14, seconds=3, ttl_s=1.5, truce_every=14, layout=LAYOUT, rest_s=0.05)
     score = run(plan, short_path, 1_000, kinds=MILD)
     assert score.total >= 1_000
     assert (score.wrong, score.wrong_probable) == ([], [])
@@ -44,7 +44,7 @@ def test_the_right_process_is_named_after_kills_forks_pauses_and_clock_steps(sho
 
 
 def test_a_history_that_redis_lost_makes_no_answer_wrong(short_path: Path) -> None:
-    plan = Plan(seed=4, processes=2, faults=20, seconds=4, ttl_s=1.5, truce_every=20, layout=LAYOUT)
+    plan = Plan(seed=4, processes=2, faults=20, seconds=4, ttl_s=1.5, truce_every=20, layout=LAYOUT, rest_s=0.05)
     score = run(plan, short_path, 1_000, kinds=FAULTS)
     assert score.total >= 1_000
     assert score.wrong == []
