@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
-import operator
 import sys
 import threading
 from array import array
@@ -110,7 +109,7 @@ class PureFastPath:
         if tick == SEALED:
             return ticks, SEALED, made
         # at least the first id: the thread that opened the tick may not have taken it yet
-        taken = max(1, size - operator.length_hint(ids))
+        taken = max(1, size - ids.__length_hint__())  # type: ignore[attr-defined]
         return ticks, first_id + (taken - 1 << ticks.sequence_shift), made + taken
 
     @property
