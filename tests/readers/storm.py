@@ -33,7 +33,10 @@ LAYOUT = snowredis.layouts["default"]
 LAG_S = 0.5
 # the longest transaction of a writer
 LONGEST_S = 2.0
-SPAWN = multiprocessing.get_context("spawn")
+# forked from a process that has imported this module and runs no thread
+CONTEXT = multiprocessing.get_context("forkserver")
+if __name__ != "__main__":
+    CONTEXT.set_forkserver_preload(["tests.readers.storm"])
 
 
 class Plan(NamedTuple):
@@ -140,12 +143,12 @@ def storm(server: DatabaseServer, redis_url: str, plan: Plan) -> Outcome:
     if not plan.fenced:
         # a reader without a check: the control has to lose rows
         Watermark._check = _unchecked  # type: ignore[method-assign]
-    stop, end, refused = SPAWN.Event(), SPAWN.Event(), SPAWN.Value("i", 0)
+    stop, end, refused = CONTEXT.Event(), CONTEXT.Event(), CONTEXT.Value("i", 0)
     rng, kills = random.Random(plan.seed), 0
     with tempfile.TemporaryDirectory() as directory:
 
         def start(target: Callable[..., None], *arguments: object) -> Any:
-            process = SPAWN.Process(target=target, args=arguments, daemon=True)
+            process = CONTEXT.Process(target=target, args=arguments, daemon=True)
             process.start()
             return process
 

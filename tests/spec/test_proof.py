@@ -8,9 +8,9 @@ from tests.spec.proof import RULES, check
 
 
 def test_the_invariant_is_inductive() -> None:
-    assert [where for where, proved in check().items() if proved is not True] == []
+    assert [where for where, proved in check() if proved is not True] == []
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_without_a_rule_there_is_a_step_that_breaks_the_invariant(rule: str) -> None:
-    assert False in check(rule).values()
+    assert any(proved is False for _, proved in check(rule))
