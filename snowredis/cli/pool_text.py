@@ -149,8 +149,6 @@ def ended_table(ended: Sequence[EndedLease], now_ms: int, time_text: Callable[[i
 
 # --- workers --------------------------------------------------------------------------------------
 
-# spaces between columns; and on a terminal that is narrower than this
-GAP, WIDE, COMPACT_GAP = 2, 100, 1
 _STATE_STYLES = {
     "healthy": "good",
     "late": "warn",
@@ -197,7 +195,8 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     On a terminal of *width*, its numbers are short, and it has as many columns as there is space for.
     """
     count = "{:,}".format if width is None else output.compact
-    gap = GAP if width is None or width >= WIDE else COMPACT_GAP
+    # spaces between columns: less on a narrow terminal
+    gap = 2 if width is None or width >= 100 else 1
     return output.table(COLUMNS, [_cells(worker, info, count) for worker in workers], width, gap)
 
 

@@ -27,6 +27,8 @@ from snowredis.snowflake.protocol import pool_keys, signature_fields
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Alarm
 
+# a worker id
+_WORKER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch")
@@ -126,7 +128,7 @@ class PoolReader(ABC):
 
     def _records(self, low: int | None, high: int | None = None) -> list[snapshot.WorkerInfo]:
         """Return the workers of _rows(), by worker id, without records that are not valid."""
-        infos = (self._parse(int(worker), text) for worker, text in self._rows(low, high) if _is_worker(worker))
+        infos = (self._parse(int(worker), text) for worker, text in self._rows(low, high) if _WORKER.fullmatch(worker))
         return sorted((info for info in infos if info is not None), key=lambda info: info.worker)
 
     def _parse(self, worker: int, text: str) -> snapshot.WorkerInfo | None:
@@ -159,7 +161,10 @@ class PoolReader(ABC):
     def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
         texts, layout = self._texts, self._layout
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
-        alarm = _alarm(texts["alarm"])
+        alarm = None
+        # a text that no script wrote is shown as it is
+        with contextlib.suppress(ValueError):
+            alarm = Alarm.parse(texts["alarm"])
         if numbers["changes_at"] and not numbers["changes_forced"]:
             # pool.lua: a planned change waits for outage lanes
             later_ms = max(0, max(numbers["outage_floor"], numbers["outage_top"]) - numbers["changes_floor"])
@@ -283,18 +288,6 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
     if next_signature:
         periods.append(snapshot.LayoutPeriod(resolve_layout(signature_fields(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
-
-
-def _alarm(stored: str) -> Alarm | None:
-    """Return a stored alarm; None if no script wrote it."""
-    try:
-        return Alarm.parse(stored)
-    except ValueError:
-        return None
-
-
-def _is_worker(text: str) -> bool:
-    return re.fullmatch(r"0|[1-9]\d{0,6}", text, re.ASCII) is not None
 
 
 def list_pools(client: Any) -> list[str]:

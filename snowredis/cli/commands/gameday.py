@@ -1,7 +1,7 @@
 """`gameday`: find out what a Redis loses when it fails, with a fleet that makes ids meanwhile.
 
 The fleet is processes of fleet_process.py in a pool of its own, whose keys are deleted at the end. Numbered writes
-show what is lost, and INFO which identities Redis has: see monitor/gameday.py.
+show what is lost, and INFO which identities Redis has: see canary.py.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from snowredis.cli.canary import Canary, advise
     from snowredis.monitor.checks import missing_identity
-    from snowredis.monitor.gameday import Canary, advise, canary_key
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.open import pool_config
     from snowredis.snowflake.protocol import pool_keys
@@ -112,7 +112,7 @@ def _run(args: argparse.Namespace) -> int:
         durability = "none" if unidentified else "detect"
         slack_s = pool.server.failover_slack_ms / 1000
         ttl_s = args.ttl or 5 + 1.5 * slack_s
-        canary = Canary(pool.client, name)
+        canary = Canary(pool)
         fleet = Fleet(Path(directory), args.url, ["gameday", name, str(ttl_s), durability])
         try:
             pool.create(pool_config({"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s}))
@@ -130,7 +130,7 @@ def _run(args: argparse.Namespace) -> int:
                 canary.stop()
                 end_processes(fleet.processes, _STOP_TIMEOUT_S)
                 # no reservation matters of a pool that no process will use again
-                pool.client.delete(*pool_keys(name), canary_key(name))
+                pool.client.delete(*pool_keys(name), canary.key)
         settings, reasons = advise(seen, noticed=noticed, unidentified=unidentified)
         result: dict[str, Any] = {
             "server": pool.where,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError
 from snowredis.monitor.pool_reader import server_of
-from snowredis.servers.clients import address
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import pool_keys
 
@@ -21,11 +21,6 @@ from snowredis.snowflake.protocol import pool_keys
 _LEAST_SLACK_S = 15
 # between two numbered writes
 _WRITE_EVERY_S = 0.01
-
-
-def canary_key(pool: str) -> str:
-    """Return the key that the Canary of a pool writes."""
-    return f"{pool_keys(pool)[0]}:canary"
 
 
 class Observed(NamedTuple):
@@ -47,11 +42,16 @@ class Observed(NamedTuple):
 
 
 class Canary(threading.Thread):
-    """Thread that writes numbers until stop()."""
+    """Thread that writes numbers until stop().
 
-    def __init__(self, client: Any, pool: str) -> None:
+    Attributes:
+        key: what it writes.
+    """
+
+    def __init__(self, pool: WorkerPool) -> None:
         super().__init__(daemon=True)
-        self._client, self._key, self._end = client, canary_key(pool), threading.Event()
+        self.key = f"{pool_keys(pool.name)[0]}:canary"
+        self._client, self._where, self._end = pool.client, pool.where, threading.Event()
         # each number that Redis acknowledged, and when, in seconds of the monotonic clock
         self._acknowledged: dict[int, float] = {}
         self._identities: list[tuple[str, str]] = []
@@ -62,11 +62,11 @@ class Canary(threading.Thread):
         number = 0
         while not self._end.wait(_WRITE_EVERY_S):
             number += 1
-            with contextlib.suppress(SnowredisError), translated(""):
-                self._client.hset(self._key, str(number), 1)
+            with contextlib.suppress(SnowredisError), translated(self._where):
+                self._client.hset(self.key, str(number), 1)
                 self._acknowledged[number] = time.monotonic()
                 if number % 10 == 1:
-                    info = server_of(self._client, self._key).info("everything")
+                    info = server_of(self._client, self.key).info("everything")
                     self._replicas = max(self._replicas, int(info.get("connected_slaves", 0)))
                     self._identities.append((str(info.get("run_id", "")), str(info.get("master_replid", ""))))
 
@@ -82,8 +82,8 @@ class Canary(threading.Thread):
 
     def seen(self) -> Observed:
         """Return what was seen. Call it after stop(). Raises StoreUnavailable if Redis is away."""
-        with translated(address(self._client)):
-            there = {int(name) for name in self._client.hkeys(self._key)}
+        with translated(self._where):
+            there = {int(name) for name in self._client.hkeys(self.key)}
         times = list(self._acknowledged.values())
         lost = [moment for number, moment in self._acknowledged.items() if number not in there]
         away_s = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
