@@ -326,6 +326,14 @@ class LeaseSlot:
         lost = self._lost_lease
         return lost if lost is not None and lost.serial >= self.oldest else None
 
+    @property
+    def lane_until_ms(self) -> int:
+        """End of the outage lane in which ids go on if Redis does not reply, ms since 1970; 0 if there is none.
+
+        That of the lease, or of one that was lost. It may stay closed if the clock of this host was set.
+        """
+        return max((each.lease.lane_until_ms for each in (self.held, self.lost_lease) if each), default=0)
+
     def keep_lane(self, lost: HeldLease) -> None:
         """Keep the outage lane of *lost*, unless it was not open yet and there is another lost lease."""
         lease, other = lost.lease, self.lost_lease

@@ -178,7 +178,7 @@ class HeldLease(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """Result of LeaseManager.claim().
+    """Result of a claim.
 
     Attributes:
         settling_ms: 0 if a lease is held, else how long the pool asks to wait before the next attempt.

@@ -11,22 +11,24 @@ import functools
 import logging
 import os
 import socket
+import sys
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from snowredis.errors import (
     ClockMovedBack,
     LayoutMismatch,
     PoolExhausted,
     SnowredisError,
-    StoreReadOnly,
     StoreUnavailable,
 )
+from snowredis.process.exit import EXIT
 from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
-from snowredis.snowflake.context import Context, Conversation, PoolView
+from snowredis.snowflake.context import Context, PoolView
 from snowredis.snowflake.crash_record import LeaseSlot
-from snowredis.snowflake.lease import Claimed, HeldLease, Lease
+from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LossReason, Lost, PoolFull, Settling, pool_id
@@ -34,8 +36,92 @@ from snowredis.snowflake.sweep import DeadProcesses
 
 log = logging.getLogger("snowredis")
 
-# the lease of a dead process is of use if one of its lanes opens by then: it may have used this very tick
-SOON_MS = 1_000
+# longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
+LOCK_LIMIT_S = 5.0
+
+T = TypeVar("T")
+
+
+class Conversation:
+    """One conversation with the store at a time; a second one on the same thread is refused.
+
+    Attributes:
+        lock: held during a conversation; a forked child gets another.
+        busy: the lock, while the thread that holds it talks to the store; else None.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.lock = threading.RLock()
+        self.busy: Any = None
+        self._thread = 0
+        self._at_end: Callable[[], None] | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether this very thread talks to the store."""
+        return self.busy is self.lock and self._thread == threading.get_ident()
+
+    def run(self, talk: Callable[[], T]) -> T:
+        """Call *talk*, which talks to the store, while the lock is held; return its result.
+
+        A signal handler or finalizer that interrupts a conversation of its own thread is refused: it could wait
+        forever, and a second request could get the reply to the first. So is another greenlet of the thread, where the
+        lock was made before gevent replaced the locks of threads. The wait for another thread is bounded: a handler
+        may have interrupted a thread that holds the generator's lock, and a finalizer in the other thread may wait for
+        that lock.
+
+        Raises:
+            StoreUnavailable: refused, or another thread held the lock for LOCK_LIMIT_S.
+        """
+        while True:
+            lock, acquired, is_last = self.lock, False, sys.is_finalizing()
+            try:
+                # acquired and noted in one step; locked() of process/threads.py says why
+                (acquired,) = map(lock.acquire, (True,), (0 if is_last else LOCK_LIMIT_S,))
+                if acquired or is_last:
+                    self._refuse_second(lock)
+                    try:
+                        self.busy = lock
+                        return talk()
+                    finally:
+                        # a child that was forked in between has another lock, which may be in use already
+                        if self.busy is lock:
+                            self.busy = None
+                            self._run_at_end()
+                            EXIT.run_postponed()
+                if lock is self.lock:
+                    reason = f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s"
+                    raise StoreUnavailable(self._where, reason)
+                # forked since the lock was read: the thread that held it does not exist in this child
+            finally:
+                if acquired:
+                    lock.release()
+
+    def _refuse_second(self, lock: Any) -> None:
+        if self.busy is lock:
+            raise StoreUnavailable(
+                self._where,
+                "a signal handler or finalizer asked for an id while its own thread was talking to Redis; or another "
+                "greenlet did: gevent and eventlet have to patch the process before snowredis is imported",
+            )
+        self._thread = threading.get_ident()
+
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Call *action* now, or after the conversation that is under way, in this thread or in another one."""
+        self._at_end = action
+        if self.busy is not self.lock:
+            self._run_at_end()
+
+    def _run_at_end(self) -> None:
+        action, self._at_end = self._at_end, None
+        if action is not None:
+            action()
+
+    def after_fork(self) -> None:
+        """Replace the lock, in a forked child: the thread that holds it may not exist here."""
+        self.lock = threading.RLock()
+        self._at_end = None
 
 
 class LeaseManager:
@@ -83,14 +169,6 @@ class LeaseManager:
         return self.slot.lost_lease
 
     @property
-    def lane_until_ms(self) -> int:
-        """End of the outage lane in which ids go on if Redis does not reply, ms since 1970; 0 if there is none.
-
-        That of the lease, or of one that was lost. It may stay closed if the clock of this host was set.
-        """
-        return max((each.lease.lane_until_ms for each in (self.held, self.lost_lease) if each), default=0)
-
-    @property
     def clocks_agree(self) -> bool:
         """True unless the clocks of this host show that it was stored or set; see PoolView.clocks_agree."""
         return self.view.clocks_agree
@@ -102,8 +180,6 @@ class LeaseManager:
         self.conversation.after_fork()
         self.counts.reset()
         self.store.after_fork()
-
-    # --- claim -------------------------------------------------------------------------------------
 
     def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
         """Claim a worker id, unless there is a lease already whose serial is not *instead_of*.
@@ -118,14 +194,7 @@ class LeaseManager:
             PoolExhausted, LayoutMismatch, StoreUnavailable: no worker id was claimed.
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
-        # this comes first: ids contain the number of the pool, so a process that does not know it takes nothing over
-        self.conversation.run(self._prepare)
-        try:
-            claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of))
-        except StoreUnavailable as error:
-            if type(error) not in (StoreUnavailable, StoreReadOnly) or not self.conversation.run(self._take_over):
-                raise
-            return Claimed(taken_over=True)
+        claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of))
         fresh = claimed.granted
         if fresh is not None and claimed.void:
             # suspended meanwhile, so no id was made; in a forked child this does nothing
@@ -150,7 +219,7 @@ class LeaseManager:
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
         usable_from_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), self.lane_until_ms)
+        request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), self.slot.lane_until_ms)
         # this owner lacks the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
@@ -198,46 +267,13 @@ class LeaseManager:
         self.counts.claims += 1
         return Claimed(replaced=replaced, granted=fresh, void=not is_held)
 
-    def _take_over(self) -> bool:
-        """Go on with the lease of a dead process of this machine, while Redis is away; return whether there is one."""
-        slot = self.slot
-        if slot.lent or slot.latest is not None or slot.lost_lease is not None or self.closed or self.suspended:
-            return False
-        serial, generation = slot.next_serial(), self._guard.generation
-        # opened before the credentials are read, as for a claim: a child that is forked meanwhile records nothing
-        record = slot.open_record(serial)
-
-        def accept(credentials: dict[str, Any]) -> HeldLease | None:
-            now_ms = self._context.now_ms()
-            taken = HeldLease.taken_over(credentials, self.config, serial, generation)._replace(taken_ms=now_ms)
-            seen = self.view.seen.incarnation
-            is_ours = not seen or pool_id(seen) == pool_id(taken.lease.incarnation)
-            is_ours = is_ours and self.view.agree_since(taken.clocks_s)
-            return taken if is_ours and self._is_of_use(taken.lease) else None
-
-        taken = self.dead_processes.take_over(accept, lambda taken: slot.record_taken(record, taken))
-        if self._guard.forked_since(generation) or taken is None or not slot.hold(taken, NO_STATS):
-            return False
-        self.view.note_taken(taken.clocks_s)
-        self.lost_worker = None
-        log.warning(
-            "pool %s: Redis does not reply; took over worker id %d of a process of this machine that has ended",
-            self.config.name,
-            taken.lease.worker,
-        )
-        return True
-
-    def _is_of_use(self, lease: Lease) -> bool:
-        """Return whether ids can be made of *lease* soon: a lane may open a day later, and another record be better."""
-        return lease.is_open(self.config.layout.tick_at(self._context.now_ms() + SOON_MS) + 1)
-
     def _is_foreign(self, held: HeldLease, incarnation: str) -> bool:
         """Return whether *held* was taken over from a process of another pool than that of the first reply."""
         is_first = held.taken_ms and not held.lease.renewals
         return bool(is_first) and pool_id(incarnation) != pool_id(held.lease.incarnation)
 
-    def _prepare(self) -> None:
-        """Let the store learn what a claim needs. Raises LayoutMismatch, StoreUnavailable."""
+    def prepare(self) -> None:
+        """Let the store learn what a claim needs, in a conversation. Raises LayoutMismatch, StoreUnavailable."""
         try:
             self.store.prepare()
         except (LayoutMismatch, StoreUnavailable) as error:
@@ -266,7 +302,7 @@ class LeaseManager:
         name = self._name if named else ""
         # the record does not show the lane of a lease that was lost, or is being lost now
         is_news = self.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
-        lane_until_ms = self.lane_until_ms if named and is_news else 0
+        lane_until_ms = self.slot.lane_until_ms if named and is_news else 0
         return owner_text(
             socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms, refused
         )
@@ -274,8 +310,6 @@ class LeaseManager:
     def _fresh_name(self) -> str:
         """Return a name for a claim or a renewal."""
         return random_name(self._random_bytes, self._clock)
-
-    # --- renew -------------------------------------------------------------------------------------
 
     def renew(self, stats: WorkerStats) -> bool:
         """Renew the lease by one ttl from now.
@@ -358,8 +392,6 @@ class LeaseManager:
         self.counts.leases_lost += 1
         self.lost_worker = held.lease.worker
         log.warning("pool %s: lost worker id %d: %s", self.config.name, held.lease.worker, reason)
-
-    # --- release ---------------------------------------------------------------------------------
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.

@@ -1,13 +1,15 @@
 """The lifecycle of a generator's leases: claim, renew, replace, release; and what a heartbeat does.
 
 Joins lease_manager.py, which talks to Redis, and allocator.py, which knows what each lane was used for: no lease is
-released before its range is sealed and its marks are read.
+released before its range is sealed and its marks are read. While Redis does not reply, a claim takes over the lease
+of a dead process of this host.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+from typing import Any
 
 from snowredis import errors
 from snowredis.core.lanes import SEALED
@@ -16,12 +18,15 @@ from snowredis.process.exit import EXIT, Heartbeat
 from snowredis.process.threads import locked
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context
-from snowredis.snowflake.lease import Claimed, HeldLease
+from snowredis.snowflake.lease import Claimed, HeldLease, Lease
 from snowredis.snowflake.lease_manager import LeaseManager
-from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, WorkerStats
+from snowredis.snowflake.replies import pool_id
 
 log = logging.getLogger("snowredis")
 
+# the lease of a dead process is of use if one of its lanes opens by then: it may have used this very tick
+SOON_MS = 1_000
 # how soon the heartbeat asks Redis again after a failure; a renewal has most of a ttl for it
 BEAT_AGAIN_S = 0.5
 # how soon a call that needs more time asks Redis again after a failed renewal
@@ -80,7 +85,7 @@ class LeaseLifecycle:
         is_over = replies and not self._opened and ordinary_ms <= self._context.now_ms()
         if leases.slot.lent or is_over or not leases.clocks_agree:
             return ordinary_ms
-        return max(ordinary_ms, leases.lane_until_ms)
+        return max(ordinary_ms, leases.slot.lane_until_ms)
 
     @property
     def renewal_failure(self) -> tuple[str, int] | None:
@@ -89,17 +94,23 @@ class LeaseLifecycle:
         since_ms = self._context.now_ms() - view.offset_ms - round(view.renewed_ago_s * 1000)
         return (reason, since_ms) if reason and self._leases.held is not None else None
 
-    # --- claim, renew, replace ---------------------------------------------------------------------
-
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
         """Claim a worker id, and release the lease that it replaces. See LeaseManager.claim()."""
+        conversation = self._leases.conversation
         try:
+            # this comes first: ids contain the number of the pool. A process that does not know it takes nothing over
+            conversation.run(self._leases.prepare)
             try:
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             except errors.PoolExhausted:
                 if not self._release_dead():
                     raise
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+            except errors.StoreUnavailable as error:
+                is_away = type(error) in (errors.StoreUnavailable, errors.StoreReadOnly)
+                if not is_away or not conversation.run(self._take_over):
+                    raise
+                claimed = Claimed(taken_over=True)
             self._failure = ""
         except errors.SnowredisError as error:
             if isinstance(error, errors.LayoutMismatch):
@@ -121,6 +132,36 @@ class LeaseLifecycle:
             # Redis replies; the next claims find the worker ids
             self._release_dead()
         return claimed
+
+    def _take_over(self) -> bool:
+        """Go on with the lease of a dead process of this machine, while Redis is away; return whether there is one."""
+        leases, slot, guard = self._leases, self._leases.slot, self._context.guard
+        if slot.lent or slot.latest is not None or slot.lost_lease is not None or leases.closed or leases.suspended:
+            return False
+        serial, generation = slot.next_serial(), guard.generation
+        # opened before the credentials are read, as for a claim: a child that is forked meanwhile records nothing
+        record = slot.open_record(serial)
+
+        def accept(credentials: dict[str, Any]) -> HeldLease | None:
+            now_ms = self._context.now_ms()
+            taken = HeldLease.taken_over(credentials, leases.config, serial, generation)._replace(taken_ms=now_ms)
+            seen = leases.view.seen.incarnation
+            is_ours = not seen or pool_id(seen) == pool_id(taken.lease.incarnation)
+            is_ours = is_ours and leases.view.agree_since(taken.clocks_s)
+            return taken if is_ours and self._is_of_use(taken.lease) else None
+
+        taken = leases.dead_processes.take_over(accept, lambda taken: slot.record_taken(record, taken))
+        if guard.forked_since(generation) or taken is None or not slot.hold(taken, NO_STATS):
+            return False
+        leases.view.note_taken(taken.clocks_s)
+        leases.lost_worker = None
+        text = "pool %s: Redis does not reply; took over worker id %d of a process of this machine that has ended"
+        log.warning(text, self._pool, taken.lease.worker)
+        return True
+
+    def _is_of_use(self, lease: Lease) -> bool:
+        """Return whether ids can be made of *lease* soon: a lane may open a day later, and another record be better."""
+        return lease.is_open(self._context.config.layout.tick_at(self._context.now_ms() + SOON_MS) + 1)
 
     def _seal_through(self, old: HeldLease) -> tuple[int, ...] | None:
         self._allocator.seal_through(old.serial)
@@ -192,8 +233,6 @@ class LeaseLifecycle:
         if claimed.replaced is not None:
             self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
 
-    # --- outage lane -------------------------------------------------------------------------------
-
     @property
     def has_opened(self) -> bool:
         """True if ids are made in an outage lane, since the last reply that granted something of use."""
@@ -260,8 +299,6 @@ class LeaseLifecycle:
             namespace=namespace,
             clock_backs=self._leases.counts.clock_backs - self._clock_backs_before,
         )
-
-    # --- heartbeat ---------------------------------------------------------------------------------
 
     def start_heartbeat(self) -> None:
         """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock.
@@ -341,8 +378,6 @@ class LeaseLifecycle:
         """
         leases = self._leases
         return leases.dead_processes.release(MOST_AT_ONCE, leases.conversation.run, only_next=only_next)
-
-    # --- release --------------------------------------------------------------------------------
 
     def release(self) -> None:
         """Release the lease, if there is one, with the marks that were really used. Never raises.

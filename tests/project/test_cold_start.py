@@ -1,12 +1,15 @@
-"""Modules that a program loads before its first id: a process that starts often pays for each."""
+"""Modules that a program loads before its first id, and functions that a request passes: a reader pays for each."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
+import snowredis
 from scripts._docs.loaded import code_lines
 from snowredis.core.layout import Layout
 from snowredis.monitor.worker_pool import WorkerPool
@@ -23,6 +26,8 @@ ids.claim(), ids.next_id(), ids._beat(), ids.close()
 modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "snowredis"]
 print(json.dumps([module.__file__ for module in modules]))
 """
+# most functions of snowredis on the way from a call to redis-py, and the files in which they are
+MOST_FRAMES = {"claim": (12, 6), "renew": (9, 5), "release": (9, 5)}
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
 # packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
 NEEDED: dict[str, set[str] | None] = {
@@ -82,3 +87,34 @@ def test_a_process_that_makes_ids_loads_no_more_than_it_did(server: RedisServer)
     lines = sum(code_lines(path.read_text("utf-8")) for path in paths)
     assert 20 < len(paths) <= MOST_FILES
     assert 2_000 < lines <= MOST_CODE_LINES
+
+
+def way_to_redis(call: Callable[[], object]) -> tuple[int, int]:
+    """Return how many functions of snowredis are under way when *call* enters redis-py, and in how many files."""
+    package = str(Path(snowredis.__file__).parent)
+    stacks: list[list[str]] = []
+
+    def see(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "evalsha":
+            outer, files = frame.f_back, []
+            while outer is not None:
+                files += [outer.f_code.co_filename] * outer.f_code.co_filename.startswith(package)
+                outer = outer.f_back
+            stacks.append(files)
+
+    sys.setprofile(see)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    longest = max(stacks, key=len)
+    return len(longest), len(set(longest))
+
+
+def test_a_request_passes_few_functions_and_files(server: RedisServer) -> None:
+    assert WorkerPool(server.url, "frames").create(PoolConfig(name="frames", layout=Layout()))
+    ids = snowredis.connect(server.url, pool="frames")
+    calls = {"claim": ids.claim, "renew": ids._beat, "release": ids.close}
+    ways = {name: way_to_redis(call) for name, call in calls.items()}
+    assert ways["release"] > (2, 2)
+    assert {name: way for name, way in ways.items() if any(map(int.__gt__, way, MOST_FRAMES[name]))} == {}

@@ -21,8 +21,8 @@ from snowredis.process.coroutines import in_background
 from snowredis.process.exit import EXIT, ExitHook
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake import pure_path
-from snowredis.snowflake.context import Conversation
 from snowredis.snowflake.generator import SnowflakeGenerator
+from snowredis.snowflake.lease_manager import Conversation
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.pools import new_pool

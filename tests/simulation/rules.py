@@ -279,7 +279,7 @@ class HeirlessKeeper(SimKeeper):
         super().release(held._replace(taken_ms=0), marks_ms, stats)
 
 
-class EagerKeeper(SimKeeper):
+class EagerLifecycle(LeaseLifecycle):
     """Takes over whatever has not ended, open or not."""
 
     def _is_of_use(self, lease: Lease) -> bool:
@@ -428,7 +428,7 @@ RULES: dict[str, Rule] = {
     "the pool's id": Rule(lease_manager=CredulousKeeper),
     "the pool's id in a refusal": Rule(lease_manager=RefusedKeeper),
     "abandoned lease of a dead process": Rule(lease_manager=HeirlessKeeper),
-    "a lease of use": Rule(lease_manager=EagerKeeper),
+    "a lease of use": Rule(lifecycle=EagerLifecycle),
 }  # fmt: skip
 
 
