@@ -438,7 +438,8 @@ def test_an_error_that_a_signal_handler_raises_leaves_no_lock_held(
             raised += 1
             assert free_for_others(ids), points.fired[-1]
         ids.close()
-        at = points.count
+        # some points are so near that one of them will do
+        at = points.count + 8
     assert raised > 10
 
 
