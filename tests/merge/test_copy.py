@@ -95,13 +95,14 @@ CREATE TABLE vote (id int PRIMARY KEY, account int NOT NULL, FOREIGN KEY (accoun
 """
 
 
+@pytest.mark.parametrize("kind", ["mariadb", "sqlite"])
 def test_a_second_unique_key_of_a_matched_table_is_found_before_the_first_change(
-    two: Two, tmp_path: Path, offline: Cli
+    two: Two, tmp_path: Path, offline: Cli, kind: str
 ) -> None:
     rows = """INSERT INTO account VALUES (1, 'ann', 'a@x'), (2, 'bob', 'b@x'); INSERT INTO vote VALUES (1, 1)
 --
 INSERT INTO account VALUES (1, 'ann', 'other@x'), (2, 'carl', 'b@x'); INSERT INTO vote VALUES (1, 1), (2, 2)"""
-    kept, changed = two("sqlite", VOTES, rows)
+    kept, changed = two(kind, VOTES, rows)
     options = {"matched": ["account=username"], "independent": ["account.id", "vote.id"]}
     assert findings_of(kept, changed, tmp_path / "p", **options) == [
         "account: 1 rows have the same email as one in the other, such as 'b@x': correct those rows in one of the "

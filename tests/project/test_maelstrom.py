@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import warm
+
 ROOT = Path(__file__).parents[2]
 NODE = ROOT / "examples" / "maelstrom_node.py"
 NODES = ("n1", "n2", "n3")
@@ -22,7 +24,7 @@ class Node:
 
     def __init__(self, name: str, environment: dict[str, str]) -> None:
         self.name = name
-        self._process = subprocess.Popen(
+        self._process = warm.Popen(
             [sys.executable, str(NODE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -64,7 +66,9 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
     assert [node.end() for node in started] == [0] * len(NODES)
 
 
-def test_nodes_of_maelstrom_make_ids_that_differ(nodes: list[Node]) -> None:
+def test_nodes_of_maelstrom_make_ids_that_differ_and_refuse_other_workloads(
+    nodes: list[Node],
+) -> None:
     for node in nodes:
         number = node.send(type="init", node_id=node.name, node_ids=list(NODES))
         assert node.receive() == {"type": "init_ok", "msg_id": 1, "in_reply_to": number}
@@ -78,11 +82,5 @@ def test_nodes_of_maelstrom_make_ids_that_differ(nodes: list[Node]) -> None:
             assert (body["type"], body["in_reply_to"]) == ("generate_ok", number)
             ids.add(body["id"])
     assert len(ids) == rounds * len(NODES)
-
-
-def test_a_message_of_another_workload_is_refused_with_the_code_for_it(nodes: list[Node]) -> None:
-    node = nodes[0]
-    node.send(type="init", node_id=node.name, node_ids=list(NODES))
-    node.receive()
-    node.send(type="broadcast", message=1)
-    assert node.receive()["code"] == 10
+    nodes[0].send(type="broadcast", message=1)
+    assert nodes[0].receive()["code"] == 10
