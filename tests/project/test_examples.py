@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import warm
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -94,7 +96,7 @@ def test_an_example_says_what_to_type_and_what_it_needs(example: Path) -> None:
     "example", [path for path in EXAMPLES if path.name not in RUN_ELSEWHERE], ids=lambda path: path.name
 )
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, f"examples/{example.name}"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
