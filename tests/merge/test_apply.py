@@ -170,7 +170,7 @@ def test_two_processes_never_work_at_once(
     assert all("another process" in text for text in refused), refused
     apply_file(path)
     assert game.story(changed) == before
-    # of two processes that find the same run, or none, only one begins the next
+    # only one begins the next run of two processes that find the same run, or none
     engine = open_database(changed)
     journal = Journal(engine)
     first = journal.read()
