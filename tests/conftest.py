@@ -40,10 +40,9 @@ def is_quick(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("quick" if is_quick(config) else "any machine")
-    # a shell starts background jobs with signals ignored, and the programs that tests start would inherit that
+    # a shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTSTP, signal.SIG_DFL)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

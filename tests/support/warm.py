@@ -198,7 +198,10 @@ def _become(environment: dict[str, str], cwd: str, new_session: bool, wanted: li
     for number, descriptor in zip(wanted, moved, strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    # a shell starts background jobs with signals ignored, and so does nohup
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
