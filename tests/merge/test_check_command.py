@@ -90,9 +90,7 @@ def test_options_that_cannot_work_are_refused_before_anything_is_read(
 
 def test_ctrl_c_stops_a_statement_and_removes_what_was_stored(tmp_path: Path) -> None:
     big = tmp_path / "big.txt"
-    with big.open("w") as file:
-        for at in range(100):
-            file.write("".join(f"{IDS[0] + at * 10_000 + more}\n" for more in range(10_000)))
+    big.write_text("\n".join(map(str, range(IDS[0], IDS[0] + 4_000_000))))
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-m", "snowredis", "merge", "check", str(big)]
     process = subprocess.Popen(
@@ -100,7 +98,7 @@ def test_ctrl_c_stops_a_statement_and_removes_what_was_stored(tmp_path: Path) ->
     )
     assert process.stderr is not None
     eventually(lambda: any((tmp_path / "tmp").glob("*/ids.duckdb")), "a file of DuckDB's", 60)
-    time.sleep(0.3)
+    time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     error = process.stderr.read()
     assert process.wait(60) == ExitCode.INTERRUPTED

@@ -49,6 +49,8 @@ def test_every_generated_part_is_on_one_page() -> None:
     assert sorted(marked) == sorted(GENERATED)
 
 
+# one of them counts what a process loads
+@pytest.mark.server
 @pytest.mark.parametrize("name", GENERATED)
 def test_a_generated_part_has_text(name: str) -> None:
     assert len(GENERATED[name]()) > 200
