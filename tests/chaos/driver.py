@@ -174,15 +174,18 @@ class Fleet:
             deck = decks(self._rng, kinds)
             waiting: list[Fault] = []
             for turn in range(count):
-                self._begin_next(deck, waiting)
+                self._begin_next(deck, waiting, count - turn)
                 self._pass(self._rng.uniform(0.3, 1.7) * every_s)
                 if turn % plan.truce_every == plan.truce_every - 1:
                     self._truce()
                     ids = ids_so_far(self._directory)
                     self._say(f"{fired.total():>6,} faults, {ids:>15,} ids, {self._elapsed_s():>6.0f} s")
 
-    def _begin_next(self, deck: Iterator[Fault], waiting: list[Fault]) -> None:
-        """Begin the next fault whose target has no other fault; faults that had to wait come first."""
+    def _begin_next(self, deck: Iterator[Fault], waiting: list[Fault], left: int) -> None:
+        """Begin the next fault whose target has no other fault; faults that had to wait come first.
+
+        The *left* ones of this phase are kinds that have not come yet, if there are as many.
+        """
         while True:
             # bounded, so that no kind waits until all is over
             if len(waiting) <= MOST_WAITING:
@@ -190,7 +193,8 @@ class Fleet:
             else:
                 self._pass(POLL_S)
             idle = self.idle_slots()
-            for fault in waiting:
+            missing = [fault for fault in waiting if not self.report.fired[fault.name]]
+            for fault in missing if left <= len(missing) else waiting:
                 if idle if fault.target == "worker" else not self._busy[fault.target]:
                     waiting.remove(fault)
                     self._begin(fault, self._rng.choice(idle or self.slots))
