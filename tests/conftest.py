@@ -7,6 +7,7 @@ for all tests of a process; each test makes databases of its own on it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -60,6 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items if config.option.markexpr else ():
         if starts_something(item):
             item.add_marker("server")
+
+
+def pytest_collection_finish() -> None:
+    # what is loaded by now stays: neither a collection of garbage nor a forked child looks at it again
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
