@@ -18,6 +18,7 @@ from snowredis.connection import connect
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_from_ms
 from snowredis.errors import ConfigError, LeaseExpired, LeaseLost
+from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
 from snowredis.settings import from_environment
 from snowredis.snowflake.lease import Lease
@@ -72,7 +73,7 @@ class WorkerId:
             self._ids.resume()
         lease = self._ids.claim()
         self._lease, self._until_ms = lease, 0
-        while (wait_ms := self.from_ms - time.time_ns() // 1_000_000) > 0:
+        while (wait_ms := self.from_ms - now_ms()) > 0:
             if not self.left_s:
                 raise LeaseLost(lease.pool, lease.worker, "it was lost before its first tick")
             time.sleep(min(wait_ms / 1000, _EVERY_S))

@@ -11,12 +11,11 @@ snowredis.integrations.pytest has fixtures of these for pytest.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Unpack
 
 from snowredis.connection import connect
 from snowredis.errors import LayoutMismatch
-from snowredis.process.clock import Clock
+from snowredis.process.clock import Clock, now_ms
 from snowredis.process_generator import use
 from snowredis.settings import Settings
 from snowredis.snowflake.generator import SnowflakeGenerator
@@ -105,7 +104,7 @@ class MemoryPool:
 
     def _server_time_ms(self) -> int:
         server_time_ms = getattr(self.clock, "server_time_ms", None)
-        return time.time_ns() // 1_000_000 if server_time_ms is None else int(server_time_ms())
+        return now_ms() if server_time_ms is None else int(server_time_ms())
 
     def connect(self, **settings: Unpack[Settings]) -> SnowflakeGenerator:
         """Return a generator as snowredis.connect() does, with this pool; its name is "test" by default."""

@@ -25,6 +25,7 @@ from snowredis.core.description import IdDescription
 from snowredis.core.values import check_count
 from snowredis.errors import GeneratorClosed
 from snowredis.kinds.base import GeneratorBase, IdKind
+from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
 from snowredis.settings import Setting, one_of
 
@@ -129,7 +130,7 @@ def _in_form(form: Form, make: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _make_ulid() -> bytes:
-    return (time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10)
+    return now_ms().to_bytes(6) + os.urandom(10)
 
 
 def _make_ulids(form: Form) -> _Maker:

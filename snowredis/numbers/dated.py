@@ -30,6 +30,7 @@ from snowredis.numbers.tag_store import (
     SettlingTag,
     Shut,
 )
+from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format
@@ -99,7 +100,7 @@ class DatedGenerator(GeneratorBase[str]):
         constants = {name: value for name, value in given.items() if DATED_SETTINGS[name].of_pool}
         usual = {name: DATED_SETTINGS[name].default for name in constants} | {"period": None}
         self._options = as_options({name: value for name, value in constants.items() if value != usual[name]})
-        self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+        self._wall_ms: Callable[[], int] = now_ms
         self._offset_ms = 0
         # label -> the next number after the highest that this process saw; of the newest periods only
         self._seen: dict[str, int] = {}

@@ -14,7 +14,6 @@ another one took a number meanwhile, or of two tags in another order.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +24,7 @@ from snowredis.errors import ConfigError
 from snowredis.numbers.formats import Calendar, NumberFormat, PeriodName
 from snowredis.numbers.settings import DATED_SETTINGS
 from snowredis.numbers.tag_store import NumbersExhausted
+from snowredis.process.clock import now_ms
 from snowredis.settings import check_settings
 
 TABLE = "snowredis_number"
@@ -62,7 +62,7 @@ class TransactionNumbers:
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format, period, tag, maximum)
         self.table = number_table(metadata if metadata is not None else sa.MetaData(), table)
-        self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+        self._wall_ms: Callable[[], int] = now_ms
 
     @property
     def text_length(self) -> int:

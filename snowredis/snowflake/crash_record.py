@@ -24,11 +24,11 @@ import itertools
 import json
 import logging
 import sys
-import time
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from snowredis.process.clock import now_ms
 from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.lease import HeldLease
@@ -74,13 +74,13 @@ def release_dead(store: Store, credentials: dict[str, Any]) -> int | None:
     Raises:
         StoreUnavailable: Redis did not reply; call again.
     """
-    now_ms = time.time_ns() // 1_000_000
+    began_ms = now_ms()
     renewal_id, pending = credentials.get("renewal_id", ""), credentials.get("pending_renewal_id", "")
     until_ms, outage_until_ms = credentials.get("until_ms", 0), credentials.get("outage_until_ms", 0)
     lease = PresentedLease(credentials["worker"], credentials["token"], renewal_id, pending, until_ms, outage_until_ms)
     if lease.worker == UNKNOWN_WORKER:
         # ended before the reply came: the same claim again has the same result
-        claim = ClaimRequest(lease.token, now_ms, now_ms, 0, credentials["owner"])
+        claim = ClaimRequest(lease.token, began_ms, began_ms, 0, credentials["owner"])
         reply = store.claim(claim, Seen())
         if not isinstance(reply, Granted):
             return None
@@ -88,7 +88,7 @@ def release_dead(store: Store, credentials: dict[str, Any]) -> int | None:
         lease = PresentedLease(reply.worker, lease.token, reply.renewal_id, "", until_ms, outage_until_ms)
     request = ReleaseRequest(
         lease,
-        now_ms,
+        began_ms,
         tuple(credentials["marks_ms"]),
         WorkerStats.from_text(credentials["stats"]),
         # a claim without a reply made no ids, so nothing died

@@ -101,11 +101,12 @@ class LeaseLifecycle:
             # this comes first: ids contain the number of the pool. A process that does not know it takes nothing over
             conversation.run(self._leases.prepare)
             try:
-                claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
-            except errors.PoolExhausted:
-                if not self._release_dead():
-                    raise
-                claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+                try:
+                    claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+                except errors.PoolExhausted:
+                    if not self._release_dead():
+                        raise
+                    claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             except errors.StoreUnavailable as error:
                 is_away = type(error) in (errors.StoreUnavailable, errors.StoreReadOnly)
                 if not is_away or not conversation.run(self._take_over):

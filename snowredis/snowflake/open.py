@@ -6,13 +6,13 @@ embedded://, whose server is started if it is not running.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
+from snowredis.process.clock import now_ms
 from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, Server, check_settings, pool_or_default
 from snowredis.snowflake.protocol import PoolConfig, Store
 
@@ -118,7 +118,7 @@ def open_store(
     store = kind(server, config, min_replicas=min_replicas)
     if server.fresh:
         # the server has forgotten nothing, so a pool that it does not have is new
-        store.create(time.time_ns() // 1_000_000)
+        store.create(now_ms())
     return store
 
 

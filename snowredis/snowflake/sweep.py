@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.process.clock import now_ms
 from snowredis.process.exit import End
 from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_name
 from snowredis.process.threads import is_interruption
@@ -203,7 +204,7 @@ def remove_unused(access: RecordAccess) -> None:
 def _lasts(access: RecordAccess, text: str) -> bool:
     """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
     lease = _read(access.files, text)
-    return int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
+    return int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > now_ms()
 
 
 def _read(files: Files, text: str) -> dict[str, Any]:

@@ -321,6 +321,29 @@ def test_a_lease_is_taken_over_while_redis_refuses_writes(
     assert snowredis.decode(program().id()).worker == worker
 
 
+def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is_full(
+    own_server: RedisServer, program: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = program()
+    worker = snowredis.decode(killed.id()).worker
+    own_server.kill(signal.SIGSTOP)
+    killed.end()
+    ids = snowredis.connect(own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=3600)
+    refusals = [snowredis.PoolExhausted(POOL, 1, 0), snowredis.StoreUnavailable(POOL, "gone")]
+
+    def refuse(**_: object) -> None:
+        raise refusals.pop(0)
+
+    monkeypatch.setattr(ids._lease_manager, "claim", refuse)
+    monkeypatch.setattr(ids._lease_manager, "prepare", lambda: None)
+    monkeypatch.setattr(ids._lease_manager.dead_processes, "release", lambda *_, **__: 1)
+    an_id = ids.next_id()
+    own_server.kill(signal.SIGCONT)
+    monkeypatch.undo()
+    assert (snowredis.decode(an_id).worker, refusals) == (worker, [])
+    ids.close()
+
+
 def test_what_a_claim_without_a_reply_got_is_released_by_close(
     own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
