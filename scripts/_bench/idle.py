@@ -20,13 +20,17 @@ from snowredis.snowflake.lifecycle import BEAT_SHARES
 from snowredis.snowflake.protocol import PoolConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-TTL_S = 3.0
-BEAT_S = TTL_S / 3 * sum(BEAT_SHARES) / 2
+CONFIG = PoolConfig(name="idle", ttl_ms=3_000)
+
+
+def mean_beat_s(config: PoolConfig) -> float:
+    """Return the mean time between two heartbeats of a worker, in s."""
+    return config.heartbeat_ms / 1000 * sum(BEAT_SHARES) / 2
 
 
 def generator(url: str) -> Callable[[], int]:
     """Start the heartbeat of a generator; return what counts its beats."""
-    ids = snowredis.connect(url, pool="idle", ttl=TTL_S)
+    ids = snowredis.connect(url, pool=CONFIG.name, ttl=CONFIG.ttl_ms / 1000)
     ids.next_id()
     return lambda: ids.counts.renewals
 
@@ -38,7 +42,7 @@ def ping(url: str) -> Callable[[], int]:
     def beat() -> None:
         while client.ping():
             sent[0] += 1
-            time.sleep(BEAT_S)
+            time.sleep(mean_beat_s(CONFIG))
 
     threading.Thread(target=beat, daemon=True).start()
     return lambda: sent[0]
@@ -49,7 +53,7 @@ KINDS = {"generator": generator, "ping": ping}
 
 def measure(server: Server, seconds: float, rounds: int) -> dict[str, list[float]]:
     """Return the CPU time of a beat in each round, in us, by kind. The processes of a round run at once."""
-    snowredis.WorkerPool(server.url, "idle").create(PoolConfig(name="idle", ttl_ms=int(TTL_S * 1000)))
+    snowredis.WorkerPool(server.url, CONFIG.name).create(CONFIG)
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
         commands = [[sys.executable, "-m", "scripts._bench.idle", kind, server.url, str(seconds)] for kind in KINDS]
@@ -62,7 +66,7 @@ def measure(server: Server, seconds: float, rounds: int) -> dict[str, list[float
 def main(kind: str, url: str, seconds: str) -> None:
     count = KINDS[kind](url)
     # what a first heartbeat costs more
-    time.sleep(TTL_S / 2)
+    time.sleep(CONFIG.ttl_ms / 2000)
     cpu_s, beats = time.process_time(), count()
     time.sleep(float(seconds))
     print((time.process_time() - cpu_s) / (count() - beats) * 1e6)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts._bench import page_first, page_ids, page_start
+from scripts._bench.idle import mean_beat_s
 from scripts._bench.measuring import quartiles, ratios
 from scripts._bench.tables import PARTS, Results, markdown, number, percent, spread
-from snowredis.snowflake.lifecycle import BEAT_SHARES
 from snowredis.snowflake.protocol import PoolConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "figures.md"
-# mean time between two heartbeats at the default ttl
-BEAT_S = PoolConfig(name="any").heartbeat_ms / 1000 * sum(BEAT_SHARES) / 2
+# at the default ttl
+BEAT_S = mean_beat_s(PoolConfig(name="any"))
 # share of one core of Redis that one would plan with
 PLANNED_SHARE = 0.5
 # timestamps of 41 bits and no backup bits leave these to workers and sequences

@@ -94,11 +94,8 @@ def worker(server: RedisServer, log: Path, *options: str, name: str = "w@test", 
     variables = environment(server, **more)
     config = PoolConfig(name=POOL, ttl_ms=int(float(variables["TTL"]) * 1000))
     snowredis.WorkerPool(server.url, POOL).create(config)
-    # gevent patches what was not imported yet
-    patched = any("gevent" in option for option in options)
-    popen = subprocess.Popen if patched else partial(warm.Popen, imported=IMPORTED)
     with log.open("ab") as file:
-        process = popen(
+        process = warm.Popen(
             [sys.executable, "-m", "celery", "-A", APP, "worker", "-n", name, "--loglevel=INFO"]
             + ["--without-mingle", "--without-gossip", "--without-heartbeat", *options],
             cwd=ROOT,

@@ -155,10 +155,8 @@ def gunicorn(
     arguments += ["--worker-tmp-dir", str(directory), "--log-level", log_level]
     if "control_socket_disable" in Config().settings:
         arguments.append("--no-control-socket")
-    # gevent patches what was not imported yet
-    popen = subprocess.Popen if any("gevent" in option for option in options) else warm.Popen
     with (directory / "gunicorn.log").open("ab") as log:
-        process = popen(
+        process = warm.Popen(
             [sys.executable, "-m", "gunicorn", *arguments, *options] + [f"tests.integrations.gunicorn_app:{app}"],
             cwd=ROOT,
             env={

@@ -1,4 +1,4 @@
-"""What the core knows, every view says: until when a process makes ids, whether Redis takes writes, and who died."""
+"""Every view says what the core knows: until when a process makes ids, whether Redis takes writes, and who died."""
 
 from __future__ import annotations
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
 import threading
+import traceback
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -122,6 +124,20 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
     raise AssertionError("the call does not end")
 
 
+@contextlib.contextmanager
+def ended_child(pids: list[int]) -> Iterator[None]:
+    """End the child of a fork in the block, which has [0] as *pids*, also after an error: it goes on with no test."""
+    try:
+        yield
+    except BaseException:
+        if pids == [0]:
+            traceback.print_exc()
+        raise
+    finally:
+        if pids == [0]:
+            os._exit(0)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_fork_in_the_middle_of_a_call(server: RedisServer) -> None:
     create_tag(server.url, "forked-anywhere")
@@ -135,12 +151,11 @@ def test_a_fork_in_the_middle_of_a_call(server: RedisServer) -> None:
         def fork(pids: list[int] = pids) -> None:
             pids.append(os.fork())
 
-        mine, reached = before_bytecode(number, fork, ids.next_id)
-        in_child = pids == [0]
-        numbers = [mine, *ids.next_ids(5)]
-        if in_child:
-            os.write(writer, array("q", numbers))
-            os._exit(0)
+        with ended_child(pids):
+            mine, reached = before_bytecode(number, fork, ids.next_id)
+            numbers = [mine, *ids.next_ids(5)]
+            if pids == [0]:
+                os.write(writer, array("q", numbers))
         os.close(writer)
         with os.fdopen(reader, "rb") as pipe:
             of_child = array("q", pipe.read())
@@ -173,12 +188,11 @@ def test_a_dated_number_that_is_interrupted_anywhere(server: RedisServer, kind: 
             else:
                 pids.append(os.fork())
 
-        mine, reached = before_bytecode(number, act, ids.next_id)
-        in_child = pids == [0]
-        made += [mine, *ids.next_ids(2), ids.next_id()]
-        if in_child:
-            os.write(writer, " ".join(made[1:]).encode())
-            os._exit(0)
+        with ended_child(pids):
+            mine, reached = before_bytecode(number, act, ids.next_id)
+            made += [mine, *ids.next_ids(2), ids.next_id()]
+            if pids == [0]:
+                os.write(writer, " ".join(made[1:]).encode())
         os.close(writer)
         with os.fdopen(reader) as pipe:
             of_child = pipe.read().split()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from scripts._docs.commands import commands_of as children_of
 from snowredis.cli import build_parser
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.open import pool_config
+from tests.support import warm
 from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of, commands_of
 from tests.support.servers import redis_server
 
@@ -48,31 +47,31 @@ def test_there_are_snippets() -> None:
 
 
 def test_the_python_of_all_pages_runs(tmp_path: Path) -> None:
-    """One process forks one of its own for each snippet, which has a database of its own."""
+    """Each snippet is a program of its own, which has a database of its own."""
     snippets = [
         (page, block)
         for page in WITH_PYTHON
         for block in blocks_of(page)
         if block.language == "python" and not block.not_run
     ]
+    failed = []
     with redis_server(tmp_path, "--databases", str(len(snippets))) as server:
-        given = []
         for database, (page, block) in enumerate(snippets):
             url = f"{server.url}?db={database}"
             for settings in ({"pool": "default"}, {"pool": "orders"}, *POOLS_OF_PAGES.get(page, ())):
                 config = pool_config(settings)
                 WorkerPool(url, config.name).create(config)
-            given.append([block.name, url, block.text])
-        done = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("snippet_runner.py"))],
-            input=json.dumps(given),
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-    assert done.returncode == 0, done.stderr
+            done = warm.run(
+                [sys.executable, "-c", block.text.replace("redis://localhost:6379/0", url)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "SNOWREDIS_URL": url},
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            if done.returncode:
+                failed.append(f"{block.name} failed: exit code {done.returncode}\n{done.stderr}")
+    assert not failed, "\n".join(failed)
 
 
 def test_the_commands_of_all_pages_exist_with_their_options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""What pages say of time is what the settings make of it: the time line of redis-unavailable.md, and all others."""
+"""Times on pages follow from the settings: those of the time line in redis-unavailable.md, and all others."""
 
 from __future__ import annotations
 

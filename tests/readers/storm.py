@@ -40,7 +40,7 @@ if __name__ != "__main__":
 
 
 class Plan(NamedTuple):
-    """What one run does."""
+    """Settings of one run."""
 
     seconds: float
     seed: int
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one run found."""
+    """Findings of one run."""
 
     rows: int
     missed: dict[str, int]

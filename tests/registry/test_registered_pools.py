@@ -233,8 +233,10 @@ def test_a_fork_keeps_the_number(server: RedisServer) -> None:
         read, write = os.pipe()
         pid = os.fork()
         if not pid:
-            os.write(write, b"%d" % ids.next_id())
-            os._exit(0)
+            try:
+                os.write(write, b"%d" % ids.next_id())
+            finally:
+                os._exit(0)
         os.waitpid(pid, 0)
         theirs = ids.decode(int(os.read(read, 30)))
         assert (mine.datacenter, theirs.datacenter) == (3, 3)

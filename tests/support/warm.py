@@ -114,7 +114,8 @@ def _words(command: Any) -> list[str] | None:
         del words[1:3]
     # a script, -m and -c can be started here
     starts = len(words) > 1 and (not words[1].startswith("-") or (words[1] in ("-m", "-c") and len(words) > 2))
-    return words if starts else None
+    # gevent patches what was not imported yet
+    return words if starts and not any("gevent" in word for word in words) else None
 
 
 def _same(environment: Mapping[str, str]) -> bool:
