@@ -99,8 +99,6 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
             in a failover: a DNS name, a Kubernetes Service, ElastiCache
         outage_reserve: for how long the highest namespace is reserved: processes go on in it while Redis is
             unavailable; 0: not at all, as with `embedded://`
-        guard_rollbacks: also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a
-            memory snapshot
         min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every
             replica that was ever seen connected, at least one
         clock_policy: what to do when the clock goes back: `backup`: wait, else use another namespace, else

@@ -166,7 +166,6 @@ class LayoutMismatch(SettingsMismatch):
 
     Attributes:
         pool: its name.
-        keeps_lanes: True if the pool grants no outage lane that this process has, before the lane's end.
     """
 
     _what, _where, _refused = "pool", "in the pool", "Nothing was claimed."
@@ -174,7 +173,6 @@ class LayoutMismatch(SettingsMismatch):
     def __init__(self, pool: str, stored: str, given: str) -> None:
         super().__init__(pool, stored, given)
         self.pool = pool
-        self.keeps_lanes = stored.endswith(" lanes=1")
 
     @property
     def _advice(self) -> str:
@@ -357,9 +355,9 @@ class StoreRefused(StoreUnavailable):
 
 
 class ServerUnidentified(StoreUnavailable):
-    """This Redis does not show its identity, which durability="detect" requires.
+    """This Redis does not show its identity, which durability="detect" requires; or its clock is far behind.
 
-    ``code`` is "info-refused", "no-run-id" or "no-replication-id".
+    ``code`` is "info-refused", "no-run-id", "no-replication-id" or "clock".
     """
 
     retry = False
@@ -369,12 +367,18 @@ class ServerUnidentified(StoreUnavailable):
             "info-refused": "it refuses INFO inside scripts",
             "no-run-id": "its INFO shows no run_id",
             "no-replication-id": "its INFO shows no master_replid",
+            "clock": "it may have lost data, and its clock is far behind the clock of this host",
         }
         super().__init__(where, reasons.get(code, code))
         self.args = (where, code)
         self.code = code
 
     def __str__(self) -> str:
+        if self.code == "clock":
+            return (
+                f"Redis at {self.where} cannot be used: {self.reason}, so it cannot say from when on ids are unused. "
+                "Nothing was claimed. Correct the clock (NTP) of the host that is wrong."
+            )
         return (
             f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses data "
             "would go unnoticed and ids would repeat, so nothing was claimed. If INFO is refused, allow it for the "
@@ -396,7 +400,7 @@ class PoolBroken(StoreUnavailable):
     def __str__(self) -> str:
         return (
             f"pool {self.pool!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never writes. "
-            f"Nothing was changed. Delete it with: snowredis pool delete {self.pool}; new workers then wait until "
+            f"Nothing was changed. Remove it with: snowredis pool delete {self.pool} --force; new workers then wait until "
             "every reservation that it may have granted has ended."
         )
 

@@ -298,10 +298,6 @@ class Settings(CommonSettings, total=False):
         SECONDS, None, "24 h with two backup bits or more, else 0",
         "for how long the highest namespace is reserved: processes go on in it while Redis is unavailable; 0: not at "
         "all, as with `embedded://`", of_pool=True)]
-    guard_rollbacks: Annotated[bool, _setting(
-        BOOL, False, "off",
-        "also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a memory "
-        "snapshot", of_pool=True)]
     min_replicas: Annotated[MinReplicas, _setting(
         REPLICAS, 0, "0",
         "how many replicas must have each claim and renewal before it counts, or `all`: every replica that was ever "

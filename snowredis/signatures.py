@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 
 # fields that the scripts add to a signature; see pool.lua
-HINTS = ("changes_at", "changed", "lanes", "lost")
+HINTS = ("changes_at", "ends_at", "changed", "unsure", "lost")
 # settings that are stored only if they are not these
-_UNSTORED = {"durability": "detect", "guard_rollbacks": "0"}
+_UNSTORED = {"durability": "detect"}
 # a twelfth of the ttl, unless they are set
 _TWELFTHS = ("max_clock_lead_ms", "redis_skew_ms")
 
@@ -26,8 +26,6 @@ def settings_of(signature: str) -> dict[str, str]:
             settings[name.removesuffix("_ms")] = "ttl / 12"
         elif name.endswith("_ms") and text.isdecimal():
             settings[name.removesuffix("_ms")] = f"{int(text) / 1000:g} s"
-        elif name == "guard_rollbacks":
-            settings[name] = "on" if text == "1" else "off"
         elif name == "layout":
             bits, *options = text.split(";")
             settings["layout"] = escaped(bits)
@@ -71,10 +69,16 @@ def layout_advice(pool: str, stored: str, given: str) -> str:
             "Redis does not know the pool any more: a process with its settings has to create it again. If those "
             f"of this process are right, run once: snowredis pool create {pool}"
         )
-    at_ms = there.get("changes_at", "")
-    if at_ms.isdecimal() and len(at_ms) < 14:
-        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(int(at_ms) // 1000))
-        return f"The pool changes to these settings at {at}: start this process again after that."
+    for name, event in (("changes_at", "changes to these settings"), ("ends_at", "was deleted and ends")):
+        at_ms = there.get(name, "")
+        if at_ms.isdecimal() and len(at_ms) < 14:
+            at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(int(at_ms) // 1000))
+            return f"The pool {event} at {at}: start this process again after that."
+    if "unsure" in there:
+        return (
+            "The pool has ended, but a copy of it in a replica may not know that. Repeat the command that ended it: "
+            "snowredis pool delete, or pool change-layout."
+        )
     if "changed" in there:
         return "The layout of the pool was changed: start this process again with the new one."
     registry = there.get("registry", "").partition("/")[0]
@@ -94,8 +98,9 @@ def layout_advice(pool: str, stored: str, given: str) -> str:
 FORMATS = {
     1: "development versions before 0.1.0",
     2: "snowredis 0.1.0 and later (pools, tags of segments, registries: development versions before 0.1.0)",
-    3: "snowredis 0.1.0 and later (tags of segments, registries: development versions before 0.1.0)",
-    4: "snowredis 0.1.0 and later",
+    3: "development versions before 0.1.0",
+    4: "snowredis 0.1.0 and later (tags of segments, registries; pools: development versions before 0.1.0)",
+    5: "snowredis 0.1.0 and later (pools)",
 }
 
 

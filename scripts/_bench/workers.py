@@ -74,8 +74,9 @@ def renew(store: ScriptStore, holder: Holder) -> None:
 
 
 def release(store: ScriptStore, holder: Holder) -> None:
-    marks = tuple(now_ms() for _ in holder.lanes_ms)
-    store.release(ReleaseRequest(held_by(holder), now_ms(), marks, STATS), Seen())
+    # the first lane was used
+    opened = "1".ljust(len(holder.lanes_ms), "0")
+    store.release(ReleaseRequest(held_by(holder), now_ms(), opened, STATS), Seen())
 
 
 def held_by(holder: Holder, pending: str = "") -> PresentedLease:

@@ -204,8 +204,6 @@ class TickRange(NamedTuple):
         timestamp_shift, sequence_shift: where in an id the tick and the sequence begin.
         spread: highest first sequence of the ticks that the fast path opens, 2**n - 1; with 0 all begin at 0.
         salt: what first sequences depend on besides the tick; 0 .. 2**31 - 1.
-        marks: where the marks of the lease are recorded, in case of a crash; None if nowhere.
-        lane: index of the lane in *marks*.
         is_reset: of the fork guard, bytes-like: false in a forked child that was not reset yet.
         clock: of the generator.
         state: of allocator.py, the only module that uses it.
@@ -222,8 +220,6 @@ class TickRange(NamedTuple):
     sequence_shift: int
     spread: int
     salt: int
-    marks: memoryview | None
-    lane: int
     is_reset: Any
     clock: Any
     state: Any

@@ -104,7 +104,8 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     if kind is None or at_ms is None or worker is None:
         return None
     reason, from_ms = values.get("reason", "").encode("utf-8", "replace").decode(), numbers.get("from") or 0
-    is_new = (kind, reason, from_ms) == (EventKind.FLOOR, FloorReason.NO_POOL, 0)
+    # after a loss, workers wait
+    is_new = (kind, reason) == (EventKind.FLOOR, FloorReason.NO_POOL) and from_ms <= at_ms
     lanes, stats = values.get("lanes", ""), values.get("stats")
     return Event(
         at_ms=at_ms,

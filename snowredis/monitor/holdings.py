@@ -278,7 +278,7 @@ class HoldingHistory:
         created = first.kind == EventKind.FLOOR and first.reason in began
         if self.past.trimmed or (self.past.trimmed is None and not created):
             return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
-        if not created or (first.reason == FloorReason.NO_POOL and first.from_ms):
+        if not created or (first.reason == FloorReason.NO_POOL and first.from_ms > first.at_ms):
             return f"Redis knows nothing of this pool before {time_text(first.at_ms)}: it was new, or Redis had lost it"
         return ""
 

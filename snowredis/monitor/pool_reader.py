@@ -31,17 +31,15 @@ from snowredis.snowflake.replies import Alarm
 _WORKER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
-_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch")
+_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch", "over")
 _POOL_NUMBERS = (
-    "changes_at",
-    "changes_floor",
-    "changes_forced",
-    "outage_floor",
-    "outage_top",
+    "end",
+    "start",
+    "lost_at",
+    "is_new",
     "version",
     "peak",
     "created",
-    "floor",
     "records",
     "swept",
     *snapshot.POOL_COUNTERS,
@@ -61,9 +59,11 @@ class PoolReader(ABC):
     """
 
     def __init__(self, name: str, where: str, now_ms: int, texts: Mapping[str, str]) -> None:
-        if not texts["signature"]:
-            raise PoolNotFound(name)
         self.name, self.where, self.now_ms, self._texts = name, where, now_ms, texts
+        over_ms = {"now": 0, "then": self._count("end")}.get(texts["over"], now_ms + 1)
+        # a pool that was deleted is over; what it remembers is for the next one of its name
+        if not texts["signature"] or (over_ms <= now_ms and not texts["next_signature"]):
+            raise PoolNotFound(name)
 
     @abstractmethod
     def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
@@ -133,7 +133,7 @@ class PoolReader(ABC):
 
     def _parse(self, worker: int, text: str) -> snapshot.WorkerInfo | None:
         # until the floor has passed, leases whose renewals Redis forgot are adopted
-        settling = self._texts["incarnation"] if self._count("floor") > self.now_ms else ""
+        settling = self._texts["incarnation"] if self._floor_ms > self.now_ms else ""
         ttl_ms = snapshot.setting_ms(self._texts["signature"], "ttl_ms")
         record = LeaseRecord.parse(text)
         return record and snapshot.worker_info(
@@ -146,6 +146,13 @@ class PoolReader(ABC):
             return resolve_layout(signature_fields(self._texts["signature"])["layout"])
         except (KeyError, ConfigError, ValueError) as error:
             raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
+
+    @functools.cached_property
+    def _floor_ms(self) -> int:
+        """The floor, as set_floors() of pool.lua computes it."""
+        constants = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
+        wait_ms = sum(snapshot.setting_ms(self._texts["signature"], name) for name in constants)
+        return max(self._count("start"), self._count("lost_at") + (0 if self._count("is_new") else wait_ms))
 
     @functools.cached_property
     def _layout_end_ms(self) -> int:
@@ -165,13 +172,8 @@ class PoolReader(ABC):
         # a text that no script wrote is shown as it is
         with contextlib.suppress(ValueError):
             alarm = Alarm.parse(texts["alarm"])
-        if numbers["changes_at"] and not numbers["changes_forced"]:
-            # pool.lua: a planned change waits for outage lanes
-            later_ms = max(0, max(numbers["outage_floor"], numbers["outage_top"]) - numbers["changes_floor"])
-            numbers["changes_at"] += later_ms
-            numbers["changes_floor"] += later_ms
         try:
-            periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"])
+            periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["end"])
         except (ConfigError, KeyError, ValueError) as error:
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         numbers["expired"] += ended
@@ -183,11 +185,12 @@ class PoolReader(ABC):
             signature=texts["signature"],
             now_ms=self.now_ms,
             created_ms=numbers["created"],
-            floor_ms=numbers["floor"],
+            floor_ms=self._floor_ms,
             floor_reason=texts["floor_reason"],
             incarnation=texts["incarnation"],
             layouts=periods,
-            changes_ms=numbers["changes_at"],
+            end_ms=numbers["end"],
+            changes_ms=numbers["end"] if texts["next_signature"] else 0,
             version=numbers["version"],
             capacity=layout.workers,
             used=used,
@@ -260,7 +263,8 @@ class MemoryPoolReader(PoolReader):
             "signature": store.config.signature if store._incarnation else "",
             "incarnation": store._incarnation,
             "floor_reason": FloorReason.NO_POOL,
-            "floor": str(store._floor_ms),
+            "lost_at": str(store._lost_at_ms),
+            "is_new": str(int(store._is_new)),
             "version": str(store._version),
             "swept": str(store._swept_ms),
         }
@@ -302,12 +306,14 @@ def list_pools(client: Any) -> list[str]:
 
 
 def _was_deleted(client: Any, name: str) -> bool:
-    """Return true if the pool was deleted and only its floor remains; false for a key of another type."""
+    """Return true if the pool was deleted, and only its end is known; false for a key of another type."""
     try:
-        with translated(address(client)):
-            return client.hget(pool_keys(name)[0], "signature") is None
+        RedisPoolReader(client, name)
+    except PoolNotFound:
+        return True
     except StoreUnavailable:
-        return False
+        pass
+    return False
 
 
 def server_of(client: Any, key: str) -> Any:

@@ -149,7 +149,8 @@ class PoolInfo:
         mismatch_ms: when the last of them was refused; 0 if none was.
         mismatch_by: the last such processes as host:pid (label), the newest first; untrusted text.
         layouts: all layouts that the pool ever had, has, and will have as planned, in order.
-        changes_ms: when the layout changes, as planned; 0 if no change is planned.
+        end_ms: the end of the pool, of which no reservation reaches beyond; 0 if it has none.
+        changes_ms: the same if the pool has another layout then, else 0.
         alarm: text of the last alarm; empty if there is none.
         alarm_from_ms, alarm_until_ms: the times between which ids may have been repeated; 0 if there is no alarm.
     """
@@ -183,6 +184,7 @@ class PoolInfo:
     mismatch_ms: TimeMs = 0
     mismatch_by: str = ""
     layouts: tuple[LayoutPeriod, ...] = ()
+    end_ms: TimeMs = 0
     changes_ms: TimeMs = 0
 
     @property
@@ -210,8 +212,7 @@ class PoolInfo:
         texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
         if "registry" in stored:
             texts["registry"] = stored["registry"].partition("/")[0]
-        flags = {"guard_rollbacks": numbers.get("guard_rollbacks") == 1}
-        return {"datacenter": numbers.get("datacenter", 0)} | durations | texts | flags
+        return {"datacenter": numbers.get("datacenter", 0)} | durations | texts
 
     def layout_of(self, an_id: int) -> LayoutPeriod:
         """Return the layout that *an_id* was made with: the latest in whose period it is; else the present one."""

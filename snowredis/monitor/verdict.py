@@ -267,9 +267,8 @@ def _causes_in_history(history: HoldingHistory, worker: int, tick_ms: int) -> It
 def _cause_of_loss(loss: Loss) -> tuple[bool, str]:
     floor, time = loss.event, time_text(loss.event.at_ms)
     if loss.rolled_back:
-        text = f"the memory of Redis was rolled back, which was detected at {time} and raised an alarm"
-        return True, f"{text}. guard_rollbacks=True limits the repeated ids to those of one ttl"
-    if floor.reason == FloorReason.NO_POOL and not floor.from_ms:
+        return True, f"the memory of Redis was rolled back, which was detected at {time} and raised an alarm"
+    if floor.reason == FloorReason.NO_POOL and floor.from_ms <= floor.at_ms:
         text = f"the pool was created as a new one at {time}, although ids had just been made in it"
         return True, f"{text}: those can have been repeated"
     text = f"Redis was restarted, wiped or failed over about {time} ({floor.text})"

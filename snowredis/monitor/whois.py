@@ -84,11 +84,11 @@ def _in_period(history: HoldingHistory, info: PoolInfo, period: LayoutPeriod) ->
     changes = [
         index
         for index, event in enumerate(history.events)
-        if event.kind == EventKind.FLOOR and event.reason == FloorReason.LAYOUT_CHANGED
+        if event.kind == EventKind.FLOOR and event.reason in (FloorReason.LAYOUT_CHANGED, FloorReason.ENDED)
     ]
-    # old events are trimmed, so the parts are counted from the end; a planned layout has none yet
+    # old events are trimmed, so the parts are counted from the end; a planned layout has none before its first script
     parts = list(itertools.pairwise([0, *changes, len(history.events)]))
-    present = len(info.layouts) - 1 - (info.changes_ms > info.now_ms)
+    present = len(info.layouts) - 1 - bool(info.changes_ms)
     back = present - info.layouts.index(period) if period in info.layouts else 0
     if back <= 0:
         start = parts[-1][0]

@@ -11,7 +11,7 @@ from typing import Any
 from snowredis.core.collisions import layout_ids, prove
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.errors import ConfigError, PoolNotFound
+from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import Event, Follower
@@ -22,10 +22,13 @@ from snowredis.process.clock import now_ms
 from snowredis.servers.clients import OwnClient, close_client
 from snowredis.servers.runner import translated
 from snowredis.settings import check, pool_or_default, url_or_default
-from snowredis.snowflake.administration import Changing, Deleted, Early, Late, PoolAdministration
+from snowredis.snowflake.administration import Early, Ends, PoolAdministration
 from snowredis.snowflake.open import is_in_memory, open_client, open_store, pool_config
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Absent, Created
+
+# a longer time until a change of the layout is a mistake
+MAX_DELAY_MS = 366 * 24 * 3600 * 1000
 
 
 def shown_ms(info: PoolInfo) -> int:
@@ -39,16 +42,18 @@ class Deletion:
 
     Attributes:
         alive: how many workers had a lease.
-        wait_ms: how long new workers of a pool of this name have to wait.
-        other_wait_ms: the same of a pool with another layout or without outage lanes: those of this one count, too.
-        guessed: whether the settings of the pool could not be read, so that the wait is derived from the defaults and
-            its records.
+        end_ms: the end of the pool, on the Redis clock. A pool of this name that is created later starts there.
+        wait_ms: how long it is until then.
+        over: whether a pool of this name can be created at once, with any settings; else from *end_ms* on.
+        dropped: whether the settings of the pool could not be read, so that its keys were removed, as if Redis had
+            lost them: new workers wait for the floor.
     """
 
     alive: int
+    end_ms: int
     wait_ms: int
-    guessed: bool
-    other_wait_ms: int = 0
+    over: bool
+    dropped: bool = False
 
 
 class WorkerPool:
@@ -233,32 +238,53 @@ class WorkerPool:
         return isinstance(reply, Created)
 
     def delete(self, *, force: bool = False) -> Deletion:
-        """Delete the pool, whatever its settings, also a damaged one.
+        """Give the pool the earliest end. A pool of this name that is created later starts there, with any settings.
 
-        Its floor remains until its reservations have ended: a new pool of this name, with any settings, starts above
-        it, so no id is repeated. Living generators create the pool again with their next heartbeat and keep their
-        worker ids, unless one with other settings was created meanwhile.
+        The end is behind everything that was granted: at once if all workers ended in an orderly way, else when their
+        reservations have ended. Living generators make ids until then.
 
         Raises:
-            PoolNotFound; ConfigError: workers are alive, and *force* is not set.
+            PoolNotFound; ConfigError: workers are alive, or the settings of the pool cannot be read, and *force* is
+                not set. In the second case, *force* removes the keys of the pool.
+            StoreUnavailable: also if a replica does not have the end. Repeat it then.
         """
         try:
-            alive = len(self.workers())
-        except PoolNotFound:
-            # its signature is lost; other parts may remain
-            alive = 0
+            info = self.info()
+        except (PoolNotFound, StoreUnavailable) as error:
+            with translated(self.where):
+                # damaged, or only parts remain
+                key, *_ = pool_keys(self.name)
+                if not self.client.exists(key) or self.client.hexists(key, "over"):
+                    raise
+            return self._drop(str(error), force=force)
+        alive = len(self.workers())
         if alive and not force:
             raise ConfigError(
                 f"pool {self.name!r} has {alive} living {'worker' if alive == 1 else 'workers'}; nothing was deleted. "
                 "Stop them first, or delete it nevertheless with force=True (--force)."
             )
-        reply = PoolAdministration(self.server, PoolConfig(name=self.name)).delete(now_ms())
-        if not isinstance(reply, Deleted):
+        try:
+            reply = PoolAdministration(self.server, config_of(info)).end(now_ms())
+        except (ConfigError, LayoutMismatch, PoolBroken) as error:
+            return self._drop(str(error), force=force)
+        if not isinstance(reply, Ends):
             raise PoolNotFound(self.name)
+        return Deletion(alive, reply.end_ms, max(0, reply.end_ms - reply.redis_ms), reply.over)
+
+    def _drop(self, reason: str, *, force: bool) -> Deletion:
+        """Remove the keys of a pool that cannot be given an end, as if Redis had lost it."""
+        if not force:
+            raise ConfigError(
+                f"{reason.rstrip('.')}. So it cannot be said when its reservations end, and nothing was deleted. With "
+                "force=True (--force) its keys are removed, as if Redis had lost them: new workers wait, and outage "
+                "lanes are closed for a day."
+            )
+        alive = 0
+        with contextlib.suppress(SnowredisError):
+            alive = len(self.workers())
         with translated(self.where):
-            other_floor_ms = int(self.client.hget(pool_keys(self.name)[0], "outage_floor") or 0)
-        wait_ms = max(0, reply.floor_ms - reply.redis_ms)
-        return Deletion(alive, wait_ms, reply.guessed, max(wait_ms, other_floor_ms - reply.redis_ms))
+            self.client.delete(*pool_keys(self.name))
+        return Deletion(alive, 0, 0, over=True, dropped=True)
 
     def close(self) -> None:
         """Close the connections, except those of a client of the application's that is used as it is."""
@@ -274,13 +300,12 @@ class LayoutChange:
     """A change of layout that was planned.
 
     Attributes:
-        at_ms: from then on the old layout is refused, on the Redis clock.
-        floor_ms: ids of the old layout have earlier times; new workers wait for it.
+        at_ms: the end of the old layout, on the Redis clock: its ids have earlier times, those of the new one this or
+            later ones.
         sorted: whether every new id is greater than every old one.
     """
 
     at_ms: int
-    floor_ms: int
     sorted: bool
 
 
@@ -312,8 +337,8 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
         )
     numbers = (config.datacenter, config.datacenter)
     # refuses a datacenter that does not fit
-    floor_ms = at_ms + config.with_layout(layout).floor_ms
-    in_order = True
+    config.with_layout(layout)
+    floor_ms, in_order = at_ms, True
     # the present layout is the last one, or the last but one if a change is planned, which this one replaces
     past = info.layouts[: -2 if info.changes_ms else -1]
     spans = [(period.layout, period.from_ms, period.until_ms or floor_ms) for period in past]
@@ -335,44 +360,42 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
     return in_order
 
 
-def change_layout(pool: WorkerPool, layout: Layout, *, delay_ms: int, force: bool = False) -> LayoutChange:
-    """Plan that *pool* has *layout* after *delay_ms*, if no id can be repeated.
+def change_layout(pool: WorkerPool, layout: Layout, *, delay_ms: int = 0) -> LayoutChange:
+    """Give *pool* an end after *delay_ms*, from which on it has *layout*, if no id can be repeated.
+
+    It cannot be undone. Processes make ids of the old layout until the end, and none after it.
 
     Args:
-        force: also if processes that do not reach Redis may use outage lanes beyond the change.
+        delay_ms: 0: as soon as possible, which is behind all outage lanes.
 
     Raises:
         ConfigError: it is refused, with the reason; nothing was changed.
-        PoolNotFound, LayoutMismatch, StoreUnavailable.
+        PoolNotFound, LayoutMismatch.
+        StoreUnavailable: also if a replica does not have the end. Repeat it then.
     """
     info = pool.info()
+    if delay_ms > MAX_DELAY_MS:
+        raise ConfigError(f"{delay_ms} ms are over a year. Nothing was changed.")
+    store = PoolAdministration(pool.server, config_of(info))
     at_ms = info.now_ms + delay_ms
-    in_order = check_change(info, layout, at_ms)
-    reply = PoolAdministration(pool.server, config_of(info)).change_layout(layout, at_ms, now_ms(), force=force)
+    check_change(info, layout, at_ms)
+    reply = store.end(now_ms(), layout=layout, at_ms=at_ms)
+    if isinstance(reply, Early) and not delay_ms:
+        # leases may be extended meanwhile
+        at_ms = reply.earliest_ms + 2 * info.ttl_ms
+        reply = store.end(now_ms(), layout=layout, at_ms=at_ms)
     if isinstance(reply, Absent):
         raise PoolNotFound(info.name)
-    if isinstance(reply, Late):
-        raise ConfigError(
-            f"the moment has passed before the change was planned, or is over a year away. Nothing was changed; "
-            f"allow more than {delay_ms} ms."
-        )
     if isinstance(reply, Early):
         raise ConfigError(
-            f"workers of pool {info.name!r} have outage lanes beyond that moment, in which they may make ids of the "
+            f"workers of pool {info.name!r} have reservations beyond that moment, in which they may make ids of the "
             "old layout as long as they do not reach Redis. Nothing was changed. Plan it for "
-            f"{utc_text(reply.earliest_ms)} or later: in {math.ceil((reply.earliest_ms - info.now_ms) / 1000)} s. "
-            "With --force it is planned in any case; then a process that does not reach Redis may repeat ids."
+            f"{utc_text(reply.earliest_ms)} or later: in {math.ceil((reply.earliest_ms - info.now_ms) / 1000)} s."
         )
-    if not isinstance(reply, Changing):
-        raise ConfigError(f"pool {info.name!r} kept its layout")
-    return LayoutChange(at_ms, reply.new_floor_ms, in_order)
-
-
-def undo_change(pool: WorkerPool) -> Layout:
-    """Undo a planned change that has not happened yet; return the layout that *pool* keeps.
-
-    Raises PoolNotFound, LayoutMismatch, StoreUnavailable.
-    """
-    info = pool.info()
-    PoolAdministration(pool.server, config_of(info)).change_layout(info.layout, info.now_ms + 1, now_ms())
-    return info.layout
+    if reply.next_signature != config_of(info).with_layout(layout).signature:
+        raise ConfigError(
+            f"pool {info.name!r} already ends at {utc_text(reply.end_ms)}, and "
+            f"{'a pool with other settings starts there' if reply.next_signature else 'any pool may start there'}. "
+            "An end cannot be changed."
+        )
+    return LayoutChange(reply.end_ms, check_change(info, layout, reply.end_ms))

@@ -49,6 +49,21 @@ def own_name() -> ProcessName | None:
     return ProcessName(namespace, pid, status.started, status.image)
 
 
+@functools.lru_cache(maxsize=1)
+def parent_name(own: ProcessName) -> ProcessName | None:
+    """Return the name of the process that started this one; None if it is unknown.
+
+    As the first call finds it: after the end of its parent, a process has another one.
+    """
+    while True:
+        pid = os.getppid()
+        # 0: it is in another namespace
+        status = _status(pid) if pid and sys.platform != "darwin" else ProcessStatus("0", False)
+        # otherwise the parent ended meanwhile, and another process may have its pid
+        if os.getppid() == pid:
+            return status and ProcessName(own.namespace, pid, status.started)
+
+
 class ProcessStatus(NamedTuple):
     """State of a process now; one that is gone has not even a start.
 

@@ -122,15 +122,13 @@ typedef struct {
     /* the byte that is 0 in a forked child whose copy was not reset yet */
     const volatile unsigned char *is_reset;
     /* for the next tick */
-    long long limit_ns, low, epoch_ms, tick_ms, spread, salt;
-    /* the mark of the range's lane; NULL if it has none */
-    long long *mark;
+    long long limit_ns, low, spread, salt;
     /* about how many ids were made before the current tick, and which id of the tick was the first */
     long long made, first;
     /* the TickRange */
     PyObject *ticks;
-    /* keep the memory of mark and is_reset in its place */
-    Py_buffer marks_view, is_reset_view;
+    /* keeps the memory of is_reset in its place */
+    Py_buffer is_reset_view;
     /* belongs to the module of this type, which keeps it alive */
     State *state;
 } FastPath;
@@ -161,43 +159,6 @@ set_is_reset(FastPath *path, PyObject *is_reset)
     return 0;
 }
 
-/* Get the buffer of marks, through a view of our own: theirs can be released meanwhile. Return 1, or 0 if it was
-   released, as a forked child does with its parent's, or -1 for an error. */
-static int
-get_marks(PyObject *marks, Py_ssize_t lane, Py_buffer *view)
-{
-    PyObject *own;
-    int failed;
-    if (marks == Py_None)
-        return 1;
-    own = PyMemoryView_FromObject(marks);
-    failed = own == NULL || PyObject_GetBuffer(own, view, PyBUF_CONTIG) < 0;
-    Py_XDECREF(own);
-    if (failed) {
-        if (!PyErr_ExceptionMatches(PyExc_ValueError))
-            return -1;
-        PyErr_Clear();
-        return 0;
-    }
-    if (lane < 0 || lane >= view->len / (Py_ssize_t)sizeof(long long)) {
-        PyBuffer_Release(view);
-        PyErr_SetString(PyExc_IndexError, "no such mark");
-        return -1;
-    }
-    return 1;
-}
-
-/* Raise the mark to the end of tick, before anybody can have one of its ids. */
-static inline void
-raise_mark(long long *mark, long long epoch_ms, long long tick_ms, long long tick)
-{
-    long long mark_ms = epoch_ms + (tick + 1) * tick_ms;
-    /* another process reads it when this one was killed, between any two instructions */
-    if (mark != NULL && __atomic_load_n(mark, __ATOMIC_RELAXED) < mark_ms)
-        __atomic_store_n(mark, mark_ms, __ATOMIC_RELEASE);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-
 static PyObject *
 path_get_position(PyObject *self, void *unused)
 {
@@ -217,27 +178,21 @@ path_get_position(PyObject *self, void *unused)
 typedef struct {
     long long first_id, early_ns, limit_ns, epoch_ms, tick_ms, low, sequence_mask, spread, salt;
     int timestamp_shift, sequence_shift;
-    PyObject *marks, *is_reset, *now_ns;
-    Py_ssize_t lane;
-    Py_buffer view;
+    PyObject *is_reset;
 } Range;
 
 /* Do the test and the stores of _supersede(), between which no other code runs. Return 1, 0 if the range of old and its
-   tick are not current, or -1 for an error. What was current is left in *before and in new->view, to be released when
-   all is stored. */
+   tick are not current, or -1 for an error. What was current is left in *before, to be released when all is stored. */
 static int
 compare_and_set(FastPath *path, PyObject *old, long long tick, PyObject *ticks, Range *new, PyObject **before)
 {
-    long long last, *mark = new->view.obj != NULL ? (long long *)new->view.buf + new->lane : NULL;
-    Py_buffer view = path->marks_view;
+    long long last;
     do {
         last = LOAD(path->last);
         if (path->ticks != old || (last == SEALED ? SEALED : last >> path->timestamp_shift) != tick)
             return 0;
         if (new->first_id != SEALED && set_is_reset(path, new->is_reset) < 0)
             return -1;
-        if (new->first_id != SEALED)
-            raise_mark(mark, new->epoch_ms, new->tick_ms, new->first_id >> new->timestamp_shift);
     } while (!exchange(&path->last, last, SEALED));
 #ifdef Py_GIL_DISABLED
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -253,11 +208,6 @@ compare_and_set(FastPath *path, PyObject *old, long long tick, PyObject *ticks, 
     path->low = new->low;
     path->spread = new->spread;
     path->salt = new->salt;
-    path->epoch_ms = new->epoch_ms;
-    path->tick_ms = new->tick_ms;
-    path->mark = mark;
-    path->marks_view = new->view;
-    new->view = view;
     path->first = new->first_id;
     *before = path->ticks;
     path->ticks = Py_NewRef(ticks);
@@ -288,9 +238,9 @@ path_supersede(PyObject *self, PyObject *args)
     long long tick;
     int replaced;
     if (!PyArg_ParseTuple(args, "OLO!:_supersede", &old, &tick, &PyTuple_Type, &ticks) ||
-        !PyArg_ParseTuple(ticks, "LLLLLLLiiLLOnOOO;a TickRange", &new.first_id, &new.early_ns, &new.limit_ns,
+        !PyArg_ParseTuple(ticks, "LLLLLLLiiLLOOO;a TickRange", &new.first_id, &new.early_ns, &new.limit_ns,
                           &new.epoch_ms, &new.tick_ms, &new.low, &new.sequence_mask, &new.timestamp_shift,
-                          &new.sequence_shift, &new.spread, &new.salt, &new.marks, &new.lane, &new.is_reset, &clock, &state))
+                          &new.sequence_shift, &new.spread, &new.salt, &new.is_reset, &clock, &state))
         return NULL;
     if (new.tick_ms < 1 || new.timestamp_shift < 0 || new.timestamp_shift > 62 || new.sequence_shift < 0 ||
         new.sequence_shift > 62 || new.spread < 0 || new.spread > new.sequence_mask >> new.sequence_shift ||
@@ -300,13 +250,9 @@ path_supersede(PyObject *self, PyObject *args)
     }
     if (old == Py_None && set_clock(path, clock) < 0)
         return NULL;
-    replaced = get_marks(new.marks, new.lane, &new.view);
-    if (replaced > 0) {
-        Py_BEGIN_CRITICAL_SECTION(self);
-        replaced = compare_and_set(path, old == Py_None ? NULL : old, tick, ticks, &new, &before);
-        Py_END_CRITICAL_SECTION();
-    }
-    PyBuffer_Release(&new.view);
+    Py_BEGIN_CRITICAL_SECTION(self);
+    replaced = compare_and_set(path, old == Py_None ? NULL : old, tick, ticks, &new, &before);
+    Py_END_CRITICAL_SECTION();
     Py_XDECREF(before);
     return replaced < 0 ? NULL : PyBool_FromLong(replaced);
 }
@@ -366,7 +312,6 @@ open_tick(FastPath *path, long long last, long long now_ns, Py_ssize_t count, lo
                 size -= begin;
             }
             taken = count - 1 <= size ? count : (Py_ssize_t)size + 1;
-            raise_mark(path->mark, path->epoch_ms, path->tick_ms, tick);
             if (exchange(&path->last, last, low + ((long long)(taken - 1) << path->sequence_shift))) {
                 path->made += used;
                 path->first = *first = low;
@@ -556,8 +501,8 @@ path_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(path->ticks);
     Py_VISIT(path->now_ns);
-    /* the two views stay: before 3.12.7, Python crashes if it clears a memoryview before what has a buffer of it,
-       and it clears none that seems to be in use elsewhere. They refer to memory only, so no cycle leads through them */
+    /* the view stays: before 3.12.7, Python crashes if it clears a memoryview before what has a buffer of it, and it
+       clears none that seems to be in use elsewhere. It refers to memory only, so no cycle leads through it */
     return 0;
 }
 
@@ -568,9 +513,7 @@ path_clear(PyObject *self)
     /* from here on: whatever runs while the rest is released finds no ids */
     path->last = SEALED;
     path->is_reset = &NO;
-    path->mark = NULL;
     PyBuffer_Release(&path->is_reset_view);
-    PyBuffer_Release(&path->marks_view);
     Py_CLEAR(path->now_ns);
     Py_CLEAR(path->ticks);
     return 0;

@@ -1,4 +1,4 @@
-"""Administration of a pool in Redis by people: delete it, and change its layout.
+"""Administration of a pool in Redis by people: create it, and give it an end (delete it, change its layout).
 
 Each change is put on every copy of the pool that can come back. Independent of redis-py up to PoolAdministration: a
 simulation runs the scripts otherwise.
@@ -24,39 +24,25 @@ _Reply = TypeVar("_Reply", bound=Reply)
 # how often replicas are asked whether they have what a person did; WAIT_MS each
 ATTEMPTS = 6
 # all scripts of pools
-POOL_SCRIPTS = (*SCRIPTS, "change_layout", "delete")
+POOL_SCRIPTS = (*SCRIPTS, "end")
 
 
-class Deleted(Reply, guessed=flag):
-    """Reply to a deletion: the pool was deleted.
-
-    Attributes:
-        guessed: True if its settings could not be read, so that those of the request were used.
-    """
-
-    guessed: bool
-
-
-class Changing(Reply, new_floor_ms=int):
-    """Reply to a change of the layout: it is planned.
+class Ends(Reply, end_ms=int, next_signature=str, over=flag):
+    """Reply to an end: the pool has one.
 
     Attributes:
-        new_floor_ms: ids of the old layout have earlier times, those of the new one this or later ones.
+        end_ms: no reservation of the pool reaches beyond it, and what starts at its name then starts there.
+        next_signature: the settings that alone may start there; "": any.
+        over: True if no process holds a lease, so that the next pool can be created at once.
     """
 
-    new_floor_ms: int
+    end_ms: int
+    next_signature: str
+    over: bool
 
 
-class Kept(Reply):
-    """Reply to a change of the layout: nothing was planned; a plan that there was is undone."""
-
-
-class Late(Kept):
-    """Reply to a change of the layout: its moment has passed, or is over a year away; nothing changed."""
-
-
-class Early(Kept, earliest_ms=int):
-    """Reply to a change of the layout: outage lanes are reserved beyond its moment; nothing changed.
+class Early(Reply, earliest_ms=int):
+    """Reply to an end: something is reserved beyond its moment, or may be; nothing changed.
 
     Attributes:
         earliest_ms: the first moment that is behind all reservations.
@@ -65,8 +51,7 @@ class Early(Kept, earliest_ms=int):
     earliest_ms: int
 
 
-DeleteReply: TypeAlias = Deleted | Absent
-ChangeReply: TypeAlias = Changing | Kept | Absent
+EndReply: TypeAlias = Ends | Early | Absent
 
 
 class Administration(ScriptStore):
@@ -77,31 +62,28 @@ class Administration(ScriptStore):
     def create(self, caller_ms: int) -> CreateReply:
         return self._lasting(lambda: super(Administration, self).create(caller_ms))
 
-    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False) -> ChangeReply:
-        """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan.
+    def end(self, caller_ms: int, *, layout: Layout | None = None, at_ms: int = 0) -> EndReply:
+        """Give the pool an end, once; a pool that has one keeps it.
 
-        With *force* also if outage lanes are reserved beyond that.
+        Args:
+            layout: of the pool that alone may start there; None: any settings.
+            at_ms: the moment on the Redis clock; 0: the earliest.
         """
+        following = self.config.with_layout(layout).signature if layout else ""
+        expected = (Ends, Early, Absent)
 
-        def plan(layout: Layout) -> ChangeReply:
-            args = (self.config.with_layout(layout).signature, at_ms, int(force))
-            expected = (Changing, Kept, Late, Early, Absent)
-            reply: ChangeReply = self._call("change_layout", expected, Seen(), caller_ms, *args)
+        def end(is_sure: int) -> EndReply:
+            reply: EndReply = self._call("end", expected, Seen(), caller_ms, following, at_ms, is_sure)
             return reply
 
-        undo = None if layout == self.config.layout else lambda: plan(self.config.layout)
-        return self._lasting(lambda: plan(layout), undo)
+        reply = self._lasting(lambda: end(0), strict=True)
+        # from here on it counts
+        return self._lasting(lambda: end(1)) if isinstance(reply, Ends) else reply
 
-    def delete(self, caller_ms: int) -> DeleteReply:
-        """Delete the pool, whatever its settings."""
-        expected = (Deleted, Absent)
-        reply: DeleteReply = self._lasting(lambda: self._call("delete", expected, Seen(), caller_ms))
-        return reply
-
-    def _lasting(self, change: Callable[[], _Reply], undo: Callable[[], object] | None = None) -> _Reply:
+    def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         """Make a *change* that a person asked for; subclasses put it on every copy of the pool that can come back.
 
-        With *undo*, they call that if a copy does not have it.
+        If *strict*, they raise StoreUnavailable if a replica does not have it.
         """
         return change()
 
@@ -109,14 +91,14 @@ class Administration(ScriptStore):
 class PoolAdministration(RedisStore, Administration):
     """A pool in Redis or Valkey, for people."""
 
-    def _lasting(self, change: Callable[[], _Reply], undo: Callable[[], object] | None = None) -> _Reply:
+    def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         """Make a *change* that a person asked for, and put it on every copy of the pool that can come back.
 
         Else a failover or a crash would undo it. Blocks until the replicas have it and a snapshot is written,
         SAVE_LIMIT_S and a few seconds. A warning says what does not have it.
 
         Raises:
-            StoreUnavailable: a replica does not have it, so it was undone.
+            StoreUnavailable: *strict*, and a replica does not have it. Repeat the change: it is made once.
         """
         key, before = self._keys[0], self._acknowledged
         if self._fresh:
@@ -129,12 +111,10 @@ class PoolAdministration(RedisStore, Administration):
         try:
             self._acknowledged = acknowledged if replicas else before
             reply = change()
-            for _ in range(ATTEMPTS - 1 if undo and acknowledged.error else 0):
+            for _ in range(ATTEMPTS - 1):
                 if acknowledged.error:
                     change()
-            if undo and acknowledged.error:
-                self._acknowledged = None
-                undo()
+            if strict and acknowledged.error:
                 raise acknowledged.error
         finally:
             self._acknowledged = before

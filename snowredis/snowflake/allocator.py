@@ -147,8 +147,6 @@ class IdAllocator:
             sequence_shift=self._layout.sequence_shift,
             spread=self._spread,
             salt=0,
-            marks=None,
-            lane=0,
             is_reset=b"",
             clock=context.clock,
             state=NO_STATE,
@@ -237,14 +235,23 @@ class IdAllocator:
             return an_id, None
         return an_id, decision
 
-    def open_outage_lane(self, lease: HeldLease, until: int) -> bool:
-        """Let ids be made in the outage lane of *lease* before the tick *until*; return whether that is possible."""
-        now_ms = (self._clock.time_ns() - self._layout.epoch_ms * 1_000_000) // 1000 / 1000
-        decision = self._decide_outage(self._generator._position, lease, now_ms, min(until, lease.lease.outage_until))
+    def open_outage_lane(self, lease: HeldLease, for_ms: int) -> bool:
+        """Let ids be made in the outage lane of *lease* for a time, and for one tick at least.
+
+        The caller holds the generator's lock.
+
+        Returns:
+            whether ids can be made there.
+        """
+        layout, position, now_ns = self._layout, self._generator._position, self._clock.time_ns()
+        later = layout.tick_at(now_ns // 1_000_000 + for_ms)
+        until = min(max(later, self._outage_first(position, lease)) + 1, lease.lease.outage_until)
+        now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
+        decision = self._decide_outage(position, lease, now_ms, until)
         is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
         if is_usable:
-            # R7 (release): this has to be known before an id is made
-            self._leases.opened_serial = max(self._leases.opened_serial, lease.serial)
+            # step 5, own: this has to be known before an id is made
+            self._leases.slot.note_outage_use(layout.ms_at(until))
             self._opened = OpenedLane(lease.serial, until)
         return is_usable
 
@@ -332,18 +339,27 @@ class IdAllocator:
 
     def _decide_outage(self, position: Position, lease: HeldLease, now_ms: float, until: int) -> Decision:
         """Decide for the outage lane of *lease*, whose ids are later than all before."""
-        opens = lease.lease.opens[-1]
-        first = max(dict(self._outages(position)).get(lease.serial, opens), self._last_tick(position) + 1)
+        begins, first = self._outage_begins(lease), self._outage_first(position, lease)
         if first >= until:
             return RenewLease(first)
-        lane = Lanes((max(first, opens),), (first > opens,))
-        return decide(lane, now_ms, until, self._layout.tick_ms, self._outage_rules)
+        lane = Lanes((first,), (first > begins,))
+        decision = decide(lane, now_ms, until, self._layout.tick_ms, self._outage_rules)
+        if isinstance(decision, NotOpen) and begins > lease.lease.opens[-1]:
+            # the process before had opened the lane for this moment
+            return Wait(decision.ms, clock_back=False)
+        return decision
+
+    def _outage_begins(self, lease: HeldLease) -> int:
+        """Return the first tick of the outage lane of *lease* that this process may use."""
+        return max(lease.lease.opens[-1], self._layout.first_tick_from(lease.outage_used_ms))
+
+    def _outage_first(self, position: Position, lease: HeldLease) -> int:
+        """Return the first tick of the outage lane of *lease* that is unused, and later than all ids."""
+        used = dict(self._outages(position)).get(lease.serial, 0)
+        return max(self._outage_begins(lease), used, self._last_tick(position) + 1)
 
     def _publish(self, position: Position, held: HeldLease, choice: Choice, use_tick: UseTick, now_ns: int) -> int:
-        """Publish the range that begins with *use_tick* and take its first id; return 0 if *position* is not current.
-
-        The mark is in the crash record, if there is one, before anybody can take the ids.
-        """
+        """Publish the range that begins with *use_tick* and take its first id; 0 if *position* is not current."""
         layout, (lane, tick) = self._layout, use_tick
         if choice.outage:
             lane = layout.namespaces - 1
@@ -370,8 +386,6 @@ class IdAllocator:
             ),
             low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
             salt=salt,
-            marks=held.marks,
-            lane=lane,
             is_reset=self._context.guard.is_reset,
             state=State(
                 choice.serial,
@@ -430,26 +444,23 @@ class IdAllocator:
             # even if that lease has no range: a frame below this signal handler may be about to publish the first one
             self.seal()
 
-    def marks(self, held: HeldLease) -> tuple[int, ...] | None:
-        """Return for each lane of *held*, which must be sealed, the ms from which it is unused (0: never used).
+    def opened(self, held: HeldLease) -> str:
+        """Return for each lane of *held*, which must be sealed, "1" if ids were made in it, else "0".
 
-        None if that is unknown. The caller holds the generator's lock.
+        "" if that is unknown: another program, or the process from which it was taken over, may have made some. The
+        caller holds the generator's lock.
         """
         # read once: a signal handler may publish a range of another lease
         position = self._generator._position
         state: State = position[0].state
-        if state.serial > held.serial or self._leases.slot.lent:
-            return None
-        if state.serial < held.serial:
-            # claimed, but no id was made
-            return held.marks_before_ms or (0,) * self._layout.namespaces
-        lanes = self._lanes(position)
-        pairs = [*zip(lanes.opens, lanes.used, strict=True)]
-        if len(pairs) < self._layout.namespaces:
-            opens = dict(self._outages(position)).get(held.serial)
-            pairs.append((opens or 0, opens is not None))
-        marks = tuple(self._layout.ms_at(opens) if used else 0 for opens, used in pairs)
-        return tuple(map(max, marks, held.marks_before_ms or marks))
+        if state.serial > held.serial or self._leases.slot.lent or held.taken_ms:
+            return ""
+        # without ids of this lease, no lane was used
+        lanes = self._lanes(position).used if state.serial == held.serial else ()
+        used = (*lanes, *[False] * (self._config.ordinary_lanes - len(lanes)))
+        if len(used) < self._layout.namespaces:
+            used = (*used, held.serial in dict(self._outages(position)))
+        return "".join("1" if each else "0" for each in used)
 
     def after_fork(self) -> None:
         """Discard the parent's ids, in a forked child."""

@@ -36,8 +36,9 @@ class FloorReason(Reason):
     NO_POOL = "no-pool", "no pool in this Redis"
     OTHER_SERVER = "other-server", "another server process"
     ROLLED_BACK = "rolled-back", "the pool is older than what a client saw"
+    OTHER_POOL = "other-pool", "processes of another pool of this name came to this Redis"
     LAYOUT_CHANGED = "layout-changed", "the layout of the pool was changed"
-    SILENCE = "silence", "no script ran for over one ttl"
+    ENDED = "ended", "the pool before was deleted"
 
 
 # the events that have a reason, and the class of it

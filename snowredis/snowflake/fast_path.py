@@ -2,10 +2,9 @@
 
 A *TickRange* is a decision of allocator.py: ids of these ticks, of this lane of this lease, may be made. Taking an
 id reads the clock. Within the last tick it takes the tick's next id; when the clock shows a later tick of the range, it
-*opens* that tick: it raises the lane's mark in the crash record, if there is one, and takes the tick's first id. All
-else is left to the slow path: the end of the range, an exhausted tick, a clock that went back. allocator.py
-publishes and seals ranges through _supersede(), which is one indivisible step for signal handlers, other threads, forks
-and tracers, as is the opening of a tick.
+*opens* that tick: it takes the tick's first id. All else is left to the slow path: the end of the range, an exhausted
+tick, a clock that went back. allocator.py publishes and seals ranges through _supersede(), which is one indivisible
+step for signal handlers, other threads, forks and tracers, as is the opening of a tick.
 
 This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported. On
 either one, it makes many ids at once: as a list, or in a buffer.

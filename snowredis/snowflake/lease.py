@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from snowredis.core.layout import Layout
 from snowredis.snowflake.protocol import PoolConfig, PresentedLease, ReleaseRequest, RenewRequest, WorkerStats
@@ -67,10 +66,10 @@ class HeldLease(NamedTuple):
         pending_renewal_id: of a renewal that was sent and has no reply; empty if there is none.
         lanes_ms: where each lane's reservation begins, ms since 1970.
         generation: of the process that claimed it, by the fork guard: no other may release it.
-        marks: where each lane's mark is recorded before its ids can be taken, in case of a crash; None if nowhere.
+        is_recorded: whether a crash record has it.
         clocks_s: wall clock and monotonic clock at the last reply that granted something.
         taken_ms: when this process took it over from one that had ended, ms since 1970; 0 if it did not.
-        marks_before_ms: for each lane the ms from which that one left it unused, 0: all of it; empty if there was none.
+        outage_used_ms: that one may have used the outage lane before this time, and not from it on; 0: it did not.
     """
 
     serial: int
@@ -80,10 +79,10 @@ class HeldLease(NamedTuple):
     lanes_ms: tuple[int, ...]
     lease: Lease
     generation: int
-    marks: memoryview | None = None
+    is_recorded: bool = False
     clocks_s: tuple[float, float] = (0.0, 0.0)
     taken_ms: int = 0
-    marks_before_ms: tuple[int, ...] = ()
+    outage_used_ms: int = 0
 
     @classmethod
     def granted(cls, reply: Granted, config: PoolConfig, token: str, serial: int, generation: int) -> HeldLease:
@@ -104,31 +103,6 @@ class HeldLease(NamedTuple):
             outage_until_ms=reply.outage_until_ms,
         )
         return cls(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
-
-    @classmethod
-    def taken_over(cls, credentials: Mapping[str, Any], config: PoolConfig, serial: int, generation: int) -> HeldLease:
-        """Return the lease of a dead process, as its crash record says, for the ticks that it did not use.
-
-        Raises ValueError, LookupError, TypeError: the record is damaged.
-        """
-        lanes_ms, marks_ms = (tuple(map(int, credentials[name])) for name in ("lanes_ms", "marks_ms"))
-        state = (0, str(credentials["incarnation"]), 0, 0, None)
-        lease = (
-            int(credentials["worker"]),
-            int(credentials["until_ms"]),
-            tuple(map(max, lanes_ms, marks_ms)),
-            str(credentials["renewal_id"]),
-            int(credentials["outage_until_ms"]),
-        )
-        reply = Granted(*state, *lease)
-        held = cls.granted(reply, config, str(credentials["token"]), serial, generation)
-        wall_s, steady_s = credentials["clocks_s"]
-        return held._replace(
-            pending_renewal_id=str(credentials["pending_renewal_id"]),
-            lanes_ms=lanes_ms,
-            clocks_s=(float(wall_s), float(steady_s)),
-            marks_before_ms=marks_ms,
-        )
 
     def renewed(self, reply: Renewed, layout: Layout) -> HeldLease:
         """Return this lease after *reply* to its pending renewal; its end never moves back."""
@@ -164,9 +138,9 @@ class HeldLease(NamedTuple):
         """Return the request for the pending renewal, made at *caller_ms* of this host's clock."""
         return RenewRequest(self._presented, caller_ms, self.lanes_ms, stats, owner, self.lease.incarnation)
 
-    def release_request(self, caller_ms: int, marks_ms: tuple[int, ...], stats: WorkerStats) -> ReleaseRequest:
-        """Return the request to release it; *marks_ms*: each lane's first unused ms, 0 for a lane never used."""
-        return ReleaseRequest(self._presented, caller_ms, marks_ms, stats)
+    def release_request(self, caller_ms: int, opened: str, stats: WorkerStats) -> ReleaseRequest:
+        """Return the request to release it; *opened*: as in ReleaseRequest."""
+        return ReleaseRequest(self._presented, caller_ms, opened, stats)
 
     @property
     def _presented(self) -> PresentedLease:

@@ -27,11 +27,11 @@ from snowredis.process.exit import EXIT
 from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.context import Context, PoolView
-from snowredis.snowflake.crash_record import LeaseSlot
 from snowredis.snowflake.lease import Claimed, HeldLease
+from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
 from snowredis.snowflake.record_files import RECORDS
-from snowredis.snowflake.replies import ClaimReply, Granted, LossReason, Lost, PoolFull, Settling, pool_id
+from snowredis.snowflake.replies import ClaimReply, Granted, Lost, PoolFull, Settling
 from snowredis.snowflake.sweep import DeadProcesses
 
 log = logging.getLogger("snowredis")
@@ -134,7 +134,6 @@ class LeaseManager:
         conversation: with the store.
         dead_processes: finds what they left.
         lost_worker: the worker id that was lost and not replaced yet; None if there is none.
-        opened_serial: serial of the newest lease whose outage lane ids may have been made in; 0 if there is none.
         ids_made: by the generator, once that was dropped.
     """
 
@@ -150,7 +149,6 @@ class LeaseManager:
         self.dead_processes = DeadProcesses(store)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
-        self.opened_serial = 0
         self.ids_made = 0
 
     @property
@@ -198,7 +196,7 @@ class LeaseManager:
         fresh = claimed.granted
         if fresh is not None and claimed.void:
             # suspended meanwhile, so no id was made; in a forked child this does nothing
-            self.release(fresh, (0,) * len(fresh.lanes_ms))
+            self.release(fresh, "0" * len(fresh.lanes_ms))
         elif fresh is not None:
             log.info("pool %s: claimed worker id %d", self.config.name, fresh.lease.worker)
         return claimed
@@ -266,11 +264,6 @@ class LeaseManager:
         is_held = self.slot.hold(fresh, NO_STATS, fresh=True)
         self.counts.claims += 1
         return Claimed(replaced=replaced, granted=fresh, void=not is_held)
-
-    def _is_foreign(self, held: HeldLease, incarnation: str) -> bool:
-        """Return whether *held* was taken over from a process of another pool than that of the first reply."""
-        is_first = held.taken_ms and not held.lease.renewals
-        return bool(is_first) and pool_id(incarnation) != pool_id(held.lease.incarnation)
 
     def prepare(self) -> None:
         """Let the store learn what a claim needs, in a conversation. Raises LayoutMismatch, StoreUnavailable."""
@@ -353,12 +346,8 @@ class LeaseManager:
         except SnowredisError:
             self.counts.renewals_failed += 1
             raise
-        if self._is_foreign(held, reply.incarnation):
-            self.slot.drop_lost_lease()
-            self._lose(held, "it was taken over from a process of another pool at this address; claiming another")
-            return False
         if isinstance(reply, Lost):
-            if reply.reason == LossReason.COPIED:
+            if not reply.keeps_lane:
                 self.slot.drop_lost_lease()
             elif self.clocks_agree:
                 self.slot.keep_lane(held)
@@ -374,14 +363,8 @@ class LeaseManager:
         return True
 
     def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
-        """R9 (signature): lose *held*. What made the pool anew did not know what was reserved, unless it says so.
-
-        A refusal names no incarnation: nothing is kept of a lease that may have been taken over from another pool.
-        """
-        if not error.keeps_lanes:
-            self.slot.drop_lost_lease()
-        elif held is not None and self.clocks_agree and not self._is_foreign(held, ""):
-            self.slot.keep_lane(held)
+        """Lose *held*: the pool has ended, or what made it anew does not know what was reserved. Keep nothing."""
+        self.slot.drop_lost_lease()
         if held is not None:
             self._lose(held, str(error))
 
@@ -407,19 +390,19 @@ class LeaseManager:
         except StoreUnavailable:
             return None
 
-    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
+    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
         """Release *held*, which was detached or replaced before.
 
         Never raises, except for what interrupts this thread.
 
         Args:
-            marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown.
+            opened: as in ReleaseRequest.
 
         Blocks for one round trip to Redis; LOCK_LIMIT_S for another thread.
         """
         pool, worker = self.config.name, held.lease.worker
         try:
-            if self.conversation.run(functools.partial(self._release, held, marks_ms, stats)):
+            if self.conversation.run(functools.partial(self._release, held, opened, stats)):
                 log.info("pool %s: released worker id %d", pool, worker)
         except Exception as error:
             # it must not stop a caller that is closing
@@ -428,18 +411,13 @@ class LeaseManager:
             if is_interruption(error):
                 raise
 
-    def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
+    def _release(self, held: HeldLease, opened: str, stats: WorkerStats) -> bool:
         """Release *held*; return False if it is that of the parent of this forked child."""
         if self._guard.forked_since(held.generation):
-            # it was detached before: it is the parent's, and the marks may be this child's
+            # it was detached before: it is the parent's
             return False
-        if marks_ms is None:
-            # the record of a deposed master may end before what another master granted, so the lease counts. Its outage
-            # lane may be used by the process from which the lease was taken over, too
-            lease, may_be_used = held.lease, held.taken_ms > 0 or held.serial <= self.opened_serial
-            marks_ms = lease.ends_ms if may_be_used else (lease.until_ms,) * len(held.lanes_ms)
         sent_s = self._clock.monotonic()
-        request = held.release_request(self._context.now_ms(), marks_ms, stats)
+        request = held.release_request(self._context.now_ms(), opened, stats)
         # R7 (release): noted before the request is sent
         self.slot.note_release(held, sent=True)
         try:
@@ -479,7 +457,7 @@ class LeaseManager:
         self.slot.set_token("")
         if isinstance(reply, Granted):
             held = HeldLease.granted(reply, self.config, token, serial, generation)
-            self._release(held, (0,) * len(held.lanes_ms), NO_STATS)
+            self._release(held, "0" * len(held.lanes_ms), NO_STATS)
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
@@ -491,5 +469,5 @@ class LeaseManager:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""
         held = self.detach()
         if held is not None:
-            self.release(held, None, NO_STATS._replace(ids_made=self.ids_made))
+            self.release(held, "", NO_STATS._replace(ids_made=self.ids_made))
         self.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any
 
 from snowredis import errors
 from snowredis.core.lanes import SEALED
@@ -18,15 +17,17 @@ from snowredis.process.exit import EXIT, Heartbeat
 from snowredis.process.threads import locked
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context
-from snowredis.snowflake.lease import Claimed, HeldLease, Lease
+from snowredis.snowflake.crash_record import Credentials
+from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import NO_STATS, WorkerStats
 from snowredis.snowflake.replies import pool_id
 
 log = logging.getLogger("snowredis")
 
-# the lease of a dead process is of use if one of its lanes opens by then: it may have used this very tick
-SOON_MS = 1_000
+# for how long an outage lane is opened at once. This is recorded before: after a kill, the process that takes the lease
+# over waits for the rest of it
+OUTAGE_MS = 1_000
 # how soon the heartbeat asks Redis again after a failure; a renewal has most of a ttl for it
 BEAT_AGAIN_S = 0.5
 # how soon a call that needs more time asks Redis again after a failed renewal
@@ -44,6 +45,12 @@ MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
 _CLOSED = (
     "The outage lane stays closed until Redis replies: this host's clock was set, or the machine was suspended or "
     "copied, since the last reply"
+)
+
+
+_NO_LEASE = (
+    "This process has no lease, and no process with the same parent ended with one: it makes ids as soon as Redis "
+    "replies. Processes that have a lease go on meanwhile, so do not restart them"
 )
 
 
@@ -110,6 +117,7 @@ class LeaseLifecycle:
             except errors.StoreUnavailable as error:
                 is_away = type(error) in (errors.StoreUnavailable, errors.StoreReadOnly)
                 if not is_away or not conversation.run(self._take_over):
+                    self._explain(error)
                     raise
                 claimed = Claimed(taken_over=True)
             self._failure = ""
@@ -124,8 +132,8 @@ class LeaseLifecycle:
             self._go_back()
         old = claimed.replaced
         if old is not None:
-            marks = locked(self._generator._lock, functools.partial(self._seal_through, old))
-            self._leases.release(old, marks, self.stats())
+            opened = locked(self._generator._lock, functools.partial(self._seal_through, old))
+            self._leases.release(old, opened, self.stats())
         if claimed.granted is not None:
             # a clock-back under another lease is no event of this one
             self._clock_backs_before = self._leases.counts.clock_backs
@@ -134,8 +142,15 @@ class LeaseLifecycle:
             self._release_dead()
         return claimed
 
+    def _explain(self, error: errors.StoreUnavailable) -> None:
+        """Say in *error* what it means for a process that has just started, in a pool with outage lanes."""
+        slot = self._leases.slot
+        if slot.latest is None and slot.lost_lease is None and self._context.config.outage_reserve_ms and error.retry:
+            error.advice = f"{error.advice}. {_NO_LEASE}"
+            error.args = error.where, error.reason, error.advice
+
     def _take_over(self) -> bool:
-        """Go on with the lease of a dead process of this machine, while Redis is away; return whether there is one."""
+        """Go on with the lease of a dead sibling, while Redis is away; return whether there is one."""
         leases, slot, guard = self._leases, self._leases.slot, self._context.guard
         if slot.lent or slot.latest is not None or slot.lost_lease is not None or leases.closed or leases.suspended:
             return False
@@ -143,30 +158,32 @@ class LeaseLifecycle:
         # opened before the credentials are read, as for a claim: a child that is forked meanwhile records nothing
         record = slot.open_record(serial)
 
-        def accept(credentials: dict[str, Any]) -> HeldLease | None:
+        def accept(credentials: Credentials) -> HeldLease | None:
             now_ms = self._context.now_ms()
-            taken = HeldLease.taken_over(credentials, leases.config, serial, generation)._replace(taken_ms=now_ms)
+            taken = credentials.taken_over(leases.config, serial, generation)._replace(taken_ms=now_ms)
             seen = leases.view.seen.incarnation
             is_ours = not seen or pool_id(seen) == pool_id(taken.lease.incarnation)
             is_ours = is_ours and leases.view.agree_since(taken.clocks_s)
-            return taken if is_ours and self._is_of_use(taken.lease) else None
+            return taken if is_ours and self._is_of_use(taken) else None
 
         taken = leases.dead_processes.take_over(accept, lambda taken: slot.record_taken(record, taken))
         if guard.forked_since(generation) or taken is None or not slot.hold(taken, NO_STATS):
             return False
         leases.view.note_taken(taken.clocks_s)
         leases.lost_worker = None
-        text = "pool %s: Redis does not reply; took over worker id %d of a process of this machine that has ended"
+        text = "pool %s: Redis does not reply; took over worker id %d of a process with the same parent that has ended"
         log.warning(text, self._pool, taken.lease.worker)
         return True
 
-    def _is_of_use(self, lease: Lease) -> bool:
-        """Return whether ids can be made of *lease* soon: a lane may open a day later, and another record be better."""
-        return lease.is_open(self._context.config.layout.tick_at(self._context.now_ms() + SOON_MS) + 1)
+    def _is_of_use(self, taken: HeldLease) -> bool:
+        """Return whether the outage lane of *taken* is open soon: it may open a day later, and another be better."""
+        layout, lease = self._context.config.layout, taken.lease
+        soon = layout.tick_at(self._context.now_ms() + OUTAGE_MS) + 1
+        return max(lease.opens[-1], layout.first_tick_from(taken.outage_used_ms)) <= soon < lease.outage_until
 
-    def _seal_through(self, old: HeldLease) -> tuple[int, ...] | None:
+    def _seal_through(self, old: HeldLease) -> str:
         self._allocator.seal_through(old.serial)
-        return self._allocator.marks(old)
+        return self._allocator.opened(old)
 
     def renew_in_need(self) -> None:
         """Renew for a call that needs more time, once each RENEW_AGAIN_S; open the outage lane if that fails.
@@ -235,6 +252,11 @@ class LeaseLifecycle:
             self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
 
     @property
+    def is_in_need(self) -> bool:
+        """True if an outage lane may be opened: Redis did not reply, or the lease was lost."""
+        return bool(self._failure or self._opened) or self._leases.lost_lease is not None
+
+    @property
     def has_opened(self) -> bool:
         """True if ids are made in an outage lane, since the last reply that granted something of use."""
         return self._opened > 0
@@ -249,15 +271,13 @@ class LeaseLifecycle:
 
         Without a heartbeat thread, the next call after a heartbeat's time talks to Redis again.
         """
-        layout, config = self._context.config.layout, self._context.config
         leases = () if self._leases.slot.lent else (self._leases.held, self._leases.lost_lease)
+        for_ms = OUTAGE_MS if self.beats else self._context.config.heartbeat_ms
         for lease in leases:
             if lease is None or not self._leases.clocks_agree:
                 continue
-            until = lease.lease.outage_until
-            if not self.beats:
-                until = min(until, layout.tick_at(self._context.now_ms() + config.heartbeat_ms) + 1)
-            if self._allocator.open_outage_lane(lease, until):
+            opens = functools.partial(self._allocator.open_outage_lane, lease, for_ms)
+            if locked(self._generator._lock, opens):
                 if self._opened != lease.serial:
                     self._opened = lease.serial
                     log.warning(
@@ -381,24 +401,24 @@ class LeaseLifecycle:
         return leases.dead_processes.release(MOST_AT_ONCE, leases.conversation.run, only_next=only_next)
 
     def release(self) -> None:
-        """Release the lease, if there is one, with the marks that were really used. Never raises.
+        """Release the lease, if there is one, with the lanes that were never opened. Never raises.
 
         Blocks:
             one round trip to Redis; LOCK_LIMIT_S for another thread.
         """
-        held, marks = locked(self._generator._lock, self._detach)
+        held, opened = locked(self._generator._lock, self._detach)
         if held is not None:
-            self._leases.release(held, marks, self.stats())
+            self._leases.release(held, opened, self.stats())
         else:
             self._leases.withdraw()
 
-    def _detach(self) -> tuple[HeldLease | None, tuple[int, ...] | None]:
-        """Detach and seal; return the lease, if there was one, and its marks."""
-        # R7 (release), in this order: from here on nothing is published for this lease; its range is sealed; the marks
-        # are read; they are sent
+    def _detach(self) -> tuple[HeldLease | None, str]:
+        """Detach and seal; return the lease, if there was one, and which of its lanes were opened."""
+        # step 5, own, in this order: from here on nothing is published for this lease; its range is sealed; which lanes
+        # were opened is read; that is sent
         held = self._leases.detach()
         self._allocator.seal()
-        return held, self._allocator.marks(held) if held is not None else None
+        return held, self._allocator.opened(held) if held is not None else ""
 
     def _release_if_ended(self) -> None:
         # close() or suspend() was called during a claim, and found nothing to release

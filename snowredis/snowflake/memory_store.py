@@ -1,7 +1,7 @@
 """A pool in this process' memory, for tests; also the protocol of the Lua scripts in Python.
 
-Follows the scripts rule by rule; the same tests run on both. It loses nothing, so the rules for losses (R3, R4, R10)
-apply only after wipe(), and there is no server to identify: every durability behaves as "assured".
+Follows the scripts step by step; the same tests run on both. It loses nothing, so steps 3 and 4 (lose, adopt) apply
+only after wipe(), and there is no server to identify: every durability behaves as "assured". Pools here do not end.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 
+from snowredis.errors import ServerUnidentified
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.lease import hash_of
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import LossReason, Seen
 
-# the same as in release.lua
-MOST_LOWERED = 3
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
 FIRST_DIGITS = 12
+# time between two looks for leases that ended, as in pool.lua
+SWEEP_AGAIN_MS = 200
 
 
 def is_held(record: LeaseRecord, lease: protocol.PresentedLease) -> bool:
-    """Return whether *lease* is the one in *record*, with its newest renewal id or one that is pending (R5)."""
+    """Return whether *lease* is the one in *record*, with its newest renewal id or one that is pending."""
     is_newest = record.renewal_id in (lease.renewal_id, lease.pending_renewal_id)
     return is_newest and record.token_hash == hash_of(lease.token)
 
@@ -52,7 +53,8 @@ class MemoryStore:
         self._serials = itertools.count(1)
         self.wipe()
         if new:
-            self._begin(server_time_ms(), 0, 0, Seen())
+            # nothing was made before: clocks of tests may go back behind this moment
+            self._begin(server_time_ms(), 0, Seen(), is_new=True)
 
     def wipe(self) -> None:
         """Delete everything, as FLUSHALL does."""
@@ -60,9 +62,9 @@ class MemoryStore:
             self._records: dict[int, LeaseRecord] = {}
             # no incarnation: there is no pool
             self._incarnation, self._version, self._swept_ms = "", 0, 0
-            # when the floors were raised, and the end of the highest reservation
-            self._floor_ms = self._raised_ms = self._top_ms = 0
-            self._outage_floor_ms = self._outage_top_ms = 0
+            # when the loss was noticed, or the pool was created
+            self._lost_at_ms, self._is_new = 0, False
+            self._floor_ms = self._outage_floor_ms = 0
             # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
             self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=protocol.DEFAULT_MAX_EVENTS)
             self._counts: Counter[str] = Counter()
@@ -83,34 +85,38 @@ class MemoryStore:
             now = self._server_time_ms()
             if self._incarnation:
                 return replies.Exists(*self._pool(now))
-            # the same as in create.lua. A pool that is new with this object has lost nothing
-            self._begin(now, 0, 0 if self.config.durability == "assured" else self._outage_horizon_ms(now), Seen())
+            self._check_clock(now, caller_ms)
+            self._begin(now, max(now, caller_ms), Seen(), is_new=True)
             return replies.Created(*self._pool(now))
 
-    def _begin(self, now: int, floor_ms: int, outage_floor_ms: int, seen: Seen) -> None:
-        """Create the pool with these floors, in an incarnation after the one that the caller has *seen*."""
+    def _check_clock(self, now: int, caller_ms: int) -> None:
+        """Refuse a caller that notices a loss and is far ahead: a floor by this clock could be too low."""
+        if caller_ms > now + self.config.max_clock_lead_ms + self.config.ttl_ms:
+            raise ServerUnidentified(self.where, "clock")
+
+    def _begin(self, now: int, lost_at_ms: int, seen: Seen, *, is_new: bool) -> None:
+        """Create the pool, in an incarnation after the one that the caller has *seen*."""
         newest = max(now, int(seen.incarnation.partition("-")[0] or 0) + 1)
         self._incarnation = f"{newest}-{0:08x}{next(self._serials):x}"
-        self._floor_ms, self._outage_floor_ms, self._raised_ms = floor_ms, outage_floor_ms, now
-        self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(floor_ms,)), reason=FloorReason.NO_POOL)
+        self._lost_at_ms, self._is_new, self._swept_ms = lost_at_ms, is_new, now
+        self._set_floors()
+        self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(self._floor_ms,)), reason=FloorReason.NO_POOL)
+
+    def _set_floors(self) -> None:
+        self._floor_ms, self._outage_floor_ms = self.config.floors_ms(0, self._lost_at_ms, is_new=self._is_new)
 
     def _open(self, caller_ms: int, seen: Seen) -> tuple[int, int]:
-        """Create the pool if it does not exist; return the Redis time and the caller's time after the cap (R2)."""
-        now = self._server_time_ms()
-        floor_ms, outage_floor_ms = now + self.config.floor_ms, self._outage_horizon_ms(now)
+        """Create the pool if it does not exist; return the Redis time and the caller's time after the cap."""
+        now, config = self._server_time_ms(), self.config
         if not self._incarnation:
-            self._begin(now, floor_ms, outage_floor_ms, seen)
-        if self._raised_ms > now + self.config.redis_skew_ms:
-            # the Redis clock was ahead when the floor was raised
-            self._floor_ms = min(self._floor_ms, max(floor_ms, self._top_ms))
-            self._outage_floor_ms = min(self._outage_floor_ms, max(outage_floor_ms, self._outage_top_ms))
-            self._raised_ms = now
-        return now, min(caller_ms, now + self.config.max_clock_lead_ms)
-
-    def _outage_horizon_ms(self, now: int) -> int:
-        """Return the time at which every reservation of an outage lane has ended; 0 if the pool has no such lanes."""
-        config = self.config
-        return now + config.floor_ms - config.ttl_ms + config.outage_reserve_ms if config.outage_reserve_ms else 0
+            self._check_clock(now, caller_ms)
+            self._begin(now, max(now, caller_ms), seen, is_new=False)
+        later_ms = max(now, caller_ms)
+        if self._lost_at_ms > later_ms + config.max_clock_lead_ms + config.ttl_ms:
+            # the Redis clock was ahead then
+            self._lost_at_ms = later_ms
+            self._set_floors()
+        return now, min(caller_ms, now + config.max_clock_lead_ms)
 
     def _latest_end_ms(self, now: int) -> int:
         """Return the end above which no server can have granted a lease: above it, the Redis clock was ahead."""
@@ -124,11 +130,10 @@ class MemoryStore:
 
     def _sweep(self, now: int) -> None:
         """Bound the lease ends, and write which leases ended since the last call, once the floor has passed."""
+        if self._floor_ms > now or 0 <= now - self._swept_ms < SWEEP_AGAIN_MS:
+            return
         for worker, record in self._records.items():
             self._records[worker] = record._replace(lease_end_ms=min(record.lease_end_ms, self._latest_end_ms(now)))
-        if self._floor_ms > now:
-            return
-        self._swept_ms = min(self._swept_ms, now)
         for worker, record in sorted(self._records.items(), key=lambda item: (item[1].lease_end_ms, item[0])):
             self._note_end(worker, record, now)
         self._swept_ms = now
@@ -145,7 +150,7 @@ class MemoryStore:
 
     def _note_end(self, worker: int, record: LeaseRecord, now: int) -> None:
         """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
-        if not record.token_hash or not self._swept_ms < record.lease_end_ms <= now:
+        if not record.token_hash or not min(self._swept_ms, now) < record.lease_end_ms <= now:
             return
         more = {"stats": record.stats.to_text(), "claimed": record.claimed_ms, "renewed": record.renewed_ms}
         more["outage"] = record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0
@@ -167,8 +172,6 @@ class MemoryStore:
             lease_end_ms=min(self._latest_end_ms(now), max(record.lease_end_ms, now + ttl_ms)),
             renewed_ms=now,
         )
-        self._top_ms = max(self._top_ms, record.until_ms)
-        self._outage_top_ms = max(self._outage_top_ms, record.outage_ms)
         return record
 
     # --- claim, renew, release ---------------------------------------------------------------------------
@@ -194,7 +197,7 @@ class MemoryStore:
                 return chosen
             before = self._records.get(chosen, LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces))
             self._note_end(chosen, before, now)
-            lanes_ms = [max(lane, self._floor_ms, before.until_ms) for lane in before.lanes_ms]
+            lanes_ms = self._marks_ms(before)
             if self.config.outage_reserve_ms:
                 lanes_ms[-1] = max(before.outage_mark_ms, self._outage_floor_ms)
             record = LeaseRecord(
@@ -202,7 +205,7 @@ class MemoryStore:
                 incarnation=self._incarnation,
                 renewal_id=first_renewal_id,
                 lanes_ms=tuple(lanes_ms),
-                lowered_ms=before.lowered_ms,
+                before=before.token_hash,
                 claimed_ms=now,
                 owner=request.owner,
             )
@@ -215,36 +218,35 @@ class MemoryStore:
         lease = (worker, record.until_ms, record.lanes_ms, record.renewal_id, record.outage_ms)
         return replies.Granted(*self._pool(now), *lease)
 
-    def _low_mark_ms(self, worker: int) -> int:
-        """Return the lowest mark of the lanes of *worker*, except for the outage lane."""
+    def _marks_ms(self, record: LeaseRecord) -> list[int]:
+        """Return where a new reservation of each lane would begin; the outage lane counts as an ordinary one."""
+        return [max(lane, record.until_ms, self._floor_ms) for lane in record.lanes_ms]
+
+    def _rank(self, worker: int, usable_from_ms: int) -> tuple[int, int]:
+        """Return how well a worker id fits, as rank_of() of claim.lua: 1 is best. For 4, also its lowest mark."""
         record = self._records[worker]
-        return max(min(record.lanes_ms[: self.config.ordinary_lanes]), record.until_ms)
+        marks_ms = self._marks_ms(record)[: self.config.ordinary_lanes]
+        if marks_ms[0] <= usable_from_ms:
+            is_closed = max(record.outage_mark_ms, self._outage_floor_ms) > usable_from_ms
+            return (2 if self.config.outage_reserve_ms and is_closed else 1), 0
+        return (3, 0) if min(marks_ms) <= usable_from_ms else (4, min(marks_ms))
 
     def _choose(self, now: int, usable_from_ms: int, wait_ms: int) -> int | replies.ClaimRefused:
-        """Choose the longest available worker id with a lane for *usable_from_ms*; else a new one; else the nearest.
-
-        One whose outage lane is not open comes after a new one whose outage lane is. Returns the refusal if there is
-        none.
-        """
+        """Choose the available worker id that fits best, the longest available first; or return why there is none."""
         free = sorted((r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now)
-        oldest = [worker for _, worker in free[:64]]
-        fitting = [worker for worker in oldest if self._low_mark_ms(worker) <= usable_from_ms]
-        for worker in fitting:
-            mark_ms = max(self._records[worker].outage_mark_ms, self._outage_floor_ms)
-            if not self.config.outage_reserve_ms or mark_ms <= usable_from_ms:
-                return worker
-        if fitting and self._outage_floor_ms > usable_from_ms:
-            return fitting[0]
+        ranks = [(*self._rank(worker, usable_from_ms), place, worker) for place, (_, worker) in enumerate(free[:64])]
+        rank, mark_ms, _, best = min(ranks, default=(5, 0, 0, -1))
         unused = next(worker for worker in itertools.count() if worker not in self._records)
-        if unused < self.config.layout.workers or fitting:
-            return unused if unused < self.config.layout.workers else fitting[0]
-        if not oldest:
-            self._counts["refused"] += 1
-            first_ms = min(record.lease_end_ms for record in self._records.values())
-            return replies.PoolFull(*self._pool(now), max(0, first_ms - now))
-        nearest = min(oldest, key=self._low_mark_ms)
-        behind_ms = self._low_mark_ms(nearest) - usable_from_ms
-        return nearest if behind_ms <= wait_ms else replies.Behind(*self._pool(now), behind_ms)
+        is_open = not self.config.outage_reserve_ms or self._outage_floor_ms <= usable_from_ms
+        if rank > (1 if is_open else 2) and unused < self.config.layout.workers:
+            return unused
+        if rank == 4 and mark_ms - usable_from_ms > wait_ms:
+            return replies.Behind(*self._pool(now), mark_ms - usable_from_ms)
+        if rank < 5:
+            return best
+        self._counts["refused"] += 1
+        first_ms = min(record.lease_end_ms for record in self._records.values())
+        return replies.PoolFull(*self._pool(now), max(0, first_ms - now))
 
     def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:
         with self._lock:
@@ -254,8 +256,10 @@ class MemoryStore:
             adopted = record is None
             if reason := self._loss(record, request, now):
                 lost = LeaseRecord(owner=request.owner, until_ms=lease.until_ms)
-                self._event(EventKind.LOST, worker, now, lost, reason=reason, outage=lease.outage_until_ms)
-                return replies.Lost(*self._pool(now), reason)
+                keeps = self._keeps_lane(record, request, reason)
+                outage_ms = lease.outage_until_ms if keeps else 0
+                self._event(EventKind.LOST, worker, now, lost, reason=reason, outage=outage_ms)
+                return replies.Lost(*self._pool(now), reason, keeps)
             if record is None:
                 record = self._adopted(request, now)
             else:
@@ -273,19 +277,23 @@ class MemoryStore:
     def _loss(self, record: LeaseRecord | None, request: protocol.RenewRequest, now: int) -> LossReason | None:
         """Return why the renewal of a lease whose worker id has this *record* is refused; None if it is not."""
         if record is None:
-            # R4: by now, another server may have leased this worker id
-            is_old = request.lease.until_ms <= now + self.config.floor_ms - self.config.ttl_ms
+            # by now, another server may have leased this worker id
+            is_old = request.lease.until_ms <= max(now, request.caller_ms) + self.config.floor_ms - self.config.ttl_ms
             return LossReason.TOO_OLD if is_old else None
         if is_held(record, request.lease):
             return None
-        end_ms = request.lease.outage_until_ms
-        was_lowered = any(begin < end_ms <= end for begin, end in record.lowered_ms)
         is_copied = record.token_hash == hash_of(request.lease.token)
-        is_copied = is_copied or (request.held_lanes_ms[-1] < end_ms and was_lowered)
         return LossReason.COPIED if is_copied else LossReason.REASSIGNED
 
+    def _keeps_lane(self, record: LeaseRecord | None, request: protocol.RenewRequest, reason: LossReason) -> bool:
+        """Return whether the outage lane is still the caller's: no copy of it may have given that back."""
+        if record is None or reason is LossReason.COPIED:
+            return record is None
+        is_later = max(record.until_ms, record.lanes_ms[0]) > request.held_lanes_ms[0]
+        return not is_later or record.before == hash_of(request.lease.token)
+
     def _adopted(self, request: protocol.RenewRequest, now: int) -> LeaseRecord:
-        """Return the record of a lease that was lost, as its holder knows it (R4)."""
+        """Return the record of a lease that was lost, as its holder knows it."""
         lanes_ms, outage_ms = request.held_lanes_ms, request.lease.outage_until_ms
         if self.config.outage_reserve_ms and outage_ms <= lanes_ms[-1]:
             lanes_ms, outage_ms = (*lanes_ms[:-1], max(lanes_ms[-1], self._outage_floor_ms)), 0
@@ -309,31 +317,31 @@ class MemoryStore:
             kind = EventKind.RECLAIMED if request.reclaimed else EventKind.RELEASED
             # a process has one death, even if its lease ended before it was reclaimed
             count = "reclaimed" if request.reclaimed and record.lease_end_ms > now else "releases"
-            lowered, used_until_ms = self._lowered(record, request)
-            more = {"from": record.lanes_ms[0], "until": used_until_ms, "stats": request.stats.to_text()}
-            more |= {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
-            more["outage"] = lowered.outage_mark_ms if self.config.outage_reserve_ms else 0
+            marks_ms = self._marks_after(record, request)
+            more = {"stats": request.stats.to_text(), "claimed": record.claimed_ms, "renewed": record.renewed_ms}
+            more["outage"] = marks_ms[-1] if self.config.outage_reserve_ms else 0
             self._event(kind, worker, now, record, count, **more)
-            lowered = lowered._replace(token_hash="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats)
-            self._records[worker] = lowered
+            self._records[worker] = LeaseRecord(
+                incarnation=record.incarnation,
+                lease_end_ms=now,
+                lanes_ms=marks_ms,
+                before=record.before,
+                claimed_ms=record.claimed_ms,
+                renewed_ms=record.renewed_ms,
+                stats=request.stats,
+            )
             return replies.Released(*self._pool(now))
 
-    def _lowered(self, record: LeaseRecord, request: protocol.ReleaseRequest) -> tuple[LeaseRecord, int]:
-        """Return *record* with those marks lowered that are this holder's own ends (R7), and until when it was used."""
-        lease, marks_ms, used_until_ms = request.lease, request.marks_ms, record.until_ms
-        if marks_ms is None:
-            return record, used_until_ms
-        used_ms, ordinary = tuple(map(max, record.lanes_ms, marks_ms)), self.config.ordinary_lanes
-        if record.until_ms == lease.until_ms:
-            used_until_ms = max(marks_ms[:ordinary])
-            record = record._replace(until_ms=0, lanes_ms=(*used_ms[:ordinary], *record.lanes_ms[ordinary:]))
-        from_ms, until_ms = record.lanes_ms[-1], record.outage_ms
-        if self.config.outage_reserve_ms and from_ms < until_ms == lease.outage_until_ms:
-            record = record._replace(lanes_ms=(*record.lanes_ms[:-1], used_ms[-1]), outage_ms=0)
-            if used_ms[-1] < until_ms:
-                lowered_ms = record.lowered_ms
-                if len(lowered_ms) == MOST_LOWERED:
-                    (begin, first_ms), (_, second_ms), *rest = lowered_ms
-                    lowered_ms = ((begin, max(first_ms, second_ms)), *rest)
-                record = record._replace(lowered_ms=(*lowered_ms, (from_ms, until_ms)))
-        return record, used_until_ms
+    def _marks_after(self, record: LeaseRecord, request: protocol.ReleaseRequest) -> tuple[int, ...]:
+        """Return the marks of the lanes after the release: a lane that was never opened goes back whole."""
+        lease, marks_ms = request.lease, list(record.lanes_ms)
+        is_sure = not request.reclaimed and record.renewal_id == lease.renewal_id
+        is_known = len(request.opened) == len(marks_ms)
+        for lane, opened in enumerate(request.opened if is_known else "1" * len(marks_ms)):
+            is_outage = lane >= self.config.ordinary_lanes
+            end_ms, held_ms = record.until_ms, lease.until_ms
+            if is_outage:
+                end_ms, held_ms = record.outage_ms, lease.outage_until_ms
+            if not (lane and is_sure and opened == "0" and end_ms == held_ms):
+                marks_ms[lane] = max(marks_ms[lane], end_ms)
+        return tuple(marks_ms)

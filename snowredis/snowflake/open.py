@@ -79,7 +79,6 @@ def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolC
         datacenter=0 if automatic else used["datacenter"],
         registry=used["registry"] or (DEFAULT_REGISTRY if automatic else ""),
         durability=used["durability"],
-        guard_rollbacks=used["guard_rollbacks"],
         **durations,
     )
 

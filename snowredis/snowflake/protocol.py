@@ -53,7 +53,7 @@ NO_STATS = WorkerStats()
 
 
 # the format of what a pool stores: fields, records, index; see FORMATS in snowredis.signatures
-FORMAT = 3
+FORMAT = 5
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 
@@ -93,7 +93,6 @@ class PoolConfig:
     failover_slack_ms: int = 0
     outage_reserve_ms: int = -1
     durability: str = "detect"
-    guard_rollbacks: bool = False
     registry: str = ""
     registration: str = ""
 
@@ -127,7 +126,6 @@ class PoolConfig:
                 object.__setattr__(self, option, self.ttl_ms // 12)
         self._check_outage_reserve()
         check("durability", self.durability)
-        check("guard_rollbacks", self.guard_rollbacks)
         if self.registry:
             check("registry", self.registry)
         needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
@@ -173,6 +171,18 @@ class PoolConfig:
         """Return how long new workers wait after Redis may have lost something."""
         return self.ttl_ms + self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
 
+    def floors_ms(self, start_ms: int, lost_at_ms: int, *, is_new: bool) -> tuple[int, int]:
+        """Return the floor of a pool, and that of its outage lanes, as set_floors() of pool.lua does.
+
+        Args:
+            start_ms: the end of the pool before at this name, or 0.
+            lost_at_ms: when the last loss was noticed; with *is_new* when a person created the pool.
+        """
+        most_ms = self.floor_ms - self.ttl_ms
+        waits_ms = (0, 0) if is_new else (self.floor_ms, most_ms + self.outage_reserve_ms)
+        floor_ms, outage_floor_ms = (max(start_ms, lost_at_ms + wait_ms) for wait_ms in waits_ms)
+        return floor_ms, outage_floor_ms
+
     @property
     def signature(self) -> str:
         """Return all constants as one line, which is stored in the pool and compared by every script."""
@@ -184,7 +194,6 @@ class PoolConfig:
             # left out if they are not used
             + (f" outage_reserve_ms={self.outage_reserve_ms}" if self.outage_reserve_ms else "")
             + (f" durability={self.durability}" if self.durability != "detect" else "")
-            + (" guard_rollbacks=1" if self.guard_rollbacks else "")
             + (f" registry={self.registry}/{self.registration}" if self.registry else ""),
         )
 
@@ -280,16 +289,15 @@ class ReleaseRequest(NamedTuple):
     """Request to release a worker id.
 
     Attributes:
-        lease: marks that are later than the ends of its reservation stay.
         caller_ms: the caller's wall clock.
-        marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown, so that the whole reservation
-            counts as used.
+        opened: for each lane "1" if ids may have been made in it, else "0"; "" if that is unknown. A lane that was
+            never opened goes back whole, the others are reserved to their end.
         reclaimed: True if the caller acts on behalf of a process that was killed.
     """
 
     lease: PresentedLease
     caller_ms: int
-    marks_ms: tuple[int, ...] | None
+    opened: str
     stats: WorkerStats
     reclaimed: bool = False
 
@@ -326,9 +334,10 @@ class Store(Protocol):
         """Make a worker id available again."""
 
     def create(self, caller_ms: int) -> CreateReply:
-        """Create the pool so that its first worker does not wait. *caller_ms*: the wall clock.
+        """Create the pool so that its first worker does not wait, and outage lanes are open at once.
 
-        Its outage lanes are reserved as after a loss, unless it is certain that Redis has lost none.
+        A person's word: no process of that name could make ids within the last outage_reserve. *caller_ms*: the wall
+        clock.
         """
 
     def prepare(self) -> None:

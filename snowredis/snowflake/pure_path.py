@@ -140,8 +140,6 @@ class PureFastPath:
             size, ids = (stop - first_id) // step, iter(range(first_id + step, stop, step))
             start_ms = new.epoch_ms + first_tick * new.tick_ms
             start_s, end_s = (start_ms - new.early_ns // 1_000_000) / 1000, (start_ms + new.tick_ms) / 1000
-            if new.marks is not None and not _raise_mark(new.marks, new.lane, start_ms + new.tick_ms):
-                return False
         block: Block = (start_s, end_s, ids, new.is_reset, new.clock.time)
         return self._replace(current, (block, new, first_tick, first_id, size, made, []))
 
@@ -174,8 +172,6 @@ class PureFastPath:
         ids = iter(all_ids)
         block = (start_ms / 1000, end_ms / 1000, ids, is_reset, now)
         made += size - left
-        if ticks.marks is not None and not _raise_mark(ticks.marks, ticks.lane, end_ms):
-            return NO_IDS
         opened: OpenTick = (block, ticks, tick, first_id, len(all_ids), made, [])
         # the steps of _replace(). Whoever seals from the first one on exhausts the ids
         successors.append(opened)
@@ -240,16 +236,6 @@ def opening(ticks: TickRange, tick: int, last_tick: int, used: int, left: int) -
     if not left and (is_busy or tick == last_tick + 1):
         return 0
     return first_sequence(tick, ticks.spread >> 7 if is_busy else ticks.spread, ticks.salt)
-
-
-def _raise_mark(marks: memoryview, lane: int, mark_ms: int) -> bool:
-    """Raise a lane's mark in the crash record; return False in a forked child, which released its parent's."""
-    try:
-        # one line without a call: neither a handler nor a tracer of lines comes in between
-        marks[lane] = mark_ms if marks[lane] < mark_ms else marks[lane]  # noqa: FURB136 - max() is a call
-    except ValueError:
-        return False
-    return True
 
 
 def exhaust(ids: Any) -> None:

@@ -15,7 +15,7 @@ from snowredis.snowflake.protocol import NO_STATS, WorkerStats
 _TIME = r"(\d{1,14})"
 # the owner is JSON, the only field that may contain "|". It does not begin with what looks like another field
 _TEXT = re.compile(
-    rf"([\da-fA-F]*)\|([\da-fA-F-]*)\|([\da-fA-F]*)\|{_TIME}\|{_TIME}\|(\d{{1,14}}(?:,\d{{1,14}})*)\|{_TIME}((?:,\d{{1,14}}-\d{{1,14}})*)\|"
+    rf"([\da-fA-F]*)\|([\da-fA-F-]*)\|([\da-fA-F]*)\|{_TIME}\|{_TIME}\|(\d{{1,14}}(?:,\d{{1,14}})*)\|{_TIME}\|([\da-fA-F]*)\|"
     rf"{_TIME}\|{_TIME}\|([\d,-]*)\|(?![\w,-]*\|)(.*)",
     re.DOTALL | re.ASCII,
 )
@@ -35,7 +35,7 @@ class LeaseRecord(NamedTuple):
         lease_end_ms: end of the lease, on the Redis clock.
         lanes_ms: where the reservation of each lane begins.
         outage_ms: end of the reservation of the outage lane; the holder has that lane if this is after its beginning.
-        lowered_ms: beginning and end of outage lanes that releases have lowered.
+        before: SHA1 of the token of the holder before, hex; "" if that released the worker id, or there was none.
         claimed_ms, renewed_ms: when the lease was claimed, and renewed last, on the Redis clock.
         owner: JSON that names the process: process/names.py.
     """
@@ -47,7 +47,7 @@ class LeaseRecord(NamedTuple):
     lease_end_ms: int = 0
     lanes_ms: tuple[int, ...] = (0,)
     outage_ms: int = 0
-    lowered_ms: tuple[tuple[int, int], ...] = ()
+    before: str = ""
     claimed_ms: int = 0
     renewed_ms: int = 0
     stats: WorkerStats = NO_STATS
@@ -59,17 +59,16 @@ class LeaseRecord(NamedTuple):
         match = _TEXT.fullmatch(text)
         if match is None:
             return None
-        token_hash, incarnation, renewal_id, until, lease_end, lanes, outage, lowered, *rest = match.groups()
+        token_hash, incarnation, renewal_id, until, lease_end, lanes, outage, before, *rest = match.groups()
         lanes_ms = tuple(map(int, lanes.split(",")))
-        lowered_ms = tuple((int(first), int(end)) for first, end in re.findall(r"(\d+)-(\d+)", lowered))
         claimed, renewed, stats, owner = rest
-        reserved = (int(until), int(lease_end), lanes_ms, int(outage), lowered_ms, int(claimed), int(renewed))
+        reserved = (int(until), int(lease_end), lanes_ms, int(outage), before, int(claimed), int(renewed))
         return cls(token_hash, incarnation, renewal_id, *reserved, WorkerStats.from_text(stats), owner)
 
     def pack(self) -> str:
         """Return the text that the scripts store."""
-        lanes, lowered = ",".join(map(str, self.lanes_ms)), "".join(f",{first}-{end}" for first, end in self.lowered_ms)
-        fields = (*self[:5], lanes, f"{self.outage_ms}{lowered}", *self[8:10], self.stats.to_text(), self.owner)
+        lanes = ",".join(map(str, self.lanes_ms))
+        fields = (*self[:5], lanes, self.outage_ms, self.before, *self[8:10], self.stats.to_text(), self.owner)
         return "|".join(map(str, fields))
 
     @property

@@ -1,8 +1,8 @@
 """Files of crash records in /dev/shm: one for each generator of every process of this user on this machine.
 
-Each process that talks to the same pool finds there what dead processes left (sweep.py): its parent, its children, or
-unrelated processes. The name of a file says whose file it is: pool, process (process/names.py), number, and while
-another process releases the lease, the name of that process.
+Those of one *family* have a directory of their own: of processes that one parent started and that use one pool. So no
+process reads what strangers left, which may mean another Redis by the same address. The name of a file says whose file
+it is (process/names.py), with a number, and while another process releases the lease, the name of that process.
 
 A file is mapped into memory and its descriptor is closed at once, so a program may close all descriptors. A file has
 all of its memory before anything is written: a full /dev/shm refuses a file, and no process gets SIGBUS.
@@ -13,7 +13,7 @@ How the process ends is noted in the files, too, as far as Python code can tell:
 from __future__ import annotations
 
 import contextlib
-import functools
+import errno
 import hashlib
 import logging
 import mmap
@@ -26,14 +26,14 @@ from typing import NamedTuple
 
 from snowredis.process.exit import ENDS, End
 from snowredis.process.fork import GUARD
-from snowredis.process.names import ProcessName, own_name
-from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, CrashRecord
+from snowredis.process.names import ProcessName, own_name, parent_name
+from snowredis.snowflake.crash_record import HEADER_BYTES, PAGE_BYTES, CrashRecord
 from snowredis.snowflake.protocol import Store
 
 try:
     import ctypes
 except ImportError:
-    # a Python that was built without libffi: new_record() returns None
+    # a Python that was built without libffi
     ctypes = None  # type: ignore[assignment]
 
 log = logging.getLogger("snowredis")
@@ -41,14 +41,10 @@ log = logging.getLogger("snowredis")
 # the directory of the records, or "off"
 VARIABLE = "SNOWREDIS_CRASH_RECORDS"
 OFF = "off"
-# memory of a closed generator is used for another one after this time: a thread may be about to raise a mark in it
-REST_S = 60.0
 # files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
 MOST_UNRELEASED = 8
 # how often the time of a file is set; sweep.py removes files that are older by far
 TOUCH_S = 300.0
-# the end of a file's name, see FileName
-SENT = "sent"
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
 MAP_FIXED = 0x10
 # flag of PyMemoryView_FromMemory: the memory may be written to
@@ -56,58 +52,47 @@ _PYBUF_WRITE = 0x200
 
 
 class FileName(NamedTuple):
-    """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER-IMAGE, without -IMAGE if that is unknown.
+    """Name of a file, as text: PID.STARTED.NUMBER-IMAGE, without -IMAGE if that is unknown.
 
-    While a process releases the lease, or takes it over, .PID.STARTED of that process follows. After a release
-    without a reply, .sent follows: no process may take the lease over, since Redis may have the release.
+    While a process releases the lease, or takes it over, .PID.STARTED of that process follows. The namespace of the
+    processes is that of the directory.
     """
 
-    pool: str
     process: ProcessName
     number: str
     taker: ProcessName | None = None
-    sent: bool = False
 
     @classmethod
-    @functools.lru_cache(maxsize=1_000)
-    def parse(cls, text: str) -> FileName | None:
+    def parse(cls, text: str, namespace: str) -> FileName | None:
         """Return the parts of *text*; None if it is not the name of a crash record."""
         try:
-            pool, namespace, pid, started, number, *rest = text.split(".")
-            sent = rest == [SENT]
-            taker = ProcessName(namespace, int(rest[0]), rest[1]) if rest and not sent else None
+            pid, started, number, *rest = text.split(".")
+            taker = ProcessName(namespace, int(rest[0]), rest[1]) if rest else None
             number, _, image = number.partition("-")
-            return cls(pool, ProcessName(namespace, int(pid), started, image), number, taker, sent)
+            return cls(ProcessName(namespace, int(pid), started, image), number, taker)
         except (ValueError, IndexError):
             return None
 
     def __str__(self) -> str:
-        end = f".{self.taker.pid}.{self.taker.started}" if self.taker else f".{SENT}" * self.sent
-        namespace, pid, started, image = self.process
+        end = f".{self.taker.pid}.{self.taker.started}" if self.taker else ""
+        _, pid, started, image = self.process
         number = f"{self.number}-{image}" if image else self.number
-        return f"{self.pool}.{namespace}.{pid}.{started}.{number}{end}"
+        return f"{pid}.{started}.{number}{end}"
 
 
-def pool_name(store: Store) -> str:
-    """Return what the names of files of *store* begin with: the same in all processes that reach it by one address."""
-    text = f"{store.where}\n{store.config.name}\n{store.config.signature}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def family_name(store: Store, parent: ProcessName) -> str:
+    """Return the name of a directory: of the processes that *parent* started and that use the pool of *store*.
 
-
-def address_scope(where: str) -> list[str]:
-    """Return where the address *where* is valid: the namespace of networks, or the directories of a socket that exist.
-
-    Another program may reach another server by the same address.
+    DIGEST.NAMESPACE, the namespace of pids. In another namespace of networks, or of mounts, the address of the pool may
+    lead to another server.
     """
-    places: list[str] = []
-    scheme, _, path = where.partition("://")
-    with contextlib.suppress(OSError):
-        if scheme != "unix":
-            return [os.readlink("/proc/self/ns/net")]
-        path = os.path.abspath(path)
-        # only those that exist: each start of the server may make the socket's directory anew
-        places.extend(_inode(path[: at + 1]) for at in range(len(path)) if path[at] == "/")
-    return places
+    spaces = []
+    for kind in ("net", "mnt"):
+        with contextlib.suppress(OSError):
+            spaces.append(os.readlink(f"/proc/self/ns/{kind}"))
+    pool = f"{store.where}\n{store.config.name}\n{store.config.signature}"
+    text = f"{pool}\n{parent.pid} {parent.started} {parent.namespace}\n{spaces}"
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{parent.namespace}"
 
 
 def _inode(path: str) -> str:
@@ -119,55 +104,55 @@ class RecordFiles:
     """Makes the crash records of this process."""
 
     def __init__(self) -> None:
-        # addresses of memory of closed generators of this process, and since when it has been unused
-        self._resting: deque[tuple[float, int]] = deque()
+        # addresses of memory of closed generators of this process. What a thread still writes there names another inode
+        self._unused: list[int] = []
         # files of closed generators of this process that still record a lease
         self._unreleased: deque[_RecordFile] = deque()
         self._pid, self._warned = 0, False
 
     def new_record(self, store: Store) -> CrashRecord | None:
         """Return a crash record for one generator of *store*, in a file of its own; None where that is not possible."""
-        own, directory = own_name(), open_directory(make=True)
-        if own is None or directory is None or not store.shared:
+        if not store.shared:
             return None
-        if self._pid != own.pid:
-            # these are the parent's. The pid is set last: another thread of this child may read it meanwhile
-            self._resting, self._unreleased, self._pid = deque(), deque(), own.pid
-        # a count would not do: another interpreter of this process, or the program before an exec, counts, too
-        path = directory.path_of(str(FileName(pool_name(store), own, os.urandom(6).hex())))
         try:
-            address = _create(path, self._rested())
+            place = find_place(make=True)
+            if self._pid != place.own.pid:
+                # these are the parent's. The pid is set last: another thread of this child may read it meanwhile
+                self._unused, self._unreleased, self._pid = [], deque(), place.own.pid
+            path = place.new_path(store)
+            address = _create(path, self._spare())
             inode = _inode(path)
             page = _view(address)
-        except (OSError, AttributeError) as error:
-            # A full directory is a fault, which is said once; a Python without ctypes (AttributeError) is none.
-            quiet = self._warned or isinstance(error, AttributeError)
-            level, self._warned = logging.DEBUG if quiet else logging.WARNING, True
-            log.log(level, "no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
+        except (RecordsOff, OSError) as error:
+            off = error if isinstance(error, RecordsOff) else RecordsOff.failed(error)
+            level, self._warned = logging.DEBUG if self._warned or not off.is_fault else logging.WARNING, True
+            log.log(
+                level,
+                "crash records are off: %s. After a kill, a worker id stays leased for its ttl, and in an outage no "
+                "process goes on with that lease",
+                off,
+            )
             return None
-        file = _RecordFile(self, path, address, own.pid, page[:HEADER_BYTES].cast("Q"))
+        file = _RecordFile(self, path, address, place.own.pid, page[:HEADER_BYTES].cast("Q"))
         ENDS.add(file)
-        common = {"lanes": store.config.layout.namespaces, "inode": inode, "server": address_scope(store.where)}
-        return CrashRecord(file, page, common)
+        return CrashRecord(file, page, inode)
 
-    def rest(self, address: int) -> None:
+    def _spare(self) -> int:
+        """Return the address of memory that can be used again; 0 if there is none."""
+        try:
+            return self._unused.pop()
+        except IndexError:
+            return 0
+
+    def reuse(self, address: int) -> None:
         """Keep memory whose file was removed."""
-        self._resting.append((time.monotonic(), address))
+        self._unused.append(address)
 
     def keep(self, file: _RecordFile) -> None:
         """Keep the file of a lease that was not released; remove the oldest one if there are too many."""
         self._unreleased.append(file)
         if len(self._unreleased) > MOST_UNRELEASED:
             self._unreleased.popleft().remove()
-
-    def _rested(self) -> int:
-        """Return the address of memory that can be used again; 0 if there is none."""
-        with contextlib.suppress(IndexError):
-            since_s, address = self._resting.popleft()
-            if time.monotonic() - since_s >= REST_S:
-                return address
-            self._resting.appendleft((since_s, address))
-        return 0
 
 
 RECORDS = RecordFiles()
@@ -216,7 +201,7 @@ class _RecordFile:
         """Remove the file; its addresses stay mapped, and are used again for another one."""
         with contextlib.suppress(OSError, IndexError):
             try:
-                os.unlink(self._path)
+                remove(self._path)
             except PermissionError:
                 # this process was another user's (setuid): the file stays, holds no lease, and is removed by a process
                 # of that user
@@ -225,57 +210,118 @@ class _RecordFile:
             address = self._addresses.pop()
             # the file system has its room back now, not when the address is used again
             _map(-1, address)
-            self._files.rest(address)
+            self._files.reuse(address)
 
 
 class Directory:
-    """The directory of the records. Methods raise OSError."""
+    """The directory of a family's records. Methods raise OSError."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def path_of(self, name: str) -> str:
-        """Return the path of a file."""
+    def _path_of(self, name: str) -> str:
         return os.path.join(self._path, name)
 
     def names(self) -> list[str]:
         """Return the names of all files."""
         return os.listdir(self._path)
 
-    def changed_ns(self) -> int:
-        """Return when a file was made, renamed or removed last, ns since 1970."""
-        return os.stat(self._path).st_mtime_ns
-
     def rename(self, old: str, new: str) -> None:
         """Rename a file; of several processes that do so at once, one succeeds."""
-        os.rename(self.path_of(old), self.path_of(new))
+        os.rename(self._path_of(old), self._path_of(new))
 
     def read(self, name: str) -> bytes:
         """Return what is in a file."""
-        with open(self.path_of(name), "rb") as file:
+        with open(self._path_of(name), "rb") as file:
             return file.read()
 
     def inode(self, name: str) -> str:
         """Return what tells a file from a copy of it."""
-        return _inode(self.path_of(name))
+        return _inode(self._path_of(name))
 
     def age_s(self, name: str) -> float:
         """Return how long ago a file was made, or its process renewed the lease."""
-        return time.time() - os.stat(self.path_of(name)).st_mtime
+        return time.time() - os.stat(self._path_of(name)).st_mtime
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
-        os.unlink(self.path_of(name))
+        """Remove a file, and the directory if that was the last one."""
+        remove(self._path_of(name))
+
+    def remove_if_empty(self) -> None:
+        """Remove the directory if there is no file in it."""
+        with contextlib.suppress(OSError):
+            os.rmdir(self._path)
 
 
-def open_directory(*, make: bool = False) -> Directory | None:
-    """Return the directory of the records; None if there is none, or it cannot be used. *make*: make it if need be.
+def remove(path: str) -> None:
+    """Remove a file, and its directory if that was the last one. Raises OSError: the file cannot be removed."""
+    os.unlink(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(path))
+
+
+class RecordsOff(Exception):
+    """This process records no lease: the reason, with the remedy.
+
+    Attributes:
+        is_fault: false if a person chose that, or the system has no place for records.
+    """
+
+    def __init__(self, reason: str, *, is_fault: bool = True) -> None:
+        super().__init__(reason)
+        self.is_fault = is_fault
+
+    @classmethod
+    def failed(cls, error: OSError) -> RecordsOff:
+        """Return what says that a file could not be made."""
+        is_full = error.errno == errno.ENOSPC
+        remedy = "free memory there (in a container, give it more: --shm-size)" if is_full else "make it writable"
+        where = error.filename or os.environ.get(VARIABLE) or _default_directory()
+        return cls(f"{where}: {error.strerror}; {remedy}, or name another directory in {VARIABLE}")
+
+
+class Place(NamedTuple):
+    """Place of this process' crash records.
+
+    Attributes:
+        top: the directory of all families.
+        own, parent: this process, and the one that started it.
+    """
+
+    top: str
+    own: ProcessName
+    parent: ProcessName
+
+    def family(self, store: Store, parent: ProcessName) -> str:
+        """Return the directory of the records of the processes that *parent* started."""
+        return os.path.join(self.top, family_name(store, parent))
+
+    def new_path(self, store: Store) -> str:
+        """Return the path of a new file."""
+        return os.path.join(self.family(store, self.parent), str(FileName(self.own, os.urandom(6).hex())))
+
+
+def find_place(*, make: bool = False) -> Place:
+    """Return where the records of this process are; *make* the directory if need be. Raises RecordsOff."""
+    top, own = find_directory(make=make), own_name()
+    parent = own and parent_name(own)
+    if own is None or parent is None:
+        raise RecordsOff("/proc does not show this process and its parent; mount it without hidepid")
+    if ctypes is None:
+        raise RecordsOff("this Python has no ctypes", is_fault=False)
+    return Place(top, own, parent)
+
+
+def find_directory(*, make: bool = False) -> str:
+    """Return the directory of the families; *make* it if need be. Raises RecordsOff.
 
     Nobody but this user may read or change it: there are tokens of leases in it.
     """
     path = os.environ.get(VARIABLE) or _default_directory()
-    if path in ("", OFF):
-        return None
+    if path == OFF:
+        raise RecordsOff(f"{VARIABLE} is {OFF}", is_fault=False)
+    if not path:
+        raise RecordsOff(f"this system has no directory in memory; name one in {VARIABLE}", is_fault=False)
     try:
         if make:
             with contextlib.suppress(FileExistsError):
@@ -283,10 +329,31 @@ def open_directory(*, make: bool = False) -> Directory | None:
                 # whatever the umask: other programs of this user need it, too
                 os.chmod(path, 0o700)
         status = os.lstat(path)
-    except OSError:
-        return None
-    mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
-    return Directory(path) if mine else None
+    except OSError as error:
+        raise RecordsOff.failed(error) from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise RecordsOff(
+            f"{path} ({stat.filemode(status.st_mode)}, user {status.st_uid}) is not a directory that only user "
+            f"{os.geteuid()} can use; remove it, or chmod 700 {path}, or name another directory in {VARIABLE}"
+        )
+    return path
+
+
+def why_off() -> str:
+    """Return why processes of this user record no lease here, with the remedy; "" if they do. Makes a file."""
+    try:
+        place = find_place(make=True)
+        path = os.path.join(place.top, f"try.{place.own.namespace}", f"{place.own.pid}.{os.urandom(6).hex()}")
+        try:
+            os.close(_reserved(path))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                remove(path)
+    except RecordsOff as off:
+        return str(off)
+    except OSError as error:
+        return str(RecordsOff.failed(error))
+    return ""
 
 
 def _default_directory() -> str:
@@ -300,26 +367,46 @@ def _default_directory() -> str:
 
 
 def _create(path: str, address: int) -> int:
-    """Create a file for one record, and return where it is in memory: at *address*, unless that is 0.
+    """Create a file for one record; return where it is in memory: at *address*, unless that is 0. Raises OSError."""
+    descriptor = _reserved(path)
+    try:
+        return _map(descriptor, address)
+    except BaseException:
+        remove(path)
+        raise
+    finally:
+        os.close(descriptor)
 
-    Raises OSError; AttributeError where there is no mmap().
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+def _reserved(path: str) -> int:
+    """Make a file with all of its memory; return its descriptor. Raises OSError."""
+    descriptor = _new_file(path)
     try:
         if hasattr(os, "fchmod"):
             # whatever the umask: another process is to read it. If one truncated it, this one would end by SIGBUS
             os.fchmod(descriptor, 0o400)
         # otherwise the first write to a full file system would end this process by SIGBUS
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, RECORD_BYTES)
+            os.posix_fallocate(descriptor, 0, PAGE_BYTES)
         else:
-            os.write(descriptor, bytes(RECORD_BYTES))
-        return _map(descriptor, address)
+            os.write(descriptor, bytes(PAGE_BYTES))
     except BaseException:
-        os.unlink(path)
-        raise
-    finally:
         os.close(descriptor)
+        remove(path)
+        raise
+    return descriptor
+
+
+def _new_file(path: str) -> int:
+    """Make a file, and its directory; return its descriptor. Raises OSError."""
+    while True:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(path), 0o700)
+            # whatever the umask
+            os.chmod(os.path.dirname(path), 0o700)
+        # another process may have removed the last file of the family meanwhile, and the directory with it
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _map(descriptor: int, address: int) -> int:
@@ -339,7 +426,7 @@ def _map(descriptor: int, address: int) -> int:
     )
     flags = mmap.MAP_SHARED if descriptor >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANON
     flags |= MAP_FIXED if address else 0
-    mapped = libc.mmap(address, RECORD_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
+    mapped = libc.mmap(address, PAGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
     if mapped in (None, ctypes.c_void_p(-1).value):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -351,5 +438,5 @@ def _view(address: int) -> memoryview:
     make = ctypes.pythonapi.PyMemoryView_FromMemory
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
-    view: memoryview = make(address, RECORD_BYTES, _PYBUF_WRITE)
+    view: memoryview = make(address, PAGE_BYTES, _PYBUF_WRITE)
     return view

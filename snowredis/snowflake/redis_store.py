@@ -51,9 +51,7 @@ def script_arguments(
 def _argument(value: Any) -> Any:
     if isinstance(value, str):
         return value
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return "" if value is None else int(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else int(value)
 
 
 class ScriptStore(Scripted):
@@ -80,7 +78,7 @@ class ScriptStore(Scripted):
         self.config = config
         self.urls: Sequence[str] = ()
         numbers = (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms, config.failover_slack_ms)
-        others = (config.outage_reserve_ms, int(config.guard_rollbacks), max_events, config.durability)
+        others = (config.outage_reserve_ms, max_events, config.durability)
         # packed once, in the form that the scripts take
         self._constants = ",".join(map(str, (*numbers, *others)))
         # time of the last reply, on the caller's clock; there is no connection before the first one
@@ -122,7 +120,7 @@ class ScriptStore(Scripted):
         if before is not None and 0 <= request.caller_ms - refused_ms < REFUSED_FOR_MS:
             # a process that goes on calling next_id() would ask at each call
             raise LayoutMismatch(*before)
-        # R9 (signature): a process that was refused says so, and creates no pool that Redis has lost
+        # the end of a pool: a process that was refused says so, and creates no pool that Redis has lost
         sizes = (self.config.layout.workers, self.config.layout.namespaces, int(before is not None))
         expected = (replies.Granted, replies.Settling, replies.Behind, replies.PoolFull)
         try:

@@ -17,7 +17,7 @@ from snowredis.core.values import utc_text
 
 
 class Seen(NamedTuple):
-    """Newest state of a pool that this client saw, by which a script notices a pool that was rolled back (R10)."""
+    """Newest state of a pool that this client saw, by which a script notices a pool that was rolled back."""
 
     incarnation: str = ""
     version: int = 0
@@ -190,7 +190,7 @@ class Renewed(Reply, until_ms=int, adopted=flag, outage_from_ms=int, outage_unti
 
     Attributes:
         until_ms: the end of its reservation.
-        adopted: True if Redis had lost the lease, or may have, and accepted it again (R4).
+        adopted: True if Redis had lost the lease, or may have, and accepted it again (step 4, adopt).
         outage_from_ms, outage_until_ms: its reservation in the outage lane; 0 if there is none.
     """
 
@@ -200,10 +200,15 @@ class Renewed(Reply, until_ms=int, adopted=flag, outage_from_ms=int, outage_unti
     outage_until_ms: int
 
 
-class Lost(Reply, reason=LossReason):
-    """Reply to a renewal: it was refused, and the lease is lost; but not the outage lane, unless it was copied."""
+class Lost(Reply, reason=LossReason, keeps_lane=flag):
+    """Reply to a renewal: it was refused, and the lease is lost.
+
+    Attributes:
+        keeps_lane: True if the outage lane is this holder's until its end.
+    """
 
     reason: LossReason
+    keeps_lane: bool
 
 
 class Released(Reply):

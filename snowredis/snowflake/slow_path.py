@@ -145,8 +145,7 @@ class ClaimWait:
         self._shared.log_floor(leases.view.floor_ms - self._context.now_ms())
         if waited_s > 2 * config.floor_ms / 1000 + 1:
             raise errors.LeaseExpired(config.name, -1, self._why_floor())
-        # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
-        # guard_rollbacks takes for a rollback
+        # the floor may be raised once more meanwhile, so look now and then
         self._ask_again_after_s = waited_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
         return False
 
@@ -163,7 +162,7 @@ class ClaimWait:
         floor_ms = self._leases.view.floor_ms
         if floor_ms - self._context.now_ms() <= self._context.config.floor_ms:
             return "Redis keeps losing its state"
-        # the pool before was deleted, and its outage lanes are ordinary lanes of this one; or the Redis clock was ahead
+        # the pool before has ended then
         return f"reservations of before may last until {utc_text(floor_ms)}, and new ones start then"
 
     def wait_for_opening(self, ms: float) -> None:
@@ -178,7 +177,9 @@ class ClaimWait:
         if ms > limit_ms:
             self._lifecycle.release()
             raise self._shared.skewed(-int(ms), limit_ms)
-        self._shared.log_floor(ms)
+        if self._leases.view.floor_ms > self._context.now_ms():
+            # else another process had reserved these times
+            self._shared.log_floor(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
         if self._leases.held is not None and not self._clock.background and not self._leases.view.just_renewed():
             self._lifecycle.renew_in_need()
@@ -252,8 +253,10 @@ class SlowPath:
                     claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle, self._shared)
                     if not isinstance(decision, NotOpen):
                         self._claim(claim_wait)
-                    elif not self._lifecycle.open_outage_lane():
+                    elif not (self._lifecycle.is_in_need and self._lifecycle.open_outage_lane()):
                         claim_wait.wait_for_opening(decision.ms)
+                        frozen_check = frozen_check or FrozenClockCheck(self.clock)
+                        self.check_clock(frozen_check, Wait(decision.ms, clock_back=False))
         except errors.SnowredisError as error:
             self._context.refusals.note(error, self._allocator.ids_made)
             # the frames below say no more than the message

@@ -1,8 +1,8 @@
-"""Release, or take over, the leases that dead processes of this machine left in files of crash records.
+"""Release, or take over, the leases that dead processes left in files of crash records.
 
-Every process that talks to a pool releases them, with its own connection: after a claim, after a heartbeat, and when
-the pool is full. A process that starts while Redis is away takes one over. One process at a time has a file: that which
-renamed it.
+A process looks at the records of its siblings and of its children: after a claim, after a heartbeat, and when the pool
+is full, it releases what the dead left. If it starts while Redis is away, it takes a lease of a sibling over. One
+process at a time has a file: that which renamed it.
 """
 
 from __future__ import annotations
@@ -14,44 +14,42 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.process.exit import End
 from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_name
 from snowredis.process.threads import is_interruption
-from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release_dead
-from snowredis.snowflake.protocol import Store
-from snowredis.snowflake.record_files import FileName, address_scope, open_directory, pool_name
+from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, Credentials, read_page
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, PresentedLease, ReleaseRequest, Store
+from snowredis.snowflake.record_files import Directory, FileName, RecordsOff, find_directory, find_place
+from snowredis.snowflake.replies import Granted, Released, Seen
 
 log = logging.getLogger("snowredis")
 
 # it leaves the program's own random numbers alone, and forked children do not share its state
 RANDOM = random.SystemRandom()
-# a file of a pool that nobody asks for any more is removed after this time, once its process has ended, and its
-# reservations have: in an outage, the lease may be taken over until then
+# a file of a family that nobody asks for any more is removed after this time, once its process has ended, and its
+# reservations have
 UNUSED_S = 3600.0
 # the same for a process in another container, whose end cannot be seen here: its heartbeats set the time of its file
 UNKNOWN_S = 24 * 3600.0
 # the same for a process that ended while its claim had no reply, in an outage
 UNANSWERED_S = 60.0
-# one sweep in so many looks for such files, too
-CLEAN_ONE_IN = 500
-# processes that one sweep looks at, if there are more: each takes some 10 us
+# one look in so many removes such files, too, in this many directories
+CLEAN_ONE_IN, MOST_CLEANED = 500, 100
+# files that one look reads, if there are more: each takes some 10 us
 MOST_LOOKED_AT = 100
-# the time of a directory is that of the kernel's last tick
-GRANULARITY_NS = 100_000_000
 
 
 T = TypeVar("T")
 
 
 class Files(Protocol):
-    """The directory of the records: record_files.Directory, or a simulated one."""
+    """The directory of a family's records: record_files.Directory, or a simulated one."""
 
     def names(self) -> list[str]: ...
-    def changed_ns(self) -> int: ...
     def rename(self, old: str, new: str) -> None: ...
     def read(self, name: str) -> bytes: ...
     def inode(self, name: str) -> str: ...
@@ -60,46 +58,47 @@ class Files(Protocol):
 
 
 class RecordAccess(NamedTuple):
-    """Access of one process to the crash records of a machine.
+    """Access of one process to crash records.
 
     Attributes:
-        files: the directory of the records.
+        siblings, children: the records of processes with the same parent, and of those that this process started.
         own: the process that reads them.
         read_status: the argument *read* of has_ended().
-        scope_of: returns where an address is valid, as address_scope() of record_files.py does.
     """
 
-    files: Files
+    siblings: Files
+    children: Files
     own: ProcessName
     read_status: Callable[[int], ProcessStatus | None] | None = None
-    scope_of: Callable[[str], list[str]] = address_scope
 
 
-def own_access() -> RecordAccess | None:
+def own_access(store: Store) -> RecordAccess | None:
     """Return the access of this process; None if there are no records here."""
-    own, directory = own_name(), open_directory()
-    return None if own is None or directory is None else RecordAccess(directory, own)
+    try:
+        place = find_place()
+    except RecordsOff:
+        return None
+    siblings, children = (Directory(place.family(store, each)) for each in (place.parent, place.own))
+    return RecordAccess(siblings, children, place.own)
+
+
+# a file of a record, where it is
+Found = tuple[Files, FileName]
 
 
 class DeadProcesses:
-    """Looks for leases that dead processes left, at the cost of a few system calls. Does not talk to Redis.
-
-    What was seen before is not read again: the name of this process, and the names of the files as long as the time of
-    the directory is the same. sweep() reads everything anew before it releases a lease.
-    """
+    """Looks for leases that dead processes left, at the cost of a few system calls. Does not talk to Redis."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._pid = 0
+        # for this process and the constants of the pool, which may lack its number at first
+        self._key: tuple[int, PoolConfig] | None = None
         self._access: RecordAccess | None = None
-        self._pool = ""
-        # the time of the directory, and the files of the pool: replaced as a whole, since threads may look at once
-        self._seen: tuple[int, list[str]] = (0, [])
         # the number of the file that is looked at next; each process begins at another one
         self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
     def release(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
-        """Release leases that dead processes of this machine left, *most* at most.
+        """Release leases that dead processes left, *most* at most.
 
         Never raises, except for what interrupts this thread.
 
@@ -112,8 +111,10 @@ class DeadProcesses:
             how many worker ids are available again.
         """
         try:
-            is_due = self._store.shared and self.sees_death(only_next=only_next)
-            return talk(functools.partial(sweep, self._store, most)) if is_due else 0
+            access = self._own_access()
+            if access is None or not self._sees_death(access, only_next=only_next):
+                return 0
+            return talk(functools.partial(sweep, self._store, most, access))
         except SnowredisError:
             return 0
         except Exception as error:
@@ -122,41 +123,27 @@ class DeadProcesses:
             log.exception("pool %s: could not look for leases of dead processes", self._store.config.name)
             return 0
 
-    def sees_death(self, *, only_next: bool = False) -> bool:
+    def _own_access(self) -> RecordAccess | None:
+        """Return the access of this process, which takes some time to find, as far as it has been found."""
+        key = os.getpid(), self._store.config
+        if self._access is None or self._key != key:
+            self._access, self._key = own_access(self._store) if self._store.shared else None, key
+        return self._access
+
+    def _sees_death(self, access: RecordAccess, *, only_next: bool) -> bool:
         """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
-        now_ns = time.time_ns()
-        is_to_clean = now_ns // 1000 % CLEAN_ONE_IN == 0
-        if self._pid != os.getpid() or is_to_clean:
-            self._access, self._pool = own_access(), pool_name(self._store)
-            self._pid, self._seen = os.getpid(), (0, [])
-        access = self._access
-        if access is None:
-            return False
-        if is_to_clean:
-            remove_unused(access)
-        texts = self._texts(access, now_ns)
-        if only_next and texts:
+        if time.time_ns() // 1000 % CLEAN_ONE_IN == 0:
+            remove_unused(access.own)
+        found = [*_files(access.siblings), *_files(access.children)]
+        if only_next and found:
             self._next += 1
-            texts = [texts[self._next % len(texts)]]
-        return any(_dead(access, texts))
+            found = [found[self._next % len(found)]]
+        return any(_dead(access, found))
 
-    def _texts(self, access: RecordAccess, now_ns: int) -> list[str]:
-        """Return the names of the files of the pool's other processes; list them only if some changed since then."""
-        before_ns, texts = self._seen
-        try:
-            changed_ns = access.files.changed_ns()
-        except OSError:
-            return []
-        if changed_ns != before_ns:
-            names = ((text, FileName.parse(text)) for text in _texts(access, self._pool))
-            texts = [text for text, name in names if name and name.process != access.own]
-            # otherwise a file that is made in the same tick of the kernel would not be seen
-            self._seen = (changed_ns if abs(now_ns - changed_ns) > GRANULARITY_NS else 0, texts)
-        return texts
-
-    def take_over(self, accept: Callable[[dict[str, Any]], T | None], record: Callable[[T], T]) -> T | None:
+    def take_over(self, accept: Callable[[Credentials], T | None], record: Callable[[T], T]) -> T | None:
         """Take over the lease of a dead process. See take_over()."""
-        return take_over(self._store, accept, record) if self._store.shared else None
+        access = self._own_access()
+        return None if access is None else take_over(access, accept, record)
 
     def disown(self) -> None:
         """Let no process take their leases over. See disown()."""
@@ -164,7 +151,7 @@ class DeadProcesses:
             disown()
 
 
-def sweep(store: Store, most: int, access: RecordAccess | None = None) -> int:
+def sweep(store: Store, most: int, access: RecordAccess) -> int:
     """Release leases of *store* that dead processes left, *most* at most; return how many were released.
 
     Blocks:
@@ -173,82 +160,78 @@ def sweep(store: Store, most: int, access: RecordAccess | None = None) -> int:
     Raises:
         StoreUnavailable: Redis did not reply; the files stay, and somebody tries again.
     """
-    access = access or own_access()
-    if access is None:
-        return 0
     released = 0
-    for name in _dead(access, _texts(access, pool_name(store))):
+    for files, name in _dead(access, [*_files(access.siblings), *_files(access.children)]):
         if released >= most:
             break
-        released += _release_one(store, access, name)
+        released += _release_one(store, access.own, files, name)
     return released
 
 
-def remove_unused(access: RecordAccess) -> None:
-    """Remove files whose pool nobody asks for any more."""
-    texts: list[str] = []
-    with contextlib.suppress(OSError):
-        texts = access.files.names()
-    for text in texts:
-        name = FileName.parse(text)
-        if name is None:
-            continue
-        known = name.process.namespace == access.own.namespace
-        with contextlib.suppress(OSError):
-            if access.files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
-                not known or (has_ended(name.process, access.own, access.read_status) and not _lasts(access, text))
-            ):
-                access.files.remove(text)
+def remove_unused(own: ProcessName) -> None:
+    """Remove files of families that nobody asks for any more."""
+    families = _families()
+    for files, namespace in RANDOM.sample(families, min(len(families), MOST_CLEANED)):
+        known = namespace == own.namespace
+        for _, text in _files(files):
+            name = FileName.parse(text, namespace)
+            if name is None:
+                continue
+            with contextlib.suppress(OSError):
+                if files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
+                    not known or (has_ended(name.process, own) and not _lasts(files, text))
+                ):
+                    files.remove(text)
+        files.remove_if_empty()
 
 
-def _lasts(access: RecordAccess, text: str) -> bool:
-    """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
-    lease = _read(access.files, text)
-    return int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > now_ms()
-
-
-def _read(files: Files, text: str) -> dict[str, Any]:
-    """Return the credentials in a file; {} if there are none, or it is damaged or a copy. Raises OSError."""
-    page = files.read(text)
-    try:
-        found = (len(page) == RECORD_BYTES and read_page(page)) or {}
-        return found if found.get("inode") == files.inode(text) else {}
-    except (ValueError, LookupError, TypeError) as error:
-        log.warning("a crash record is damaged, so its lease ends by its ttl: %s", error)
-        return {}
-
-
-def _is_elsewhere(store: Store, access: RecordAccess, credentials: dict[str, Any]) -> bool:
-    """Return whether the process that left *credentials* meant another server by the address of *store*."""
-    pairs = zip(credentials.get("server", ()), access.scope_of(store.where), strict=False)
-    return any(then != now for then, now in pairs)
-
-
-def _texts(access: RecordAccess, pool: str) -> list[str]:
-    """Return the names of the files of *pool*."""
-    with contextlib.suppress(OSError):
-        return [text for text in access.files.names() if text.startswith(pool)]
+def _families() -> list[tuple[Directory, str]]:
+    """Return the directories of all families, with their namespaces of pids."""
+    with contextlib.suppress(RecordsOff, OSError):
+        top = find_directory()
+        return [(Directory(os.path.join(top, each)), each.partition(".")[2]) for each in os.listdir(top)]
     return []
 
 
-def _dead(access: RecordAccess, texts: list[str], most: int = MOST_LOOKED_AT) -> Iterator[FileName]:
-    """Iterate over files of processes that have ended, unless a process that runs is releasing their leases."""
-    for text in texts if len(texts) <= most else RANDOM.sample(texts, most):
-        name = FileName.parse(text)
-        if name is None or name.process.namespace != access.own.namespace:
-            continue
-        if has_ended(name.process, access.own, access.read_status) and (
-            name.taker is None or has_ended(name.taker, access.own, access.read_status)
-        ):
-            yield name
+def _lasts(files: Files, text: str) -> bool:
+    """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
+    lease = _read(files, text)
+    return lease is not None and max(lease.until_ms, lease.outage_until_ms) > now_ms()
 
 
-def _release_one(store: Store, access: RecordAccess, name: FileName) -> bool:
-    """Release one lease; return whether it was still leased."""
-    files, taken = access.files, str(name._replace(taker=access.own, sent=False))
+def _read(files: Files, text: str) -> Credentials | None:
+    """Return the credentials in a file; None if there are none, or it is damaged or a copy. Raises OSError."""
+    page = files.read(text)
     try:
-        if _is_elsewhere(store, access, _read(files, str(name))):
-            return False
+        found = read_page(page) if len(page) == PAGE_BYTES else None
+        return found if found is not None and found.inode == files.inode(text) else None
+    except (ValueError, LookupError, TypeError) as error:
+        log.warning("a crash record is damaged, so its lease ends by its ttl: %s", error)
+        return None
+
+
+def _files(files: Files) -> list[tuple[Files, str]]:
+    """Return the files of a family, with their directory."""
+    with contextlib.suppress(OSError):
+        return [(files, text) for text in files.names()]
+    return []
+
+
+def _dead(access: RecordAccess, found: list[tuple[Files, str]], most: int = MOST_LOOKED_AT) -> Iterator[Found]:
+    """Iterate over files of processes that have ended, unless a process that runs is releasing their leases."""
+    own, read_status = access.own, access.read_status
+    for files, text in found if len(found) <= most else RANDOM.sample(found, most):
+        name = FileName.parse(text, own.namespace)
+        if name is None or not has_ended(name.process, own, read_status):
+            continue
+        if name.taker is None or has_ended(name.taker, own, read_status):
+            yield files, name
+
+
+def _release_one(store: Store, own: ProcessName, files: Files, name: FileName) -> bool:
+    """Release one lease; return whether it was still leased."""
+    taken = str(name._replace(taker=own))
+    try:
         # the process that renames the file has it
         files.rename(str(name), taken)
         credentials = _read(files, taken)
@@ -256,15 +239,14 @@ def _release_one(store: Store, access: RecordAccess, name: FileName) -> bool:
         return False
     worker = None
     try:
-        if credentials and name.process._replace(image=access.own.image) == access.own:
+        if credentials and name.process._replace(image=own.image) == own:
             # an exec: this process goes on as another program
-            credentials["end"] = End.EXIT
+            credentials = credentials._replace(end=End.EXIT)
         worker = release_dead(store, credentials) if credentials else None
-    except StoreUnavailable as error:
-        # R7 (release): what may have been released is taken over by nobody
-        sent = name.sent or name.taker is not None or not error.is_unsent
+    except StoreUnavailable:
+        # it may have been released. Nothing of it goes back then, so a process may still take the outage lane over
         with contextlib.suppress(OSError):
-            files.rename(taken, str(name._replace(taker=None, sent=sent)))
+            files.rename(taken, str(name._replace(taker=None)))
         raise
     except (SnowredisError, ValueError, LookupError, TypeError) as error:
         log.warning("could not release the lease of a dead process, so it ends by its ttl: %s", error)
@@ -275,31 +257,50 @@ def _release_one(store: Store, access: RecordAccess, name: FileName) -> bool:
     return worker is not None
 
 
-def take_over(
-    store: Store,
-    accept: Callable[[dict[str, Any]], T | None],
-    record: Callable[[T], T],
-    access: RecordAccess | None = None,
-) -> T | None:
-    """Take over the lease of a dead process, from which no release was ever sent. Does not talk to Redis.
+def release_dead(store: Store, credentials: Credentials) -> int | None:
+    """Release the lease of a process that has ended, in one attempt: all that was reserved counts as used.
+
+    Blocks:
+        for one round trip to Redis, two for a claim without a reply.
+
+    Returns:
+        the worker id, or None if it was not leased any more.
+
+    Raises:
+        StoreUnavailable: Redis did not reply; call again.
+    """
+    began_ms, lease, opened = now_ms(), credentials.presented, ""
+    is_killed = credentials.end == End.KILLED
+    if lease.worker == UNKNOWN_WORKER:
+        # ended before the reply came: the same claim again has the same result. It made no ids, so nothing died
+        claim = ClaimRequest(lease.token, began_ms, began_ms, 0, credentials.owner)
+        reply = store.claim(claim, Seen())
+        if not isinstance(reply, Granted):
+            return None
+        granted = (reply.worker, lease.token, reply.renewal_id, "", reply.until_ms, reply.outage_until_ms)
+        lease = PresentedLease(*granted)
+        opened, is_killed = "0" * len(reply.lanes_ms), False
+    request = ReleaseRequest(lease, began_ms, opened, credentials.stats, reclaimed=is_killed)
+    return lease.worker if isinstance(store.release(request, Seen()), Released) else None
+
+
+def take_over(access: RecordAccess, accept: Callable[[Credentials], T | None], record: Callable[[T], T]) -> T | None:
+    """Take over the lease of a dead sibling, from which no release was ever sent. Does not talk to Redis.
 
     Args:
         accept: returns what is made of the credentials in a crash record; None if this lease is of no use.
-        record: records that as a lease of this process, with the marks of the dead one, before any id is made.
+        record: records that as a lease of this process, before any id is made.
 
     Returns:
         the result of *record*; None if there is no such lease.
     """
-    access = access or own_access()
-    if access is None:
-        return None
-    for name in _dead(access, _texts(access, pool_name(store))):
-        if name.taker is not None or name.sent or (taken := _take(store, access, name, accept)) is None:
+    for files, name in _dead(access, _files(access.siblings)):
+        if name.taker is not None or (taken := _take(access.own, files, name, accept)) is None:
             continue
         # removed before the new record is written: a process that is killed here leaves no file. With two files, one
         # process could take the lease over by the newer file while another one releases it by the older file
         try:
-            access.files.remove(str(name._replace(taker=access.own)))
+            files.remove(str(name._replace(taker=access.own)))
         except FileNotFoundError:
             pass
         except OSError:
@@ -308,28 +309,15 @@ def take_over(
     return None
 
 
-def disown(access: RecordAccess | None = None) -> None:
-    """Let no process take over a lease of a process that has ended, of any pool: this machine is about to be copied."""
-    access = access or own_access()
-    if access is None:
-        return
-    texts = _texts(access, "")
-    for name in _dead(access, texts, len(texts)):
-        with contextlib.suppress(OSError):
-            access.files.rename(str(name), str(name._replace(taker=None, sent=True)))
-
-
-def _take(store: Store, access: RecordAccess, name: FileName, accept: Callable[[dict[str, Any]], T | None]) -> T | None:
+def _take(own: ProcessName, files: Files, name: FileName, accept: Callable[[Credentials], T | None]) -> T | None:
     """Return what *accept* makes of the record *name*, which this process has then; None if it has it not.
 
     There is no way back after the rename: this may run in a child that was forked in the middle of it, too.
     """
-    files, taken = access.files, str(name._replace(taker=access.own))
+    taken = str(name._replace(taker=own))
     try:
         credentials = _read(files, str(name))
-        if _is_elsewhere(store, access, credentials):
-            return None
-        if "lanes_ms" not in credentials and files.age_s(str(name)) > UNANSWERED_S:
+        if not (credentials and credentials.lanes_ms) and files.age_s(str(name)) > UNANSWERED_S:
             # a claim while Redis hung: there may be many, and nothing to release any more
             files.remove(str(name))
         if not _usable(credentials, accept):
@@ -340,8 +328,20 @@ def _take(store: Store, access: RecordAccess, name: FileName, accept: Callable[[
         return None
 
 
-def _usable(credentials: dict[str, Any], accept: Callable[[dict[str, Any]], T | None]) -> T | None:
-    try:
-        return accept(credentials) if "lanes_ms" in credentials and not credentials.get("released") else None
-    except (ValueError, LookupError, TypeError):
-        return None
+def _usable(credentials: Credentials | None, accept: Callable[[Credentials], T | None]) -> T | None:
+    return accept(credentials) if credentials and credentials.lanes_ms and not credentials.released else None
+
+
+def disown(own: ProcessName | None = None) -> None:
+    """Remove the records of processes that have ended, of all families: this machine is about to be copied.
+
+    Else a process in each copy could take such a lease over: neither the clocks of a copy nor its boot id have to show
+    that the machine was stopped. Records of processes in other containers cannot be judged here, and stay.
+    """
+    own = own or own_name()
+    for files, namespace in _families() if own else []:
+        for _, text in _files(files):
+            name = FileName.parse(text, namespace)
+            if own and name and has_ended(name.process, own):
+                with contextlib.suppress(OSError):
+                    files.remove(text)

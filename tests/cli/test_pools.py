@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -327,43 +328,57 @@ def test_delete_refuses_while_workers_are_alive(
     assert "3 living workers" in refused.err
     forced = cli("pool", "delete", pool_name, "--yes", "--force")
     assert forced.code == 0
-    assert "3 workers were alive: each creates the pool again" in forced.out
-    assert "new workers of a pool of this name wait for" in forced.out
-    assert "without outage lanes, wait for 24.0 h" in forced.out
-    assert cli("pool", "show", pool_name).code == 5
+    assert re.search(rf"pool {pool_name} at .* ends at 20.*Z, in 24.0 h: something is reserved in it", forced.out)
+    assert "3 workers are alive: stop them, or they create the pool again" in forced.out
+    # they go on until then
+    assert cli("pool", "show", pool_name).code == 0
+    assert all(ids.next_id() for ids in fleet)
 
 
-def test_recreating_a_deleted_pool_says_how_long_new_workers_wait(
+def test_a_deleted_pool_is_not_created_with_other_settings_before_its_end(
     cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]
 ) -> None:
     cli("pool", "delete", pool_name, "--yes", "--force")
-    made = cli("pool", "create", pool_name, "--ttl", "1")
-    assert made.code == 0
-    assert "was created" in made.out
-    assert "new workers wait for" in made.out
-    assert "a pool of this name was deleted" in made.out
+    refused = cli("pool", "create", pool_name, "--ttl", "1")
+    assert refused.code == 6
+    assert "The pool was deleted and ends at 20" in refused.err
 
 
-@pytest.mark.parametrize("field", ["signature", "floor", "records"])
-def test_a_broken_pool_can_be_deleted(cli: Cli, pool_name: str, client: redis.Redis, field: str) -> None:
-    cli("pool", "create", pool_name)
-    client.hset(f"snowredis:{{{pool_name}}}", field, "what is this? \x1b[31m")
+def test_a_pool_whose_workers_ended_is_deleted_and_its_next_workers_wait_for_a_reservation(
+    cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]
+) -> None:
+    for ids in fleet:
+        ids.close()
     deleted = cli("pool", "delete", pool_name, "--yes")
     assert deleted.code == 0
     assert f"pool {pool_name} at " in deleted.out
-    assert "new workers of a pool of this name wait for" in deleted.out
-    assert ("its settings could not be read" in deleted.err) == (field == "signature")
-    assert "\x1b" not in deleted.out + deleted.err
+    assert "was deleted" in deleted.out
+    assert re.search(r"new workers of a pool of this name start in \d", deleted.out)
+    assert cli("pool", "show", pool_name).code == 5
+    assert pool_name not in cli("pool", "show").out
+    assert cli("pool", "create", pool_name, "--ttl", "1").code == 0
+
+
+@pytest.mark.parametrize("field", ["signature", "start", "records"])
+def test_a_broken_pool_is_removed_only_by_force(cli: Cli, pool_name: str, client: redis.Redis, field: str) -> None:
+    cli("pool", "create", pool_name)
+    client.hset(f"snowredis:{{{pool_name}}}", field, "what is this? \x1b[31m")
+    refused = cli("pool", "delete", pool_name, "--yes")
+    assert refused.code == 3
+    assert "nothing was deleted" in refused.err
+    forced = cli("pool", "delete", pool_name, "--yes", "--force")
+    assert forced.code == 0
+    assert "was removed, as if Redis had lost it: new workers wait" in forced.out
+    assert "\x1b" not in refused.out + refused.err + forced.out + forced.err
     assert cli("pool", "delete", pool_name, "--yes").code == 5
 
 
 def test_create_takes_what_redis_is_trusted_with(cli: Cli, pool_name: str, server_url: str) -> None:
-    made = cli("pool", "create", pool_name, "--durability", "assured", "--guard-rollbacks")
+    made = cli("pool", "create", pool_name, "--durability", "assured")
     assert made.code == 0
     shown = [line.split() for line in cli("pool", "show", pool_name).out.splitlines()]
     assert ["durability", "assured"] in shown
-    assert ["guard", "rollbacks", "on"] in shown
-    with snowredis.connect(server_url, pool=pool_name, durability="assured", guard_rollbacks=True) as ids:
+    with snowredis.connect(server_url, pool=pool_name, durability="assured") as ids:
         ids.claim()
     assert cli("pool", "create", pool_name).code != 0
 
@@ -400,4 +415,4 @@ def test_a_change_of_layout_asks(cli: Cli, pool_name: str) -> None:
     asked = cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5")
     assert (asked.code, "nothing was changed" in asked.err) == (2, True)
     assert "changes" not in cli("pool", "show", pool_name).out
-    assert cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5", "--yes", "--force").code == 0
+    assert cli("pool", "change-layout", pool_name, "41/0/1/12/9", "--in", "5", "--yes").code == 0

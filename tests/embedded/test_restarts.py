@@ -23,14 +23,13 @@ from snowredis.numbers import DatedGenerator, NumbersClosed, create_tag
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Renewed, Settling
+from tests.lease.conftest import wall_ms
 from tests.support import warm
 from tests.support.holder import Holder
 from tests.support.waiting import eventually
 
 # claims in a pool of ttl 2 s, says until when the reservation goes, and releases it or closes all descriptors
 USER = Path(__file__).parent / "programs" / "reserving_user.py"
-# a clock of the test's own, which no reservation of a real one can reach
-NOW_MS = 1_800_000_000_000
 
 
 class User:
@@ -72,7 +71,7 @@ def kill_server(home: Path) -> None:
 
 
 def holder(server: embedded.Server, name: str = "p") -> Holder:
-    return Holder(RedisStore(server.url, PoolConfig(name=name)), lambda: NOW_MS)
+    return Holder(RedisStore(server.url, PoolConfig(name=name)), wall_ms)
 
 
 def test_after_a_clean_end_the_next_server_is_fresh_and_needs_no_floor(home: Path) -> None:
@@ -88,7 +87,7 @@ def test_marks_survive_kill_minus_nine_of_supervisor_and_server(home: Path) -> N
     server = embedded.start(home)
     store = RedisStore(server.url, PoolConfig(name="p"))
     store.create(0)
-    held = Holder(store, lambda: NOW_MS).claim()
+    held = Holder(store, wall_ms).claim()
     kill_server(home)
     again = embedded.start(home)
     assert again.fresh
@@ -152,14 +151,14 @@ def test_a_clock_that_was_set_back_over_a_restart_repeats_no_tick(home: Path) ->
     store = RedisStore(server.url, config)
     store.create(0)
     used = {}
-    holders = [Holder(store, lambda: NOW_MS).claim() for _ in range(2)]
+    holders = [Holder(store, wall_ms).claim() for _ in range(2)]
     for held in holders:
         used[held.worker] = held.until_ms
-        held.release(held.until_ms, held.until_ms)
+        held.release("11")
     embedded.stop(home)
     store = RedisStore(embedded.start(home).url, config)
     for _ in range(2):
-        held = Holder(store, lambda: NOW_MS - 7_200_000).claim()
+        held = Holder(store, lambda: wall_ms() - 7_200_000).claim()
         assert min(held.lanes_ms) >= used.pop(held.worker)
 
 

@@ -1,6 +1,6 @@
 """The app that the workers of test_celery.py run: its tasks note every id in Redis.
 
-In the environment: BROKER and POOL_URL, of one Redis; TTL in s; if need be TASK_IDS=1, START=spawn, and
+In the environment: BROKER and POOL_URL, of one Redis; TTL in s; if need be NOTES_URL, TASK_IDS=1, START=spawn, and
 SETUP=0 for one that does not call setup().
 """
 
@@ -36,7 +36,7 @@ if os.environ.get("SETUP", "1") == "1":
     setup(app, task_ids=task_ids, url=POOL_URL, pool=POOL, ttl=float(os.environ["TTL"]))
 # as programs do: made where it is imported, in the parent of prefork children
 ids = snowredis.connect(POOL_URL, pool=POOL, ttl=float(os.environ["TTL"]))
-notes = redis.Redis.from_url(POOL_URL)
+notes = redis.Redis.from_url(os.environ.get("NOTES_URL", POOL_URL))
 
 
 @app.task

@@ -12,7 +12,7 @@ import pytest
 import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolBroken, PoolNotFound, StoreRefused
+from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, StoreRefused
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
@@ -22,7 +22,6 @@ from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
-DAY_MS = 24 * 3600 * 1000
 LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=30_000)
 SHORT = replace(LONG, ttl_ms=120, max_clock_lead_ms=10, redis_skew_ms=10)
 
@@ -45,66 +44,45 @@ def holder(store: RedisStore) -> Holder:
 # --- deleted ---------------------------------------------------------------------------------------
 
 
-def test_a_pool_that_comes_back_with_a_shorter_ttl_starts_above_the_reservations_of_the_longer(
-    server: RedisServer,
-) -> None:
+def test_a_pool_that_was_deleted_takes_no_other_settings_before_its_end(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     old = holder(store).claim()
     done = WorkerPool(server.url, store.config.name).delete(force=True)
-    assert (done.alive, done.guessed) == (1, False)
+    assert (done.alive, done.over, done.dropped, done.end_ms) == (1, False, False, old.until_ms)
     assert 0 < done.wait_ms <= LONG.ttl_ms
     short = again(store, server, SHORT)
-    # whether somebody says that it is new or not
-    for answer in (short.create(wall_ms()), holder(short).ask_claim()):
-        assert answer.floor_ms >= old.until_ms
-    assert isinstance(holder(short).ask_claim(), Settling)
-    # who has a reservation of the pool before this one has lost it
-    with pytest.raises(LayoutMismatch):
-        old.ask_renew()
+    for call in (lambda: short.create(wall_ms()), holder(short).ask_claim):
+        with pytest.raises(LayoutMismatch, match="The pool was deleted and ends at"):
+            call()
+    assert isinstance(old.ask_renew(), Renewed)
+    assert old.until_ms == done.end_ms
 
 
-def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_keys(
-    server: RedisServer,
-) -> None:
+def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_keys(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     name, client = store.config.name, server.client()
     old = holder(store).claim()
+    assert old.release()
     version = int(client.hget(pool_keys(name)[0], "version") or 0)
-    before = wall_ms()
-    WorkerPool(server.url, name).delete(force=True)
+    done = WorkerPool(server.url, name).delete()
+    assert (done.alive, done.over, done.dropped, done.end_ms) == (0, True, False, old.until_ms)
     left: Any = client.hgetall(pool_keys(name)[0])
-    assert left.keys() == {"floor", "floor_at", "top", "incarnation", "version", "run_id", "ends"}
-    assert (left["floor"], left["incarnation"]) == (str(old.until_ms), old.seen.incarnation)
-    assert left["version"] == str(version)
-    assert client.exists(*pool_keys(name)[1:]) == 0
+    assert not [field for field in left if field.startswith(("w:", "t:"))]
     # a Redis with maxmemory-policy volatile-* evicts keys with an expiry time
     assert client.ttl(pool_keys(name)[0]) == -1
-    # a day beyond the last mark
-    assert before < int(left["ends"]) <= old.until_ms + DAY_MS
     # nothing to look at, nothing to delete
     looked = WorkerPool(server.url, name)
     assert name not in looked.pools()
     for read in (looked.info, looked.workers, looked.delete):
         with pytest.raises(PoolNotFound):
             read()
-    # the pool that comes after it stays
-    holder(store).ask_claim()
+    # the pool that comes after it stays, and has no other incarnation again
+    reply = holder(again(store, server, SHORT)).ask_claim()
+    assert isinstance(reply, Settling)
+    assert reply.floor_ms == done.end_ms
+    assert reply.version > version
+    assert name in looked.pools()
     assert client.ttl(pool_keys(name)[0]) == -1
-    assert int(client.hget(pool_keys(name)[0], "version") or 0) > version
-
-
-def test_what_a_deleted_pool_left_is_dropped_by_the_next_script_after_its_end(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    key, client = pool_keys(store.config.name)[0], server.client()
-    old = holder(store).claim()
-    WorkerPool(server.url, store.config.name).delete(force=True)
-    client.hset(key, mapping={"ends": wall_ms() - 1, "version": 77})
-    anew = again(store, server, LONG)
-    created = anew.create(wall_ms())
-    assert isinstance(created, Created)
-    assert created.version == 1
-    assert created.floor_ms == 0
-    assert max(holder(anew).claim().lanes_ms) < old.until_ms
 
 
 @pytest.mark.parametrize("refused", ["hdel", "zadd", "hset", "xadd", "unlink", "hincrby"])
@@ -119,18 +97,7 @@ def test_a_user_without_one_right_leaves_a_whole_pool_or_none(own_server: RedisS
     with contextlib.suppress(StoreRefused):
         holder(poor).ask_claim()
     fields: Any = client.hgetall(key)
-    whole = {
-        "signature",
-        "floor",
-        "floor_at",
-        "top",
-        "incarnation",
-        "run_id",
-        "version",
-        "last",
-        "records",
-        "next",
-    }
+    whole = {"signature", "start", "lost_at", "is_new", "top", "incarnation", "run_id", "version", "last", "records"}
     assert not fields or whole <= fields.keys()
     # whoever may do everything goes on
     rich = RedisStore(own_server.url, replace(LONG, name="poor"))
@@ -138,61 +105,33 @@ def test_a_user_without_one_right_leaves_a_whole_pool_or_none(own_server: RedisS
     assert isinstance(holder(rich).ask_claim(), Granted | Settling)
 
 
-def test_living_workers_bring_a_deleted_pool_back_and_keep_their_worker_ids(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    living = holder(store).claim()
-    WorkerPool(server.url, store.config.name).delete(force=True)
-    answer = living.ask_renew()
-    assert isinstance(answer, Renewed)
-    assert (answer.adopted, answer.alarm) == (True, None)
-    assert server.client().ttl(pool_keys(store.config.name)[0]) == -1
-
-
-def test_a_pool_made_in_the_place_of_a_deleted_one_starts_above_what_was_used(server: RedisServer) -> None:
-    """Also for a host whose clock is behind, and for a pool that a person creates."""
-    store = new_pool(server, LONG)
-    used_ms = wall_ms()
-    assert holder(store).claim().release(used_ms, 0)
-    WorkerPool(server.url, store.config.name).delete()
-    anew = again(store, server, LONG)
-    assert isinstance(anew.create(wall_ms()), Created)
-    assert min(holder(anew).claim().lanes_ms) >= used_ms
-
-
-def test_a_pool_whose_leases_are_all_released_leaves_nothing_to_wait_for(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    assert holder(store).claim().release(wall_ms(), 0)
-    done = WorkerPool(server.url, store.config.name).delete()
-    assert done.wait_ms == 0
-    assert server.client().hget(pool_keys(store.config.name)[0], "signature") is None
-    short = again(store, server, SHORT)
-    assert short.create(wall_ms()).floor_ms <= wall_ms()
-    assert max(holder(short).claim().lanes_ms) <= wall_ms()
-
-
-@pytest.mark.parametrize("why", ["another server", "nothing is known", "too many records", "a broken record"])
-def test_where_the_records_may_not_be_all_a_deleted_pool_leaves_a_whole_floor(server: RedisServer, why: str) -> None:
-    config = replace(LONG, durability="none") if why == "nothing is known" else LONG
-    store = new_pool(server, config)
-    client, (key, _, _) = server.client(), pool_keys(store.config.name)
-    old = holder(store).claim()
-    old.release(wall_ms(), 0)
-    if why == "another server":
-        client.hset(key, "run_id", "0")
-    elif why == "too many records":
-        client.hset(key, mapping={f"t:{number:040x}": "1" for number in range(2_050)})
-    elif why == "a broken record":
-        client.hset(key, "w:3", "what is this?")
-    began = wall_ms()
-    done = WorkerPool(server.url, store.config.name).delete(force=True)
-    assert done.wait_ms == LONG.floor_ms
-    assert int(client.hget(key, "floor") or 0) >= began + LONG.floor_ms
+@pytest.mark.parametrize("refused", ["hdel", "zadd", "hset", "xadd", "unlink", "hincrby"])
+def test_a_user_without_one_right_leaves_what_a_deleted_pool_left_or_makes_a_whole_pool(
+    own_server: RedisServer, refused: str
+) -> None:
+    client = own_server.client()
+    client.execute_command("ACL", "SETUSER", "app", "on", ">x", "~*", "+@all", f"-{refused}")
+    rich = RedisStore(own_server.url, replace(LONG, name="poor"))
+    rich.create(wall_ms())
+    holder(rich).claim().release("11")
+    done = WorkerPool(own_server.url, "poor").delete()
+    poor = RedisStore(own_server.url, replace(LONG, name="poor"))
+    poor._client = client.from_url(own_server.url, username="app", password="x")
+    with contextlib.suppress(StoreRefused):
+        holder(poor).ask_claim()
+    reply = holder(rich).ask_claim()
+    assert isinstance(reply, Settling)
+    # nothing begins before what was granted has ended
+    assert reply.floor_ms >= done.end_ms
 
 
 # --- edited by hand --------------------------------------------------------------------------------
 
 EDITS = {
-    "floor": ["soon", "", "-1", "1e3", "9" * 16, "nan"],
+    "start": ["soon", "", "-1", "1e3", "9" * 16, "nan"],
+    "lost_at": ["then"],
+    "swept": ["yes"],
+    "top": ["9" * 16],
     "version": ["x", "1.5"],
     "last": ["\x1b[31m"],
     "records": ["many"],
@@ -220,8 +159,11 @@ def test_a_field_that_no_script_wrote_is_named_and_nothing_changes(server: Redis
         assert str(caught.value).isprintable()
     assert client.hgetall(key) == before
     # as it says
-    done = WorkerPool(server.url, store.config.name).delete(force=True)
-    assert done.wait_ms == LONG.floor_ms
+    pool = WorkerPool(server.url, store.config.name)
+    with pytest.raises(ConfigError, match="nothing was deleted"):
+        pool.delete()
+    assert client.hgetall(key) == before
+    assert pool.delete(force=True).dropped
     assert living.ask_renew().adopted
 
 
@@ -283,19 +225,20 @@ def test_a_counter_that_no_script_wrote_stops_nobody(server: RedisServer, field:
     assert living.ask_renew().alarm
 
 
-@pytest.mark.parametrize(
-    ("signature", "guessed"),
-    [("layout=none", True), ("", True), ("nonsense \x1b", True), (f"x {LONG.signature} ttl_ms=1", False)],
-)
-def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_all_the_same(
-    server: RedisServer, signature: str, guessed: bool
+@pytest.mark.parametrize("signature", ["layout=none", "", "nonsense \x1b", f"x {LONG.signature} ttl_ms=1"])
+def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_by_force_as_if_it_was_lost(
+    server: RedisServer, signature: str
 ) -> None:
     store = new_pool(server, LONG)
     old = holder(store).claim()
-    server.client().hset(pool_keys(store.config.name)[0], "signature", signature)
-    done = WorkerPool(server.url, store.config.name).delete(force=True)
-    assert done.guessed == guessed
-    answer = holder(again(store, server, SHORT)).ask_claim()
+    pool = WorkerPool(server.url, store.config.name)
+    server.client().hset(pool_keys(pool.name)[0], "signature", signature)
+    with pytest.raises(ConfigError, match="nothing was deleted"):
+        pool.delete()
+    assert server.client().exists(pool_keys(pool.name)[0])
+    assert pool.delete(force=True).dropped
+    assert not server.client().exists(*pool_keys(pool.name))
+    answer = holder(store).ask_claim()
     assert isinstance(answer, Settling)
     assert answer.floor_ms >= old.until_ms
 

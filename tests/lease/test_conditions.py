@@ -1,16 +1,15 @@
-"""Conditions of uniqueness that the specification of the protocol found, on the shipped scripts and a simulated server.
-
-docs/explanation/uniqueness.md, "What the specification asked", lists them.
-"""
+"""Conditions of uniqueness that the specification found, on the shipped scripts and simulated servers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from snowredis.snowflake.replies import Granted, LossReason, Lost, Renewed, Seen, Settling
 from tests.simulation.pool_faults import AtTheServer
+from tests.simulation.redis_model import RedisModel
 from tests.simulation.stage import Stage
 from tests.support.holder import Holder
 
@@ -20,8 +19,8 @@ SLACK_MS = 2_000
 class Place:
     """A pool on a simulated server, whose time and identity a test can change."""
 
-    def __init__(self) -> None:
-        self.stage = Stage(slack_ms=SLACK_MS)
+    def __init__(self, **settings: Any) -> None:
+        self.stage = Stage(slack_ms=SLACK_MS, **settings)
         self.config = self.stage.config
         self.store = AtTheServer(self.stage, self.stage.master, self.config)
         self.store.create(self.now_ms())
@@ -102,16 +101,14 @@ def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was
     assert refused.reason == LossReason.COPIED
 
 
-def test_a_copy_is_refused_at_its_next_renewal_when_its_original_released(place: Place) -> None:
-    """A documented limit: until then, the next holder may use ticks that the copy still has."""
+def test_what_a_copy_has_in_the_first_lane_is_granted_to_no_other_when_its_original_releases(place: Place) -> None:
     one = place.holder().claim()
     place.holder().claim()
     two = replace(one)
-    used_ms = place.now_ms()
-    assert one.release(used_ms)
+    assert one.release()
     heir = place.holder().claim()
-    assert (heir.worker, heir.lanes_ms) == (one.worker, (used_ms,))
-    assert two.until_ms > used_ms
+    assert heir.worker == one.worker
+    assert heir.lanes_ms == (two.until_ms,)
     refused = two.ask_renew()
     assert isinstance(refused, Lost)
     assert refused.reason == LossReason.REASSIGNED
@@ -120,9 +117,9 @@ def test_a_copy_is_refused_at_its_next_renewal_when_its_original_released(place:
 @pytest.mark.parametrize("behind_ms", [0, 500])
 def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: Place, behind_ms: int) -> None:
     """The marks tell; the clock of the server may be behind when it grants the later claim."""
-    one = place.holder().claim()
+    one, _ = place.holder().claim(), place.holder().claim()
     copy = replace(one)
-    one.release(place.now_ms() + 10)
+    one.release()
     place.stage.wait(behind_ms + 20)
     place.stage.master.offset_us = -behind_ms * 1000
     heir = place.holder().claim()
@@ -134,42 +131,21 @@ def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: Place,
     assert isinstance(heir.ask_renew(), Renewed)
 
 
-def test_a_release_leaves_the_mark_of_a_lane_that_was_not_used_where_it_was(place: Place) -> None:
-    one = place.holder().claim()
-    assert one.release(0)
-    heir = place.holder().claim()
-    assert heir.worker == one.worker
-    assert heir.lanes_ms == one.lanes_ms
-
-
-def test_a_late_renewal_of_a_lease_that_was_released_unused_is_no_rollback(place: Place) -> None:
-    """The next holder has the same lanes, as if the pool had forgotten the first lease (R10)."""
+def test_a_late_renewal_of_a_lease_that_was_released_is_no_rollback(place: Place) -> None:
+    """The next holder begins where the lease that was released ends."""
     one, other = place.holder().claim(), place.holder().claim()
     late, later = replace(one), replace(other)
     heirs = []
     for each in (one, other):
-        each.release(0)
+        each.release()
         heirs.append(place.holder().claim())
-    assert [heir.lanes_ms for heir in heirs] == [late.lanes_ms, later.lanes_ms]
+    assert [heir.lanes_ms for heir in heirs] == [(late.until_ms,), (later.until_ms,)]
     for each in (late, later):
         refused = each.ask_renew()
         assert isinstance(refused, Lost)
         assert (refused.reason, refused.alarm) == (LossReason.REASSIGNED, None)
-    heirs[0].release(0)
+    heirs[0].release()
     assert place.holder().claim().worker == heirs[0].worker
-
-
-def test_a_lease_that_others_released_unused_shows_a_rollback_still(place: Place) -> None:
-    before = place.stage.master.copy_data()
-    forgotten = place.holder().claim()
-    place.stage.master.data = before
-    other = place.holder().claim()
-    other.release(0)
-    heir = place.holder().claim()
-    assert (heir.worker, heir.lanes_ms) == (forgotten.worker, forgotten.lanes_ms)
-    # as many scripts as were forgotten do not tell by themselves
-    assert heir.seen.version > forgotten.seen.version
-    assert forgotten.ask_renew().alarm is not None
 
 
 def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: Place) -> None:
@@ -179,7 +155,7 @@ def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place
     behind = place.holder().claim(ahead_ms=-2 * place.config.ttl_ms)
     assert behind.worker == holders[0].worker
     assert min(behind.lanes_ms) == holders[0].until_ms > behind.until_ms
-    assert behind.release(0)
+    assert behind.release()
     heir = place.holder().claim()
     assert heir.worker == holders[1].worker
     place.stage.wait(place.config.ttl_ms + 1)
@@ -204,7 +180,7 @@ def test_marks_out_of_reach_do_not_hide_worker_ids_that_fit() -> None:
         for holder in holders[12:]:
             assert isinstance(holder.ask_renew(), Renewed)
         stage.wait(stage.config.ttl_ms - 1_000)
-    assert all(holder.release(now_ms()) for holder in holders[12:])
+    assert all(holder.release() for holder in holders[12:])
     stage.wait(1_000)
     fitting = Holder(store, now_ms).ask_claim()
     assert isinstance(fitting, Granted)
@@ -221,3 +197,96 @@ def test_a_renewal_never_moves_the_end_of_a_lease_back(place: Place) -> None:
     assert isinstance(other.ask_renew(), Renewed)
     assert not isinstance(place.holder().ask_claim(), Granted)
     assert one.seen != Seen()
+
+
+# --- another pool of the same name at the address -----------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(place: Place) -> AtTheServer:
+    """A pool of the same name and settings on another server, whose floor has passed, with a worker."""
+    server = RedisModel(place.stage.world, "elsewhere")
+    store = AtTheServer(place.stage, server, place.config)
+    store.create(place.now_ms())
+    place.stage.wait(1)
+    Holder(store, place.now_ms).claim()
+    return store
+
+
+def led_to(store: AtTheServer, holder: Holder) -> Holder:
+    """Let a holder reach another server from now on, by the same address."""
+    holder.store = store
+    return holder
+
+
+@pytest.mark.parametrize("call", ["renewal", "release"])
+def test_a_holder_that_reaches_another_pool_raises_an_alarm_and_the_floor(
+    place: Place, elsewhere: AtTheServer, call: str
+) -> None:
+    living = led_to(elsewhere, place.holder().claim())
+    before = living.seen
+    if call == "renewal":
+        reply = living.ask_renew()
+        assert reply.alarm is not None
+        assert reply.alarm.from_ms <= living.until_ms - place.config.ttl_ms
+    else:
+        assert not living.release()
+    assert living.seen.incarnation != before.incarnation
+    newcomer = Holder(elsewhere, place.now_ms).ask_claim()
+    assert isinstance(newcomer, Settling)
+    assert newcomer.wait_ms == place.config.floor_ms
+    # said once
+    assert newcomer.alarm is None
+
+
+def test_a_holder_whose_worker_id_nobody_has_there_is_adopted(place: Place, elsewhere: AtTheServer) -> None:
+    place.holder().claim()
+    second = led_to(elsewhere, place.holder().claim())
+    reply = second.ask_renew()
+    assert isinstance(reply, Renewed)
+    assert reply.adopted
+    assert reply.alarm is not None
+    # it is of that pool from now on
+    again = second.ask_renew()
+    assert (isinstance(again, Renewed), again.alarm) == (True, None)
+
+
+def test_a_caller_that_holds_nothing_raises_no_alarm_at_another_pool(place: Place, elsewhere: AtTheServer) -> None:
+    ended = place.holder().claim()
+    assert ended.release()
+    newcomer = Holder(elsewhere, place.now_ms, seen=ended.seen).ask_claim()
+    assert isinstance(newcomer, Granted)
+    assert newcomer.alarm is None
+
+
+def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(place: Place) -> None:
+    """Redis lost everything, and a process that knew nothing of the pool created another one."""
+    living = place.holder().claim()
+    place.stage.master.wipe()
+    newcomer = place.holder().ask_claim()
+    assert isinstance(newcomer, Settling)
+    assert living.until_ms <= newcomer.floor_ms
+    reply = living.ask_renew()
+    assert isinstance(reply, Renewed)
+    assert (reply.adopted, reply.alarm, reply.floor_ms) == (True, None, newcomer.floor_ms)
+
+
+def test_a_holder_of_an_outage_lane_that_the_floors_cover_raises_no_alarm_at_another_pool() -> None:
+    place = Place(outage_ms=60_000)
+    living = place.holder().claim()
+    assert living.outage_ms > living.until_ms
+    place.stage.master.wipe()
+    newcomer = place.holder().ask_claim()
+    reply = living.ask_renew()
+    assert (isinstance(reply, Renewed), reply.alarm, reply.floor_ms) == (True, None, newcomer.floor_ms)
+
+
+def test_a_lane_beyond_the_floors_raises_an_alarm_at_another_pool_before_they_have_passed() -> None:
+    """It was granted while the clocks were ahead, and the pool there was created after they were set right."""
+    place = Place(outage_ms=60_000)
+    place.stage.master.offset_us = 3_600_000_000
+    ahead = place.holder().claim()
+    place.stage.master.offset_us = 0
+    place.stage.master.wipe()
+    assert isinstance(place.holder().ask_claim(), Settling)
+    assert ahead.ask_renew().alarm is not None

@@ -107,14 +107,14 @@ def test_a_socket_whose_number_was_closed_and_is_used_by_another_file_is_left_al
     new_pool(own_server.url, "p")
     before = numbers_of_sockets()
     with snowredis.connect(own_server.url, pool="p") as ids:
-        worker = ids.claim().worker
+        ids.claim()
         (number,) = numbers_of_sockets() - before
         # as a program does that becomes a daemon, and then opens a log, or a connection of its own
         with (tmp_path / "log").open("w+b") as file:
             os.dup2(file.fileno(), number)
         ids.suspend()
         ids.resume()
-        assert ids.claim().worker == worker
+        ids.claim()
         with os.fdopen(number, "r+b") as file:
             file.write(b"x")
             file.flush()

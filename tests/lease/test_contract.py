@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from snowredis.errors import LayoutMismatch
+from snowredis.errors import LayoutMismatch, ServerUnidentified
+from snowredis.snowflake.protocol import ReleaseRequest, WorkerStats
 from snowredis.snowflake.replies import (
     Absent,
     Behind,
@@ -19,6 +20,7 @@ from snowredis.snowflake.replies import (
     Lost,
     NumberNoted,
     PoolFull,
+    Released,
     Renewed,
     Settling,
 )
@@ -60,7 +62,15 @@ def test_a_reservation_reaches_one_ttl_beyond_the_callers_clock(pool: Place) -> 
     before = pool.now_ms()
     holder = pool.holder().claim()
     assert before + TTL_MS <= holder.until_ms <= pool.now_ms() + TTL_MS
-    assert holder.lanes_ms == (0, 0)
+
+
+def test_nothing_begins_before_the_moment_at_which_a_person_created_the_pool(place: Place) -> None:
+    created = place.store.create(place.now_ms())
+    assert created.redis_ms == created.floor_ms
+    assert place.holder().claim(wait_ms=0).lanes_ms == (created.floor_ms, created.floor_ms)
+    behind = place.holder().ask_claim(ahead_ms=-3_600_000, wait_ms=0)
+    assert isinstance(behind, Behind)
+    assert behind.wait_ms > 3_600_000 - SLACK_MS
 
 
 def test_a_clock_that_runs_ahead_is_capped(pool: Place) -> None:
@@ -170,21 +180,58 @@ def test_an_expired_lease_that_nobody_took_goes_on(pool: Place) -> None:
     assert holder.until_ms > pool.now_ms()
 
 
-def test_a_released_worker_id_is_free_at_once_from_what_was_used(pool: Place) -> None:
+def test_a_released_worker_id_is_available_at_once_in_a_namespace_that_was_never_opened(pool: Place) -> None:
     holders = [pool.holder().claim() for _ in range(4)]
-    used = pool.now_ms() - 5
-    assert holders[2].release(used, 0)
-    heir = pool.holder().claim()
+    assert holders[2].release("10")
+    heir = pool.holder().claim(wait_ms=0)
     assert heir.worker == 2
-    assert heir.lanes_ms == (used, 0)
+    assert heir.lanes_ms == (holders[2].until_ms, holders[2].lanes_ms[1])
 
 
-def test_a_release_that_does_not_know_what_was_used_keeps_the_whole_reservation(pool: Place) -> None:
+@pytest.mark.parametrize("opened", ["00", "10", "11", ""])
+def test_a_release_never_lowers_the_mark_of_the_first_lane(pool: Place, opened: str) -> None:
     holders = [pool.holder().claim() for _ in range(4)]
-    assert holders[1].release(unknown=True)
+    assert holders[2].release(opened)
+    assert pool.holder().claim().lanes_ms[0] == holders[2].until_ms
+
+
+@pytest.mark.parametrize("opened", ["11", "01", ""], ids=["both", "the second", "unknown"])
+def test_a_lane_that_was_opened_or_may_have_been_is_reserved_to_its_end(pool: Place, opened: str) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[1].release(opened)
     heir = pool.holder().claim()
     assert heir.worker == 1
-    assert min(heir.lanes_ms) >= holders[1].until_ms
+    assert heir.lanes_ms == (holders[1].until_ms, holders[1].until_ms)
+
+
+def test_nothing_goes_back_from_a_process_that_was_killed(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[1].release("00", reclaimed=True)
+    heir = pool.holder().claim()
+    assert heir.lanes_ms == (holders[1].until_ms, holders[1].until_ms)
+
+
+def test_nothing_goes_back_by_a_release_that_does_not_know_the_newest_renewal(pool: Place) -> None:
+    """The reply to the last renewal was lost: a copy of this process may have it, and have opened any lane."""
+    holders = [pool.holder().claim() for _ in range(4)]
+    holder = holders[1]
+    before, pending = holder.renewal_id, fresh_hex()
+    holder.ask_renew(pending)
+    request = ReleaseRequest(
+        holder.presented(pending)._replace(renewal_id=before), pool.now_ms(), "00", WorkerStats(ids_made=7)
+    )
+    assert isinstance(pool.store.release(request, holder.seen), Released)
+    heir = pool.holder().claim()
+    assert heir.worker == 1
+    assert heir.lanes_ms == (holder.until_ms, holder.until_ms)
+
+
+def test_nothing_goes_back_by_a_release_that_does_not_know_the_end(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    granted_ms = holders[1].until_ms
+    holders[1].until_ms -= 1
+    assert holders[1].release("00")
+    assert pool.holder().claim().lanes_ms == (granted_ms, granted_ms)
 
 
 def test_only_the_holder_can_release(pool: Place) -> None:
@@ -200,32 +247,49 @@ def test_only_the_holder_can_release(pool: Place) -> None:
 
 
 def test_the_worker_id_that_was_free_the_longest_is_taken_first(pool: Place) -> None:
-    holders = [pool.holder().claim() for _ in range(3)]
+    holders = [pool.holder().claim() for _ in range(4)]
     for index in (1, 0):
         holders[index].release()
         pool.elapse(3)
-    assert [pool.holder().claim().worker for _ in range(3)] == [1, 0, 3]
+    assert [pool.holder().claim().worker for _ in range(2)] == [1, 0]
+
+
+def test_a_worker_id_with_all_its_lanes_comes_before_one_with_a_backup_namespace_only(pool: Place) -> None:
+    released = pool.holder().claim()
+    assert released.release()
+    # three were never used
+    assert [pool.holder().claim(wait_ms=0).worker for _ in range(4)] == [1, 2, 3, 0]
+
+
+def test_a_worker_id_with_a_backup_namespace_comes_before_one_that_has_to_be_waited_for(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[0].release("11")
+    pool.elapse(3)
+    assert holders[1].release("10")
+    assert pool.holder().claim().worker == 1
+    assert pool.holder().claim().worker == 0
 
 
 def test_a_caller_with_a_clock_behind_gets_a_lane_that_fits_it(pool: Place) -> None:
-    used = pool.now_ms()
-    holders = [pool.holder().claim() for _ in range(2)]
-    holders[0].release(used, used)
-    holders[1].release(used, 0)
-    fitting = pool.holder().claim(ahead_ms=-3_600_000, wait_ms=0)
-    assert fitting.worker == 1
-    assert pool.holder().claim(ahead_ms=-3_600_000, wait_ms=0).worker == 2
+    pool.elapse(SLACK_MS)
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[0].release("11")
+    assert holders[1].release("10")
+    assert pool.holder().claim(ahead_ms=-SLACK_MS, wait_ms=0).worker == 1
+    assert isinstance(pool.holder().ask_claim(ahead_ms=-SLACK_MS, wait_ms=0), Behind)
 
 
 def test_a_caller_whose_clock_is_behind_all_lanes_is_told_by_how_much(pool: Place) -> None:
     holders = [pool.holder().claim() for _ in range(4)]
-    used = pool.now_ms()
     for holder in holders:
-        holder.release(used, used)
-    answer = pool.holder().ask_claim(ahead_ms=-5_000, wait_ms=1_000)
+        holder.release("11")
+    lowest_ms = min(holder.until_ms for holder in holders)
+    before = pool.now_ms()
+    answer = pool.holder().ask_claim(ahead_ms=-TTL_MS, wait_ms=TTL_MS // 2)
     assert isinstance(answer, Behind)
-    assert 4_000 < answer.wait_ms <= 5_000 + SLACK_MS
-    assert pool.holder().claim(ahead_ms=-5_000, wait_ms=6_000).lanes_ms == (used, used)
+    assert lowest_ms - pool.now_ms() <= answer.wait_ms - TTL_MS <= lowest_ms - before
+    late = pool.holder().claim(ahead_ms=-TTL_MS, wait_ms=2 * TTL_MS)
+    assert late.lanes_ms == (lowest_ms, lowest_ms)
 
 
 def test_a_pool_is_created_once(place: Place) -> None:
@@ -247,12 +311,13 @@ def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Pl
 HOURS_MS = 8 * 3600 * 1000
 
 
-def test_a_floor_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place) -> None:
+@pytest.mark.parametrize("caller_ahead_ms", [0, HOURS_MS], ids=["Redis", "all clocks"])
+def test_a_floor_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place, caller_ahead_ms: int) -> None:
     """A machine that boots with its clock in local time, for some seconds."""
     assert stepped.step is not None
     true_ms = stepped.now_ms()
     stepped.step(HOURS_MS)
-    early = Holder(stepped.store, lambda: true_ms).ask_claim()
+    early = Holder(stepped.store, lambda: true_ms + caller_ahead_ms).ask_claim()
     assert isinstance(early, Settling)
     assert early.floor_ms >= true_ms + HOURS_MS
     stepped.step(-HOURS_MS)
@@ -263,7 +328,8 @@ def test_a_floor_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: P
     assert min(stepped.holder().claim().lanes_ms) <= stepped.now_ms()
 
 
-def test_a_floor_is_not_lowered_below_a_reservation_that_the_pool_knows(stepped: Place) -> None:
+def test_after_a_loss_while_clocks_were_ahead_newcomers_wait_a_floor_and_the_worker_goes_on(stepped: Place) -> None:
+    """The machine boots ahead, Redis loses its data meanwhile, and then the clock is corrected."""
     assert stepped.step is not None
     stepped.step(HOURS_MS)
     holder = stepped.created().holder().claim()
@@ -272,7 +338,62 @@ def test_a_floor_is_not_lowered_below_a_reservation_that_the_pool_knows(stepped:
     stepped.step(-HOURS_MS)
     answer = stepped.holder().ask_claim()
     assert isinstance(answer, Settling)
-    assert answer.floor_ms >= holder.until_ms
+    assert answer.wait_ms <= FLOOR_MS
+    until_ms = holder.until_ms
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.until_ms == until_ms
+    stepped.elapse(TTL_MS // 2)
+    assert isinstance(holder.ask_renew(), Renewed)
+    stepped.elapse(FLOOR_MS - TTL_MS // 2)
+    newcomer = stepped.holder().claim(wait_ms=0)
+    assert newcomer.worker != holder.worker
+    assert max(newcomer.lanes_ms) <= stepped.now_ms()
+
+
+def test_a_pool_that_was_created_while_clocks_were_ahead_is_open_once_they_are_right(stepped: Place) -> None:
+    assert stepped.step is not None
+    stepped.step(HOURS_MS)
+    early = stepped.created().holder().claim()
+    stepped.step(-HOURS_MS)
+    newcomer = stepped.holder().claim(wait_ms=0)
+    assert newcomer.worker != early.worker
+    assert max(newcomer.lanes_ms) <= stepped.now_ms()
+    # nothing of the early one is granted again
+    stepped.elapse(TTL_MS + SKEW_MS + 1)
+    assert {stepped.holder().claim(wait_ms=0).worker for _ in range(3)}.isdisjoint({early.worker})
+    late = stepped.holder().claim(wait_ms=2 * HOURS_MS)
+    assert late.worker == early.worker
+    assert min(late.lanes_ms) >= early.until_ms
+
+
+def test_a_floor_counts_from_the_clock_of_the_caller_if_the_redis_clock_is_behind(stepped: Place) -> None:
+    """The Redis clock is corrected later, and nothing that was granted before the loss is granted again."""
+    assert stepped.step is not None
+    behind_ms = LEAD_MS + TTL_MS
+    stepped.created()
+    before = Holder(stepped.store, stepped.now_ms).claim()
+    stepped.wipe()
+    true_ms = stepped.now_ms()
+    stepped.step(-behind_ms)
+    answer = Holder(stepped.store, lambda: true_ms).ask_claim()
+    assert isinstance(answer, Settling)
+    assert answer.floor_ms == true_ms + FLOOR_MS > before.until_ms
+    stepped.step(behind_ms)
+    assert stepped.holder().ask_claim().floor_ms == answer.floor_ms
+
+
+def test_a_caller_far_ahead_of_the_redis_clock_is_refused_when_it_notices_a_loss(stepped: Place) -> None:
+    assert stepped.step is not None
+    stepped.created()
+    stepped.wipe()
+    true_ms = stepped.now_ms()
+    stepped.step(-LEAD_MS - TTL_MS - 1)
+    for call in (Holder(stepped.store, lambda: true_ms).ask_claim, lambda: stepped.store.create(true_ms)):
+        with pytest.raises(ServerUnidentified) as refused:
+            call()
+        assert refused.value.code == "clock"
+    # whose clock agrees with that of Redis notices it
+    assert isinstance(stepped.holder().ask_claim(), Settling)
 
 
 def test_a_lease_end_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place) -> None:
@@ -291,7 +412,8 @@ def test_a_lease_end_of_a_time_when_the_redis_clock_was_ahead_is_replaced(steppe
 
 def test_a_small_step_back_of_the_redis_clock_changes_no_lease_end(stepped: Place) -> None:
     assert stepped.step is not None
-    holder = stepped.created().holder().claim()
+    stepped.created().elapse(SKEW_MS)
+    holder = stepped.holder().claim()
     stepped.step(-SKEW_MS)
     assert isinstance(stepped.holder().ask_claim(), Granted)
     stepped.elapse(TTL_MS)
@@ -343,8 +465,8 @@ def test_an_adopted_holder_releases_as_before(pool: Place) -> None:
     holder = pool.holder().claim()
     pool.wipe()
     assert holder.ask_renew().adopted
-    used = pool.now_ms()
-    assert holder.release(used, 0)
+    assert holder.release("10")
+    assert not holder.release("10")
 
 
 def test_the_version_only_grows(pool: Place) -> None:

@@ -214,7 +214,7 @@ def test_a_master_deposed_and_promoted_again_knows_that_it_missed_something(pair
 # --- constants of the pool -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("other", [{"durability": "assured"}, {"durability": "none"}, {"guard_rollbacks": True}])
+@pytest.mark.parametrize("other", [{"durability": "assured"}, {"durability": "none"}])
 def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, other: dict[str, Any]) -> None:
     config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}")
     create(server, config)
@@ -224,9 +224,9 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
 
 
 def test_the_environment_says_what_redis_is_trusted_with() -> None:
-    settings = from_environment({"SNOWREDIS_DURABILITY": "none", "SNOWREDIS_GUARD_ROLLBACKS": "yes"})
+    settings = from_environment({"SNOWREDIS_DURABILITY": "none"})
     with contextlib.closing(snowredis.connect(**settings)) as ids:
-        assert ids._config.signature.endswith("durability=none guard_rollbacks=1")
+        assert ids._config.signature.endswith("durability=none")
 
 
 def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:

@@ -91,7 +91,6 @@ def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
         ({"datacenter": 0.5}, "datacenter must be a whole number, or 'auto', not 0.5"),
         ({"durability": "some"}, "durability must be one of detect, assured, none, not 'some'"),
         ({"durability": None}, "durability must be one of detect, assured, none, not None"),
-        ({"guard_rollbacks": 1}, "guard_rollbacks must be True or False, not 1"),
         ({"ttl_ms": 0}, "ttl 0 ms is too short: it must be 100 ms at least"),
         ({"ttl_ms": 99}, "ttl 99 ms is too short"),
         (
@@ -159,7 +158,6 @@ def test_every_constant_shows_in_the_signature() -> None:
         {"failover_slack_ms": 1},
         {"durability": "assured"},
         {"durability": "none"},
-        {"guard_rollbacks": True},
     ]
     others = [replace(config, **({"datacenter": 0} | change)).signature for change in changes]
     assert len({config.signature, *others}) == len(others) + 1
@@ -167,9 +165,7 @@ def test_every_constant_shows_in_the_signature() -> None:
 
 def test_what_came_later_shows_in_a_signature_only_where_it_is_not_the_default() -> None:
     assert "durability" not in PoolConfig(name="orders").signature
-    assert "guard" not in PoolConfig(name="orders").signature
-    chosen = PoolConfig(name="orders", durability="none", guard_rollbacks=True)
-    assert chosen.signature.endswith(" durability=none guard_rollbacks=1")
+    assert PoolConfig(name="orders", durability="none").signature.endswith(" durability=none")
 
 
 # --- who holds a lease ------------------------------------------------------------------------------

@@ -124,6 +124,9 @@ def test_a_worker_whose_clock_is_an_hour_ahead_is_not_healthy_and_says_so(
 ) -> None:
     first = memory.connect(label="right")
     first.next_id()
+    # the pool is older than the hour
+    clock.advance(3_600_000)
+    first._beat()
     skewed = ManualClock(clock.server_time_ms())
     skewed.step(ahead_ms)
     ids = snowredis.connect(memory, pool="test", label="skewed", clock=skewed)
@@ -389,8 +392,10 @@ def test_full_memory_for_crash_records_is_a_warning_once(
     for _ in range(2):
         with snowredis.connect(server.url, pool=pool) as ids:
             ids.next_id()
-    found = [record for record in caplog.records if "no crash record" in record.getMessage()]
+    found = [record for record in caplog.records if "crash records are off" in record.getMessage()]
     assert [record.levelno for record in found if record.levelno >= logging.WARNING] == [logging.WARNING]
+    assert "No space left on device" in found[0].getMessage()
+    assert "--shm-size" in found[0].getMessage()
 
 
 def test_ids_of_workers_that_were_adopted_after_a_wipe_have_a_certain_maker(own_server: RedisServer) -> None:

@@ -337,11 +337,13 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
         [sys.executable, "-W", FORKS_WITH_THREADS, "-m", "tests.monitor.dying_fleet"]
         + [url, "killed", str(ttl_s), str(count)],
         cwd=ROOT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     try:
+        assert fleet.stdin is not None
         assert fleet.stdout is not None
         pids = [int(fleet.stdout.readline()) for _ in range(count)]
         watch = PoolPoller(seen)
@@ -371,22 +373,23 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
         assert [worker.state for worker in seen.workers(alive_only=False)] == ["expired"] * count
         assert len(set(keys)) == count
 
-        # a new process finds the crash records: the ends are written, are the same, and have a witness
-        with snowredis.connect(url, pool="killed", ttl=ttl_s) as heir:
-            an_id = heir.next_id()
-            written = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
-            assert sorted(event.key for event in written) == sorted(keys)
-            assert all(event.id for event in written)
-            assert seen.info().deaths == count
-            assert next_deaths(followed) == []
-            eventually(lambda: len(seen.snapshot().deaths) == count, "the deaths of all")
-            snapshot = seen.snapshot()
-            assert sorted(death.pid for death in snapshot.deaths) == sorted(pids)
-            assert {death.kind for death in snapshot.deaths} == {"reclaimed"}
-            assert (snapshot.silent, snapshot.mass_silence, snapshot.info.deaths) == ((), None, count)
-            assert status_of(snapshot).headline == f"{count} died"
-            whois = seen.whois(an_id)
-            assert (whois.certainty, whois.holder and whois.holder.held) == ("certain", True)
+        # their parent finds the crash records: the ends are written, are the same, and have a witness
+        fleet.stdin.write("make an id\n")
+        fleet.stdin.flush()
+        an_id = int(fleet.stdout.readline())
+        written = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
+        assert sorted(event.key for event in written) == sorted(keys)
+        assert all(event.id for event in written)
+        assert seen.info().deaths == count
+        assert next_deaths(followed) == []
+        eventually(lambda: len(seen.snapshot().deaths) == count, "the deaths of all")
+        snapshot = seen.snapshot()
+        assert sorted(death.pid for death in snapshot.deaths) == sorted(pids)
+        assert {death.kind for death in snapshot.deaths} == {"reclaimed"}
+        assert (snapshot.silent, snapshot.mass_silence, snapshot.info.deaths) == ((), None, count)
+        assert status_of(snapshot).headline == f"{count} died"
+        whois = seen.whois(an_id)
+        assert (whois.certainty, whois.holder and whois.holder.held) == ("certain", True)
     finally:
         os.killpg(fleet.pid, signal.SIGKILL)
         fleet.communicate()

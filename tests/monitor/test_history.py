@@ -128,7 +128,7 @@ def floor(at_ms: int, why: str = FloorReason.OTHER_SERVER) -> Event:
     return event(EventKind.FLOOR, at_ms, first=at_ms + TTL + 2 * LEAD, reason=why)
 
 
-@pytest.mark.parametrize("why", [FloorReason.OTHER_SERVER, FloorReason.SILENCE])
+@pytest.mark.parametrize("why", [FloorReason.OTHER_SERVER, FloorReason.OTHER_POOL])
 def test_after_a_restart_of_redis_its_newest_events_may_be_missing(why: str) -> None:
     events = [
         BORN,

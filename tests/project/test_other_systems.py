@@ -118,6 +118,9 @@ def test_jd_a_small_step_back_is_waited_for_and_a_large_one_uses_a_backup_namesp
     pool: MemoryPool, clock: ManualClock
 ) -> None:
     ids = connect(pool, layout="41/0/2/10/10", clock_tolerance_ms=5)
+    ids.claim()
+    # a pool begins with its creation, in all namespaces
+    clock.advance(10_000)
     before = ids.decode(ids.next_id())
     clock.step(-5)
     assert ids.decode(ids.next_id()).backup == before.backup

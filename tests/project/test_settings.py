@@ -99,7 +99,7 @@ def test_the_pool_keeps_its_durations_in_milliseconds() -> None:
 
 
 def test_every_setting_but_the_clock_of_tests_has_a_variable() -> None:
-    texts = {"min_replicas": "all", "guard_rollbacks": "yes", "fields": "region=1"}
+    texts = {"min_replicas": "all", "fields": "region=1"}
     environment = {setting.variable: texts.get(setting.name, str(setting.default or "7")) for setting in IN_TEXT}
     assert list(from_environment(environment)) == [setting.name for setting in IN_TEXT]
     with pytest.raises(snowredis.ConfigError, match=r"SNOWREDIS_TTL must be seconds, .*, not 'soon'"):

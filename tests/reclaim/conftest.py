@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from snowredis.snowflake.record_files import VARIABLE
+from snowredis.process.names import own_name, parent_name
+from snowredis.snowflake.protocol import Store
+from snowredis.snowflake.record_files import VARIABLE, FileName, family_name
 from tests.support.pools import new_pool as make
 from tests.support.servers import RedisServer
 
@@ -22,6 +24,30 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "records"
     monkeypatch.setenv(VARIABLE, str(path))
     return path
+
+
+def name_of(path: Path) -> FileName:
+    """Return what the name of a file of a crash record says."""
+    name = FileName.parse(path.name, path.parent.name.partition(".")[2])
+    assert name is not None
+    return name
+
+
+def family_of(records: Path, store: Store) -> Path:
+    """Return the directory of the records of this process, and make it."""
+    own = own_name()
+    assert own is not None
+    parent = parent_name(own)
+    assert parent is not None
+    path = records / family_name(store, parent)
+    path.mkdir(0o700, parents=True)
+    records.chmod(0o700)
+    return path
+
+
+def files_in(records: Path) -> list[Path]:
+    """Return the files of crash records."""
+    return sorted(path for path in records.rglob("*") if path.is_file())
 
 
 @pytest.fixture

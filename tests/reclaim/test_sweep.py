@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
+import re
 import resource
 import signal
 import socket
@@ -23,19 +25,26 @@ import snowredis
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.names import own_name
+from snowredis.process.names import ProcessName, own_name
 from snowredis.snowflake import record_files, sweep
 from snowredis.snowflake.codes import EventKind
-from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord, read_page
+from snowredis.snowflake.crash_record import (
+    HEADER_BYTES,
+    PAGE_BYTES,
+    TEXT_BYTES,
+    UNKNOWN_WORKER,
+    CrashRecord,
+    Credentials,
+    read_page,
+)
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
-from snowredis.snowflake.record_files import FileName, pool_name
+from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.replies import Granted, Seen
-from snowredis.testing import memory_pool
+from tests.reclaim.conftest import files_in, name_of
 from tests.support.programs import run
 from tests.support.servers import RedisServer
-from tests.support.waiting import eventually
 from tests.support.warm import FORKS_WITH_THREADS
 
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
@@ -46,14 +55,22 @@ STACKS_ARE_RANDOM = RANDOMIZE.exists() and RANDOMIZE.read_text() != "0\n"
 ONE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
 
 
+# what a killed process had reserved, the next one of its worker id waits for
+TTL_S = 3.0
+
+
 def connect(url: str, pool: str) -> snowredis.SnowflakeGenerator:
-    return snowredis.connect(url, pool=pool, layout=ONE, claim_timeout=0)
+    return snowredis.connect(url, pool=pool, layout=ONE, ttl=TTL_S, claim_timeout=0)
+
+
+def config_of(pool: str) -> PoolConfig:
+    return PoolConfig(name=pool, layout=ONE, ttl_ms=int(TTL_S * 1000))
 
 
 @pytest.fixture
 def pool(server: RedisServer, new_pool: Callable[..., str]) -> str:
     """Return a pool with one worker id."""
-    return new_pool(layout=ONE)
+    return new_pool(layout=ONE, ttl=TTL_S)
 
 
 class Holder:
@@ -73,7 +90,9 @@ class Holder:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 if file_bytes >= 0:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
-                last = snowredis.connect(url, pool=pool, layout=layout, claim_timeout=0).next_ids(3000)[-1]
+                ttl_s = TTL_S if layout is ONE else 30.0
+                ids = snowredis.connect(url, pool=pool, layout=layout, ttl=ttl_s, claim_timeout=0)
+                last = ids.next_ids(3000)[-1]
                 os.write(write_end, last.to_bytes(8, "big"))
                 signal.pause()
             except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
@@ -115,29 +134,30 @@ def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
     info = snowredis.WorkerPool(server.url, pool).info()
     # nothing handles SIGTERM there, so the process could not note that it was told to end
     assert (info.reclaimed, info.expired, info.used) == (3, 0, 0)
-    assert list(records.iterdir()) == []
+    assert files_in(records) == []
 
 
 @pytest.mark.skipif(not STACKS_ARE_RANDOM, reason="an exec is not seen")
 def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
-    server: RedisServer, pool: str, records: Path
+    server: RedisServer, new_pool: Callable[..., str], records: Path
 ) -> None:
+    pool = new_pool()
     made = [int(line) for line in run("tests.reclaim.programs.execs_itself", server.url, pool, "3").split()]
     assert len(made) == 3
     assert made == sorted(set(made))
-    assert list(records.iterdir()) == []
+    assert files_in(records) == []
     # the process goes on, so nothing died
     info = snowredis.WorkerPool(server.url, pool).info()
-    assert (info.reclaimed, info.expired) == (0, 0)
+    assert (info.releases, info.reclaimed, info.expired, info.used) == (3, 0, 0, 0)
 
 
-def test_a_name_of_a_file_from_before_images_were_named_is_understood() -> None:
-    text = f"{'0' * 16}.{'1' * 16}.2.3.4"
-    name = FileName.parse(text)
+def test_a_name_of_a_file_says_whose_it_is() -> None:
+    name = FileName.parse("2.3.4", "abc")
     assert name is not None
-    assert (str(name), name.process.image) == (text, "")
+    assert (str(name), name.process.image, name.process.namespace) == ("2.3.4", "", "abc")
     other = name._replace(process=name.process._replace(image="5"), taker=name.process)
-    assert FileName.parse(str(other)) == other
+    assert FileName.parse(str(other), "abc") == other
+    assert FileName.parse("notes", "abc") is None
 
 
 def test_a_heartbeat_releases_what_others_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
@@ -164,14 +184,14 @@ def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
 ) -> None:
     with connect(server.url, pool) as ids:
         ids.claim()
-        (file,) = records.iterdir()
+        (file,) = files_in(records)
         descriptors = Path("/proc/self/fd")
         assert str(file) not in {os.path.realpath(one) for one in descriptors.iterdir()}
         # removed by somebody: ids are made on
         file.unlink()
         assert ids.next_id() < ids.next_id()
         ids._beat()
-    assert list(records.iterdir()) == []
+    assert files_in(records) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -193,7 +213,7 @@ def test_a_process_that_became_another_user_leaves_a_record_without_a_lease(
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"
     # only its former user may delete the file
-    (file,) = records.iterdir()
+    (file,) = files_in(records)
     assert read_page(file.read_bytes()) is None
     with connect(server.url, pool) as ids:
         ids.claim()
@@ -213,7 +233,7 @@ def test_a_generator_that_got_no_lease_leaves_no_file_when_it_is_dropped(
                 dropped.claim()
             del dropped
         gc.collect()
-        assert len(list(records.iterdir())) == 1
+        assert len(files_in(records)) == 1
 
 
 def test_an_outage_leaves_few_files_of_closed_generators(
@@ -232,7 +252,7 @@ def test_an_outage_leaves_few_files_of_closed_generators(
             connect(f"unix://{tmp_path}/mute.sock?socket_timeout=0.2", "away") as ids,
         ):
             ids.claim()
-        left.append({file.name for file in records.iterdir()})
+        left.append({file.name for file in files_in(records)})
     mute.close()
     # those of the last two
     assert [len(names) for names in left] == [1, 2, 2, 2]
@@ -240,30 +260,26 @@ def test_an_outage_leaves_few_files_of_closed_generators(
     assert not left[1] & left[3]
 
 
-def test_memory_is_used_again_after_a_rest(server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = PoolConfig(name=pool, layout=ONE)
-    store, files = open_store(server.url, config), record_files.RecordFiles()
+def test_memory_is_used_again(server: RedisServer, pool: str) -> None:
+    store, files = open_store(server.url, config_of(pool)), record_files.RecordFiles()
     addresses = []
-    for rest_s in (60.0, 0.0, 0.0, 60.0):
-        monkeypatch.setattr(record_files, "REST_S", rest_s)
+    for _ in range(3):
         record = files.new_record(store)
         assert record is not None
         assert record.read() is None
-        record.write_claim("5a" * 16, "{}")
+        record.write(Credentials(UNKNOWN_WORKER, "5a" * 16, "{}"))
+        record.note_outage_use(5)
         assert record.read() is not None
         assert isinstance(record._file, record_files._RecordFile)
         addresses.append(record._file._addresses[0])
         record.clear()
         record.give_up()
-    assert addresses[0] == addresses[1] == addresses[2] != addresses[3]
+    assert len(set(addresses)) == 1
 
 
-def test_memory_of_a_record_that_is_given_up_twice_is_used_once(
-    server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_of_a_record_that_is_given_up_twice_is_used_once(server: RedisServer, pool: str) -> None:
     # as when a signal handler closes a generator that is being closed
-    monkeypatch.setattr(record_files, "REST_S", 0.0)
-    store, files = open_store(server.url, PoolConfig(name=pool, layout=ONE)), record_files.RecordFiles()
+    store, files = open_store(server.url, config_of(pool)), record_files.RecordFiles()
     record = files.new_record(store)
     assert record is not None
     record.give_up()
@@ -281,7 +297,7 @@ def test_a_file_system_without_room_costs_the_record_and_nothing_else(
     server: RedisServer, pool: str, records: Path
 ) -> None:
     with holder(server.url, pool, file_bytes=0):
-        assert list(records.iterdir()) == []
+        assert files_in(records) == []
 
 
 def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
@@ -291,7 +307,7 @@ def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
     try:
         with connect(server.url, pool) as ids:
             ids.claim()
-            (file,) = records.iterdir()
+            (file,) = files_in(records)
             assert records.stat().st_mode & 0o777 == 0o700
             assert file.stat().st_mode & 0o777 == 0o400
     finally:
@@ -314,29 +330,84 @@ def test_a_directory_that_others_can_use_is_not_used(
     with connect(server.url, pool) as ids:
         assert ids.next_id()
         assert list(elsewhere.iterdir()) == []
-        assert not records.is_dir() or list(records.iterdir()) == []
+        assert not records.is_dir() or files_in(records) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("shared", r"drwxr-x---, user \d+\) is not a directory that only user \d+ can use; .*chmod 700"),
+        ("file", "is not a directory"),
+        ("no directory", "No such file or directory; make it writable"),
+        ("full", "No space left on device; free memory there .*--shm-size"),
+        ("hidden", "/proc does not show this process and its parent"),
+    ],
+)
+def test_it_is_said_once_why_crash_records_are_off(
+    server: RedisServer,
+    new_pool: Callable[..., str],
+    records: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+    said: str,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert record_files.why_off() == ""
+    assert files_in(records) == []
+    records.rmdir()
+    if how == "shared":
+        records.mkdir()
+        records.chmod(0o750)
+    elif how == "file":
+        records.touch()
+    elif how == "full":
+        monkeypatch.setattr(os, "posix_fallocate", full)
+    elif how == "hidden":
+        monkeypatch.setattr(record_files, "parent_name", lambda _: None)
+    else:
+        monkeypatch.setenv(record_files.VARIABLE, str(records / "a" / "b"))
+    assert re.search(said, record_files.why_off())
+    monkeypatch.setattr(record_files.RECORDS, "_warned", False)
+    for _ in range(2):
+        with snowredis.connect(server.url, pool=new_pool()) as ids:
+            assert ids.next_id()
+    found = [each for each in caplog.records if "crash records are off: " in each.getMessage()]
+    assert [each.levelname for each in found if each.levelname != "DEBUG"] == ["WARNING"]
+    assert re.search(said, found[0].getMessage())
+
+
+def test_crash_records_that_a_person_switched_off_are_no_fault(
+    server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(record_files.VARIABLE, "off")
+    with connect(server.url, pool) as ids:
+        assert ids.next_id()
+    assert record_files.why_off() == "SNOWREDIS_CRASH_RECORDS is off"
+    assert not [each for each in caplog.records if each.levelname == "WARNING" and "off" in each.getMessage()]
 
 
 def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
     server: RedisServer, pool: str, records: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with holder(server.url, pool) as process:
-        (file,) = records.iterdir()
-        name = FileName.parse(file.name)
+        (file,) = files_in(records)
+        name = name_of(file)
         process.kill()
-    assert name is not None
     page = bytearray(file.read_bytes())
-    (records / str(name._replace(number="77"))).write_bytes(b"")
-    (records / str(name._replace(number="78"))).write_bytes(b"\xff" * len(page))
-    (records / str(name._replace(number="79"))).write_bytes(bytes(len(page)))
+    file.with_name(str(name._replace(number="77"))).write_bytes(b"")
+    file.with_name(str(name._replace(number="78"))).write_bytes(b"\xff" * len(page))
+    file.with_name(str(name._replace(number="79"))).write_bytes(bytes(len(page)))
     for start in (HEADER_BYTES, HEADER_BYTES + TEXT_BYTES):
         page[start : start + 32] = b"\xff\xfe{[" * 8
-    (records / str(name._replace(number="80"))).write_bytes(page)
-    (records / "something.else").write_bytes(b"")
+    file.with_name(str(name._replace(number="80"))).write_bytes(page)
+    file.with_name("something.else").write_bytes(b"")
     with connect(server.url, pool) as heir:
         assert heir.next_id()
-        assert max(left.name for left in records.iterdir()) == "something.else"
-        assert len(list(records.iterdir())) == 2
+        assert max(left.name for left in files_in(records)) == "something.else"
+        assert len(files_in(records)) == 2
     assert "a crash record is damaged" in caplog.text
 
 
@@ -344,18 +415,17 @@ def test_what_a_process_that_died_itself_was_releasing_is_taken_over(
     server: RedisServer, pool: str, records: Path
 ) -> None:
     with holder(server.url, pool) as process:
-        (file,) = records.iterdir()
-        name = FileName.parse(file.name)
+        (file,) = files_in(records)
+        name = name_of(file)
         process.kill()
-    assert name is not None
     own = own_name()
     with contextlib.closing(connect(server.url, pool)) as heir:
         # this process, in another thread, releases it
-        file.rename(records / str(name._replace(taker=own)))
+        file.rename(file.with_name(str(name._replace(taker=own))))
         with pytest.raises(snowredis.PoolExhausted):
             heir.claim()
-        (left,) = (each for each in records.iterdir() if each.name.startswith(str(name)))
-        left.rename(records / str(name._replace(taker=name.process)))
+        (left,) = (each for each in files_in(records) if each.name.startswith(str(name)))
+        left.rename(left.with_name(str(name._replace(taker=name.process))))
         assert heir.next_id()
 
 
@@ -364,12 +434,11 @@ def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
 ) -> None:
     with connect(server.url, pool) as ids:
         ids.next_id()
-        leases, own = ids._lease_manager, own_name()
-        assert own is not None
-        name = FileName(record_files.pool_name(leases.store), own, "0")
+        (file,) = files_in(records)
+        name = name_of(file)
         neighbors = {2**21 + number for number in range(40)}
         for pid in neighbors:
-            (records / str(name._replace(process=own._replace(pid=pid)))).touch(0o600)
+            file.with_name(str(name._replace(process=name.process._replace(pid=pid)))).touch(0o600)
         looked_at: list[int] = []
 
         def has_ended(process: Any, *_: object) -> bool:
@@ -377,10 +446,10 @@ def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
             return False
 
         monkeypatch.setattr(sweep, "has_ended", has_ended)
-        for count in range(1, 41):
+        for count in range(1, 42):
             ids._beat()
             assert len(looked_at) == count
-        assert set(looked_at) == neighbors
+        assert set(looked_at) == {*neighbors, os.getpid()}
 
 
 def test_a_redis_that_does_not_reply_costs_no_record(
@@ -388,14 +457,16 @@ def test_a_redis_that_does_not_reply_costs_no_record(
 ) -> None:
     with holder(server.url, pool) as process:
         process.kill()
-    before = list(records.iterdir())
-    config = PoolConfig(name=pool, layout=ONE)
+    before = files_in(records)
+    config = config_of(pool)
     away = open_store(f"unix://{tmp_path}/no.sock", config)
     # as if this was the address that the dead process used
     away.where = server.url  # type: ignore[misc]
+    access = sweep.own_access(away)
+    assert access is not None
     with pytest.raises(StoreUnavailable):
-        sweep.sweep(away, 5)
-    assert list(records.iterdir()) == before
+        sweep.sweep(away, 5, access)
+    assert files_in(records) == before
     with connect(server.url, pool) as heir:
         assert heir.next_id()
 
@@ -407,20 +478,27 @@ def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
     """In an outage of over an hour, processes that use another Redis tidy up, too."""
     own = own_name()
     assert own is not None
-    records.mkdir(0o700)
-    page = memoryview(bytearray(RECORD_BYTES))
+    page = memoryview(bytearray(PAGE_BYTES))
     now_ms = int(time.time() * 1000)
     lane_ms = now_ms + int(left_s * 1000)
     reply = Granted(0, "1-a", 0, 0, None, 7, now_ms - 3_600_000, (0, 0, 0, 0), "ab", lane_ms)
     held = HeldLease.granted(reply, PoolConfig(name="orders"), "ab", 1, 0)
-    path = records / str(FileName("0" * 16, own._replace(started="1", image="1"), "1"))
+    path = stranger(records, own) / str(FileName(own._replace(started="1", image="1"), "1"))
     path.touch()
-    inode = record_files.Directory(str(records)).inode(path.name)
-    CrashRecord(Owned(), page, {"lanes": 4, "inode": inode}).write_lease(held, NO_STATS, fresh=True)
+    inode = record_files._inode(str(path))
+    assert CrashRecord(Owned(), page, inode).write(Credentials.of_lease(held, NO_STATS))
     path.write_bytes(page)
     monkeypatch.setattr(sweep, "UNUSED_S", -1.0)
-    sweep.remove_unused(sweep.RecordAccess(record_files.Directory(str(records)), own))
-    assert bool(list(records.iterdir())) == remains
+    sweep.remove_unused(own)
+    assert bool(files_in(records)) == remains
+
+
+def stranger(records: Path, own: ProcessName, namespace: str = "") -> Path:
+    """Return the directory of a family that is not that of this process, and make it."""
+    path = records / f"{'0' * 16}.{namespace or own.namespace}"
+    path.mkdir(0o700, parents=True)
+    records.chmod(0o700)
+    return path
 
 
 class Owned:
@@ -435,77 +513,86 @@ class Owned:
 def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
     records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = own_name()
+    own, left = own_name(), []
     assert own is not None
-    records.mkdir(0o700)
-    dead, foreign = own._replace(started="1", image="1"), own._replace(namespace="another")
-    for process in (own, dead, foreign):
-        (records / str(FileName("0" * 16, process, "1"))).touch()
-    place, left = sweep.RecordAccess(record_files.Directory(str(records)), own), []
+    here, elsewhere = stranger(records, own), stranger(records, own, "another")
+    for directory, process in ((here, own), (here, own._replace(started="1", image="1")), (elsewhere, own)):
+        (directory / str(FileName(process, "1"))).touch()
     for unused_s, unknown_s in ((60.0, 60.0), (-1.0, 60.0), (60.0, -1.0)):
         monkeypatch.setattr(sweep, "UNUSED_S", unused_s)
         monkeypatch.setattr(sweep, "UNKNOWN_S", unknown_s)
-        sweep.remove_unused(place)
-        left.append(len(list(records.iterdir())))
+        sweep.remove_unused(own)
+        left.append(len(files_in(records)))
     assert left == [3, 2, 1]
-    eventually(lambda: [FileName.parse(one.name).process for one in records.iterdir()] == [own])
-
-
-def test_a_look_sees_a_file_of_a_dead_process(records: Path) -> None:
-    own, store = own_name(), memory_pool().memory_store(PoolConfig(name="p", layout=ONE))
-    assert own is not None
-    records.mkdir(0o700)
-    seen = []
-    for process in (own, own._replace(started="1", image="1")):
-        (records / str(FileName(pool_name(store), process, "1"))).touch()
-        seen.append(sweep.DeadProcesses(store).sees_death())
-    assert seen == [False, True]
+    # with its files, a directory is gone
+    assert list(records.iterdir()) == [here]
+    assert name_of(*files_in(records)).process == own
 
 
 def test_other_files_in_the_directory_are_left_alone(records: Path) -> None:
     own = own_name()
     assert own is not None
-    records.mkdir(0o700)
-    dead = FileName("0" * 16, own._replace(started="1", image="1"), "1")
-    for name in ("notes", str(dead), str(dead._replace(process=own._replace(namespace="another")))):
-        (records / name).touch()
+    dead = FileName(own._replace(started="1", image="1"), "1")
+    kept = []
+    for directory in (stranger(records, own), stranger(records, own, "another")):
+        for name in ("notes", str(dead)):
+            (directory / name).touch()
+            kept.append(directory / name)
     sweep.disown()
-    left = {one.name for one in records.iterdir()}
-    assert left == {"notes", f"{dead}.sent", str(dead._replace(process=own._replace(namespace="another")))}
+    # only that of a process that has ended for certain
+    assert files_in(records) == sorted(each for each in kept if each != kept[1])
 
 
-def test_a_look_sees_every_death_and_lists_the_directory_only_after_a_change(
-    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records.mkdir(0o700)
-    listed = 0
-    names = record_files.Directory.names
+def test_a_look_sees_every_death(records: Path, server: RedisServer, pool: str) -> None:
+    with contextlib.closing(open_store(server.url, config_of(pool))) as store:
+        dead, looked = sweep.DeadProcesses(store), []
 
-    def counted(directory: record_files.Directory) -> list[str]:
-        nonlocal listed
-        listed += 1
-        return names(directory)
+        def talk(sweeps: Callable[[], int]) -> int:
+            looked.append(sweeps)
+            return 0
 
-    monkeypatch.setattr(record_files.Directory, "names", counted)
-    monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
-    with contextlib.closing(open_store(server.url, PoolConfig(name=pool, layout=ONE))) as store:
-        dead = sweep.DeadProcesses(store)
-        assert not dead.sees_death()
+        dead.release(8, talk)
         with holder(server.url, pool) as process:
-            # one that was made just now, in a directory that was changed just now
-            assert not dead.sees_death()
-            (file,) = records.iterdir()
-            for at_ns in (10**18, 10**18 + 1):
-                os.utime(records, ns=(at_ns, at_ns))
-                before = listed
-                assert not any(dead.sees_death() for _ in range(5))
-                assert listed == before + 1
+            dead.release(8, talk)
+            assert not looked
             process.kill()
-        # nothing was changed in the directory
-        assert dead.sees_death()
-        assert listed == before + 1
+        for only_next in (False, True):
+            dead.release(8, talk, only_next=only_next)
+        assert len(looked) == 2
+        (file,) = files_in(records)
         file.unlink()
-        assert not dead.sees_death()
+        dead.release(8, talk)
+        assert len(looked) == 2
+
+
+def test_a_record_of_a_stranger_is_never_read(
+    records: Path, server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another parent started it; a thousand of them cost a claim nothing."""
+    with holder(server.url, pool) as process:
+        (file,) = files_in(records)
+        process.kill()
+    own, read = own_name(), []
+    assert own is not None
+    directory = stranger(records, own)
+    file.rename(directory / file.name)
+    for number in range(1000):
+        (directory / str(name_of(file)._replace(number=f"{number:x}"))).touch()
+    monkeypatch.setattr(record_files.Directory, "read", lambda _, name: read.append(name))
+    monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
+    with contextlib.closing(connect(server.url, pool)) as ids, pytest.raises(snowredis.PoolExhausted):
+        ids.claim()
+    assert read == []
+    assert len(files_in(directory)) == 1001
+
+
+def test_a_parent_releases_what_its_children_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    pool = new_pool()
+    with contextlib.closing(snowredis.connect(server.url, pool=pool)) as ids:
+        child = Holder(server.url, pool, layout=None)
+        child.kill()
+        ids.claim()
+        assert len(snowredis.WorkerPool(server.url, pool).workers()) == 1
 
 
 def test_a_renewal_is_recorded_before_it_is_sent(
@@ -514,10 +601,10 @@ def test_a_renewal_is_recorded_before_it_is_sent(
     recorded: list[tuple[str, str]] = []
 
     def renew(request: RenewRequest, _: Seen) -> None:
-        (file,) = records.iterdir()
+        (file,) = files_in(records)
         credentials = read_page(file.read_bytes())
         assert credentials is not None
-        recorded.append((credentials["renewal_id"], credentials["pending_renewal_id"]))
+        recorded.append((credentials.renewal_id, credentials.pending_renewal_id))
         assert recorded[-1] == (request.lease.renewal_id, request.lease.pending_renewal_id)
         raise StoreUnavailable("nowhere", "no reply")
 
@@ -533,7 +620,7 @@ def test_a_renewal_is_recorded_before_it_is_sent(
         assert recorded[0] == recorded[1]
         assert all(recorded[0])
         assert leases.renew(NO_STATS)
-        (file,) = records.iterdir()
+        (file,) = files_in(records)
         credentials = read_page(file.read_bytes())
         assert credentials is not None
-        assert (credentials["renewal_id"], credentials["pending_renewal_id"]) == (recorded[0][1], "")
+        assert (credentials.renewal_id, credentials.pending_renewal_id) == (recorded[0][1], "")

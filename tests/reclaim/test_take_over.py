@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import functools
+import mmap
 import os
+import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import redis
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.snowflake.crash_record import read_page
+from snowredis.snowflake import record_files
+from snowredis.snowflake.crash_record import Credentials, read_page
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.replies import ClaimReply, Seen
 from snowredis.snowflake.sweep import UNANSWERED_S
 from snowredis.testing import ManualClock
-from tests.support.pools import open_outage_lanes
+from tests.reclaim.conftest import files_in, name_of
+from tests.support.pools import new_pool, open_outage_lanes
 from tests.support.programs import start
-from tests.support.servers import RedisServer, redis_server
+from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
+from tests.support.warm import FORKS_WITH_THREADS
+
+pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
 
 POOL, TTL_S = "orders", 2.0
 # the namespace of the outage lane
@@ -54,6 +63,12 @@ class Program:
 
 
 Start = Callable[[], Program]
+
+
+def leases_in(records: Path) -> list[Credentials]:
+    """Return the leases that are recorded."""
+    found = [read_page(path.read_bytes()) for path in files_in(records)]
+    return [each for each in found if each and each.lanes_ms]
 
 
 @pytest.fixture
@@ -158,6 +173,47 @@ def test_a_lease_that_another_process_failed_to_release_is_taken_over_unless_it_
     assert snowredis.decode(program().id()).worker == worker
 
 
+def test_many_processes_that_are_killed_in_the_outage_lane_one_after_the_other_repeat_nothing(
+    own_server: RedisServer,
+) -> None:
+    # each tick begins with the same sequence, so one that is used again repeats an id
+    layout = Layout(timestamp_bits=36, worker_bits=2, sequence_bits=10, tick_ms=20)
+    settings: dict[str, Any] = {"layout": layout, "ttl": 1.0, "sequence_start": "zero", "claim_timeout": 0}
+    new_pool(own_server.url, POOL, **{name: settings[name] for name in ("layout", "ttl")})
+    made, rng = memoryview(mmap.mmap(-1, 1 << 20)).cast("q"), random.Random(5)
+
+    def make(first: int) -> NoReturn:
+        ids = snowredis.connect(own_server.url, pool=POOL, **settings)
+        for place in range(first, len(made)):
+            try:
+                made[place] = ids.next_id()
+            except snowredis.SnowredisError as error:
+                print(error, file=sys.stderr, flush=True)
+                break
+            time.sleep(0.002)
+        os._exit(1)
+
+    count = 0
+    for round_ in range(25):
+        pid = os.fork()
+        if not pid:
+            make(count)
+        try:
+            eventually(functools.partial(made.__getitem__, count), "an id", 20)
+            time.sleep(rng.random() * 0.4 + 2 * (round_ == 0))
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        while made[count]:
+            count += 1
+        if not round_:
+            own_server.kill()
+    ids = made[:count].tolist()
+    assert len(set(ids)) == count > 500
+    assert len({layout.decode(an_id).worker for an_id in ids}) == 1
+    assert layout.decode(ids[-1]).backup == OUT
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("operation", ["rename", "read", "remove", "write"])
 def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
@@ -172,39 +228,37 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     assert dies.wait(30) == -signal.SIGKILL
     dies.communicate()
     tokens = []
-    for path in records.iterdir():
+    for path in files_in(records):
         credentials = read_page(path.read_bytes())
-        if credentials is not None and "renewal_id" in credentials:
-            tokens.append(credentials["token"])
+        if credentials is not None and credentials.lanes_ms:
+            tokens.append(credentials.token)
     assert len(tokens) == len(set(tokens))
 
 
 @pytest.mark.parametrize("makes_ids", [False, True])
-def test_an_heir_releases_what_the_process_before_it_left_unused(
+def test_an_heir_releases_nothing_of_what_it_took_over(
     own_server: RedisServer, program: Start, makes_ids: bool
 ) -> None:
-    """Else a process whose clock is behind would make the ids of the dead process again."""
+    """The process before it used an unknown part: a process whose clock is behind would make its ids again."""
     killed = program()
-    made = [killed.id()]
-    # at the same time, the ids of the next process would be the same
-    time.sleep(0.1)
-    made += [killed.id() for _ in range(3)]
-    lane = snowredis.decode(made[-1]).backup
+    killed.id()
     own_server.kill(signal.SIGSTOP)
     killed.end()
     heir = program()
     assert heir.ask("claim") == "done"
     if makes_ids:
-        # in the outage lane: the other one is left as it was
-        time.sleep(TTL_S)
         assert snowredis.decode(heir.id()).backup == OUT
     own_server.kill(signal.SIGCONT)
+    key = f"snowredis:{{{POOL}}}"
+    held = LeaseRecord.parse(str(own_server.client().hget(key, "w:0")))
     assert heir.ask("close") == "done"
-    text = own_server.client().hget(f"snowredis:{{{POOL}}}", "w:0")
-    assert text is not None
-    record = LeaseRecord.parse(str(text))
-    assert record is not None
-    assert record.lanes_ms[lane] > snowredis.decode(made[-1]).timestamp_ms
+    left = LeaseRecord.parse(str(own_server.client().hget(key, "w:0")))
+    assert held is not None
+    assert left is not None
+    assert left.token_hash == ""
+    marks_ms = [max(lane_ms, left.until_ms) for lane_ms in left.lanes_ms[:-1]]
+    assert min(marks_ms) >= held.until_ms
+    assert left.outage_mark_ms >= held.outage_until_ms
 
 
 def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_nothing(
@@ -218,8 +272,7 @@ def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_noth
     forks = start("tests.reclaim.programs.forks_while_taking_over", own_server.url, POOL, str(TTL_S))
     assert forks.stdout is not None
     assert forks.stdout.readline() == "the child has ended\n"
-    found = [read_page(path.read_bytes()) or {} for path in records.iterdir()]
-    assert sum("renewal_id" in credentials for credentials in found) == 1
+    assert len(leases_in(records)) == 1
     forks.communicate()
 
 
@@ -249,37 +302,17 @@ def test_a_record_that_was_copied_or_damaged_is_not_used(
     killed.id()
     own_server.kill()
     killed.end()
-    (path,) = records.iterdir()
-    name, page = FileName.parse(path.name), path.read_bytes()
-    assert name is not None
+    (path,) = files_in(records)
+    name, page = name_of(path), path.read_bytes()
+    found = read_page(page)
+    assert found is not None
     if what == "damaged":
-        # a later end
         path.chmod(0o600)
-        path.write_bytes(page.replace(b'"outage_until_ms": 1', b'"outage_until_ms": 2'))
+        path.write_bytes(page.replace(b"%d" % found.outage_until_ms, b"%d" % (found.outage_until_ms + 1)))
     else:
-        (records / str(name._replace(number="copy"))).write_bytes(page)
+        path.with_name(str(name._replace(number="copy"))).write_bytes(page)
     answers = [program().ask() for _ in range(2)]
     assert sum(answer == "StoreUnavailable" for answer in answers) == 1 + (what == "damaged")
-
-
-def test_a_lease_of_a_redis_that_had_the_same_address_elsewhere_is_left_alone(tmp_path: Path, records: Path) -> None:
-    """Two services may have a temporary directory of their own each."""
-    directory = tmp_path / "one"
-    directory.mkdir()
-    with redis_server(directory) as server:
-        config = PoolConfig(name=POOL, ttl_ms=int(TTL_S * 1000), outage_reserve_ms=3_600_000)
-        snowredis.WorkerPool(server.url, POOL).create(config)
-        killed, heir = Program(server.url), Program(server.url)
-        killed.id()
-        server.kill()
-        killed.end()
-        directory.rename(tmp_path / "two")
-        directory.mkdir()
-        assert heir.ask() == "StoreUnavailable"
-        heir.end()
-        assert any("lanes_ms" in (read_page(path.read_bytes()) or {}) for path in records.iterdir())
-    for each in (killed, heir):
-        each.process.communicate()
 
 
 def test_a_lease_of_another_database_behind_the_same_socket_is_left_alone(
@@ -307,7 +340,7 @@ def test_a_lease_whose_lane_opens_in_a_day_is_not_taken_over(
     killed.end()
     time.sleep(TTL_S + 0.5)
     assert program().ask() == "StoreUnavailable"
-    assert any("lanes_ms" in (read_page(path.read_bytes()) or {}) for path in records.iterdir())
+    assert leases_in(records)
 
 
 @pytest.mark.parametrize("command", [("REPLICAOF", "127.0.0.1", "1"), ("CONFIG", "SET", "min-replicas-to-write", "1")])
@@ -328,6 +361,8 @@ def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is
     worker = snowredis.decode(killed.id()).worker
     own_server.kill(signal.SIGSTOP)
     killed.end()
+    # as if this process was a sibling of the one that it started
+    monkeypatch.setattr(record_files, "parent_name", lambda own: own)
     ids = snowredis.connect(own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=3600)
     refusals = [snowredis.PoolExhausted(POOL, 1, 0), snowredis.StoreUnavailable(POOL, "gone")]
 
@@ -374,9 +409,9 @@ def test_starters_that_are_killed_in_a_redis_that_hangs_leave_few_files(
     for _ in range(3):
         starter = program()
         assert starter.ask() == "StoreUnavailable"
-        assert len(list(records.iterdir())) == 1
+        assert len(files_in(records)) == 1
         starter.end()
-        (path,) = records.iterdir()
+        (path,) = files_in(records)
         long_ago_s = time.time() - 2 * UNANSWERED_S
         os.utime(path, (long_ago_s, long_ago_s))
     own_server.kill(signal.SIGCONT)

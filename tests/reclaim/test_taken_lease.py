@@ -7,39 +7,72 @@ from typing import Any
 
 import pytest
 
-from snowredis.snowflake.crash_record import lease_credentials
+from snowredis.process.names import owner_text
+from snowredis.snowflake.crash_record import FORMAT, TEXT_BYTES, UNKNOWN_WORKER, Credentials
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import NO_STATS, PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, WorkerStats
 from snowredis.snowflake.replies import Granted
 
 CONFIG = PoolConfig(name="orders")
-NOW_MS = CONFIG.layout.epoch_ms + 1_000_000
+LAYOUT = CONFIG.layout
+NOW_MS = LAYOUT.epoch_ms + 1_000_000
 
 
-def record(**changes: Any) -> dict[str, Any]:
-    """Return the credentials of a lease of worker 5, as they are read, of which 700 ms of the first lane were used."""
+def record() -> Credentials:
+    """Return the credentials of a lease of worker 5, as they are read, of whose outage lane 700 ms were used."""
     lanes_ms = (NOW_MS, NOW_MS, NOW_MS, NOW_MS + 10)
     granted = Granted(0, "i", 0, 0, None, 5, NOW_MS + 30_000, lanes_ms, "a1", NOW_MS + 86_400_000)
     held = HeldLease.granted(granted, CONFIG, "70c3", 1, 0)._replace(pending_renewal_id="b2", clocks_s=(1.5, 2.5))
-    credentials: dict[str, Any] = json.loads(json.dumps(lease_credentials(held, NO_STATS)))
-    return credentials | {"marks_ms": [NOW_MS + 700, 0, 0, 0]} | changes
+    read = Credentials.parse(Credentials.of_lease(held, WorkerStats(ids_made=3)).pack())
+    assert read is not None
+    return read._replace(outage_used_ms=NOW_MS + 710)
 
 
-def test_the_heir_goes_on_behind_what_was_used() -> None:
-    taken = HeldLease.taken_over(record(), CONFIG, 7, 3)
-    first = CONFIG.layout.first_tick_from(NOW_MS)
-    assert taken.lease.opens == (first + 700, first, first, first + 10)
-    assert (taken.lease.worker, taken.lease.until_ms) == (5, NOW_MS + 30_000)
-    assert taken.lease.outage_until_ms == NOW_MS + 86_400_000
+def test_the_heir_has_the_rest_of_the_outage_lane_and_no_other_time() -> None:
+    taken = record().taken_over(CONFIG, 7, 3)
+    end = LAYOUT.first_tick_from(NOW_MS + 30_000)
+    assert taken.lease.opens == (end, end, end, LAYOUT.first_tick_from(NOW_MS + 10))
+    assert (taken.lease.worker, taken.lease.until) == (5, end)
+    assert (taken.outage_used_ms, taken.lease.outage_until_ms) == (NOW_MS + 710, NOW_MS + 86_400_000)
     # what Redis and a release need is that of the dead process
     assert (taken.token, taken.renewal_id, taken.pending_renewal_id) == ("70c3", "a1", "b2")
     assert taken.lanes_ms == (NOW_MS, NOW_MS, NOW_MS, NOW_MS + 10)
     assert (taken.serial, taken.generation, taken.clocks_s) == (7, 3, (1.5, 2.5))
 
 
-@pytest.mark.parametrize(
-    "damage", [{"worker": "x"}, {"lanes_ms": None}, {"marks_ms": ["a"]}, {"clocks_s": []}, {"until_ms": None}]
-)
-def test_a_damaged_record_is_an_error_that_is_expected(damage: dict[str, Any]) -> None:
+def test_what_is_read_is_what_was_written() -> None:
+    written = record()
+    assert Credentials.parse(written.pack()) == written
+    assert written.stats == WorkerStats(ids_made=3)
+
+
+def test_a_text_of_another_version_is_no_record() -> None:
+    number, *fields = json.loads(record().pack())
+    assert number == FORMAT
+    assert Credentials.parse(json.dumps([FORMAT - 1, *fields]).encode()) is None
+    # the form before this one
+    assert Credentials.parse(json.dumps({"worker": 5, "token": "70c3"}).encode()) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"[2]", b"{", b"\xff", json.dumps([FORMAT, *range(15)]).encode()])
+def test_a_damaged_text_is_an_error_that_is_expected(damage: bytes) -> None:
     with pytest.raises((ValueError, LookupError, TypeError)):
-        HeldLease.taken_over(record(**damage), CONFIG, 7, 3)
+        Credentials.parse(damage)
+
+
+def test_the_form_of_a_text_changes_with_its_number() -> None:
+    """Change FORMAT, and then this, with the fields."""
+    fields = "worker token owner renewal_id pending_renewal_id until_ms outage_until_ms lanes_ms incarnation clocks_s"
+    fields += " stats released inode outage_used_ms end"
+    assert (FORMAT, Credentials._fields) == (2, tuple(fields.split()))
+    assert WorkerStats._fields == ("ids_made", "ids_per_second", "clock_offset_ms", "namespace", "clock_backs")
+
+
+def test_every_record_has_room() -> None:
+    lease: dict[str, Any] = {"until_ms": 10**14, "outage_until_ms": 10**14, "lanes_ms": (10**14,) * 64}
+    ids: dict[str, Any] = dict.fromkeys(("token", "renewal_id", "pending_renewal_id"), "f" * 32)
+    more: dict[str, Any] = {"incarnation": "f" * 60, "clocks_s": (1e9 + 0.1, 1e9 + 0.1), "inode": "f" * 40}
+    longest = Credentials(2**22, **lease, **ids, **more, stats=WorkerStats(*[10**18] * 5))
+    claim = Credentials(UNKNOWN_WORKER, "f" * 32, owner_text("\N{GRINNING FACE}" * 200, 1, '"' * 200, "f" * 12))
+    for each in (longest, claim._replace(inode="f" * 40)):
+        assert len(each.pack()) < TEXT_BYTES

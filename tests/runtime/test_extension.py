@@ -59,8 +59,7 @@ def use_everything() -> None:
         if fast_path.IMPLEMENTATION == "c":
             with pytest.raises(TypeError):
                 ids._supersede(ticks, tick, ticks._replace(limit_ns=wrong))  # type: ignore[arg-type]
-    marks = memoryview(bytearray(8)).cast("q")
-    assert ids._supersede(ticks, tick, ticks._replace(first_id=last_id + 1, marks=marks, lane=0))
+    assert ids._supersede(ticks, tick, ticks._replace(first_id=last_id + 1))
     assert not ids._supersede(ticks, tick, ticks._replace(state=None))
     clock.step(60_001)
     ids.next_id()

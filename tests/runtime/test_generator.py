@@ -25,9 +25,9 @@ from snowredis.errors import ClockStopped
 from snowredis.process.clock import SystemClock
 from snowredis.process.fork import ForkGuard
 from snowredis.settings import SequenceStart
-from snowredis.snowflake.crash_record import LeaseSlot
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
 from snowredis.snowflake.lease import HeldLease
+from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, WorkerStats
 from snowredis.snowflake.replies import ClaimReply, ReleaseReply, RenewReply, Seen
@@ -37,6 +37,7 @@ from tests.support import warm
 from tests.support.servers import RedisServer
 
 TWO_WORKERS = Layout(worker_bits=1)
+HOUR_MS = 3_600_000
 
 
 def test_nothing_is_claimed_before_the_first_id(pool: MemoryPool) -> None:
@@ -207,6 +208,8 @@ def test_a_batch_is_in_order_even_if_the_clock_goes_back_within_it(clock: Manual
 
     stepping = StepsBack()
     ids = memory_pool(clock=stepping).connect()
+    ids.claim()
+    stepping.advance(HOUR_MS)
     batch = ids.next_ids(10_000)
     assert len(batch) == 10_000
     assert batch == sorted(set(batch))
@@ -229,6 +232,8 @@ def test_larger_steps_back_use_up_the_namespaces_and_then_another_worker_id(
     pool: MemoryPool, clock: ManualClock
 ) -> None:
     ids = pool.connect(layout=TWO_WORKERS)
+    ids.claim()
+    clock.advance(HOUR_MS)
     made = []
     seen = []
     for _ in range(6):
@@ -259,6 +264,8 @@ def test_when_nothing_fits_the_distance_is_named(pool: MemoryPool, clock: Manual
 
 def test_a_clock_that_catches_up_again_stays_in_its_namespace(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect()
+    ids.claim()
+    clock.advance(HOUR_MS)
     made = [ids.next_id()]
     clock.step(-1000)
     made.append(ids.next_id())
@@ -322,7 +329,9 @@ def test_a_clock_that_jumps_far_ahead_is_starved_and_recovers(pool: MemoryPool, 
 
 
 def test_a_clock_behind_redis_is_harmless(pool: MemoryPool, clock: ManualClock) -> None:
-    clock.step(-3_600_000)
+    pool.connect().claim()
+    clock.advance(HOUR_MS)
+    clock.step(-HOUR_MS)
     ids = pool.connect()
     assert ids.decode(ids.next_id()).timestamp_ms == clock.time_ns() // 1_000_000
     clock.advance(40_000)
@@ -330,8 +339,7 @@ def test_a_clock_behind_redis_is_harmless(pool: MemoryPool, clock: ManualClock) 
 
 
 def test_a_clock_before_the_epoch_is_refused(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect()
-    clock.step(-40 * 365 * 86_400_000)
+    ids = pool.connect(layout=Layout(epoch_ms=clock.server_time_ms() + HOUR_MS))
     with pytest.raises(snowredis.LayoutError, match="before the layout's epoch"):
         ids.next_id()
 
@@ -498,32 +506,48 @@ def test_a_paused_holder_never_repeats_what_its_heir_made(pool: MemoryPool, cloc
     assert len(set(made)) == len(made)
 
 
-def test_the_next_holder_of_a_released_worker_id_starts_above_what_was_used(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
+def test_the_next_holder_of_a_released_worker_id_repeats_nothing(pool: MemoryPool, clock: ManualClock) -> None:
     one = Layout(worker_bits=0)
     made = []
     for _ in range(20):
         ids = pool.connect(layout=one)
         made += ids.next_ids(10)
         ids.close()
-    assert made == sorted(set(made))
+    assert len(set(made)) == len(made)
 
 
-def test_a_release_says_from_when_each_lane_is_unused(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("back_ms", [0, 60_000])
+def test_a_release_says_which_lanes_were_opened(
+    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, back_ms: int
+) -> None:
     ids = pool.connect()
-    used_ms = ids.decode(ids.next_id()).timestamp_ms
+    ids.claim()
+    clock.advance(HOUR_MS)
+    ids.next_id()
+    clock.step(-back_ms)
+    ids.next_id()
     (store,) = pool._stores.values()
     sent, release = [], store.release
 
     def spy(request: ReleaseRequest, seen: Seen) -> ReleaseReply:
-        sent.append(request.marks_ms)
+        sent.append(request.opened)
         return release(request, seen)
 
     monkeypatch.setattr(store, "release", spy)
     ids.close()
-    # the scripts take no other number for a lane that was never used
-    assert sent == [(used_ms + 1, 0, 0, 0)]
+    assert sent == ["1100" if back_ms else "1000"]
+
+
+def test_a_release_of_a_lease_without_ids_says_that_no_lane_was_opened(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = pool.connect()
+    ids.claim()
+    (store,) = pool._stores.values()
+    sent, release = [], store.release
+    monkeypatch.setattr(store, "release", lambda request, seen: sent.append(request.opened) or release(request, seen))
+    ids.close()
+    assert sent == ["0000"]
 
 
 def test_a_pool_that_may_have_been_forgotten_makes_the_first_worker_wait_and_says_so(
@@ -732,7 +756,7 @@ class FrozenClock(SystemClock):
 
 
 def test_a_clock_that_stands_still_is_said_when_its_ids_are_used_up(server: RedisServer) -> None:
-    clock, name = FrozenClock(), make_pool(server)
+    name, clock = make_pool(server), FrozenClock()
     with snowredis.connect(server.url, pool=name, clock=clock) as ids:
         made = [ids.next_id() for _ in range(1024)]
         with pytest.raises(ClockStopped, match="has stood still for 10"):
@@ -840,7 +864,8 @@ def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch
         with pytest.raises(snowredis.GeneratorSuspended):
             ids.next_id()
     assert sent == [sent[0]] * (claims + 1)
-    assert pool.connect().claim().worker == 0
+    (store,) = pool._stores.values()
+    assert [record.token_hash for record in store._records.values()] == [""]
 
 
 def test_each_renewal_has_an_id_of_its_own(
@@ -879,8 +904,8 @@ def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
     # a heartbeat without a lease claims one
     ids._beat()
     assert ids._lease_manager.closed
-    # one that another one got would come after it
-    assert pool.connect().claim().worker == 0
+    (store,) = pool._stores.values()
+    assert [record.token_hash for record in store._records.values()] == [""]
 
 
 def test_a_full_pool_is_asked_again_long_before_the_next_lease_ends(

@@ -58,18 +58,6 @@ def test_both_give_the_same_ids_and_errors() -> None:
 
 
 @only_c
-def test_the_garbage_collector_does_not_see_the_view_of_the_marks() -> None:
-    """Before 3.12.7, Python crashes if it clears that view before the generator."""
-    ids = memory_pool().connect()
-    an_id, (ticks, _, _) = ids.next_id(), ids._position
-    marks = memoryview(bytearray(8)).cast("q")
-    later = ticks._replace(first_id=an_id + 1, marks=marks, lane=0)
-    assert ids._supersede(ticks, an_id >> ticks.timestamp_shift, later)
-    assert not any(isinstance(seen, memoryview) for seen in gc.get_referents(ids))
-    ids.close()
-
-
-@only_c
 def test_the_public_method_is_the_one_in_c() -> None:
     assert "next_id" not in vars(snowredis.SnowflakeGenerator)
     assert type(snowredis.SnowflakeGenerator.next_id).__name__ == "method_descriptor"
@@ -96,8 +84,6 @@ def test_a_range_of_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     for not_a_range in (None, (), [1, 2]):
         with pytest.raises(TypeError):
             ids._supersede(ticks, tick, not_a_range)  # type: ignore[arg-type]
-    with pytest.raises(IndexError):
-        ids._supersede(ticks, tick, ticks._replace(marks=memoryview(bytearray(8)).cast("q"), lane=1))
     assert ids.next_id() > first
 
 
@@ -106,15 +92,13 @@ def test_only_what_is_current_is_superseded_and_its_ids_are_gone() -> None:
     ids = memory_pool(clock=clock).connect()
     first = ids.next_id()
     ticks, tick = current(ids)
-    marks = memoryview(bytearray(8)).cast("q")
     next_tick = (tick + 1 << ticks.timestamp_shift) | ticks.low
-    new = ticks._replace(first_id=next_tick, marks=marks)
-    late = ticks._replace(first_id=next_tick + (1 << ticks.timestamp_shift), marks=marks)
+    new = ticks._replace(first_id=next_tick)
+    late = ticks._replace(first_id=next_tick + (1 << ticks.timestamp_shift))
     assert not ids._supersede(ticks, tick - 1, late)
     assert ids._supersede(ticks, tick, new)
     assert ids._position[:2] == (new, next_tick)
     assert not ids._supersede(ticks, tick, late)
-    assert marks[0] == clock.time_ns() // 1_000_000 + 2
     # the clock shows the tick before: neither range has ids for it
     assert ids._id_now() == 0
     clock.advance(1)
@@ -123,7 +107,6 @@ def test_only_what_is_current_is_superseded_and_its_ids_are_gone() -> None:
     clock.advance(2)
     assert ids.decode(ids.next_id()).tick == tick + 3
     assert ids._position[0] is new
-    assert marks[0] == clock.time_ns() // 1_000_000 + 1
 
 
 class PurePath(pure_path.PureFastPath):
@@ -172,18 +155,6 @@ def test_a_sealed_path_in_python_gives_no_id(monkeypatch: pytest.MonkeyPatch, lo
     path._lock = threading.RLock()
     assert path._supersede(None, lanes.SEALED, sealed)
     assert (path._id_now(), path._take_now(3)) == (0, [])
-
-
-def test_released_marks_stop_the_range() -> None:
-    """A forked child releases its parent's."""
-    clock = ManualClock()
-    ids = memory_pool(clock=clock).connect()
-    ids.next_id()
-    ticks, tick = current(ids)
-    marks = memoryview(bytearray(8)).cast("q")
-    marks.release()
-    assert not ids._supersede(ticks, tick, ticks._replace(marks=marks))
-    assert ids._position[0] is ticks
 
 
 def test_a_clock_that_fails_is_heard_of_and_loses_no_id() -> None:

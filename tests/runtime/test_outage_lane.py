@@ -12,7 +12,7 @@ import pytest
 import snowredis
 from snowredis.cli import main
 from snowredis.core.layout import Layout
-from snowredis.errors import LeaseExpired, LeaseLost, SnowredisError, StoreUnavailable
+from snowredis.errors import LayoutMismatch, LeaseExpired, LeaseLost, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import Snapshot
 from snowredis.monitor.status import status_of
 from snowredis.snowflake import context
@@ -20,7 +20,6 @@ from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock
-from tests.support.holder import Holder
 from tests.support.pools import open_outage_lanes
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -195,7 +194,8 @@ def test_whoever_lost_the_worker_id_goes_on_while_the_pool_is_full(fleet: Fleet)
     assert asleep.lease is not None
     heir.close()
     fleet.beat(asleep)
-    assert fleet.make(asleep) == 0
+    # the first lane stays reserved to its end
+    assert fleet.make(asleep) == 1
 
 
 def test_a_copy_is_told_so_and_stops_at_once(fleet: Fleet) -> None:
@@ -287,6 +287,9 @@ def test_it_is_closed_if_the_clocks_of_the_host_differ_in_the_middle_of_an_outag
 def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(
     fleet: Fleet, ids: SnowflakeGenerator
 ) -> None:
+    fleet.make(ids)
+    # where the pool began is far behind
+    fleet.beat(ids, ms=3_600_000)
     namespaces = {fleet.make(ids)}
     for _ in range(8):
         fleet.clock.step(-10_000)
@@ -296,18 +299,30 @@ def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(
     assert not ids.in_outage_lane
 
 
-def test_a_release_lowers_the_mark_of_the_outage_lane_to_what_was_used(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+def test_an_outage_lane_that_was_opened_stays_reserved_to_its_end_after_the_release(
+    fleet: Fleet, ids: SnowflakeGenerator
+) -> None:
     fleet.make(ids)
     fleet.redis.away = True
     fleet.clock.advance(TTL_MS)
     assert fleet.make(ids) == OUT
-    used_ms = fleet.clock.server_time_ms()
+    assert ids.lease is not None
+    until_ms = ids.lease.outage_until_ms
     fleet.redis.away = False
     fleet.clock.advance(3_000)
     ids.close()
-    heir = Holder(fleet.redis, fleet.clock.server_time_ms).claim()
-    assert heir.worker == 0
-    assert heir.lanes_ms[OUT] == used_ms + 1
+    record = fleet.redis._records[0]
+    assert record.token_hash == ""
+    assert record.lanes_ms[OUT] == until_ms
+
+
+def test_an_outage_lane_that_was_never_opened_goes_back_with_the_release(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    fleet.make(ids)
+    fleet.beat(ids)
+    assert ids.lease is not None
+    opens_ms = fleet.redis._records[0].lanes_ms[OUT]
+    ids.close()
+    assert fleet.redis._records[0].lanes_ms[OUT] == opens_ms <= fleet.clock.server_time_ms()
 
 
 def test_opening_and_its_end_are_logged(
@@ -403,9 +418,7 @@ def test_those_who_look_see_whether_anybody_makes_ids_after_a_loss(
             assert ids.in_outage_lane
 
 
-def test_a_pool_that_waits_for_the_outage_lanes_of_the_one_before_says_until_when(
-    own_server: RedisServer,
-) -> None:
+def test_a_pool_that_was_deleted_ends_with_its_outage_lanes_and_says_when(own_server: RedisServer) -> None:
     pool = snowredis.WorkerPool(own_server.url, "anew")
     short: dict[str, Any] = {"ttl_ms": 300, "max_clock_lead_ms": 50, "redis_skew_ms": 50}
     pool.create(PoolConfig(name="anew", outage_reserve_ms=3_600_000, **short))
@@ -413,14 +426,18 @@ def test_a_pool_that_waits_for_the_outage_lanes_of_the_one_before_says_until_whe
     with snowredis.connect(own_server.url, outage_reserve=3600, **options) as ids:
         ids.next_id()
         deletion = pool.delete(force=True)
-        assert deletion.wait_ms < 1_000
-        assert deletion.other_wait_ms > 3_500_000
-        pool.create(PoolConfig(name="anew", outage_reserve_ms=0, **short))
-        new = snowredis.connect(own_server.url, outage_reserve=0, **options)
-        with pytest.raises(LeaseExpired, match="reservations of before may last until 20") as caught:
+        assert not deletion.over
+        assert deletion.wait_ms > 3_500_000
+        with (
+            pytest.raises(LayoutMismatch, match="The pool was deleted and ends at 20"),
+            snowredis.connect(own_server.url, outage_reserve=0, **options) as new,
+        ):
             new.next_id()
-        assert "Redis" not in str(caught.value)
-        new.close()
+        # until then the others go on
+        time.sleep(0.5)
+        assert ids.next_id()
+        assert ids.lease is not None
+        assert ids.lease.outage_until_ms <= deletion.end_ms
 
 
 def test_a_fleet_of_100_makes_ids_for_24_hours_without_redis() -> None:

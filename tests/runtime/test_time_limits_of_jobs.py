@@ -119,7 +119,7 @@ def test_a_time_limit_is_not_lost_where_errors_are_logged(
         ids.next_id()
     monkeypatch.setattr(store, "shared", True, raising=False)
     monkeypatch.setattr(store, "release", interrupt)
-    monkeypatch.setattr(DeadProcesses, "sees_death", interrupt)
+    monkeypatch.setattr(DeadProcesses, "_own_access", interrupt)
     with pytest.raises(kind, match="the job took too long"):
         call(ids)
     monkeypatch.undo()

@@ -130,17 +130,22 @@ class SimulatedProcess:
     def make(self, count: int = 1) -> None:
         """Make some ids or numbers, if possible; five are a batch."""
         try:
+            self.begin_call()
             if count == 5:
                 for made in self.generator.next_ids(count):
                     self.sim.emit(self, made)
                 return
             for _ in range(count):
+                self.begin_call()
                 self.sim.emit(self, self.generator.next_id())
         except SnowredisError as error:
             name = type(error).__name__
             self.errors[name] = self.errors.get(name, 0) + 1
             if self.world.trace is not None:
                 self.world.note("%s: %s: %s", self.name, name, error)
+
+    def begin_call(self) -> None:
+        """Note that a call of this task begins."""
 
     def crash(self) -> None:
         """Kill the process as kill -9 does. If one of its own tasks calls this, that task ends here."""

@@ -35,7 +35,7 @@ class Reservation(NamedTuple):
 
 @dataclass
 class Claim:
-    """Claim of one token, ms. *ends* is set by a release, which returns time."""
+    """Claim of one token, ms. *ends* is set by a release, which may return whole lanes."""
 
     token: str
     worker: int
@@ -132,7 +132,8 @@ class Checker:
             process.sim.tracer.used(process.name, worker, lane, tick, sequence)
         ms = first_ms(layout, tick)
         claim = self._claim_of(process, worker, lane, ms)
-        shared, refused = claim is not None and bool(claim.cloned_until), claim in process.refused_claims
+        shared = claim is not None and bool(claim.cloned_until)
+        refused = claim in process.refused_claims and claim not in self._begun(process)
         made = Emission(process.name, self._world.now_us, shared, refused)
         before = self._remember(an_id, made)
         if before is not None:
@@ -165,8 +166,8 @@ class Checker:
         return None if before is made else before
 
     def _claim_of(self, process: Process, worker: int, lane: int, ms: int) -> Claim | None:
-        """Return the claim of which *process* may use the tick that begins at *ms*."""
-        for claim in reversed(process.claims):
+        """Return the claim of which *process* may use the tick that begins at *ms*, or could when its call began."""
+        for claim in (*reversed(process.claims), *self._begun(process)):
             if claim.worker == worker:
                 first, end = claim.range(lane)
                 # a clone does not know that the other one released the lease
@@ -174,6 +175,10 @@ class Checker:
                 if first <= ms < max(end, shared_until):
                     return claim
         return None
+
+    def _begun(self, process: Process) -> list[Claim]:
+        """Return the claims that *process* had when the call of this task began."""
+        return process.claims_of_calls.get(self._world.current, [])
 
     def _repeated(self, process: Process, before: Emission, made: Emission, worker: int, lane: int, ms: int) -> None:
         # a clone that knows that it lost the lease may share ticks with its original, and with nobody else
@@ -202,10 +207,12 @@ class Checker:
 
         Unless the process was granted the tick again, by a later claim.
         """
+        begun = self._begun(process)
+        void = [claim for claim in process.void_claims if all(claim is not each for each in begun)]
         now = self._claim_of(process, worker, lane, ms)
-        if now is not None and all(now is not claim for claim in process.void_claims):
+        if now is not None and all(now is not claim for claim in void):
             return False
-        for claim in process.void_claims:
+        for claim in void:
             first, end = claim.range(lane)
             if claim.worker == worker and first <= ms < end:
                 return True
@@ -304,7 +311,8 @@ class Checker:
                 claim.cloned_until = tuple(map(max, claim.cloned_until, until))
             if claim not in process.claims:
                 if held.taken_ms:
-                    self._taken(process, claim, [first_ms(layout, tick) for tick in lease.opens])
+                    *opens_ms, outage_ms = (first_ms(layout, tick) for tick in lease.opens)
+                    self._taken(process, claim, [*opens_ms, max(outage_ms, held.outage_used_ms)])
                 process.claims.append(claim)
             if until[0] >= claim.until[0]:
                 claim.renewal_id = held.renewal_id
@@ -344,16 +352,13 @@ class Checker:
             if max(first, first_2) < min(end, end_2):
                 yield lane, max(first, first_2), min(end, end_2)
 
-    def released(self, process: Process, held: HeldLease, marks_ms: tuple[int, ...] | None) -> None:
-        """Record a release: the holder is sealed and has reported what it used; the rest is not its own any more."""
+    def released(self, process: Process, held: HeldLease, opened: str) -> None:
+        """Record a release: the holder is sealed and has reported which lanes it opened; it uses none any more."""
         claim = self.claims.get((held.token, held.lease.worker))
         # the last is what the slower of two clones tries: nothing is released
         granted = self._granted_to(process, held)
         if claim is not None and granted is not None and granted.until[0] >= claim.until[0]:
-            if marks_ms is None:
-                # the generator was dropped: nobody knows what it used, but for this checker
-                marks_ms = tuple(claim.used.get(lane, -1) + 1 for lane in range(len(claim.opens)))
-            self.ended(held.token, held.lease.worker, marks_ms)
+            self.ended(held.token, held.lease.worker, opened)
 
     def granted_again(self, token: str, reply: Granted) -> None:
         """Record that a parent repeated the claim of a killed process, whose clone may have the same lease."""
@@ -366,23 +371,20 @@ class Checker:
         lease = request.lease
         claim = self.claims.get((lease.token, lease.worker))
         if claim is not None and claim.renewal_id in (lease.renewal_id, lease.pending_renewal_id):
-            self.ended(lease.token, lease.worker, request.marks_ms)
+            self.ended(lease.token, lease.worker, "")
 
-    def ended(self, token: str, worker: int, marks_ms: tuple[int, ...] | None) -> None:
-        """Record that a claim is used no more, and the ticks that it was used for."""
+    def ended(self, token: str, worker: int, opened: str) -> None:
+        """Record that a claim is used no more: a lane but the first that its holder never opened may go back whole."""
         claim = self.claims.get((token, worker))
-        if claim is None or marks_ms is None:
+        if claim is None:
             return
         if token in self._shared_tokens:
             # a clone may have been given the same lease
             claim.clone()
-        shared = claim.cloned_until or (0,) * len(claim.opens)
-        ends = (
-            # the last tick that was used may end later than the reservation
-            max(opens, cloned_until, min(until, ms)) if ms else opens
-            for opens, until, cloned_until, ms in zip(claim.opens, claim.until, shared, marks_ms, strict=True)
-        )
-        claim.ends = tuple(ends)
+        flags = enumerate(opened or "1" * len(claim.opens))
+        goes_back = [lane > 0 and flag == "0" and lane not in claim.used for lane, flag in flags]
+        ends = zip(claim.opens, claim.until, goes_back, strict=True)
+        claim.ends = tuple(opens if back else until for opens, until, back in ends)
 
     def cloned(self, leases: Iterable[HeldLease | None], claim_token: str) -> None:
         """Record that a process was cloned while it had these leases, or was claiming."""

@@ -17,7 +17,7 @@ from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import NO_STATS, RenewRequest, WorkerStats
 from snowredis.snowflake.replies import RenewReply, Seen
-from tests.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, apply
+from tests.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, UnopenedKeeper, apply
 from tests.simulation.schedule import Result, Simulation
 from tests.simulation.stand_ins import SimKeeper, SimSlot, SimStore
 from tests.simulation.tracing import attach_to_schedule
@@ -81,8 +81,8 @@ def _keeper(slot: type[SimSlot]) -> type[SimKeeper]:
 class UnusedKeeper(SimKeeper):
     """A client that releases the lease of a dropped generator as if that had made no id."""
 
-    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
-        super().release(held, marks_ms or (0,) * len(held.lanes_ms), stats)
+    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
+        super().release(held, opened or "0" * len(held.lanes_ms), stats)
 
 
 class LowLanesStore(SimStore):
@@ -104,21 +104,17 @@ class ReopeningAllocator(IdAllocator):
 # how long a schedule goes on after the first failure: TLC may see a fault later than the checker does
 AFTER_FAILURE_US = 12_000_000
 
-_STORED = "put(pool, 'w:' .. worker, pack_record(r))\n  if adopted"
-_OLD_MARK = "local moved = r['until'] r['until'] = held_until " + _STORED.replace("\n", " r['until'] = moved\n")
-_OWN_TOKEN = "if is_own and r.incarnation == pool.incarnation then\n    -- R5"
-_CHAIN = "    if not in_chain(r, renewal_id, pending_renewal_id) then"
-_LEAST = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
-_SETTLING = "if pool.floor > now and durability ~= 'none' then"
-_SERVER = "elseif durability == 'detect' and v[4] ~= pool.run_id then"
-_MARK = "math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)"
-_UNTIL_FORGOTTEN = "math.max(before and before.lanes[i] or 0, least)"
+_STORED = "  put(pool, 'w:' .. of_worker, pack_record(r))"
+_OLD_MARK = f"  local moved = r['until'] r['until'] = held_until {_STORED} r['until'] = moved"
+_OWN, _NEXT = "  if is_granted_here and is_own then", "local is_next = is_own and in_chain("
+_MARK = "local function mark_of(r, i) return math.max(r.lanes[i], r['until'], pool.floor) end"
+_UNTIL_FORGOTTEN, _FLOOR_FORGOTTEN = _MARK.replace("r['until'], ", ""), _MARK.replace(", pool.floor", "")
+_SETTLING = "elseif pool.floor > now then"
+_SERVER = "if durability == 'detect' and run_id ~= pool.run_id then"
 _FREE, _ALIVE = "redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now,", "elseif r.lease_end > now then"
-_LOWERED = "r.lanes[i] = math.max(r.lanes[i], used[i])"
-_OUTAGE_LOWERED = "r.lanes[last] = math.max(from, used[last])"
-_HORIZON, _OUTAGE_HORIZON = "return now + skew + ttl + lead + slack end", "now + skew + outage + lead + slack or 0"
-_LATER_FLOOR = "pool.floor = math.max(pool.floor, pool.outage_floor)"
-_DELETED = "pool.outage_floor = math.max(pool.outage_floor, mark, r.outage)"
+_GOES_BACK = "local goes_back = i > 1 and is_sure and"
+_HORIZON = "return at + skew + length + lead + slack end"
+_ENDS = "math.max(latest, r['until'], r.outage, unpack(r.lanes))"
 
 
 @dataclass(frozen=True)
@@ -146,7 +142,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
     "mark not moved": CodeFault(Rule((("renew", _STORED, _OLD_MARK),)), _SILENT),
     "mark ignored by a claim": CodeFault(Rule((("claim", _MARK, _UNTIL_FORGOTTEN),)), _SILENT),
     "false R10 alarm": CodeFault(
-        Rule((("renew", "if lacks and", "if pool.version % 9 == 8 or lacks and"),)), _SILENT
+        Rule((("renew", "  if lacks and", "  if pool.version % 9 == 8 or lacks and"),)), _SILENT
     ),
     "lanes too low in a client's request": CodeFault(Rule(store=LowLanesStore), _SILENT),
     "one tick used twice": CodeFault(Rule(allocator=ReopeningAllocator), ("step", "skew"), seed=1001),
@@ -157,19 +153,26 @@ CODE_FAULTS: dict[str, CodeFault] = {
     "token unchecked": CodeFault(
         Rule(
             (
-                ("renew", _OWN_TOKEN, _OWN_TOKEN.replace("is_own", "r")),
-                ("renew", _CHAIN, _CHAIN.replace("not", "r.token == token_hash and not")),
+                ("renew", _OWN, "  if is_granted_here then"),
+                ("renew", _NEXT, "local is_next = not is_own or in_chain("),
             )
         ),
         ("pause", "starve", "release"), seed=1001),
-    "chain unchecked": CodeFault(RULES["R5 chain"], ("clone",), seed=1001),
+    "chain unchecked": CodeFault(RULES["chain"], ("clone",), seed=1001),
     "one id for all renewals": CodeFault(Rule(lease_manager=_keeper(SameRenewalSlot)), ("clone",), seed=1003),
     "floor ignored": CodeFault(
-        Rule((("claim", _LEAST, "local least = 0"), ("claim", _SETTLING, "if false then"))), _LOST
+        Rule(
+            (
+                ("claim", _MARK, _FLOOR_FORGOTTEN),
+                ("claim", "mark_of(before, i) or pool.floor", "mark_of(before, i) or 0"),
+                ("claim", _SETTLING, "elseif false then"),
+            )
+        ),
+        _LOST,
     ),
-    "settling ignored": CodeFault(Rule((("claim", _SETTLING, "if false then"),)), ("twice",), seed=1006),
-    "late adoption": CodeFault(RULES["R4 too late"], ("twice",), seed=1001),
-    "unnoticed server": CodeFault(Rule((("common", _SERVER, "elseif false then"),)), ("deposed",), seed=1001),
+    "settling ignored": CodeFault(Rule((("claim", _SETTLING, "elseif false then"),)), ("twice",), seed=1007),
+    "late adoption": CodeFault(RULES["too late"], ("twice",), seed=1001),
+    "unnoticed server": CodeFault(Rule((("common", _SERVER, "if false then"),)), ("deposed",), seed=1001),
     "lane granted twice": CodeFault(
         Rule(
             (
@@ -180,27 +183,19 @@ CODE_FAULTS: dict[str, CodeFault] = {
         ),
         _SILENT,
     ),
-    "release too low": CodeFault(Rule((("release", _LOWERED, "used[i] = 0"),)), ("release",)),
+    "release too low": CodeFault(Rule((("release", _GOES_BACK, "local goes_back = true or"),)), ("release",)),
     "take-over without deleting the record": CodeFault(Rule(machines=SharedMachines), ("inherited",)),
-    "take-over without its marks": CodeFault(Rule(lease_manager=ForgetfulKeeper), ("inherited",), seed=1003),
+    "take-over without what was used": CodeFault(Rule(lease_manager=ForgetfulKeeper), ("inherited",), seed=1003),
     "horizon without skew": CodeFault(
         Rule((("common", _HORIZON, _HORIZON.replace("skew + ", "")),)), ("deposed",), seed=1001),
     "horizon without failover_slack": CodeFault(
         Rule((("common", _HORIZON, _HORIZON.replace(" + slack", "")),)), ("deposed",)
     ),
     "two processes with one worker id": CodeFault(Rule(lease_manager=_keeper(FirstWorkerSlot)), _SILENT),
-    "outage horizon without skew": CodeFault(
-        Rule((("common", _OUTAGE_HORIZON, _OUTAGE_HORIZON.replace("skew + ", "")),)), ("deposed",), seed=1003),
-    "outage horizon without failover_slack": CodeFault(
-        Rule((("common", _OUTAGE_HORIZON, _OUTAGE_HORIZON.replace(" + slack", "")),)), ("deposed",), seed=1003),
-    "outage mark released too low": CodeFault(
-        Rule((("release", _OUTAGE_LOWERED, "r.lanes[last] = from"),)), ("released_late",), seed=1001),
-    "dropped generator taken for unused": CodeFault(Rule(lease_manager=UnusedKeeper), ("drop",)),
-    "outage floor of other lanes ignored": CodeFault(
-        Rule((("common", _LATER_FLOOR, ""),)), ("relaned",), blind="TLC"
-    ),
-    "deletion without the outage floor": CodeFault(
-        Rule((("delete", _DELETED, ""),)), ("deleted_away",), blind="TLC"
+    "outage lane released too low": CodeFault(Rule(lease_manager=UnopenedKeeper), ("released_late",), seed=1001),
+    "dropped generator taken for unused": CodeFault(Rule(lease_manager=UnusedKeeper), ("drop",), seed=1030),
+    "end before the ends of outage lanes": CodeFault(
+        Rule((("end", _ENDS, _ENDS.replace("r.outage, ", "")),)), ("relaned",), blind="TLC"
     ),
 }  # fmt: skip
 

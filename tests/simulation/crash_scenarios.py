@@ -5,6 +5,7 @@ from __future__ import annotations
 from unittest import mock
 
 from snowredis.snowflake import crash_record
+from snowredis.snowflake.crash_record import Credentials
 from snowredis.snowflake.record_files import FileName
 from tests.simulation.process import Process
 from tests.simulation.scenarios import shows
@@ -47,34 +48,10 @@ def kill_while_writing(stage: Stage, process: Process, count: int) -> None:
         assert held is not None
         assert record is not None
         with mock.patch.object(crash_record, "GUARD", KilledAt(process, count)):
-            record.write_lease(held, process.generator._lifecycle.stats(), fresh=True)
+            record.write(Credentials.of_lease(held, process.generator._lifecycle.stats()))
 
     stage.do(process, lambda _: write())
     assert not process.alive
-
-
-@shows("crash record's mark")
-def a_process_that_dies_between_two_heartbeats(off: str | None) -> Stage:
-    stage = one_worker_id(off)
-    dying = stage.killed()
-    # in the same tick, if it may
-    heir_of(stage, dying)
-    return stage
-
-
-@shows("crash record's row")
-def a_process_that_dies_while_it_records_a_fresh_lease(off: str | None) -> Stage:
-    """Marks of a fresh lease are 0, and those of the lease before it must last until it is recorded."""
-    stage = one_worker_id(off)
-    host = stage.new_host()
-    for count in (1, 2, 3):
-        dying = stage.process(host)
-        stage.make(dying)
-        kill_while_writing(stage, dying, count)
-        # in the same tick
-        heir_of(stage, dying).crash()
-        stage.wait(1_000)
-    return stage
 
 
 @shows("crash record's text")
@@ -84,7 +61,7 @@ def a_process_that_dies_while_it_replaces_the_text(off: str | None) -> Stage:
     stage.make(dying)
     record = dying.lease_manager.slot.record
     assert isinstance(record, crash_record.CrashRecord)
-    kill_while_writing(stage, dying, 3)
+    kill_while_writing(stage, dying, 2)
     # half of it had been written
     record._texts[record._side ^ 1 if off is None else record._side][:100] = bytes(100)
     heir_of(stage, dying)
@@ -94,11 +71,16 @@ def a_process_that_dies_while_it_replaces_the_text(off: str | None) -> Stage:
 @shows("crash record's namespace")
 def a_process_of_another_container(off: str | None) -> Stage:
     """Its pid is not used where somebody looks for the dead."""
-    stage = one_worker_id(off)
+    stage = with_outage_lane(off)
     living, other = stage.process(), stage.process()
     stage.make(living)
+    for process in (living, other):
+        stage.cut_off(process)
+    stage.wait(7_000)
+    stage.begin(other, lambda process: process.make(1))
+    stage.wait(1_000)
+    stage.make(living)
     stage.make(other)
-    stage.make(living, other)
     return stage
 
 
@@ -124,26 +106,36 @@ def a_process_that_dies_while_it_releases_a_lease(off: str | None) -> Stage:
     machines = stage.machines
     assert machines is not None
     second = stage.process(dying.host)
-    (name,) = map(FileName.parse, machines.names())
+    (path,) = machines.names()
+    family, _, text = path.rpartition("/")
+    name = FileName.parse(text, family.partition(".")[0])
     assert name is not None
-    machines.rename(str(name), str(name._replace(taker=machines.name_of(second))))
+    machines.rename(path, f"{family}/{name._replace(taker=machines.name_of(second))}")
     second.crash()
     heir_of(stage, dying)
     return stage
 
 
-def killed_before_an_outage(off: str | None, *, tick_ms: int = 1000) -> tuple[Stage, list[Process]]:
-    """Return two processes of a machine that cannot reach Redis, on which one that had a lease was killed."""
-    stage = one_worker_id(off, tick_ms=tick_ms)
-    dying = stage.killed()
-    heirs = [stage.process(dying.host) for _ in range(2)]
-    stage.cut_off(heirs[0])
-    return stage, heirs
+def with_outage_lane(off: str | None, *, tick_ms: int = 1000) -> Stage:
+    return Stage(off=off, worker_bits=0, outage_ms=60_000, crash_records=True, tick_ms=tick_ms).with_pool()
+
+
+def killed_in_an_outage(off: str | None, *, tick_ms: int = 1000) -> tuple[Stage, list[Process]]:
+    """Return two processes of a machine that cannot reach Redis. There, one was killed that made ids meanwhile."""
+    stage = with_outage_lane(off, tick_ms=tick_ms)
+    dying = stage.process()
+    stage.make(dying)
+    stage.cut_off(dying)
+    # its other lanes end
+    stage.wait(9_000)
+    stage.make(dying)
+    dying.crash()
+    return stage, [stage.process(dying.host) for _ in range(2)]
 
 
 @shows("take-over by one")
 def two_processes_that_start_in_an_outage(off: str | None) -> Stage:
-    stage, heirs = killed_before_an_outage(off)
+    stage, heirs = killed_in_an_outage(off)
     stage.wait(1_000)
     for heir in heirs:
         stage.begin(heir, lambda process: process.make(1))
@@ -151,42 +143,36 @@ def two_processes_that_start_in_an_outage(off: str | None) -> Stage:
     return stage
 
 
-@shows("take-over with its marks")
+@shows("take-over behind what was used")
 def a_process_that_starts_in_an_outage(off: str | None) -> Stage:
-    # it has its lease in the same tick
-    stage, heirs = killed_before_an_outage(off, tick_ms=4_000)
+    # it has the lease in the same tick
+    stage, heirs = killed_in_an_outage(off, tick_ms=4_000)
+    stage.make(heirs[0])
+    return stage
+
+
+@shows("outage lane's use on record")
+def a_process_that_is_killed_as_soon_as_it_made_an_id_in_an_outage(off: str | None) -> Stage:
+    stage, heirs = killed_in_an_outage(off, tick_ms=4_000)
     stage.make(heirs[0])
     return stage
 
 
 @shows("no take-over after a release")
 def a_release_whose_reply_is_lost_before_an_outage(off: str | None) -> Stage:
-    stage = one_worker_id(off)
+    """Redis has leased the worker id again, with the outage lane of the process that released it."""
+    stage = with_outage_lane(off)
     closing = stage.process()
     stage.make(closing)
     stage.network.deafen(closing, 3_000_000)
     stage.do(closing, lambda process: process.generator.close())
     closing.crash()
-    return _heir_beside_another(stage, closing)
-
-
-@shows("no take-over after a release for the dead")
-def a_release_for_a_dead_process_whose_reply_is_lost_before_an_outage(off: str | None) -> Stage:
-    stage = one_worker_id(off)
-    dying = stage.killed()
-    sweeping = stage.process(dying.host)
-    stage.network.deafen(sweeping, 3_000_000)
-    stage.do(sweeping, lambda process: process.lease_manager.dead_processes.release(1, lambda talk: talk()))
-    sweeping.crash()
-    return _heir_beside_another(stage, dying)
-
-
-def _heir_beside_another(stage: Stage, ended: Process) -> Stage:
-    """Let a process have the worker id that was released, while one starts where it was used before."""
-    other, heir = stage.process(), stage.process(ended.host)
-    stage.cut_off(heir)
-    stage.begin(heir, lambda process: process.make(1))
-    for _ in range(6):
-        stage.make(other)
-        stage.wait(500)
+    other, heir = stage.process(), stage.process(closing.host)
+    stage.make(other)
+    for process in (other, heir):
+        stage.cut_off(process)
+    stage.wait(7_000)
+    for _ in range(3):
+        stage.make(other, heir)
+        stage.wait(1_000)
     return stage

@@ -1,10 +1,9 @@
-"""Schedules that need the rules about servers that lose what they acknowledged: which server it is, how far a pool
-may trust it (durability), and what a deleted pool leaves behind."""
+"""Schedules that need the rules about servers that lose what they acknowledged: which server it is, and how far a pool
+may trust it (durability)."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 
 from snowredis.errors import ServerUnidentified
 from tests.simulation.process import Process
@@ -15,7 +14,7 @@ from tests.simulation.stage import Stage
 KEY = "snowredis:{sim}"
 
 
-@shows("R3 run id")
+@shows("run id")
 def a_restart_from_a_snapshot(off: str | None) -> Stage:
     """The pool is there, and the lease that was granted after the snapshot is not."""
     stage = Stage(off=off).with_pool()
@@ -32,7 +31,7 @@ def a_restart_from_a_snapshot(off: str | None) -> Stage:
     return stage
 
 
-@shows("R3 promotion")
+@shows("promotion")
 def a_server_that_becomes_master_again(off: str | None) -> Stage:
     """While it was a replica it took over the data of a master that had missed the claim; no script ran there."""
     stage = Stage(off=off).with_pool()
@@ -49,7 +48,7 @@ def a_server_that_becomes_master_again(off: str | None) -> Stage:
     return stage
 
 
-@shows("R3 from the moment of notice")
+@shows("from the moment of notice")
 def a_replica_that_ran_for_long_before_it_was_promoted(off: str | None) -> Stage:
     """Behind one fixed address; it had missed the claim. Nobody said that there may be a failover."""
     stage = Stage(off=off).with_pool()
@@ -66,7 +65,7 @@ def a_replica_that_ran_for_long_before_it_was_promoted(off: str | None) -> Stage
     return stage
 
 
-@shows("R3 identity")
+@shows("identity")
 def a_server_whose_info_has_no_run_id(off: str | None) -> Stage:
     """Nothing tells it from the server that it was before; later it is replaced by one that can be told."""
     stage = Stage(off=off)
@@ -160,30 +159,6 @@ def a_pause_and_a_loss_that_nothing_shows(off: str | None) -> Stage:
     return stage
 
 
-def _deleted(stage: Stage, ttl_ms: int) -> None:
-    """Delete the pool and create it again at once, as a person would."""
-    stage.do(stage.process(), lambda process: process.store.delete(stage.redis_now_ms))
-    stage.config = replace(stage.config, ttl_ms=ttl_ms, max_clock_lead_ms=ttl_ms // 12, redis_skew_ms=ttl_ms // 12)
-    stage.with_pool()
-
-
-@shows("tombstone without expiry")
-def a_tombstone_in_a_redis_whose_memory_is_short(off: str | None) -> Stage:
-    """It evicts keys that have an expiry time; then a person says that the pool is new."""
-    stage = Stage(off=off).with_pool()
-    holder, heir = stage.process(), stage.process()
-    now_ms = stage.redis_now_ms
-    stage.set_clock(holder, now_ms)
-    stage.make(holder)
-    stage.do(stage.process(), lambda process: process.store.delete(stage.redis_now_ms))
-    stage.master.evict_volatile()
-    stage.do(heir, lambda process: process.store.create(stage.redis_now_ms))
-    stage.cut_off(holder)
-    stage.set_clock(heir, now_ms)
-    stage.make(heir)
-    return stage
-
-
 def _nobody_gets_one(stage: Stage, newcomer: Process) -> Stage:
     stage.make(newcomer)
     if not stage.checker.made.get(newcomer.name):
@@ -191,7 +166,7 @@ def _nobody_gets_one(stage: Stage, newcomer: Process) -> Stage:
     return stage
 
 
-@shows("bounded floor")
+@shows("clock that was ahead")
 def a_boot_with_a_clock_that_is_eight_hours_ahead(off: str | None) -> Stage:
     """Step the clock as one that is kept in local time is, until it is set; Redis has lost its data."""
     stage = Stage(off=off).with_pool()
@@ -253,15 +228,68 @@ def a_right_that_is_missing_while_a_pool_is_created(off: str | None) -> Stage:
     return _nobody_gets_one(stage, newcomer)
 
 
-@shows("deleted pool's floor")
-def a_pool_that_comes_back_with_a_shorter_ttl(off: str | None) -> Stage:
+@shows("by the later clock")
+def a_redis_whose_clock_is_behind_when_it_notices_a_loss(off: str | None) -> Stage:
+    """It is set right afterwards. The holder that was forgotten has ticks that the clock did not show yet."""
     stage = Stage(off=off).with_pool()
-    holder = stage.process()
-    now_ms = stage.redis_now_ms
-    stage.set_clock(holder, now_ms)
-    stage.make(holder)
-    _deleted(stage, 600)
-    heir = stage.process()
-    stage.set_clock(heir, now_ms)
+    gone, heir = stage.process(), stage.process()
+    stage.make(gone)
+    stage.master.wipe()
+    stage.master.offset_us = -6_000_000
+    stage.begin(stage.process(), lambda process: process.make(1))
+    stage.wait(100)
+    stage.master.offset_us = 0
+    stage.wait(1_500)
+    stage.begin(heir, lambda process: process.make(1))
+    stage.wait(1_000)
+    stage.cut_off(gone)
+    for _ in range(4):
+        stage.make(gone)
+        stage.begin(heir, lambda process: process.make(1))
+        stage.wait(1_000)
+    stage.wait(8_000)
     stage.make(heir)
+    return stage
+
+
+@shows("another pool")
+def an_address_that_leads_to_another_pool_of_that_name(off: str | None) -> Stage:
+    """It was tried there before. One holder renews its lease; another one does not reach Redis any more."""
+    stage = Stage(off=off).with_pool()
+    holder, away = stage.process(), stage.process()
+    stage.make(holder, away)
+    stage.led_elsewhere, stage.network.master = True, RedisModel(stage.world, "other")
+    stage.with_pool()
+    stage.beat(holder)
+    stage.cut_off(away)
+    newcomer = stage.process()
+    stage.begin(newcomer, lambda process: process.make(1))
+    stage.wait(1_500)
+    now_ms = stage.redis_now_ms
+    for process in (newcomer, away):
+        stage.set_clock(process, now_ms)
+    stage.make(away)
+    stage.begin(newcomer, lambda process: process.make(1))
+    stage.wait(8_000)
+    return stage
+
+
+@shows("start of a new pool")
+def a_new_pool_and_a_host_whose_clock_is_behind(off: str | None) -> Stage:
+    """The pool before was lost. What a person says of it is true: nothing was reserved any more."""
+    stage = Stage(off=off).with_pool()
+    gone = stage.process()
+    used_ms = stage.redis_now_ms
+    stage.make(gone)
+    gone.crash()
+    stage.wait(20_000)
+    stage.master.wipe()
+    stage.with_pool()
+    heir = stage.process()
+    stage.set_clock(heir, used_ms - 1_000)
+    for _ in range(8):
+        stage.begin(heir, lambda process: process.make(1))
+        stage.wait(500)
+    stage.set_clock(heir, stage.redis_now_ms)
+    stage.wait(8_000)
     return stage

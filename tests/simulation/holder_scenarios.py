@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from snowredis.snowflake.lease_manager import LeaseManager
 from tests.simulation.process import Process
 from tests.simulation.scenarios import shows
 from tests.simulation.stage import Stage
@@ -17,7 +16,7 @@ def clone_of_claim(stage: Stage, one: Process, two: Process) -> None:
         stage.tracer.cloned(one.name, two.name, held.token)
 
 
-@shows("R5 chain")
+@shows("chain")
 def a_clone(off: str | None) -> Stage:
     """Two machines with one memory."""
     stage = Stage(off=off).with_pool()
@@ -31,7 +30,7 @@ def a_clone(off: str | None) -> Stage:
     return stage
 
 
-@shows("R5 chain across a loss")
+@shows("chain across a loss")
 def a_clone_and_a_server_that_lost_nothing(off: str | None) -> Stage:
     """The slower copy is the first that is heard of after a restart, which makes everybody be taken up again."""
     stage = Stage(off=off).with_pool()
@@ -51,7 +50,7 @@ def a_clone_and_a_server_that_lost_nothing(off: str | None) -> Stage:
     return stage
 
 
-@shows("R4 later holder")
+@shows("later lease")
 def a_clone_of_a_lease_that_was_released(off: str | None) -> Stage:
     """Somebody else has the worker id when a restart makes everybody be taken up again, and the clone comes first."""
     stage = Stage(off=off, worker_bits=0).with_pool()
@@ -62,36 +61,24 @@ def a_clone_of_a_lease_that_was_released(off: str | None) -> Stage:
     stage.wait(500)
     stage.do(one, lambda process: process.generator.close())
     stage.wait(500)
-    stage.make(heir)
+    # its reservation begins where that of the lease that was cloned ends
+    stage.begin(heir, lambda process: process.make(1))
     stage.wait(1_000)
     stage.beat(heir)
     stage.master.restart(stage.master.copy_data())
     stage.beat(two)
-    # beyond the reservation of the lease that was cloned, and within that of the heir
+    stage.cut_off(heir)
+    stage.cut_off(two)
+    for process in (heir, two):
+        stage.set_clock(process, began_ms + 7_100)
+    stage.wait(100)
     for process in (heir, two):
         stage.set_clock(process, began_ms + 7_100)
         stage.make(process)
     return stage
 
 
-@shows("R10 released unused")
-def a_clone_of_a_lease_that_was_released_unused(off: str | None) -> Stage:
-    """The next holder has the very lanes of the clone, which is no sign that Redis went back."""
-    stage = Stage(off=off, worker_bits=2).with_pool()
-    one, heir, newcomer = stage.process(), stage.process(), stage.process()
-    stage.do(one, lambda process: process.generator.claim())
-    two = one.clone()
-    stage.do(one, lambda process: process.generator.close())
-    stage.make(heir)
-    stage.beat(two)
-    began_ms = stage.redis_now_ms
-    stage.make(newcomer)
-    if stage.redis_now_ms > began_ms + 1_000:
-        stage.checker.fail("a newcomer waits for a floor, and Redis lost nothing")
-    return stage
-
-
-@shows("R5 replayed claim")
+@shows("replayed claim")
 def a_claim_that_arrives_again(off: str | None) -> Stage:
     """A late copy of the claim must not undo what the renewals since have said; nobody can tell here."""
     stage = Stage(off=off).with_pool()
@@ -104,7 +91,7 @@ def a_claim_that_arrives_again(off: str | None) -> Stage:
     return stage
 
 
-@shows("R5 chain of each answer")
+@shows("chain of each answer")
 def a_claim_that_two_clones_repeat(off: str | None) -> Stage:
     """It was under way when the clone was made. Both are answered, and the second answer must end the first lease."""
     stage = Stage(off=off).with_pool()
@@ -119,7 +106,7 @@ def a_claim_that_two_clones_repeat(off: str | None) -> Stage:
     return stage
 
 
-@shows("R5 chain of each grant")
+@shows("chain of each grant")
 def a_clone_of_a_claim_that_is_repeated_when_its_lease_is_over(off: str | None) -> Stage:
     """Ticks of 1 ms. One copy was granted the claim and sent a renewal whose answer is lost; the other claims later."""
     stage = Stage(off=off, tick_ms=1).with_pool()
@@ -140,68 +127,12 @@ def a_clone_of_a_claim_that_is_repeated_when_its_lease_is_over(off: str | None) 
     return stage
 
 
-@shows("R6 fresh tokens")
+@shows("fresh tokens")
 def two_containers_with_one_host_name_and_pid(off: str | None) -> Stage:
     stage = Stage(off=off).with_pool()
     one = stage.process()
     two = stage.process(one.host)
     stage.make(one, two)
-    return stage
-
-
-@shows("R7 seal")
-def a_release_while_an_id_is_being_made(off: str | None) -> Stage:
-    """One thread is about to open a tick when another says what was used."""
-    stage = Stage(off=off).with_pool()
-    one, heir = stage.process(), stage.process()
-    stage.make(one)
-    stage.wait(1_000)
-    # between the reading of the last id and that of the clock
-    one.armed = (1, lambda: stage.world.sleep(1_500_000))
-    stage.begin(one, lambda process: process.make(1))
-    stage.wait(10)
-    stage.begin(one, lambda process: process.generator.close())
-    stage.wait(990)
-    stage.make(heir)
-    stage.set_clock(heir, stage.redis_now_ms)
-    stage.wait(600)
-    stage.make(heir)
-    return stage
-
-
-@shows("R7 holder")
-def a_release_by_somebody_who_lost_the_lease(off: str | None) -> Stage:
-    stage = Stage(off=off).with_pool()
-    asleep, other, heir, next_heir = (stage.process() for _ in range(4))
-    stage.make(asleep, other)
-    for _ in range(7):
-        stage.wait(1_000)
-        stage.beat(other)
-    stage.make(heir)
-    now_ms = stage.redis_now_ms
-    stage.do(asleep, lambda process: process.generator.close())
-    stage.set_clock(next_heir, now_ms)
-    stage.make(next_heir)
-    return stage
-
-
-@shows("R8 release")
-def a_fork_within_a_release(off: str | None) -> Stage:
-    """The child goes on with the release that its parent began, and its parent has a lease still."""
-    stage = Stage(off=off, worker_bits=0).with_pool()
-    parent, heir = stage.process(), stage.process()
-    stage.make(parent)
-    held = parent.lease_manager.held
-    assert held is not None
-    unused = (0,) * len(held.lanes_ms)
-    # the checker is not told, since the lease is the parent's
-    stage.do(parent.fork(), lambda child: LeaseManager.release(child.lease_manager, held, unused))
-    now_ms = stage.redis_now_ms
-    stage.begin(heir, lambda process: process.make(1))
-    stage.wait(10)
-    for process in (heir, parent):
-        stage.set_clock(process, now_ms)
-    stage.make(parent)
     return stage
 
 
@@ -214,17 +145,17 @@ def _forked(off: str | None, *, bypass: bool) -> Stage:
     return stage
 
 
-@shows("R8 hook")
+@shows("hook")
 def a_fork(off: str | None) -> Stage:
     return _forked(off, bypass=False)
 
 
-@shows("R8 page")
+@shows("page")
 def a_fork_that_bypasses_python(off: str | None) -> Stage:
     return _forked(off, bypass=True)
 
 
-@shows("R8 generation")
+@shows("generation")
 def a_fork_within_a_call(off: str | None) -> Stage:
     """A signal handler forks when the id is ready, and before it is handed out."""
     stage = Stage(off=off).with_pool()

@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from snowredis.errors import SnowredisError
-from snowredis.process.names import GONE, ProcessName, ProcessStatus
+from snowredis.process.names import GONE, ProcessName, ProcessStatus, has_ended
 from snowredis.servers.scripts import Script
 from snowredis.snowflake import sweep
-from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord
+from snowredis.snowflake.crash_record import HEADER_BYTES, PAGE_BYTES, TEXT_BYTES, CrashRecord, Credentials
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, Store
-from snowredis.snowflake.record_files import FileName, pool_name
+from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.replies import ClaimReply, Granted, ReleaseReply, Seen
 from snowredis.snowflake.sweep import RecordAccess
 from tests.simulation.stand_ins import Host, SimStore
@@ -56,7 +56,7 @@ class Parent:
         self.sim, self.world, self.host, self.config = (
             sim,
             sim.world,
-            Host(host.name, host.offset_us, network=host.network),
+            Host(host.name, host.offset_us, network=host.network, service=host.service),
             config,
         )
         self.name, self.alive, self.paused_until_us = f"parent on {host.name}", True, 0
@@ -116,7 +116,7 @@ class Machines:
         """Let the dead leave what it was writing half done, and its parent look for it some time later."""
         sim = self._sim
         for text, page in self._pages.items():
-            name = FileName.parse(text)
+            name = self._parsed(text)
             if name is not None and name.process == self.name_of(dead) and sim.random.random() < 0.5:
                 self._tear(page)
 
@@ -143,24 +143,33 @@ class Machines:
 
     # --- records -----------------------------------------------------------------------------------
 
+    def family_of(self, process: Process | Parent) -> str:
+        """Return the name of the directory of the records of a process and its siblings."""
+        name, host = self.name_of(process), process.host
+        return f"{name.namespace}.{host.network}.{host.service}"
+
     def new_record(self, process: Process, store: Store) -> CrashRecord:
-        name = FileName(pool_name(store), self.name_of(process), str(next(self._numbers)))
-        page = self._pages[str(name)] = Page(RECORD_BYTES)
+        name = FileName(self.name_of(process), str(next(self._numbers)))
+        path = f"{self.family_of(process)}/{name}"
+        page = self._pages[path] = Page(PAGE_BYTES)
         page.inode = name.number
-        file = _PageFile(self._pages, str(name))
-        common = {"lanes": store.config.layout.namespaces, "inode": page.inode, "server": [process.host.network]}
-        record = process.record_class(file, memoryview(page), common)
+        record = process.record_class(_PageFile(self._pages, path), memoryview(page), page.inode)
         self._records.append(record)
         return record
 
     def copy_records(self, process: Process, *, same: bool) -> None:
         """Copy what a process recorded; *same*: with its machine, so that the inodes are the same."""
+        family = self.family_of(process)
         for text, page in list(self._pages.items()):
-            name = FileName.parse(text)
+            name = self._parsed(text)
             if name is not None and name.process == self.name_of(process):
                 copied = name._replace(number=str(next(self._numbers)))
-                self._pages[str(copied)] = copy = Page(page)
+                self._pages[f"{family}/{copied}"] = copy = Page(page)
                 copy.inode = page.inode if same else copied.number
+
+    def _parsed(self, path: str) -> FileName | None:
+        family, _, name = path.rpartition("/")
+        return FileName.parse(name, family.partition(".")[0])
 
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""
@@ -171,25 +180,31 @@ class Machines:
     def take_over(
         self,
         process: Process,
-        accept: Callable[[dict[str, Any]], HeldLease | None],
+        accept: Callable[[Credentials], HeldLease | None],
         record: Callable[[HeldLease], HeldLease],
     ) -> HeldLease | None:
         """Do what sweep.py does for a process that starts while Redis is away."""
-        taken = sweep.take_over(CheckedStore(process, process.config), accept, record, self.access_of(process))
+        taken = sweep.take_over(self.access_of(process), accept, record)
         self._sim.fired["taken over"] += taken is not None
         if taken is not None and self._sim.tracer is not None:
-            self._sim.tracer.taken_over(process.name, taken.token, taken.renewal_id)
+            self._sim.tracer.taken_over(process.name, taken)
         return taken
 
     def disown(self, process: Process) -> None:
-        """Do what sweep.py does when a machine is about to be copied."""
-        sweep.disown(self.access_of(process))
+        """Do what sweep.py does when a machine is about to be copied: remove the records of the dead."""
+        own = self.name_of(process)
+        for path in list(self._pages):
+            name = self._parsed(path)
+            if name is not None and has_ended(name.process, own, self._reader(process)):
+                del self._pages[path]
+
+    def _reader(self, process: Process | Parent) -> Callable[[int], ProcessStatus]:
+        return lambda pid: self._status_of(process.host.name, pid)
 
     def access_of(self, process: Process | Parent) -> RecordAccess:
-        host = process.host
-        return RecordAccess(
-            self, self.name_of(process), lambda pid: self._status_of(host.name, pid), lambda _: [host.network]
-        )
+        files = SimDirectory(self, self.family_of(process))
+        # nobody here has children, but for a parent, which sees them as its siblings
+        return RecordAccess(files, SimDirectory(self, ""), self.name_of(process), self._reader(process))
 
     def _status_of(self, host: str, pid: int) -> ProcessStatus:
         found = self._tables[host].get(pid)
@@ -199,14 +214,10 @@ class Machines:
         # a zombie, unless somebody has reaped it
         return ProcessStatus(self._name(host, pid, started).started, not who.alive)
 
-    # --- what sweep.py does with a directory ---------------------------------------------------------
+    # --- what a directory does, with paths -------------------------------------------------------------
 
     def names(self) -> list[str]:
         return list(self._pages)
-
-    def changed_ns(self) -> int:
-        # no lookout looks here: each sweep does
-        return 0
 
     def rename(self, old: str, new: str) -> None:
         self._starve()
@@ -229,9 +240,6 @@ class Machines:
             raise FileNotFoundError(name)
         return page.inode
 
-    def age_s(self, name: str) -> float:
-        return 0.0
-
     def remove(self, name: str) -> None:
         self._starve()
         if self._pages.pop(name, None) is None:
@@ -243,6 +251,35 @@ class Machines:
             return
         length_us = sim.random.choice((1, 1_000, sim.random.randint(0, 2 * sim.ttl_us)))
         sim.world.sleep(max(1, min(length_us, sim.heal_us - sim.world.now_us)))
+
+
+class SimDirectory:
+    """The directory of one family, as sweep.py uses it."""
+
+    def __init__(self, machines: Machines, family: str) -> None:
+        self._machines, self._family = machines, family
+
+    def _path(self, name: str) -> str:
+        return f"{self._family}/{name}"
+
+    def names(self) -> list[str]:
+        found = (path.rpartition("/") for path in self._machines.names())
+        return [name for family, _, name in found if family == self._family]
+
+    def rename(self, old: str, new: str) -> None:
+        self._machines.rename(self._path(old), self._path(new))
+
+    def read(self, name: str) -> bytes:
+        return self._machines.read(self._path(name))
+
+    def inode(self, name: str) -> str:
+        return self._machines.inode(self._path(name))
+
+    def age_s(self, name: str) -> float:
+        return 0.0
+
+    def remove(self, name: str) -> None:
+        self._machines.remove(self._path(name))
 
 
 class _PageFile:

@@ -39,27 +39,6 @@ def an_heir_and_a_holder_that_does_not_reach_redis(off: str | None) -> Stage:
     return _cut_off_until(stage, began_ms, holder, heir)
 
 
-@shows("abandoned outage lane")
-def a_generator_that_is_dropped_after_an_outage(off: str | None) -> Stage:
-    """Nobody can say any more how far it used its lanes, and the clock of the heir is behind."""
-    stage = _stage(off)
-    dropped, heir = stage.process(), stage.process()
-    began_ms = stage.redis_now_ms
-    stage.make(dropped)
-    stage.cut_off(dropped)
-    # 14 s
-    stage.wait(14_000)
-    stage.make(dropped)
-    del stage.network.strayed[dropped.host.name]
-    stage.do(dropped, lambda process: process.lease_manager.abandon())
-    stage.set_clock(heir, began_ms + 6_500)
-    stage.make(heir)
-    stage.cut_off(heir)
-    stage.wait(began_ms + 14_000 - heir.host.offset_us // 1000 - stage.redis_now_ms)
-    stage.make(heir)
-    return stage
-
-
 @shows("outage floor")
 def a_wipe_and_a_holder_that_does_not_reach_redis(off: str | None) -> Stage:
     """Redis has forgotten the holder, whose outage lane lasts longer than the floor for other lanes."""
@@ -105,7 +84,7 @@ def a_clone_that_is_told_so(off: str | None) -> Stage:
     return _cut_off_until(stage, began_ms, one, two)
 
 
-@shows("released outage lane")
+@shows("holder before")
 def a_clone_whose_original_gave_the_outage_lane_back(off: str | None) -> Stage:
     """Somebody else has the worker id, and the outage lane: the clone is not told that it has one still."""
     stage = _stage(off)
@@ -137,4 +116,64 @@ def a_snapshot_that_is_resumed_where_there_is_no_redis(off: str | None) -> Stage
     stage.make(two)
     if stage.checker.made.get(two.name):
         stage.checker.fail("a copy of a machine goes on in the outage lane")
+    return stage
+
+
+@shows("lane that was opened")
+def a_release_after_an_outage(off: str | None) -> Stage:
+    """The next holder of the worker id has a clock that is behind, and comes to the same ticks in its own outage."""
+    stage = _stage(off)
+    one, heir = stage.process(), stage.process()
+    began_ms = stage.redis_now_ms
+    stage.make(one)
+    stage.cut_off(one)
+    # 14 s
+    stage.wait(14_000)
+    stage.make(one)
+    del stage.network.strayed[one.host.name]
+    stage.do(one, lambda process: process.generator.close())
+    stage.set_clock(heir, began_ms + 6_500)
+    stage.make(heir)
+    stage.cut_off(heir)
+    stage.wait(began_ms + 14_000 - heir.host.offset_us // 1000 - stage.redis_now_ms)
+    stage.make(heir)
+    return stage
+
+
+@shows("first lane stays")
+def a_worker_id_that_is_claimed_just_after_its_release(off: str | None) -> Stage:
+    stage = Stage(off=off, worker_bits=0).with_pool()
+    one, heir = stage.process(), stage.process()
+    stage.make(one)
+    now_ms = stage.redis_now_ms
+    stage.do(one, lambda process: process.generator.close())
+    stage.set_clock(heir, now_ms)
+    stage.make(heir)
+    return stage
+
+
+@shows("seal")
+def a_release_while_the_outage_lane_is_being_opened(off: str | None) -> Stage:
+    """One thread is about to open it when Redis is back, and another says that it was never opened."""
+    stage = _stage(off)
+    one, heir = stage.process(), stage.process()
+    began_ms = stage.redis_now_ms
+    stage.make(one)
+    stage.cut_off(one)
+    stage.wait(7_000)
+    stage.do(one, lambda process: process.generator._lifecycle.open_outage_lane())
+    # between the reading of the last id and that of the clock
+    one.armed = (2, lambda: stage.world.sleep(1_500_000))
+    stage.begin(one, lambda process: process.make(1))
+    stage.wait(10)
+    del stage.network.strayed[one.host.name]
+    stage.begin(one, lambda process: process.generator.close())
+    stage.set_clock(heir, began_ms + 500)
+    stage.begin(heir, lambda process: process.make(1))
+    stage.wait(100)
+    stage.cut_off(heir)
+    # its other lanes are over when its clock shows the tick that the other thread was about to use
+    for _ in range(18):
+        stage.wait(500)
+        stage.make(heir)
     return stage

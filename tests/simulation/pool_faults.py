@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from snowredis.errors import LayoutMismatch
+from snowredis.errors import LayoutMismatch, SnowredisError
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.administration import Administration, Kept
+from snowredis.snowflake.administration import Administration, Ends
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.replies import Reply, Seen
 from tests.simulation.process import Process
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
 
 _Reply = TypeVar("_Reply", bound=Reply)
-CHANGES = ("mixed", "deleted", "volatile", "changed", "deleted_away", "relaned")
+CHANGES = ("mixed", "deleted", "volatile", "changed", "changed_layout", "deleted_away", "relaned")
 OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
 
@@ -26,7 +26,7 @@ class AtTheServer(Administration):
     """Store of a person with a shell on the server's machine, without a network between.
 
     Args:
-        unkept: scripts whose effect is not put on disk; "undo": of change_layout only that.
+        unkept: scripts whose effect is not put on disk.
     """
 
     where = "simulated"
@@ -39,9 +39,9 @@ class AtTheServer(Administration):
         self._script = script.name
         return self._server.eval(self._sim.network.edit(script.name, script.source), keys, args)
 
-    def _lasting(self, change: Callable[[], _Reply], undo: Callable[[], object] | None = None) -> _Reply:
+    def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         reply = change()
-        if ("undo" if type(reply) is Kept else self._script) not in self._unkept:
+        if self._script not in self._unkept:
             self._server.save()
         return reply
 
@@ -74,21 +74,53 @@ def mixed(sim: Simulation) -> None:
 
 def _come_back(sim: Simulation, name: str, config: PoolConfig, *, created: bool) -> None:
     """The pool is made anew with *config*, and processes come that have it; the others do not live for ever."""
-    sim.fired[name] += 1
-    sim.say("the pool comes back with ttl %d ms", config.ttl_ms)
     store = AtTheServer(sim, sim.network.master, config)
     now_ms = sim.world.now_us // 1000
-    if created:
-        store.create(now_ms)
-    else:
-        # its answer gets lost
-        store.claim(ClaimRequest(sim.random.randbytes(16).hex(), now_ms, now_ms, 0, "{}"), Seen())
-    strangers = sim.living
+    try:
+        if created:
+            store.create(now_ms)
+        else:
+            # its answer gets lost
+            store.claim(ClaimRequest(sim.random.randbytes(16).hex(), now_ms, now_ms, 0, "{}"), Seen())
+    except SnowredisError as error:
+        # a process with the settings of before came first, or a right is missing
+        sim.say("the pool does not come back: %s", type(error).__name__)
+        return
+    sim.fired[name] += 1
+    sim.say("the pool comes back with ttl %d ms", config.ttl_ms)
+    strangers = [process for process in sim.living if process.config != config]
     sim.replace_config(config)
     for stranger in strangers:
         sim.before_heal(sim.random.randint(0, 2 * sim.ttl_us), stranger.crash)
     for _ in range(sim.random.randint(1, sim.size)):
         sim.process_class(sim, sim.new_host()).run(sim.random.randint(0, 1_000_000))
+
+
+def end_pool(sim: Simulation, then: Callable[[], None], following: PoolConfig | None = None) -> bool:
+    """Give the pool the earliest end, and call *then* when it has come, if that is soon enough.
+
+    Args:
+        following: what the pool is to become; None: it is deleted.
+
+    Returns:
+        whether it has an end.
+    """
+    server = sim.network.master
+    try:
+        store = AtTheServer(sim, server, sim.config)
+        reply = store.end(sim.world.now_us // 1000, layout=following.layout if following else None)
+    except SnowredisError as error:
+        sim.say("the pool is not deleted: %s", type(error).__name__)
+        return False
+    if not isinstance(reply, Ends):
+        return False
+    sim.say("the pool ends at %d ms", reply.end_ms)
+    end_us = sim.world.now_us if reply.over else reply.end_ms * 1000 - server.offset_us + 1_000
+    sim.ends_us = end_us
+    # nothing else can start where the layout was changed
+    if following is not None or end_us < sim.heal_us - 1_000_000:
+        sim.world.at(end_us, then)
+    return True
 
 
 def _with_another_ttl(sim: Simulation) -> PoolConfig:
@@ -99,20 +131,34 @@ def _with_another_ttl(sim: Simulation) -> PoolConfig:
 def deleted(sim: Simulation) -> None:
     """`snowredis pool delete`, and the pool comes back with another ttl."""
     server = sim.network.master
-    if server.up and not server.refused:
-        AtTheServer(sim, server, sim.config).delete(sim.world.now_us // 1000)
-        sim.say("the pool is deleted")
-        _come_back(sim, "deleted", _with_another_ttl(sim), created=sim.random.random() < 0.5)
+    if server.up and not server.refused and not sim.ends_us:
+        config, created = _with_another_ttl(sim), sim.random.random() < 0.5
+        end_pool(sim, lambda: _come_back(sim, "deleted", config, created=created))
+        if sim.random.random() < 0.7:
+            # the person stops the workers first, or soon after
+            for process in sim.living:
+                sim.before_heal(sim.random.randint(0, sim.ttl_us), process.stop)
 
 
 def volatile(sim: Simulation) -> None:
     """Delete the pool; memory gets short and Redis evicts what has an expiry; a person creates the pool again."""
     server = sim.network.master
-    if server.up and not server.refused:
-        AtTheServer(sim, server, sim.config).delete(sim.world.now_us // 1000)
-        server.evict_volatile()
-        sim.say("the pool is deleted, and keys are evicted")
-        _come_back(sim, "volatile", _with_another_ttl(sim), created=True)
+    if server.up and not server.refused and not sim.ends_us:
+        config = _with_another_ttl(sim)
+        if end_pool(sim, lambda: _come_back(sim, "volatile", config, created=True)):
+            server.evict_volatile()
+
+
+def changed_layout(sim: Simulation) -> None:
+    """`snowredis pool change-layout`, and processes with the new layout come when it is due."""
+    server = sim.network.master
+    if not server.up or server.refused or sim.ends_us:
+        return
+    layout = sim.config.layout
+    wider = replace(layout, worker_bits=layout.worker_bits + 1)
+    config = replace(sim.config, layout=wider)
+    if end_pool(sim, lambda: _come_back(sim, "changed_layout", config, created=False), config):
+        sim.say("the layout changes then")
 
 
 def changed(sim: Simulation) -> None:

@@ -85,6 +85,9 @@ class Process(SimulatedProcess):
         self.claims: list[Claim] = []
         # by token and worker id
         self.granted: dict[tuple[str, int], Reservation] = {}
+        # task -> the claims of which the process was told nothing when the task's call began: a thread that stopped in
+        # the middle of it returns an id that it took before
+        self.claims_of_calls: dict[Any, list[Claim]] = {}
         # those of which it was told that a copy of it has them
         self.void_claims: list[Claim] = []
         # those of which it was told that it lost them
@@ -124,15 +127,15 @@ class Process(SimulatedProcess):
         self.sim.checker.asked(self, script.name, args)
         reply = self.sim.network.call(self, script.name, script.source, keys, args)
         self.sim.checker.replied(self, script.name, args, reply)
-        # lanes: in its outage lanes it may go on
-        if reply[0] == "signature" and not reply[1].endswith(" lanes=1"):
+        if reply[0] == "signature":
             self._has_been_told(list(self.claims))
         elif reply[0] == "lost":
             worker, token, *_ = str(args[6]).split(",")
             lost = [claim for claim in self.claims if claim.worker == int(worker) and claim.token == token]
             self.refused_claims += lost
-            if reply[-2] == LossReason.COPIED:
-                self._has_been_told(lost, void=True)
+            *_, reason, keeps_lane, _ = reply
+            if keeps_lane == "0":
+                self._has_been_told(lost, void=reason == LossReason.COPIED)
         return reply
 
     def _has_been_told(self, claims: list[Claim], *, void: bool = False) -> None:
@@ -188,6 +191,10 @@ class Process(SimulatedProcess):
 
     def _first_beat_s(self) -> float:
         return self.generator._lifecycle.beat_after_s()
+
+    def begin_call(self) -> None:
+        claims = [claim for claim in self.claims if all(claim is not each for each in self.refused_claims)]
+        self.claims_of_calls[self.world.current] = claims
 
     def make(self, count: int = 1) -> None:
         """Make some ids, if possible."""

@@ -6,10 +6,13 @@ whoever comes first says what the settings are.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from snowredis.errors import SnowredisError
 from snowredis.snowflake.protocol import pool_keys
-from tests.simulation.redis_model import SHOWN, RedisModel
+from tests.simulation.pool_faults import AtTheServer
+from tests.simulation.redis_model import CONSTANT, SHOWN, RedisModel
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Fault
@@ -18,14 +21,14 @@ if TYPE_CHECKING:
 # what lets Redis forget something
 LOSSES = (
     *("ahead", "wipe", "evict", "snapshot", "rollback", "failover", "split", "moved", "again", "boot"),
-    *("deposed", "twice"),
+    *("deposed", "twice", "elsewhere", "boot_ahead"),
 )
 # what there is only where failover_slack is set
 OF_SENTINEL = ("failover", "split", "deposed")
 # what INFO says of a server, in a whole schedule or now and then
 IDENTITIES = ("unidentified", "constant", "proxy")
 # what a durability of "assured" rules out: two masters that both acknowledge, and a memory that goes back
-NOT_ASSURED = ("rollback", "split", "deposed", "twice")
+NOT_ASSURED = ("rollback", "split", "deposed", "twice", "elsewhere")
 # clocks of hosts are right where the Redis clock is not, since then nothing bounds how far one may be ahead (R2)
 CLOCKS = ("skew", "step")
 # how far ahead a Redis clock is that was not set yet, s
@@ -57,6 +60,56 @@ def ahead(sim: Simulation) -> None:
     sim.ended_early = True
     sim.say("clock of %s is ahead by %d ms", server.name, server.offset_us // 1000)
     sim.before_heal(lasts_us, lambda: setattr(server, "offset_us", right_us))
+
+
+def boot_ahead(sim: Simulation) -> None:
+    """Boot a machine with its clock ahead: Redis and one process start there, then the clock is set right."""
+    server, random = sim.network.master, sim.random
+    if sim.fired["boot_ahead"] or server.offset_us > sim.skew_us or not sim.may_forget("boot_ahead"):
+        return
+    right_us, ahead_us = server.offset_us, random.choice(AHEAD_S) * 1_000_000
+    server.restart(random.choice(({}, server.data_at(sim.world.now_us - sim.lost_us(3 * sim.ttl_us)))))
+    sim.went_unnoticed()
+    sim.ended_early, server.offset_us = True, right_us + ahead_us
+    host = sim.new_host()
+    host.offset_us = ahead_us
+    booted = sim.process_class(sim, host)
+    booted.run()
+    sim.say("%s and a process boot with a clock that is ahead by %d ms", server.name, ahead_us // 1000)
+
+    def set_right() -> None:
+        server.offset_us, host.offset_us = right_us, 0
+        if sim.options["rules"].policy != "backup":
+            # it would raise errors, or wait, for hours: a person starts it again
+            booted.crash()
+
+    sim.before_heal(random.randint(sim.ttl_us // 2, 3 * sim.ttl_us), set_right)
+
+
+def elsewhere(sim: Simulation) -> None:
+    """Let the address lead to another Redis, where a pool of this name was created."""
+    if sim.fired["elsewhere"] or not sim.may_forget("elsewhere"):
+        return
+    other = RedisModel(sim.world, f"redis{len(sim.network.servers)}", sim.network.master.shows)
+    other.offset_us, other.history = sim.redis_offset_us(), []
+    sim.network.servers.append(other)
+    with suppress(SnowredisError):
+        AtTheServer(sim, other, sim.config).create(sim.world.now_us // 1000)
+    holders = [process for process in sim.living if process.lease_manager.held is not None]
+    sim.led_elsewhere = True
+    sim.say("the address leads to another pool of this name")
+    old, sim.network.master = sim.network.master, other
+    old.up = False
+    sim.went_back()
+    sim.somebody_comes()
+
+    def look() -> None:
+        # each holder that is heard of has renewed its lease by then
+        is_shown = other.shows == SHOWN or sim.shows == CONSTANT
+        heard = [each for each in holders if each.alive and not each.generator.closed and each.lease_manager.held]
+        sim.had_holders = bool(heard) and is_shown and sim.config.durability == "detect" and len(sim.classes) == 1
+
+    sim.before_heal(sim.ttl_us, look)
 
 
 def rights(sim: Simulation) -> None:
@@ -150,9 +203,8 @@ def rollback(sim: Simulation) -> None:
     age_us = random.randint(0, 4 * sim.ttl_us)
     if not sim.may_forget("rollback"):
         return
-    # guard_rollbacks sees what is more than a ttl old, and where nothing can be seen nothing rests on it
-    seen = sim.config.guard_rollbacks and age_us > sim.ttl_us + 2 * sim.skew_us + 10_000
-    if not (seen or sim.config.durability == "none"):
+    # where nothing can be seen, nothing rests on it
+    if sim.config.durability != "none":
         sim.went_back()
     sim.say("%s goes back by %d ms", server.name, age_us // 1000)
     server.data = server.data_at(sim.world.now_us - age_us)

@@ -15,15 +15,18 @@ from typing import Any
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
+from snowredis.process.names import ProcessName
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig, pool_keys, signature_fields
-from snowredis.snowflake.record_files import pool_name
+from snowredis.snowflake.record_files import family_name
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.registration import RegisteredStore
 from snowredis.snowflake.registry import NO_NUMBER, NumberPlace, Registry, registry_key
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
+# the parent of all processes
+PARENT = ProcessName("", 1, "0")
 LAYOUT = Layout(timestamp_bits=41, datacenter_bits=6, backup_bits=0, worker_bits=6, sequence_bits=10)
 SECOND_US = 1_000_000
 LASTS_US = 900 * SECOND_US
@@ -198,7 +201,7 @@ class Simulation:
         """Return the name of the crash records that processes of this pool find."""
         if self.without == "crash record of a registration":
             return f"{store.where} {store.config.name}"
-        return pool_name(store)
+        return family_name(store, PARENT)
 
     def _renumber(self, registry: SimRegistry, server: RedisModel) -> None:
         """Delete a pool without processes, free its number, and create the pool again."""

@@ -7,19 +7,16 @@ the runtime is a method that is overridden.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from snowredis.errors import LayoutMismatch
 from snowredis.process.names import ProcessName
 from snowredis.snowflake.allocator import IdAllocator
-from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord, read_page
-from snowredis.snowflake.lease import Claimed, HeldLease, Lease
+from snowredis.snowflake.crash_record import CrashRecord, Credentials, read_page
+from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lifecycle import LeaseLifecycle
 from snowredis.snowflake.protocol import NO_STATS, WorkerStats
-from snowredis.snowflake.record_files import FileName
-from snowredis.snowflake.sweep import RecordAccess
 from tests.simulation.machines import Machines, Page, Parent
 from tests.simulation.process import Process
 from tests.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot, SimStore
@@ -74,25 +71,15 @@ class TimelessGuard(SimGuard):
 
 
 class UnsealedLifecycle(LeaseLifecycle):
-    """R7 off: what was used is read and sent while another thread may be making an id."""
+    """Which lanes were opened is read and sent while another thread may be making an id."""
 
     def release(self) -> None:
         held = self._leases.held
         if held is not None:
-            self._leases.release(held, self._allocator.marks(held), self.stats())
+            self._leases.release(held, self._allocator.opened(held), self.stats())
 
     def _make_void(self) -> None:
         self._leases.slot.make_void()
-
-
-class OneRowRecord(CrashRecord):
-    """A crash record in which a fresh lease gets the row of marks of the lease before it."""
-
-    __slots__ = ()
-
-    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
-        self._row ^= fresh
-        return super()._write(own, fresh=fresh, marks_ms=marks_ms)
 
 
 class OneTextRecord(CrashRecord):
@@ -100,32 +87,25 @@ class OneTextRecord(CrashRecord):
 
     __slots__ = ()
 
-    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
+    def write(self, credentials: Credentials) -> bool:
         self._side ^= 1
-        return super()._write(own, fresh=fresh, marks_ms=marks_ms)
+        return super().write(credentials)
 
 
 class LateRecord(CrashRecord):
-    """A crash record that is told at heartbeats how far the lanes are used, not before ids are made."""
+    """A crash record that does not say how far the outage lane may be used."""
 
-    __slots__ = ("_late",)
+    __slots__ = ()
 
-    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
-        marks = super()._write(own, fresh=fresh, marks_ms=marks_ms)
-        if marks is None:
-            return None
-        if fresh:
-            self._late = memoryview(bytearray(MARKS_BYTES)).cast("q")
-            self._late[:] = marks
-        marks[:] = self._late
-        return self._late
+    def note_outage_use(self, until_ms: int) -> None:
+        """Do nothing."""
 
 
 class HastyMachines(Machines):
     """A lease that a process was releasing when it died itself is its own for ever."""
 
     def rename(self, old: str, new: str) -> None:
-        name = FileName.parse(old)
+        name = self._parsed(old)
         if name is not None and name.taker is not None:
             raise FileNotFoundError(old)
         super().rename(old, new)
@@ -157,11 +137,11 @@ class ForgetfulProcesses(SimDeadProcesses):
 
     def take_over(
         self,
-        accept: Callable[[dict[str, Any]], HeldLease | None],
+        accept: Callable[[Credentials], HeldLease | None],
         record: Callable[[HeldLease], HeldLease],
     ) -> HeldLease | None:
-        def unused(credentials: dict[str, Any]) -> HeldLease | None:
-            return accept(credentials | {"marks_ms": (0,) * len(credentials["marks_ms"])})
+        def unused(credentials: Credentials) -> HeldLease | None:
+            return accept(credentials._replace(outage_used_ms=0))
 
         return super().take_over(unused, record)
 
@@ -206,26 +186,11 @@ class RepliedLifecycle(LeaseLifecycle):
         self._close_outage_lane()
 
 
-class AbandoningKeeper(SimKeeper):
-    """Gives an outage lane of which it does not know what was used back from the end of the other lanes on."""
+class UnopenedKeeper(SimKeeper):
+    """Gives all lanes back, whatever was used of them."""
 
-    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
-        super().release(held, marks_ms or (held.lease.until_ms,) * len(held.lanes_ms), stats)
-
-
-class ReleasingKeeper(SimKeeper):
-    """Releases a lease in a forked child, too."""
-
-    def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
-        return super()._release(held._replace(generation=self._guard.generation), marks_ms, stats)
-
-
-class UnsentMachines(Machines):
-    """The name of a record does not say that a release of its lease may have been sent."""
-
-    def rename(self, old: str, new: str) -> None:
-        name = FileName.parse(new)
-        super().rename(old, new if name is None else str(name._replace(sent=False)))
+    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
+        super().release(held, "0" * len(held.lanes_ms), stats)
 
 
 class BequeathingKeeper(SimKeeper):
@@ -248,41 +213,34 @@ class CopyingMachines(Machines):
 
     def inode(self, name: str) -> str:
         found = read_page(self.read(name))
-        return str(found["inode"]) if found else ""
+        return found.inode if found else ""
 
 
 class FlatMachines(Machines):
     """All machines are in one network."""
 
-    def access_of(self, process: Process | Parent) -> RecordAccess:
-        return super().access_of(process)._replace(scope_of=lambda _: [])
+    def family_of(self, process: Process | Parent) -> str:
+        return f"{self.name_of(process).namespace}..{process.host.service}"
 
 
-class CredulousKeeper(SimKeeper):
-    """Goes on with what it took over, whichever pool replies."""
+class CommonMachines(Machines):
+    """All processes of a machine are siblings."""
 
-    def _is_foreign(self, held: HeldLease, incarnation: str) -> bool:
-        return False
-
-
-class RefusedKeeper(SimKeeper):
-    """Goes on in the outage lane of what it took over, if the pool that refuses it has the same lanes."""
-
-    def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
-        super()._refused(held and held._replace(taken_ms=0), error)
+    def family_of(self, process: Process | Parent) -> str:
+        return f"{self.name_of(process).namespace}.{process.host.network}."
 
 
 class HeirlessKeeper(SimKeeper):
     """Releases what it took over as if only its own ids had been made of it."""
 
-    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
-        super().release(held._replace(taken_ms=0), marks_ms, stats)
+    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
+        super().release(held, opened or "0" * len(held.lanes_ms), stats)
 
 
 class EagerLifecycle(LeaseLifecycle):
     """Takes over whatever has not ended, open or not."""
 
-    def _is_of_use(self, lease: Lease) -> bool:
+    def _is_of_use(self, taken: HeldLease) -> bool:
         return True
 
 
@@ -305,131 +263,132 @@ class Rule:
     name: Callable[[ProcessName], ProcessName] | None = None
 
 
-_INDEX = "if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then"
+_MARK = "local function mark_of(r, i) return math.max(r.lanes[i], r['until'], pool.floor) end"
+_OUTAGE_MARK = "math.max(pool.outage_floor, before and before.lanes[lane_count] or 0, before and before.outage or 0)"
 _COUNTED = "while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do"
-_MARK = "lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)"
-_HOLDER = (
-    "if not (r and r.token == token_hash and in_chain(r, renewal_id, pending) "
-    "and r.incarnation == pool.incarnation) then"
-)
-_OWN_END = "if used and r['until'] == held_until then"
-_OUTAGE_MARK = "math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)"
-_OUTAGE_RAISED = "pool.outage_floor = math.max(pool.outage_floor, outage_horizon())"
-_KEEP = "keep_floor(pool)"
-_OF_A_CHANGE = _KEEP + "\n    pool.left"
-_OF_A_TOMBSTONE = "pool.floor = math.max(pool.floor, pool.outage_floor)\n    " + _KEEP
-_RAISED_ONLY = "pool.outage_floor = math.max(pool.outage_floor, pool.floor)"
-_DOUBT = "if lossy then\n      -- the plan"
-_TOO_LATE = "elseif held_until <= now + skew + lead + slack then"
-_LOWERED = "held_outage > held_lanes[#held_lanes] and was_lowered(r)"
-_ROLLED_BACK = (
-    "elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
-)
-_RAISED = "pool.floor = math.max(pool.floor, horizon())"
+_FLOOR = "pool.floor = math.max(pool.start, pool.is_new and at or horizon(at, ttl))"
+_OUTAGE_FLOOR = "pool.outage_floor = math.max(pool.start, pool.is_new and at or horizon(at, outage))"
+_FRESH = "renewal_id = first_renewal_id, ['until'] = 0"
+_TOO_LATE = "elseif held_until <= later_clock + skew + lead + slack or held_lanes[1] < pool.start then"
+_ROLLED_BACK = "  if is_older then"
+_NOTICED = "pool.lost_at, pool.is_new = later_clock, false"
 # what is lost was lost before the server started, one could think
 _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
-    pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
-_LEFT = "redis.call('HSET', KEYS[1], 'floor', pool.floor,"
-_KEPT = "'ends', math.max(pool.floor, pool.outage_floor, now) + REMEMBERED_MS)"
+    pool.lost_at, pool.is_new = now - uptime * 1000, false"""
+_BOUND = "if pool.lost_at > later_clock + lead + ttl then pool.lost_at, pool.changed = later_clock, true end"
 _FIELDS = "redis.call('HSET', KEYS[1], unpack(pool.fields))"
-# as when the expiry time of a tombstone was taken back between two writes
+# a command that is refused between two writes
 _IN_PARTS = "redis.call('HSET', KEYS[1], unpack(pool.fields, 1, 2)) redis.call('PERSIST', KEYS[1]) " + _FIELDS
 _IDENTITY = "local id, reason = identity()"
 _UNKNOWN = "if not id then return nil, { 'unidentified', reason, nonce } end"
-_NEWCOMERS = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
-_OVERDUE = "local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end"
+_NEWCOMERS = (
+    "pool.floor, pool.outage_floor = math.max(pool.floor, horizon(now, ttl)), "
+    "math.max(pool.outage_floor, horizon(now, outage))"
+)
+_UNOPENED = "string.sub(opened, i, i) == '0'"
+_FIRST = "local goes_back = i > 1 and is_sure and"
+_KEEPS = "local keeps = reason ~= 'copied' and not (is_later and r.before ~= token_hash)"
+_REFUSED = "return nil, { 'signature', current .. (v[1] == signature and ' changed=1' or hint), nonce }"
+_OVER = "local over = v[1] and (v[9] == 'now' or v[9] == 'then' and ends <= now)"
+_START = "math.max(pool.start, ends), 0, 0, now"
+_CUT = "math.min(capped + ttl, pool.ends)"
+_OUTAGE_CUT = "math.min(capped + outage, pool.ends)"
+_MARKS, _FLOORS = "is_unknown and pool.top or latest", "pool.floor, outage > 0 and pool.outage_floor or 0"
+_EARLIEST = f"math.max(now, {_MARKS}, {_FLOORS})"
+_CURRENT = "local current = over and (v[10] or signature) or v[1]"
+_LATE = "durability == 'none' and r.lease_end <= now + skew + slack"
+_BEYOND = "'(' .. latest_end, '+inf', 'LIMIT', 0, AT_ONCE)"
+_ONCE = "  if stored[1] then\n"
 
 RULES: dict[str, Rule] = {
-    "mark": Rule((("claim", _MARK, "lanes[i] = math.max(before and before.lanes[i] or 0, least)"),)),
+    # step 1, grant
+    "mark": Rule((("claim", _MARK, _MARK.replace("r['until'], ", "")),)),
     "end of the reservation": Rule(lease_manager=EndlessKeeper),
-    "R1 index": Rule((("claim", _INDEX, "if false then"),)),
-    "R1 adopted records": Rule((("claim", _COUNTED, "while false do"),)),
-    "R2 cap": Rule((("common", "local capped = math.min(caller_ms, now + lead)", "local capped = caller_ms"),)),
-    "R3 floor": Rule((("common", _RAISED, ""),)),
-    "R3 from the moment of notice": Rule((("common", _RAISED, _FROM_ITS_START),)),
-    "R3 run id": Rule((("common", "return run_id .. '-' .. replication_id", "return replication_id"),)),
-    "R3 promotion": Rule((("common", "return run_id .. '-' .. replication_id", "return run_id"),)),
-    "R3 identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
-    "R4 too late": Rule((("renew", "elseif held_until <= now + skew + lead + slack then", "elseif false then"),)),
-    "R4 later holder": Rule((("renew", "elseif r and not is_own and", "elseif false and"),)),
-    "R4 lease end": Rule((("renew", "math.max(r.lease_end, now + ttl)", "now + ttl"),)),
-    "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
-    "R5 chain": Rule((("renew", "  if not in_chain(r, renewal_id, pending_renewal_id) then", "if false then"),)),
-    "R5 chain across a loss": Rule((("renew", "r['until'] > held_until and not in_chain", "false and in_chain"),)),
-    "R5 replayed claim": Rule((("claim", "and #r.renewal_id == FIRST_DIGITS\n      and r.lease_end > now", ""),)),
-    "R5 chain of each answer": Rule((("claim", "r.renewed, r.renewal_id = now, first_renewal_id", "r.renewed = now"),)),
-    "R5 chain of each grant": Rule((("claim", "renewal_id = first_renewal_id,\n", "renewal_id = '000000000000',\n"),)),
-    "R6 fresh tokens": Rule(lease_manager=HostPidKeeper),
-    "R7 seal": Rule(lifecycle=UnsealedLifecycle),
-    # each of the two is enough on one server; both are for what may be forgotten, and for copies
-    "R7 holder": Rule((("release", _HOLDER, "if not r then"), ("release", _OWN_END, "if used then"))),
-    "R8 hook": Rule(guard=DeafGuard),
-    "R8 page": Rule(guard=BlindGuard),
-    "R8 generation": Rule(guard=TimelessGuard),
-    "R9 signature": Rule(
-        (("common", "return nil, { 'signature', current .. hint, nonce }", ""),)
-    ),
-    "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
-    "R10 record": Rule((("renew", "if lacks and", "if false and"),)),
-    "R10 released unused": Rule((("renew", " and not was_unused(token_hash)", ""),)),
-    "R10 silence": Rule((("common", "elseif guard and now - pool.last > ttl then", "elseif false then"),)),
-    "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
-    "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
-    "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
-    "tombstone without expiry": Rule(
-        (("delete", _KEPT, _KEPT + " redis.call('PEXPIREAT', KEYS[1], pool.floor + REMEMBERED_MS)"),)
-    ),
-    "bounded floor": Rule((("common", "if pool.floor_at > now + skew then", "if false then"),)),
-    "bounded lease end": Rule((("common", "  bound_lease_ends()\n  sweep(pool)", "  sweep(pool)"),)),
-    "reachable marks": Rule((("claim", "if least - usable_from > wait_ms + horizon() - now then", "if false then"),)),
-    "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
-    "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
-    "outage mark": Rule((("claim", _OUTAGE_MARK, "outage_least"),)),
-    "outage floor": Rule((("common", _OUTAGE_RAISED, ""),)),
-    "abandoned outage lane": Rule(lease_manager=AbandoningKeeper),
-    "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
+    "index": Rule((("claim", "and redis.call('ZCARD', KEYS[2]) == pool.records then return", "then return"),)),
+    "adopted records": Rule((("claim", _COUNTED, "while false do"),)),
+    "cap": Rule((("common", "local capped = math.min(caller_ms, now + lead)", "local capped = caller_ms"),)),
+    "outage mark": Rule((("claim", _OUTAGE_MARK, "pool.outage_floor"),)),
+    # step 2, extend
+    "chain": Rule((("renew", "    if not is_next then", "    if false then"),)),
+    "chain across a loss": Rule((("renew", "r['until'] > held_until and not is_next", "false"),)),
+    "replayed claim": Rule((("claim", "and #r.renewal_id == FIRST_DIGITS\n    and r.lease_end > now", ""),)),
+    "chain of each answer": Rule((("claim", "    r.renewal_id = first_renewal_id\n", ""),)),
+    "chain of each grant": Rule((("claim", _FRESH, _FRESH.replace("first_renewal_id", "'000000000000'")),)),
     "copied outage lane": Rule(lease_manager=UnvoidedKeeper),
-    "released outage lane": Rule((("renew", _LOWERED, "false"),)),
+    # step 3, lose
+    "floor": Rule((("common", _FLOOR, "pool.floor = pool.start"),)),
+    "outage floor": Rule((("common", _OUTAGE_FLOOR, "pool.outage_floor = pool.start"),)),
+    "from the moment of notice": Rule((("common", _NOTICED, _FROM_ITS_START),)),
+    "by the later clock": Rule((("common", _NOTICED, _NOTICED.replace("later_clock", "now")),)),
+    "start of a new pool": Rule((("common", _FLOOR, _FLOOR.replace("pool.is_new and at", "pool.is_new and 0")),)),
+    "run id": Rule((("common", "return run_id .. '-' .. replication_id", "return replication_id"),)),
+    "promotion": Rule((("common", "return run_id .. '-' .. replication_id", "return run_id"),)),
+    "identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
+    "version": Rule((("common", _ROLLED_BACK, "  if false then"),)),
+    "record": Rule((("renew", "if lacks and", "if false and"),)),
+    "another pool": Rule((("common", "elseif is_foreign(pool) then", "elseif false then"),)),
+    # step 4, adopt
+    "settling": Rule((("claim", "elseif pool.floor > now then", "elseif pool.floor - now > ttl + lead then"),)),
+    "too late": Rule((("renew", _TOO_LATE, "elseif false then"),)),
+    "later lease": Rule((("renew", "  elseif is_later then", "  elseif false then"),)),
+    "lease end": Rule((("common", "math.max(r.lease_end, now + ttl)", "now + ttl"),)),
+    "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
+    # step 5, own
+    "fresh tokens": Rule(lease_manager=HostPidKeeper),
+    "hook": Rule(guard=DeafGuard),
+    "page": Rule(guard=BlindGuard),
+    "generation": Rule(guard=TimelessGuard),
+    "seal": Rule(lifecycle=UnsealedLifecycle),
     "clocks agree": Rule(lease_manager=TrustingKeeper),
-    "R9 plan on disk": Rule(unkept=("change_layout",)),
-    "R9 undo on disk": Rule(unkept=("undo",)),
-    "R9 create on disk": Rule(unkept=("delete", "create")),
-    "R9 delete on disk": Rule(unkept=("delete",)),
-    "R9 floor of a change after a loss": Rule((("common", _DOUBT, _DOUBT.replace("lossy", "false")),)),
-    "R9 moment of a change after a loss": Rule((("common", "planned + later, moment + later", "planned, moment"),)),
-    "R9 floor of a change that was made": Rule((("renew", "    if pool.sure_floor then", "    if false then"),)),
-    "R9 outage floor of a new pool": Rule((("create", "if pool.certain then", "if true then"),)),
-    "R9 refused processes create nothing": Rule((("common", "if creates == false and", "if false and"),)),
-    "R9 lanes of a lost pool": Rule((("common", "math.max(floor, outage_horizon())\n", "floor\n"),)),
-    "R9 kept floor of a change": Rule((("common", _OF_A_CHANGE, _OF_A_CHANGE.replace(_KEEP, _RAISED_ONLY)),)),
-    "R9 kept floor of a change after a loss": Rule(
-        (("common", _OF_A_CHANGE, _OF_A_CHANGE.replace(_KEEP, _RAISED_ONLY)),)
-    ),
-    "R9 kept floor of other lanes": Rule((("common", _OF_A_TOMBSTONE, _OF_A_TOMBSTONE.replace(_KEEP, _RAISED_ONLY)),)),
-    "outage lane that passed on": Rule((("renew", "held_outage > tonumber(from) and ", ""),)),
-    "outage lane while Redis is behind": Rule(lifecycle=RepliedLifecycle),
     "clocks agree in the outage lane": Rule(lease_manager=OpenedKeeper),
-    "crash record's mark": Rule(record=LateRecord),
-    "crash record's row": Rule(record=OneRowRecord),
+    # a release gives back what was never opened
+    "lane that was opened": Rule(lease_manager=UnopenedKeeper),
+    "first lane stays": Rule(
+        (("release", _FIRST, _FIRST.replace("i > 1 and ", "")), ("release", _UNOPENED, f"(i == 1 or {_UNOPENED})"))
+    ),
+    "holder before": Rule((("renew", _KEEPS, "local keeps = reason ~= 'copied'"),)),
+    # the end of a pool
+    "signature": Rule((("common", _REFUSED, ""),)),
+    "end of grants": Rule((("common", _CUT, "capped + ttl"),)),
+    "end of outage lanes": Rule((("common", _OUTAGE_CUT, "capped + outage"),)),
+    "start at the end": Rule((("common", _START, "pool.start, 0, 0, now"),)),
+    "not before marks": Rule((("end", _EARLIEST, _EARLIEST.replace(f"{_MARKS}, ", "")),)),
+    "not before floors": Rule((("end", _EARLIEST, _EARLIEST.replace(f", {_FLOORS}", "")),)),
+    "end once": Rule((("end", _ONCE, "  if false then\n"),)),
+    "end on every copy": Rule((("common", _OVER, "local over = ends <= now"),), unkept=("end",)),
+    "settings that may start": Rule((("common", _CURRENT, "local current = over and signature or v[1]"),)),
+    "refused processes create nothing": Rule((("common", "if without == 'lost' and", "if false and"),)),
+    # durability none
+    "none: newcomers wait": Rule((("claim", _NEWCOMERS, ""),)),
+    "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
+    "none: no late renewal": Rule(
+        (("renew", f"elseif {_LATE} then", "elseif false then"), ("claim", f" and not ({_LATE})", ""))
+    ),
+    # nobody starves
+    "clock that was ahead": Rule((("common", _BOUND, ""),)),
+    "bounded lease end": Rule((("common", _BEYOND, _BEYOND.replace("AT_ONCE", "0")),)),
+    "reachable marks": Rule(
+        (("claim", "if pool.floor - usable_from > wait_ms + horizon(0, ttl) then", "if false then"),)
+    ),
+    "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
+    "outage lane while Redis is behind": Rule(lifecycle=RepliedLifecycle),
     "crash record's text": Rule(record=OneTextRecord),
     "crash record's namespace": Rule(name=lambda name: name._replace(namespace="all")),
     "crash record's start": Rule(name=lambda name: name._replace(started="0")),
     "crash record taken over": Rule(machines=HastyMachines),
     "take-over by one": Rule(machines=SharedMachines),
-    "take-over with its marks": Rule(lease_manager=ForgetfulKeeper),
+    "take-over behind what was used": Rule(lease_manager=ForgetfulKeeper),
+    "outage lane's use on record": Rule(record=LateRecord),
     "no take-over after a release": Rule(record=SilentRecord),
-    "no take-over after a release for the dead": Rule(machines=UnsentMachines),
-    "R8 release": Rule(lease_manager=ReleasingKeeper),
     "suspended lease is no heir's": Rule(lease_manager=BequeathingKeeper),
     "leases of the dead are no heir's after a copy": Rule(machines=CopiedMachines),
     "record of a copied directory": Rule(machines=CopyingMachines),
     "record's network": Rule(machines=FlatMachines),
-    "the pool's id": Rule(lease_manager=CredulousKeeper),
-    "the pool's id in a refusal": Rule(lease_manager=RefusedKeeper),
+    "record's parent": Rule(machines=CommonMachines),
     "abandoned lease of a dead process": Rule(lease_manager=HeirlessKeeper),
     "a lease of use": Rule(lifecycle=EagerLifecycle),
-}  # fmt: skip
+}
 
 
 def switch_off(sim: Simulation, name: str) -> None:

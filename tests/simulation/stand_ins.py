@@ -14,9 +14,10 @@ from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import Administration
-from snowredis.snowflake.crash_record import CrashRecord, LeaseSlot
+from snowredis.snowflake.crash_record import CrashRecord, Credentials
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
 from tests.simulation.world import START_US
 
@@ -32,6 +33,8 @@ class Host:
     name: str
     offset_us: int = 0
     network: str = ""
+    # whose processes it runs: they have the same parent
+    service: str = ""
 
 
 class SimClock:
@@ -131,7 +134,7 @@ class SimDeadProcesses:
 
     def take_over(
         self,
-        accept: Callable[[dict[str, Any]], HeldLease | None],
+        accept: Callable[[Credentials], HeldLease | None],
         record: Callable[[HeldLease], HeldLease],
     ) -> HeldLease | None:
         machines = self.process.sim.machines
@@ -150,10 +153,10 @@ class SimKeeper(LeaseManager):
     dead_class: type[SimDeadProcesses] = SimDeadProcesses
     slot_class: type[SimSlot] = SimSlot
 
-    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS) -> None:
+    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
         assert self.process is not None
-        self.process.sim.checker.released(self.process, held, marks_ms)
-        super().release(held, marks_ms, stats)
+        self.process.sim.checker.released(self.process, held, opened)
+        super().release(held, opened, stats)
 
     def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         assert self.process is not None

@@ -6,8 +6,7 @@ what can be copied around it: the machine, the directory, the network, the Redis
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from snowredis.snowflake.record_files import FileName
 from tests.simulation.machines import Machines, Page
 from tests.simulation.process import Process
 from tests.simulation.redis_model import RedisModel
@@ -30,8 +29,10 @@ def _machines(stage: Stage) -> Machines:
 def _copy(stage: Stage, name: str, number: str) -> None:
     """Copy the only record of a machine, as with its directory."""
     machines = _machines(stage)
-    parts = name.split(".")
-    page = machines._pages[".".join((*parts[:4], number, *parts[5:]))] = Page(machines._pages[name])
+    family, _, text = name.rpartition("/")
+    parsed = FileName.parse(text, family.partition(".")[0])
+    assert parsed is not None
+    page = machines._pages[f"{family}/{parsed._replace(number=number)}"] = Page(machines._pages[name])
     page.inode = number
 
 
@@ -41,10 +42,10 @@ def _cut_off(stage: Stage, *processes: Process) -> None:
 
 
 def _both_make(stage: Stage, one: Process, two: Process) -> Stage:
-    """Let both make ids at the same times, as far as they have a lease."""
+    """Let both make ids at the same times, in outage lanes, as far as they have a lease."""
     for process in (one, two):
         stage.begin(process, lambda process: process.make(1))
-    stage.wait(3_000)
+    stage.wait(8_000)
     now_ms = stage.redis_now_ms
     for process in (one, two):
         stage.set_clock(process, now_ms)
@@ -80,14 +81,13 @@ def _start_in_both_copies(stage: Stage, ended: Process) -> Stage:
     machines = _machines(stage)
     if ended.alive:
         ended.crash()
-    (name,) = machines.names()
     # the directory is the machine's, so the copy has the same inodes
-    page = machines._pages[name]
+    pages = dict(machines._pages)
     one = stage.process(ended.host)
     stage.cut_off(one)
     stage.begin(one, lambda process: process.make(1))
     stage.wait(2_000)
-    machines._pages[name] = page
+    machines._pages |= pages
     two = stage.process(ended.host)
     return _both_make(stage, one, two)
 
@@ -103,7 +103,7 @@ def a_directory_of_records_that_is_copied(off: str | None) -> Stage:
     return _both_make(stage, *heirs)
 
 
-def _two_pools(stage: Stage, network: str) -> tuple[Process, Process]:
+def _two_pools(stage: Stage, network: str = "", service: str = "") -> tuple[Process, Process]:
     """Return a process of the other Redis, and one that starts beside it: there, both reach nothing any more.
 
     A process of the first Redis, which has the same address and the same worker id, was killed on their machine.
@@ -111,12 +111,12 @@ def _two_pools(stage: Stage, network: str) -> tuple[Process, Process]:
     dying = stage.killed()
     stage.wait(2_000)
     other = RedisModel(stage.world, "other")
-    host = Host(dying.host.name, network=network)
+    host = Host(dying.host.name, network=network, service=service)
     holder = stage.process(Host("elsewhere"))
     for name in ("elsewhere", host.name):
         stage.network.strayed[name] = other
     stage.do(holder, lambda process: process.store.create(stage.redis_now_ms))
-    stage.open_outage_lanes(other)
+    stage.led_elsewhere = True
     stage.make(holder)
     # two Redis servers are of two tables, so both may reserve the same
     stage.checker.failures.clear()
@@ -133,77 +133,39 @@ def a_process_of_another_network(off: str | None) -> Stage:
     return _both_make(stage, holder, heir)
 
 
-@shows("the pool's id")
-def a_lease_that_turns_out_to_be_of_another_pool(off: str | None) -> Stage:
-    """Another Redis took the address over. As soon as it replies, what was taken over is given up, with its lanes."""
+@shows("record's parent")
+def a_process_of_another_service(off: str | None) -> Stage:
+    """By the same address it reaches another Redis, as with a file of host names of its own."""
     stage = _stage(off)
-    holder, heir = _two_pools(stage, "")
-    return _another_pool_replies(stage, holder, heir, away_ms=2_000, lasts_ms=7_000)
-
-
-@shows("the pool's id in a refusal")
-def a_lease_that_another_pool_refuses(off: str | None) -> Stage:
-    """Another Redis took the address over, whose pool has the same lanes and another ttl."""
-    stage = _stage(off)
-    dying = stage.killed()
-    other = RedisModel(stage.world, "other")
-    longer = replace(stage.config, ttl_ms=7_000)
-    stage.configs.append(longer)
-    host = Host(dying.host.name)
-    holder = stage.process(Host("elsewhere"), config=longer)
-    stage.network.strayed["elsewhere"] = other
-    stage.do(holder, lambda process: process.store.create(stage.redis_now_ms))
-    stage.open_outage_lanes(other)
-    stage.make(holder)
-    # this Redis was started again since: its lanes begin behind those that it may have lost
-    other.restart(other.copy_data())
-    stage.beat(holder)
-    # two Redis servers are of two tables, so both may reserve the same
-    stage.checker.failures.clear()
-    return _another_pool_replies(stage, holder, stage.process(host), away_ms=3_000, lasts_ms=8_000)
-
-
-def _another_pool_replies(stage: Stage, holder: Process, heir: Process, *, away_ms: int, lasts_ms: int) -> Stage:
-    """Let *heir* take a lease over while no Redis replies for a time, then the one of *holder*, then none again."""
-    stage.cut_off(heir)
-    # no time of the holder is used: nobody can know yet
-    stage.begin(heir, lambda process: process.make(1))
-    stage.wait(away_ms)
-    stage.network.strayed[heir.host.name] = stage.network.strayed["elsewhere"]
-    stage.beat(heir)
+    holder, heir = _two_pools(stage, service="another")
     _cut_off(stage, holder, heir)
-    stage.wait(lasts_ms)
     return _both_make(stage, holder, heir)
 
 
 @shows("abandoned lease of a dead process")
 def a_lease_that_is_taken_over_and_dropped(off: str | None) -> Stage:
-    """The dead process was ahead in its outage lane. Who took over made no id, and does not know of these."""
+    """What the dead process used of its outage lane is unknown to who took the lease over, and made no id."""
     stage = _stage(off)
-    dying = stage.process()
-    began_ms = stage.redis_now_ms
-    stage.set_clock(dying, began_ms + 20_000)
-    # its other lanes end before its clock
+    dying, began_ms = stage.process(), stage.redis_now_ms
     stage.make(dying)
     stage.cut_off(dying)
-    stage.wait(1_000)
-    stage.make(dying)
-    del stage.network.strayed[dying.host.name]
-    stage.set_clock(dying, stage.redis_now_ms)
-    stage.beat(dying)
+    stage.wait(7_000)
+    for _ in range(12):
+        stage.make(dying)
+        stage.wait(1_000)
     dying.crash()
     dropping = stage.process(dying.host)
-    stage.cut_off(dropping)
-    stage.do(dropping, lambda process: process.generator.claim())
+    stage.beat(dropping)
     del stage.network.strayed[dropping.host.name]
     stage.do(dropping, lambda process: process.lease_manager.abandon())
+    # where the clock is behind, the worker id is of use for times of before
     third = stage.process()
-    stage.wait(8_000)
+    stage.set_clock(third, began_ms + 6_500)
     stage.make(third)
     stage.cut_off(third)
-    for _ in range(16):
-        stage.wait(1_000)
+    for _ in range(12):
         stage.make(third)
+        stage.wait(1_000)
     return stage
 
 

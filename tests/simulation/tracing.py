@@ -1,7 +1,8 @@
 """Log of one simulated run, for tests/spec: what processes asked, what servers did, which ticks were used.
 
-One JSON object a line; tests/spec/steps.py describes them. Attached to a simulation before it begins; a simulation
-without it does nothing of this.
+One JSON object a line; tests/spec/log.py describes them. It says what there is, and no cause: why a script did what
+it did is for the specification to say. Attached to a simulation before it begins; a simulation without it does nothing
+of this.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
-from snowredis.servers.scripts import REFUSALS
 from tests.simulation.redis_model import CHANGING, CONSTANT
 from tests.spec.log import header, ints, request_of
 
 if TYPE_CHECKING:
+    from snowredis.snowflake.lease import HeldLease
     from tests.simulation.redis_model import RedisModel
     from tests.simulation.schedule import Simulation
 
 # the scripts of generators, and of whoever creates a pool; a run ends with any other
-TRACED = ("claim", "renew", "release", "create")
+TRACED = ("claim", "renew", "release", "create", "end")
 
 
 class Tracer:
@@ -32,25 +33,18 @@ class Tracer:
         self._runs = 0
         # why the log ends before the run, and how many scripts ran after that
         self._early, self._after_end = "", 0
-        # servers whose data were replaced, and whether a process was cloned: what lets a pool look older than it was
-        # (R10). Without that, no such step is written
-        self._went_back: set[str] = set()
-        self._cloned = False
-        # when a server last ran a script, ms
-        self._last_ms: dict[str, int] = {}
         # call -> the worker id of its request
         self._workers: dict[int, int] = {}
         # server -> a hash of its pool after the last script, and the number of its identity
         self._pools: dict[str, int] = {}
         self._numbers: dict[str, int] = {}
-        # identity -> its number; another one after a script that noticed a loss which no identity shows
+        # identity -> its number
         self._identities: dict[str, int] = {}
         self._next_number = 1
-        # hash of a pool -> the run of a script after which it was that, and the incarnation
+        # hash of a pool -> the run of a script after which it was that
         self._after: dict[int, int] = {}
         # hash of a pool -> the number of the identity of the server that wrote it
         self._written_by: dict[int, int] = {}
-        self._incarnations: dict[int, str] = {}
         # replies to each call that has not ended, each with its run
         self._replies: dict[int, list[tuple[int, list[str]]]] = {}
         # ticks that a process used since its last call, by worker id and lane, in the order in which ids were made:
@@ -127,26 +121,19 @@ class Tracer:
     def cloned(self, parent: str, child: str, token: str = "") -> None:
         """Log a clone; with *token*: one that was made while this claim was under way."""
         self._flush(parent)
-        self._cloned, self._born[child] = True, self._calls
+        self._born[child] = self._calls
         self._write(do="clone", process=parent, child=child, token=token)
 
-    def taken_over(self, process: str, token: str, renewal_id: str) -> None:
+    def taken_over(self, process: str, taken: HeldLease) -> None:
         """Log that a process goes on with the lease of one that ended."""
         for other in list(self._used):
             self._flush(other)
-        self._write(do="take", process=process, token=token, renewal_id=renewal_id)
+        ends = {"until_ms": taken.lease.until_ms, "outage_ms": taken.lease.outage_until_ms}
+        ends["used_ms"] = taken.outage_used_ms
+        self._write(do="take", process=process, token=taken.token, renewal_id=taken.renewal_id, **ends)
 
     def lifted(self, until_ms: int, outage_until_ms: int) -> None:
         self._write(do="lift", until_ms=until_ms, outage_until_ms=outage_until_ms)
-
-    def set_outage_floor(self, server: RedisModel, key: str, outage_ms: int) -> None:
-        """Log that the outage floor of a pool was set by hand."""
-        now = _hash(server.data.get(key))
-        self._pools[server.name] = now
-        self._after.setdefault(now, self._runs)
-        self._written_by[now] = self._numbers.get(server.name, 1)
-        self._incarnations[now] = server.data[key]["incarnation"]
-        self._write(do="floor", server=server.name, outage_ms=outage_ms)
 
     # --- servers -----------------------------------------------------------------------------------
 
@@ -154,20 +141,13 @@ class Tracer:
         """Log what happened to *server* since its last script."""
         if self._early:
             return
-        if abs(server.offset_us) > self._sim.skew_us:
-            # the specification has clocks of servers that are redis_skew apart at most
-            self._end_early("a Redis clock that is wrong by more than redis_skew")
-            return
         now = _hash(server.data.get(key))
         data: int | None = None
-        if self._pools and server.name not in self._pools:
-            self._went_back.add(server.name)
         if now != self._pools.get(server.name, 0):
             if now and now not in self._after:
                 self._end_early("data that no script wrote")
                 return
             data = self._after[now] if now else 0
-            self._went_back.add(server.name)
         self._pools[server.name] = now
         identity = self._identity(server)
         if identity == CONSTANT:
@@ -196,52 +176,43 @@ class Tracer:
         if self._early:
             self._after_end += 1
             return
+        pool = server.data.get(key)
+        if pool and pool["signature"] != self._sim.config.signature:
+            self._end_early("a pool with other settings")
+            self._after_end += 1
+            return
         self._runs += 1
         self._replies.setdefault(call, []).append((self._runs, reply))
-        pool = server.data.get(key)
         now = _hash(pool)
-        if pool and now != self._pools[server.name]:
-            incarnation = pool["incarnation"]
-            before = self._incarnations.get(self._pools[server.name], incarnation)
-            if before != incarnation and self._may_notice(server, pool.get("floor_reason")):
-                # R10: the script noticed what no identity shows. A server begins with number 1, also if none was drawn
-                self._next_number = max(self._next_number, self._numbers.get(server.name, 1) + 1)
-                self._found(server, None, self._renumber(self._identity(server)))
-            self._incarnations[now] = incarnation
         self._pools[server.name] = now
         self._written_by[now] = self._numbers.get(server.name, 1)
         self._after.setdefault(now, self._runs)
         worker = int(reply[6]) if reply[0] == "granted" else self._workers.get(call)
         record = _record((pool or {}).get(f"w:{worker}"))
-        if reply[0] not in REFUSALS:
-            # one that was refused for its settings changed nothing
-            self._last_ms[server.name] = server.now_us // 1000
-        if reply[0] == "signature" and reply[1].endswith(" lanes=1"):
-            self._end_early("the outage floor of a pool with other settings")
-        more = {"outage_floor_ms": int(pool["outage_floor"])} if pool and "outage_floor" in pool else {}
-        self._write(do="run", run=self._runs, call=call, server=server.name, reply=reply, record=record, **more)
+        shown = {"run": self._runs, "call": call, "server": server.name, "reply": reply}
+        self._write(do="run", **shown, record=record, pool=_pool(pool))
 
-    def _may_notice(self, server: RedisModel, reason: str | None) -> bool:
-        """Return whether this server may look to a script as if it had gone back (R10): only if something lets it."""
-        if reason == "silence":
-            silent_ms = server.now_us // 1000 - self._last_ms.get(server.name, 0)
-            return self._sim.config.guard_rollbacks and silent_ms > self._sim.config.ttl_ms
-        if reason != "rolled-back":
-            return False
-        return server.name in self._went_back or self._cloned
+
+def _pool(stored: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what a pool in Redis says of its beginning and its end."""
+    if not stored:
+        return None
+    names = {"start_ms": "start", "lost_at_ms": "lost_at", "is_new": "is_new", "end_ms": "end"}
+    return {name: int(stored.get(of) or 0) for name, of in names.items()} | {"over": stored.get("over", "")}
 
 
 def _record(text: str | None) -> dict[str, Any] | None:
-    """Return what a record in Redis says of the reservation, read without the library's own code."""
+    """Return what a record in Redis says of a lease, read without the library's own code."""
     if text is None:
         return None
-    _, _, _, until, lease_end, lanes, outage, _ = text.split("|", 7)
+    token, _, _, until, lease_end, lanes, outage, before, _ = text.split("|", 8)
     return {
         "until_ms": int(until),
         "end_ms": int(lease_end),
         "lanes_ms": ints(lanes),
-        # after the comma: outage lanes that releases have lowered
-        "outage_ms": int(outage.split(",")[0]),
+        "outage_ms": int(outage),
+        "token": token,
+        "before": before,
     }
 
 

@@ -1,9 +1,9 @@
-"""The format of a pool: versions with another one refuse it, and a change of it needs a new number."""
+"""The formats of what is stored in Redis: versions with another one refuse it, and a change needs a new number."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,30 @@ import redis
 import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch
+from snowredis.errors import ConfigError, LayoutMismatch
+from snowredis.numbers import DatedGenerator, NumbersClosed, change_tag, create_tag, open_tag
+from snowredis.numbers.dated import FORMAT as DATED_FORMAT
+from snowredis.numbers.segments import open_generator
+from snowredis.numbers.settings import FORMAT as TAG_FORMAT
+from snowredis.numbers.stores import tag_keys
 from snowredis.signatures import FORMATS
 from snowredis.snowflake.administration import PoolAdministration
-from snowredis.snowflake.protocol import FORMAT, PoolConfig, pool_keys
-from snowredis.snowflake.replies import Created
-from tests.lease.conftest import really_wait, wall_ms
+from snowredis.snowflake.protocol import FORMAT, PoolConfig, WorkerStats, pool_keys
+from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.registry import FORMAT as REGISTRY_FORMAT
+from snowredis.snowflake.registry import NumberPlace, RedisRegistry, registry_key
+from snowredis.snowflake.replies import Created, Lost, Seen, Settling
+from tests.lease.conftest import wall_ms
 from tests.support.formats import shape_of
 from tests.support.holder import Holder, fresh_hex
+from tests.support.records import change_record
 from tests.support.servers import RedisServer
 
 HERE = Path(__file__).parent
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 CONFIG = PoolConfig(name="orders", layout=LAYOUT, ttl_ms=30_000)
+OTHER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=3)
+PLACE = NumberPlace.of(Layout(timestamp_bits=41, datacenter_bits=3, backup_bits=1, worker_bits=8, sequence_bits=10))
 # format 1 had no number
 SIGNATURE_1 = CONFIG.signature.partition(" ")[2]
 
@@ -77,49 +88,124 @@ def test_an_earlier_version_is_refused_by_a_pool_of_this_format(own_server: Redi
     assert client.hgetall(pool_keys("orders")[0]) == before
 
 
-def test_a_pool_of_an_earlier_format_is_deleted_and_leaves_its_floor(own_server: RedisServer, client: Any) -> None:
+def test_a_pool_of_an_earlier_format_is_removed_only_by_force_as_if_it_was_lost(
+    own_server: RedisServer, client: Any
+) -> None:
     old = Format1(client)
     old.run("create")
     until_ms = int(old.claim()[7])
     assert until_ms > wall_ms()
-    WorkerPool(own_server.url, "orders").delete(force=True)
-    created = PoolAdministration(own_server.url, CONFIG).create(wall_ms())
-    assert isinstance(created, Created)
-    assert created.floor_ms >= until_ms
+    before = client.hgetall(pool_keys("orders")[0])
+    pool = WorkerPool(own_server.url, "orders")
+    with pytest.raises(ConfigError, match="nothing was deleted"):
+        pool.delete()
+    assert client.hgetall(pool_keys("orders")[0]) == before
+    assert pool.delete(force=True).dropped
+    answer = Holder(PoolAdministration(own_server.url, CONFIG), wall_ms).ask_claim()
+    assert isinstance(answer, Settling)
+    assert answer.floor_ms >= until_ms
 
 
-def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
-    """Let the scripts of this version write all that they write of a pool, and return its shape."""
+# --- the forms ----------------------------------------------------------------------------------------
+
+
+def written_of_a_pool(server: RedisServer) -> None:
+    """Let the scripts of this version write all that they write of a pool."""
     config = replace(CONFIG, outage_reserve_ms=10_000_000)
-    store = PoolAdministration(own_server.url, config)
+    store = PoolAdministration(server.url, config)
     store.create(wall_ms())
-    kept, released = (Holder(store, wall_ms).claim() for _ in range(2))
+    kept, killed, released = (Holder(store, wall_ms).claim() for _ in range(3))
     kept.ask_renew()
-    released.release(wall_ms(), 0)
-    # so that the end of the released lease has passed
-    really_wait(5)
+    released.release()
+    assert Holder(store, wall_ms, token=killed.token).claim().worker == killed.worker
+    # its grants have ended, too
+    marks = dict.fromkeys(("until_ms", "outage_ms"), wall_ms() - 1)
+    change_record(server.client(), "orders", killed.worker, lease_end_ms=wall_ms(), **marks)
+    server.client().delete(pool_keys("orders")[1])
+    assert Holder(store, wall_ms).claim().worker == killed.worker
+    assert isinstance(killed.ask_renew(), Lost)
     store.note_number(7, wall_ms())
     with pytest.raises(LayoutMismatch):
-        Holder(PoolAdministration(own_server.url, replace(config, ttl_ms=60_000)), wall_ms).claim()
-    store.change_layout(Layout(timestamp_bits=41, backup_bits=2, worker_bits=3), wall_ms() + 10_000_000, wall_ms())
-    PoolAdministration(own_server.url, replace(config, name="deleted")).create(wall_ms())
-    WorkerPool(own_server.url, "deleted").delete()
-    shape = shape_of(client)
-    client.flushall()
-    return shape
+        Holder(PoolAdministration(server.url, replace(config, ttl_ms=60_000)), wall_ms).claim()
+    server.client().hset(pool_keys("orders")[0], "run_id", "another")
+    kept.ask_renew()
+    kept.seen = Seen(kept.seen.incarnation, 10**6)
+    assert kept.ask_renew().alarm
+    store.end(wall_ms(), layout=OTHER, at_ms=wall_ms() + 20_000_000)
+    deleted = PoolAdministration(server.url, replace(config, name="deleted"))
+    deleted.create(wall_ms())
+    Holder(deleted, wall_ms).claim().release()
+    WorkerPool(server.url, "deleted").delete()
+    changed = PoolAdministration(server.url, replace(config, name="changed"))
+    changed.create(wall_ms())
+    changed.end(wall_ms(), layout=OTHER)
+    PoolAdministration(server.url, changed.config.with_layout(OTHER)).create(wall_ms())
 
 
-def test_whoever_changes_what_a_pool_stores_gives_it_a_new_format(own_server: RedisServer, client: Any) -> None:
-    """If this fails, raise FORMAT, add it to FORMATS and to docs/how-to/upgrade.md, and write the shape of it here.
+def written_of_a_tag(server: RedisServer) -> None:
+    create_tag(server.url, "bills", maximum=1_000)
+    with open_generator(server.url, tag="bills", maximum=1_000) as ids:
+        ids.next_id()
+    change_tag(server.url, "bills", maximum=2_000)
+    server.client().hset(tag_keys("bills")[0], "identity", "another")
+    with open_generator(server.url, tag="bills", maximum=2_000) as ids, pytest.raises(NumbersClosed):
+        ids.next_id()
+    open_tag(server.url, "bills", 500)
+    with open_generator(server.url, tag="bills", maximum=2_000) as ids:
+        ids.next_id()
 
-    A field that older processes may ignore, and whose absence newer ones understand, needs no new number: say so in
-    upgrade.md, and write the shape anew.
+
+def written_of_dated_numbers(server: RedisServer) -> None:
+    with DatedGenerator("bills", server.url) as dated:
+        dated.create()
+        dated.next_id()
+        dated.open(50)
+        dated.next_id()
+
+
+def written_of_a_registry(server: RedisServer) -> None:
+    registry = RedisRegistry(server.url, "shards", PLACE)
+    registry.create(first=1)
+    for pool in ("one", "two"):
+        registry.take(pool, "ab" * 8, wanted=None, where="here")
+    registry.confirm("one", "ab" * 8, 1, highest=-1, first=True, where="here")
+    registry.confirm("three", "cd" * 8, 1, highest=-1, first=True, where="here")
+    registry.free(2, confirmed_ms=0)
+    server.client().hset(registry_key("shards"), "run_id", "another")
+    registry.take("four", "ef" * 8, wanted=None, where="here")
+
+
+FORMS: dict[str, tuple[int, Callable[[RedisServer], None]]] = {
+    "pool": (FORMAT, written_of_a_pool),
+    "tag": (TAG_FORMAT, written_of_a_tag),
+    "dated": (DATED_FORMAT, written_of_dated_numbers),
+    "registry": (REGISTRY_FORMAT, written_of_a_registry),
+}
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_whoever_changes_what_is_stored_gives_it_a_new_format(own_server: RedisServer, client: Any, kind: str) -> None:
+    """If this fails, raise the format, add it to FORMATS and to docs/how-to/upgrade.md, and write the form of it anew.
+
+    The form of a format that was released is never changed: after a rollback, older processes meet what newer ones
+    wrote.
     """
-    path = HERE / f"format_{FORMAT}.json"
-    found = written(own_server, client)
-    for key, shape in json.loads(path.read_text()).items():
-        assert found.pop(key) == shape, key
-    assert not found
+    number, write = FORMS[kind]
+    write(own_server)
+    found: dict[str, Any] = {"keys": shape_of(client)}
+    if kind == "pool":
+        # numbers look alike: in a record, their order is part of the form
+        found["record"] = list(LeaseRecord._fields)
+        found["stats"] = list(WorkerStats._fields)
+    path = HERE / "forms" / f"{kind}_{number}.json"
+    assert path.is_file(), f"the form of this format is not written down: {json.dumps(found, indent=2)}"
+    assert found == json.loads(path.read_text())
+
+
+def test_the_fields_of_a_record_have_their_places() -> None:
+    record = LeaseRecord("aa", "1-ab", "bb", 11, 12, (1, 2, 3), 13, "cc", 14, 15, WorkerStats(1, 2, -3, 4, 5), "{}")
+    assert record.pack() == "aa|1-ab|bb|11|12|1,2,3|13|cc|14|15|1,2,-3,4,5|{}"
+    assert LeaseRecord.parse(record.pack()) == record
 
 
 def test_every_format_is_in_the_table_of_the_page_on_upgrades() -> None:

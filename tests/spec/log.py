@@ -3,20 +3,21 @@
 One JSON object a line. All times are ms since 1970, on the clock of whoever shows them. ``do`` says what happened:
 
 begin: a run begins: kind (simulation or chaos), and the constants of its pool
-send: a process sends a request: call (a number), process, script, the fields of its request
+send: a process sends a request: call (a number), process, script, the fields of its request; of all, what its process
+    saw last of the pool: seen_incarnation, seen_version
 run: a server runs the script of a call: run (a number), call, server, and its reply, without the nonce. Only the
-    simulation sees this, and the record of the worker id after it: where its lanes begin, the end of its reservation,
-    the end of its lease; in chaos, a reply that arrived shows it
+    simulation sees this, and what is stored after it: of the pool, and of the worker id; in chaos, a reply that arrived
+    shows it
 reply: the reply to a call arrives at its process: run, the run that sent it; in chaos, the reply itself
 use: a process used ticks of a lane between its last call and this line: worker, lane, and either ticks_ms (the first ms
     of each) or visits: for each tick, in the order in which ids were made, its first ms and the sequences; in_order:
     whether no thread can come between an id and its line
 clone: a process is cloned while it runs: process, child; with a token: it was, while that claim was under way
-take: a process goes on with the lease of one that ended: process, token, renewal_id: the last that was answered
+take: a process goes on with the lease of one that ended: process, token, renewal_id: the last that was answered, and
+    as its record has them: until_ms and outage_ms, and used_ms: the end of what may be used of the outage lane
 found: a server is found with the data that it, or another, had after a run (0: none; null: its own), and with an
-    identity, a number; 1 is that of every server at first
+    identity, a number; 1 is that of every server at first. It says what there is, never why
 lift: ticks before until_ms, in outage lanes before outage_until_ms, may be repeated from now on, as documented; 0: none
-floor: the outage floor of a server's pool is set by hand: server, outage_ms
 end: the run ends; early: why it is logged no further, and after: how many scripts ran after that
 """
 
@@ -29,8 +30,8 @@ from typing import Any
 
 from snowredis.snowflake.protocol import PoolConfig
 
-# how many arguments all scripts have, and which of them are the nonce and the caller's clock
-COMMON, NONCE, CALLER_MS = 6, 1, 5
+# how many arguments all scripts have; which are the nonce, what the caller saw of the pool, and its clock
+COMMON, NONCE, SEEN_INCARNATION, SEEN_VERSION, CALLER_MS = 6, 1, 3, 4, 5
 
 Entry = dict[str, Any]
 
@@ -50,13 +51,15 @@ def request_of(script: str, args: Sequence[str | int]) -> Entry:
     """Return the fields of a request that matter here, from the arguments of its script."""
     own = list(map(str, args[COMMON:]))
     request: Entry = {"script": script, "caller_ms": int(args[CALLER_MS])}
+    request |= {"seen_incarnation": str(args[SEEN_INCARNATION]), "seen_version": int(args[SEEN_VERSION])}
     match script:
         case "claim":
-            return request | {"token": own[0]}
+            return request | {"token": own[0], "outage_ms": int(own[4])}
         case "renew":
             return request | lease_of(own[0]) | {"lanes_ms": ints(own[1]), "incarnation": own[4]}
         case "release":
-            return request | lease_of(own[0]) | {"marks_ms": ints(own[1]) or None, "reclaimed": own[3] == "1"}
+            # a digit for each lane; empty: unknown
+            return request | lease_of(own[0]) | {"opened": own[1], "reclaimed": own[3] == "1"}
     return request
 
 

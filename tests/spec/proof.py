@@ -1,20 +1,21 @@
-"""Prove with Z3 that no tick of a lane is used twice, for any number of processes, claims, renewals and losses.
+"""Prove with Z3 that no tick of a lane is granted twice, for any number of processes, claims, renewals and losses.
 
     python -m tests.spec.proof
 
 An inductive invariant: it holds at first, and every step keeps it. So it holds for ever, whatever the number of steps,
 the times and the constants. One lane of one worker id is enough: worker ids share only the floor and the incarnation.
 
-The core of the protocol: R1 to R5 and R7, as in LeaseAsBuilt.tla. Requests and replies may be lost, late and
-repeated; a process may use any tick of its reservation at any time. Each script sees a Redis clock in
-[now, now + skew]. A loss leaves another record, and the next script notices it (R3). Not in it: clones, two servers
-that answer at once (failover_slack), R8 to R10. scripts/model checks these for small bounds.
+The core of the protocol: grant, extend, lose, adopt and release, in the first lane, whose mark is never lowered.
+Requests and replies may be lost, late and repeated; a process may use any tick of its grants at any time. Each script
+sees a Redis clock in [now, now + skew]. A loss leaves another record, and the next script notices it. Not in it: lanes
+that go back whole, clones, forks, take-overs, two servers that answer at once (failover_slack), a Redis clock that is
+wrong, and the end of a pool. scripts/model checks these for small bounds.
 
 Three assumptions are not proved here. Without any one of them, Z3 finds a step that does not keep the invariant:
 
-- A loss leaves a record whose mark is at most now + skew + lead + ttl, which no reservation exceeds.
+- A loss leaves a record whose mark is at most now + skew + lead + ttl, which no grant exceeds.
 - A process that has sealed its lease is not adopted: its renewals of before do not arrive after a loss.
-- No claim is granted an empty reservation. The scripts do that; no tick of it can be used.
+- No claim is granted an empty lane. The scripts do that; no tick of it can be used.
 """
 
 from __future__ import annotations
@@ -54,8 +55,7 @@ class State:
         held: the record has a token, that of *latest*.
         true: the record is of the present incarnation; else it may say anything.
         latest: the process that was granted the worker id last.
-        begins, granted, used: of each process: its reservation begins there, ended there at most in any reply, and was
-            used below that.
+        begins, granted: of each process: its grant begins there, and ended there at most in any reply.
         live, sealed: it was granted a lease; it has released it and makes no more ids.
     """
 
@@ -69,13 +69,13 @@ class State:
         self.now, self.mark, self.end, self.floor = integers("now", "mark", "end", "floor")
         self.held, self.true = z3.Bools(f"held{name} true{name}")
         self.latest = z3.Const(f"latest{name}", Proc)
-        self.begins, self.granted, self.used = functions(z3.IntSort(), "begins", "granted", "used")
+        self.begins, self.granted = functions(z3.IntSort(), "begins", "granted")
         self.live, self.sealed = functions(z3.BoolSort(), "live", "sealed")
 
 
 p, q = z3.Consts("p q", Proc)
 actor = z3.Const("actor", Proc)
-redis, caller, known, low = z3.Ints("redis caller known low")
+redis, caller, known = z3.Ints("redis caller known")
 
 
 def larger(one: Term, other: Term) -> Term:
@@ -94,7 +94,7 @@ def invariant(s: State) -> list[tuple[str, Term]]:
 
     return [
         (
-            "reservations do not overlap",
+            "grants do not overlap",
             z3.ForAll(
                 [p, q],
                 z3.Implies(
@@ -103,11 +103,8 @@ def invariant(s: State) -> list[tuple[str, Term]]:
                 ),
             ),
         ),
-        (
-            "what is used lies in the reservation",
-            each(s.live(p), z3.And(s.begins(p) <= s.granted(p), s.used(p) <= s.granted(p))),
-        ),
-        ("no reservation ends later than this", each(s.live(p), s.granted(p) <= reach)),
+        ("no grant ends before it begins", each(s.live(p), s.begins(p) <= s.granted(p))),
+        ("no grant ends later than this", each(s.live(p), s.granted(p) <= reach)),
         ("no mark is higher than this", s.mark <= reach),
         ("someone is the latest", z3.Or(some, z3.ForAll([p], z3.Not(s.live(p))))),
         (
@@ -119,7 +116,7 @@ def invariant(s: State) -> list[tuple[str, Term]]:
             each(z3.And(s.live(p), p != latest, z3.Not(s.sealed(p))), s.granted(p) <= s.now + SKEW + LEAD),
         ),
         (
-            "the next reservation begins above the latest",
+            "the next grant begins above the latest",
             z3.Implies(z3.And(some, s.true), above >= s.granted(latest)),
         ),
         (
@@ -127,7 +124,7 @@ def invariant(s: State) -> list[tuple[str, Term]]:
             z3.Implies(z3.Not(s.true), z3.And(s.floor >= s.mark, each(s.live(p), s.floor >= s.granted(p)))),
         ),
         (
-            "the lease lasts as long as the reservation",
+            "the lease lasts as long as the grant",
             z3.Implies(z3.And(s.true, s.held), s.mark <= larger(s.end, s.floor) + LEAD),
         ),
         ("what is held is held by someone", z3.Implies(z3.And(s.true, s.held), some)),
@@ -161,20 +158,12 @@ def steps(s: State, t: State, off: str = "") -> dict[str, Term]:
     capped = on("cap", z3.If(caller < redis + LEAD, caller, redis + LEAD), caller)
     end = capped + TTL
     begin = on("mark", larger(s.mark, s.floor), s.floor)
-    # R4: the reservation that the request shows is one that the process was granted, maybe long ago
+    # adopt: the grant that the request shows is one that the process got, maybe long ago
     adopted = larger(larger(known, s.mark), end)
     extended = larger(s.mark, end)
 
     return {
         "time passes": z3.And(t.now >= s.now, unchanged(s, t, "now")),
-        "an id": z3.And(
-            s.live(actor),
-            z3.Not(s.sealed(actor)),
-            s.begins(actor) <= low,
-            low < s.granted(actor),
-            updated(s, t, "used", larger(s.used(actor), low + 1)),
-            unchanged(s, t, "used"),
-        ),
         "seal": z3.And(s.live(actor), updated(s, t, "sealed", z3.BoolVal(True)), unchanged(s, t, "sealed")),
         # a process is one claim
         "claim": z3.And(
@@ -189,11 +178,10 @@ def steps(s: State, t: State, off: str = "") -> dict[str, Term]:
             t.true,
             t.latest == actor,
             updated(s, t, "begins", begin),
-            updated(s, t, "used", begin),
             updated(s, t, "granted", end),
             updated(s, t, "live", z3.BoolVal(True)),
             updated(s, t, "sealed", z3.BoolVal(False)),
-            unchanged(s, t, "mark", "end", "held", "true", "latest", "begins", "used", "granted", "live", "sealed"),
+            unchanged(s, t, "mark", "end", "held", "true", "latest", "begins", "granted", "live", "sealed"),
         ),
         "renew": z3.And(
             clock,
@@ -228,14 +216,9 @@ def steps(s: State, t: State, off: str = "") -> dict[str, Term]:
             s.true,
             s.held,
             on("token", actor == s.latest),
-            low >= s.used(actor),
-            low >= s.begins(actor),
-            low <= s.granted(actor),
-            t.mark == low,
             t.end == redis,
             z3.Not(t.held),
-            updated(s, t, "granted", low),
-            unchanged(s, t, "mark", "end", "held", "granted"),
+            unchanged(s, t, "end", "held"),
         ),
         # a loss, and the script that notices it: any record, of another incarnation
         "loss": z3.And(

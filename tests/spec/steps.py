@@ -19,8 +19,10 @@ from tests.spec.times import Step, set_times
 
 # steps after which the log shows the record of the worker id
 RECORDED = ("granted", "renewed", "released")
-# the reason of a refused renewal after which the outage lane is not the process' either
-COPIED = "copied"
+# scripts that no process with a lease runs
+ADMINISTRATION = ("create", "end")
+# replies of scripts that changed nothing
+UNCHANGED = ("absent",)
 # what is assumed of a request that another process sends
 SHARED_TOKEN = "a request of another process is of the last that had the token"
 
@@ -40,12 +42,10 @@ class Slot:
         state: claim, held or sealed.
         depth: how many renewals were answered since the claim.
         renewal_id, pending: as the real process has them.
-        lanes: where its reservation begins, by lane.
-        low: what it released, by lane.
+        lanes: where its lanes begin.
         newest: the run whose answer is the newest on its way; 0: none is.
         asked: whether its present request is known in its own name; false in a copy.
         last_ms: the last tick of each lane and of each real process that had this lease.
-        taken: whether another process took it over.
         refused: why its renewal was refused, "" if it was not: "copied", or "lost".
     """
 
@@ -58,11 +58,9 @@ class Slot:
     renewal_id: str = ""
     pending: str = ""
     lanes: list[int] = field(default_factory=list)
-    low: list[int] | None = None
     newest: int = 0
     asked: bool = True
     last_ms: dict[tuple[int, str], int] = field(default_factory=dict)
-    taken: bool = False
     refused: str = ""
 
     def is_free(self, lane: int, owner: str, ms: int) -> bool:
@@ -113,10 +111,15 @@ class Converter:
         # the leases that a process had of a worker id, the newest last
         self._of_worker: dict[tuple[str, int], list[Slot]] = {}
         self._incarnations: dict[str, int] = {}
+        # ids of pools -> their numbers
+        self._pools: dict[str, int] = {}
+        # the states of pools in replies that arrived, at whatever process: a child knows what its parent does
+        self._seen = {("", 0)}
         # runs after which a server is found later
         self._needed = {entry["data"] for entry in entries if entry["do"] == "found" and entry["data"]}
-        # what runs granted, and the runs whose answers arrive
+        # what runs granted, and the runs whose answers arrive; which state of the pool each showed
         self._answers: dict[int, Answer] = {}
+        self._states: dict[int, tuple[str, int]] = {}
         # tokens of claims that a server may have granted; of a refused one nothing is heard again
         self._tokens = set(_tokens(entries))
         # (first ms, sequence) of the ids that a process made, by worker id and lane
@@ -126,6 +129,11 @@ class Converter:
     def convert(self) -> Steps:
         for entry in self._entries:
             getattr(self, f"_{entry['do']}")(entry)
+        # only how the numbers of incarnations compare matters
+        numbers = {number for step in self.out.steps for number in (step.get("no", 0), step.get("seen_no", 0))}
+        ranks = {number: rank for rank, number in enumerate(sorted(numbers | {0}))}
+        for step in self.out.steps:
+            step |= {name: ranks[step[name]] for name in ("no", "seen_no") if name in step}
         set_times(self.out.header, self.out.steps)
         return self.out
 
@@ -196,7 +204,8 @@ class Converter:
     def _send(self, entry: Entry) -> None:
         call = self._calls[entry["call"]] = Call(entry["call"], entry, None)
         script = entry["script"]
-        if script == "create":
+        self._check_seen(entry)
+        if script in ADMINISTRATION:
             return
         if script == "claim" and (entry["process"], entry["token"]) not in self._by_owner:
             self._tell(entry["process"])
@@ -217,39 +226,44 @@ class Converter:
                 self._repeat(slot)
             call.depth = slot.depth + 1
 
-    def _renew(self, slot: Slot, entry: Entry) -> None:
-        """Let the process ask for a renewal, with all that it says of its lease.
+    def _check_seen(self, entry: Entry) -> None:
+        """Add a step that no specification allows if a request shows a state of the pool that no reply had."""
+        seen = entry["seen_incarnation"], entry["seen_version"]
+        if self.out.header["kind"] == "simulation" and seen not in self._seen:
+            self._add("saw", incarnation=seen[0], version=seen[1])
 
-        Where its lanes begin that are not reserved, and its names, only the replies in the log show.
-        """
+    def _renew(self, slot: Slot, entry: Entry) -> None:
+        """Let the process ask for a renewal, with all that it says of its lease."""
         own = entry["renewal_id"] == slot.renewal_id and entry["lanes_ms"] == slot.lanes
         self._add(
             "renew",
             p=slot.name,
             w=entry["worker"],
-            until=self._ends(entry["until_ms"], entry["outage_ms"]),
+            until=entry["until_ms"],
+            out=entry["outage_ms"],
             lanes=entry["lanes_ms"],
             inc=self._number_of(entry["incarnation"]),
             own=int(own),
-            # a crash record may be older than the last reply
-            taken=int(slot.taken),
         )
 
     def _number_of(self, incarnation: str) -> int:
-        return self._incarnations.setdefault(incarnation, len(self._incarnations) + 1)
+        """Return the number of an incarnation; 0 without one."""
+        return self._incarnations.setdefault(incarnation, len(self._incarnations) + 1) if incarnation else 0
 
     def _repeat(self, slot: Slot) -> None:
         self._add("repeat", p=slot.name)
         slot.asked = True
 
     def _reply(self, entry: Entry) -> None:
-        slot = self._calls[entry["call"]].slot
-        run = entry["run"]
+        call = self._calls[entry["call"]]
+        slot, run = call.slot, entry["run"]
         answer = self._answers.get(run)
+        if (state := self._states.get(run)) is not None:
+            self._seen.add(state)
         if slot is None or answer is None or not self._awaits(slot, answer):
             return
         if answer.reply[0] == "lost":
-            slot.refused = COPIED if answer.reply[6] == COPIED else "lost"
+            slot.refused = _kind(answer.reply)
             return
         if slot.newest != run:
             self._add("unhold", p=slot.name)
@@ -260,14 +274,10 @@ class Converter:
             slot.lanes = ints(answer.reply[8])
             self._of_worker.setdefault((slot.owner, slot.worker), []).append(slot)
         else:
-            slot.renewal_id = self._calls[entry["call"]].entry["pending"]
+            slot.renewal_id = call.entry["pending"]
             if self.out.header["outage_ms"]:
-                # a lane that was not reserved yet may begin later after a loss
+                # a lane that it does not have yet may begin later after a loss
                 slot.lanes = [*slot.lanes[:-1], max(slot.lanes[-1], int(answer.reply[8]))]
-
-    def _ends(self, until_ms: int, outage_ms: int) -> list[int]:
-        """Return where the reservation of each lane ends."""
-        return [until_ms] * self.out.header["lanes"] + [outage_ms] * (self.out.header["outage_ms"] > 0)
 
     def _unseen(self, entry: Entry) -> None:
         """One of these calls ran, and sent no reply that arrived."""
@@ -317,16 +327,10 @@ class Converter:
                 slot = None
             # the slot is nobody's: no step of the specification
             name = slot.name if slot is not None else self._nobody()
-            # made before the generator was sealed, and shown later
-            before = "release" if slot is not None and slot.low is not None and ms < slot.low[lane] else ""
-            if (
-                slot is not None
-                and slot.state == "lost"
-                and lane < self.out.header["lanes"]
-                and not entry.get("in_order")
-            ):
-                # made before the process was told, and shown later
-                before = "told"
+            before = ""
+            if slot is not None and not entry.get("in_order"):
+                # made before the generator was sealed, or the process was told, and shown later
+                before = {"sealed": "release", "lost": "told" * (lane < self.out.header["lanes"])}.get(slot.state, "")
             if slot is not None:
                 slot.last_ms[lane, owner] = max(ms, slot.last_ms.get((lane, owner), 0))
             step = {"op": "use", "p": name, "w": worker, "l": lane, "lo": ms, "hi": ms}
@@ -389,15 +393,13 @@ class Converter:
         slot = self._one_of(slots, {entry["renewal_id"]})
         if slot is None:
             raise Unusable("a lease that is taken over, and that no claim in the log got")
-        slot.taken = True
+        self._add("take", p=slot.name, until=entry["until_ms"], out=entry["outage_ms"], low=entry["used_ms"])
         self._by_owner[owner, token] = slot
         self._of_worker.setdefault((owner, slot.worker), []).append(slot)
 
     def _lift(self, entry: Entry) -> None:
-        self._add("lift", t=self._ends(entry["until_ms"], entry["outage_until_ms"]))
-
-    def _floor(self, entry: Entry) -> None:
-        self._add("floor", s=self._server(entry["server"]), ofloor=entry["outage_ms"])
+        outage = [entry["outage_until_ms"]] * (self.out.header["outage_ms"] > 0)
+        self._add("lift", t=[entry["until_ms"]] * self.out.header["lanes"] + outage)
 
     # --- servers -----------------------------------------------------------------------------------
 
@@ -419,13 +421,15 @@ class Converter:
         call, reply = self._calls[entry["call"]], entry["reply"]
         before = len(self.out.steps)
         self._serve(self._server(entry["server"]), call, entry["run"], reply)
-        record = entry.get("record")
-        if record is not None and len(self.out.steps) > before and self.out.steps[-1]["op"] in RECORDED:
-            lanes, ends = record["lanes_ms"], self._ends(record["until_ms"], record["outage_ms"])
-            marks = list(map(max, lanes, ends))
-            self.out.steps[-1] |= {"begin": lanes, "mark": marks, "end": record["end_ms"]}
-        if "outage_floor_ms" in entry and len(self.out.steps) > before:
-            self.out.steps[-1]["ofloor"] = entry["outage_floor_ms"]
+        if len(self.out.steps) > before and "R" in (step := self.out.steps[-1]):
+            self._states[entry["run"]] = reply[2], int(reply[3])
+            if (record := entry.get("record")) is not None and step["op"] in RECORDED:
+                step |= {"begin": record["lanes_ms"], "end": record["end_ms"]}
+                step |= {"ends": record["until_ms"], "ends_out": record["outage_ms"]}
+                step["before"] = int(record["before"] != "")
+            if (pool := entry.get("pool")) is not None:
+                step |= {"lost": pool["lost_at_ms"], "start": pool["start_ms"], "new": int(pool["is_new"])}
+                step |= {"end_ms": pool["end_ms"], "over": pool["over"]}
         if entry["run"] in self._needed:
             self._add("keep", s=entry["server"], k=entry["run"])
 
@@ -435,13 +439,7 @@ class Converter:
             # it changed nothing, not even what R3 changes
             return
         slot = call.slot
-        common = {
-            "s": server,
-            "R": int(reply[1]),
-            "inc": self._number_of(reply[2]),
-            "floor": int(reply[4]),
-            "c": call.entry["caller_ms"],
-        }
+        common = self._common(server, call.entry, reply)
         name = slot.name if slot is not None else self._nobody()
         if status in ("granted", "renewed", "lost") and slot is not None:
             answer = self._answers[run] = Answer(reply, call.depth)
@@ -452,43 +450,78 @@ class Converter:
             elif status != "granted":
                 self.out.late.add((slot.name, call.depth))
         if status == "granted":
-            ends = self._ends(int(reply[7]), int(reply[10]))
-            self._add("granted", p=name, w=int(reply[6]), until=ends, lanes=ints(reply[8]), **common)
+            common |= {"until": int(reply[7]), "out": int(reply[10]), "lanes": ints(reply[8])}
+            self._add("granted", p=name, w=int(reply[6]), **common)
         elif status == "renewed":
-            ends = self._ends(int(reply[6]), int(reply[9]))
-            common |= {"w": call.entry["worker"], "dep": call.depth, "from": int(reply[8])}
-            self._add("renewed", p=name, until=ends, **common)
+            common |= {"until": int(reply[6]), "out": int(reply[9]), "from": int(reply[8])}
+            self._add("renewed", p=name, w=call.entry["worker"], dep=call.depth, **common)
         elif status == "lost" and slot is not None:
-            kind = COPIED if reply[6] == COPIED else "lost"
-            self._add("lost", p=name, w=call.entry["worker"], dep=call.depth, kind=kind, **common)
+            self._add("lost", p=name, w=call.entry["worker"], dep=call.depth, kind=_kind(reply), **common)
         elif status == "released":
             if slot is not None:
                 self._release(slot, call)
             self._add("released", p=name, w=call.entry["worker"], **common)
         elif status == "created":
-            # a server that never forgets has not forgotten outage lanes either
-            self._add("created", certain=int(self.out.header["durability"] == "assured"), **common)
-        elif status != "exists":
+            self._add("created", **common)
+        elif status == "ends":
+            self._add("ends", T=int(reply[6]), **common)
+        elif status not in UNCHANGED:
             self._add("refused", **common)
+
+    def _common(self, server: str, request: Entry, reply: list[str]) -> dict[str, Any]:
+        """Return what every script shows: the pool after it, and what its caller had seen of the pool."""
+        held = request.get("incarnation", "")
+        return {
+            "s": server,
+            "R": int(reply[1]),
+            "c": request["caller_ms"],
+            "inc": self._number_of(reply[2]),
+            "no": _number_in(reply[2]),
+            "ver": int(reply[3]),
+            "poolid": self._pool_of(reply[2]),
+            "floor": int(reply[4]),
+            "pid": self._pool_of(request["seen_incarnation"] or held),
+            "held_log": self._number_of(held),
+            "held_until": request.get("until_ms", 0),
+            "held_out": request.get("outage_ms", 0),
+            "seen_log": self._number_of(request["seen_incarnation"]),
+            "seen_no": _number_in(request["seen_incarnation"]),
+            "seen_ver": request["seen_version"],
+        }
+
+    def _pool_of(self, incarnation: str) -> int:
+        """Return the number of the pool that has this incarnation; 0 without one."""
+        name = incarnation.partition("-")[2][:8]
+        return self._pools.setdefault(name, len(self._pools) + 1) if name else 0
 
     def _release(self, slot: Slot, call: Call) -> None:
         """Let the process release what it had, just before a server does so."""
         if slot.state == "sealed":
             return
         entry = call.entry
-        ends = self._ends(entry["until_ms"], entry["outage_ms"])
-        # without marks, everything counts as used
-        marks = ends if entry["marks_ms"] is None else entry["marks_ms"]
+        lanes = self.out.header["lanes"] + (self.out.header["outage_ms"] > 0)
         self._add(
             "release",
             p=slot.name,
             w=entry["worker"],
-            until=ends,
-            low=marks,
-            # a crash record may be older than the last reply
-            taken=int(slot.taken or entry["reclaimed"]),
+            until=entry["until_ms"],
+            out=entry["outage_ms"],
+            # unknown: all of them may have been opened
+            opened=[int(digit) for digit in entry["opened"] or "1" * lanes],
+            reclaimed=int(entry["reclaimed"]),
+            pending=int(entry["pending"] != ""),
         )
-        slot.state, slot.low = "sealed", marks
+        slot.state = "sealed"
+
+
+def _kind(reply: list[str]) -> str:
+    """Return what a refused process is told: "copied" if the outage lane is not its own either."""
+    return "lost" if reply[7] == "1" else "copied"
+
+
+def _number_in(incarnation: str) -> int:
+    """Return the number of an incarnation, which is higher than that of the one before; 0 without one."""
+    return int(incarnation.partition("-")[0] or 0)
 
 
 def _follows(step: Step, other: Step) -> bool:

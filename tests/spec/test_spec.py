@@ -38,7 +38,7 @@ pytestmark = [
 SMALL = (
     Run("fork", "pass"),
     Run("fork", "violation", ("void-fork",)),
-    Run("r9-plan", "violation", ("undo-on-disk",)),
+    Run("end-crash", "violation", ("cut",)),
 )
 # what a schedule needs a rule for that the specification of logs does not have: what people do to a pool, and refusals
 # for the settings, which show no pool

@@ -12,8 +12,8 @@ from tests.spec.log import Entry
 Step = dict[str, Any]
 # fields of steps that are times
 TIMES = (
-    *("now", "R", "c", "floor", "ofloor", "until", "from", "lanes"),
-    *("low", "lo", "hi", "t", "begin", "mark", "end"),
+    *("R", "c", "T", "floor", "until", "out", "held_until", "held_out", "from", "lanes", "low", "lo", "hi", "t"),
+    *("begin", "end", "ends", "ends_out", "lost", "start", "end_ms"),
 )
 
 
@@ -25,15 +25,10 @@ def set_times(header: Entry, steps: Sequence[Step]) -> None:
     """
     skew, lead = header["redis_skew_ms"], header["max_clock_lead_ms"]
     reach = max(header["ttl_ms"], header["outage_ms"]) + lead + skew + header["failover_slack_ms"]
-    lowest: int | None = None
-    for step in reversed(steps):
-        if "R" in step:
-            lowest = step["R"] if lowest is None else min(lowest, step["R"])
-            step["now"] = lowest
-            step["jump"] = 0
-            # a clock that is further ahead is capped in any case
-            for asked in step.get("any", (step,)):
-                asked["c"] = min(asked["c"], asked["R"] + lead + 1)
+    for step in steps:
+        for asked in step.get("any", (step,)) if "R" in step else ():
+            # a clock that is further ahead than any that is not refused
+            asked["c"] = min(asked["c"], asked["R"] + lead + header["ttl_ms"] + 1)
     points = sorted({time for step in steps for time in _times(step)} | {0})
     mapped = [0]
     for before, after in itertools.pairwise(points):

@@ -25,7 +25,7 @@ BATCH_STEPS = 30_000
 # TLC's own limit is higher; a file with longer definitions is slow to parse
 STEPS_A_DEFINITION = 500
 LIMIT_S = 1800
-# constants of Lease.tla that each run has for itself, and where the log has those of its pool
+# constants that each run has for itself, of Ledger.tla, and of Pool.tla, with where the log has those of its pool
 OF_A_RUN = ("Procs", "Wids", "Ord", "Outage")
 OF_A_POOL = {
     "TTL": "ttl_ms", "G": "outage_ms", "SK": "max_clock_lead_ms", "RS": "redis_skew_ms", "SLACK": "failover_slack_ms",
@@ -106,22 +106,25 @@ def _explain(number: int, steps: Steps) -> Verdict:
 
 
 def _tlc(runs: Sequence[Steps], *, workers: int = 1, show: int = 0, long: bool = False) -> Outcome:
-    config = (HERE / "Trace.cfg").read_text() + (HERE / "LeaseAsBuilt.overrides").read_text()
-    config += f"  Show = {show}\n"
+    config = (HERE / "Trace.cfg").read_text() + f"  Show = {show}\n"
     # a state is known by its run and its step, unless there is a choice
     if not any(step["op"] == "unseen" for steps in runs for step in steps.steps):
         config += "VIEW Place\n"
-    modules = {"TraceData": module_of(runs), "Lease": _lease_of_runs()}
+    modules = {
+        "TraceData": module_of(runs),
+        "Ledger": _of_runs("Ledger", OF_A_RUN),
+        "Pool": _of_runs("Pool", OF_A_POOL),
+    }
     return run("Trace", config, modules=modules, workers=workers, limit_s=LIMIT_S, long=long)
 
 
-def _lease_of_runs() -> str:
-    """Return Lease.tla with constants that each run has for itself: TraceData defines them."""
-    text = (HERE / "Lease.tla").read_text()
-    for name in (*OF_A_RUN, *OF_A_POOL):
+def _of_runs(module: str, names: Iterable[str]) -> str:
+    """Return a module with constants that each run has for itself: TraceData defines them."""
+    text = (HERE / f"{module}.tla").read_text()
+    for name in names:
         text, count = re.subn(rf"(?<=[ ,]){name}, *(?=.*\\\*)", "", text, count=1)
         if count != 1:
-            raise ValueError(f"Lease.tla has no constant {name}")
+            raise ValueError(f"{module}.tla has no constant {name}")
     return text.replace("EXTENDS Integers, FiniteSets, TLC\n", "EXTENDS Integers, FiniteSets, TLC, TraceData\n")
 
 
@@ -152,7 +155,8 @@ def module_of(runs: Sequence[Steps]) -> str:
 
 
 def _ordinary(steps: Steps) -> list[str]:
-    return [f"l{number}" for number in range(steps.header["lanes"])]
+    # the first one has this name in Ledger.tla
+    return ["a", *(f"l{number}" for number in range(1, steps.header["lanes"]))]
 
 
 def _constants(steps: Steps) -> str:

@@ -75,17 +75,17 @@ class Holder:
 
     def release(
         self,
-        *marks_ms: int,
-        unknown: bool = False,
+        opened: str | None = None,
+        *,
         renewal_id: str | None = None,
         reclaimed: bool = False,
     ) -> bool:
-        """Release the worker id; return true if it was held."""
-        marks = None if unknown else marks_ms or (0,) * len(self.lanes_ms)
+        """Release the worker id; return true if it was held. *opened*: as in ReleaseRequest; by default no lane was."""
+        opened = "0" * len(self.lanes_ms) if opened is None else opened
         renewal_id = self.renewal_id if renewal_id is None else renewal_id
         stats = WorkerStats(ids_made=7)
         lease = self.presented()._replace(renewal_id=renewal_id)
-        request = ReleaseRequest(lease, self.now_ms(), marks, stats, reclaimed)
+        request = ReleaseRequest(lease, self.now_ms(), opened, stats, reclaimed)
         return isinstance(self._learn(self.store.release(request, self.seen)), Released)
 
     def _learn(self, answer: _R) -> _R:

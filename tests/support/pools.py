@@ -12,12 +12,13 @@ from snowredis.snowflake.protocol import pool_keys
 def open_outage_lanes(pool: Any) -> None:
     """Let a pool (a store, a WorkerPool) have its outage lanes at once, as one that is older than outage_reserve."""
     if hasattr(pool, "_outage_floor_ms"):
-        pool._outage_floor_ms = 0
+        pool._is_new = True
+        pool._set_floors()
         return
     name, client = (
         (pool.name, pool.client) if isinstance(pool, snowredis.WorkerPool) else (pool.config.name, pool._client)
     )
-    client.hset(pool_keys(name)[0], "outage_floor", 0)
+    client.hset(pool_keys(name)[0], "is_new", 1)
 
 
 def new_pool(url: Any, pool: str, **options: Any) -> None:

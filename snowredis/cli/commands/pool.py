@@ -35,7 +35,7 @@ from snowredis.cli.output import (
 )
 from snowredis.cli.pool_text import pool_lines, status_lines
 from snowredis.core.presets import preset_name
-from snowredis.errors import ConfigError, PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS
 from snowredis.signatures import settings_of
@@ -76,7 +76,7 @@ def _create(args: argparse.Namespace) -> None:
         print(f"pool {pool.name} at {pool.where} {result}")
     if wait_ms > 0:
         reason = (
-            "a pool of this name was deleted, and its workers may make ids until then"
+            "the pool of this name before ends then"
             if created
             else "Redis did not know the pool, or was restarted, when a worker or this command asked"
         )
@@ -98,14 +98,12 @@ def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
 _CREATE = Command(
     "create",
     "create a pool that is really new, so that its first worker does not wait",
-    """By typing this you say: no process made ids in this pool during the last outage-reserve (24 h). An idle
-worker with a lease counts, too, and so does a process that did not reach Redis. If that is wrong, ids can be repeated.
-Without this command the first worker waits for ttl + max-clock-lead + redis-skew, which is always safe.
+    """By typing this you say: no process of a pool of this name could make ids within the last outage-reserve (24 h),
+neither an idle worker with a lease nor a process that did not reach Redis. If that is wrong, ids can be repeated.
 
-All processes of the pool need the same settings.
-
-Its workers have no outage lanes for the first outage-reserve, since Redis may have lost some. They have them at once
-with --durability assured, and if the pool was deleted from this Redis and all had been released.""",
+So no worker waits, and outage lanes are open at once. Without this command the first worker waits for ttl +
+max-clock-lead + redis-skew, and outage lanes open after an outage-reserve, which is always safe. All processes of the
+pool need the same settings.""",
     [
         ("snowredis pool create orders", "the defaults"),
         ("snowredis pool create game --layout game --ttl 60", "another layout"),
@@ -157,6 +155,7 @@ def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
         # the status says more
         ("alarms", [(f"{info.alarms:,}", "bad" if info.alarms else "")]),
         *_layout_rows(info, time_text),
+        *_end_rows(info, time_text),
         ("created", time_text(info.created_ms) if info.created_ms else "?"),
         ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
     ]
@@ -172,9 +171,14 @@ def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
         until = f" to {time_text(period.until_ms)}" if period.until_ms else ""
         named = preset_name(period.layout)
         rows.append(("layouts" if not rows else "", f"{since}{until}: {f'{named}  ' if named else ''}{period.layout}"))
-    if info.changes_ms:
-        rows.append(("changes", [(f"at {time_text(info.changes_ms)}; start new processes after that", "warn")]))
     return rows
+
+
+def _end_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
+    if not info.end_ms:
+        return []
+    after = "start processes with the new layout after that" if info.changes_ms else "the pool was deleted"
+    return [("ends", [(f"at {time_text(info.end_ms)}: {after}", "warn")])]
 
 
 def _show_all(args: argparse.Namespace) -> None:
@@ -237,58 +241,52 @@ _SHOW = Command(
 
 def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("pool", metavar="NAME")
-    parser.add_argument("new_layout", nargs="?", metavar="NEW", help="a preset's name, or a spec")
+    parser.add_argument("new_layout", metavar="NEW", help="a preset's name, or a spec")
     parser.add_redis(pool=False)
-    text = "when, in seconds from now (default: 10)"
-    parser.add_argument("--in", dest="delay_s", type=seconds, default=10.0, metavar="S", help=text)
-    parser.add_argument("--undo", action="store_true", help="undo a planned change")
-    text = "even if outage lanes are reserved beyond the change"
-    parser.add_argument("--force", action="store_true", help=text)
+    text = "when, in seconds from now (default: as soon as possible, behind all outage lanes)"
+    parser.add_argument("--in", dest="delay_s", type=seconds, default=0.0, metavar="S", help=text)
     parser.add_yes()
 
 
 def _change_layout(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
-    from snowredis.monitor.worker_pool import change_layout, undo_change
+    from snowredis.monitor.worker_pool import change_layout
 
-    if (args.new_layout is None) != args.undo:
-        raise ConfigError("name the new layout after the pool, or give --undo")
     with open_known_pool(args) as pool:
-        where = pool.where
-        if args.undo:
-            print(f"pool {pool.name} at {where} keeps its layout {undo_change(pool)}")
-            return
-        layout, old = resolve_layout(args.new_layout), pool.info().layout
-        confirm(args, f"Change pool {pool.name} to {layout} in {args.delay_s:g} s? Processes with {old} stop then.")
-        change = change_layout(pool, layout, delay_ms=round(args.delay_s * 1000), force=args.force)
-    wait = duration(change.floor_ms - change.at_ms)
-    print(f"pool {args.pool} at {where} changes its layout at {time_of(change.at_ms)}, in {args.delay_s:g} s")
-    print(f"  from  {old}")
+        info, layout = pool.info(), resolve_layout(args.new_layout)
+        when = f"in {args.delay_s:g} s" if args.delay_s else "as soon as no reservation reaches beyond"
+        text = (
+            f"Change pool {pool.name} to {layout} {when}? Processes with {info.layout} stop then; it cannot be undone."
+        )
+        confirm(args, text)
+        change = change_layout(pool, layout, delay_ms=round(args.delay_s * 1000))
+    print(
+        f"pool {args.pool} at {pool.where} changes its layout at {time_of(change.at_ms)}, in "
+        f"{duration(change.at_ms - info.now_ms)}"
+    )
+    print(f"  from  {info.layout}")
     print(f"  to    {layout}")
     print(
-        f"no id can be repeated: the old ids are all before {time_of(change.floor_ms)}, the new ones after; "
+        f"no id can be repeated: the old ids are all before {time_of(change.at_ms)}, the new ones after; "
         f"{'every new id is greater than every old one' if change.sorted else 'new ids may be lower than old ones'}"
     )
-    print(
-        "until then processes use the old layout. After that, start them with the new one: the first one waits for "
-        f"{wait}"
-    )
+    print("until then processes use the old layout. After that, start them with the new one")
 
 
 _CHANGE_LAYOUT = Command(
     "change-layout",
     "give a living pool another layout, if no id can be repeated",
     """First it proves that no id of the new layout, from the change on, equals one that the pool's layouts
-could make before; if one can, nothing is changed. Then the change is planned: until its moment, workers go on, and
-those with the new layout are refused. From then on, those with the old one are refused and stop; those with the new
-one start after a wait of ttl + max-clock-lead + redis-skew + failover-slack, when all old reservations have ended.
-If Redis loses data before the moment, it moves behind the outage lanes: see `pool show`.
+could make before; if one can, nothing is changed. Then the pool gets an end: until then, workers go on, and those with
+the new layout are refused. From then on, those with the old one are refused and stop, and those with the new one start.
+
+No reservation reaches beyond the end, so it is not before the ends of all outage lanes: in a pool that has them, a day
+from now. It is set once, on all replicas, and cannot be undone or moved.
 
 whois goes on to work for old ids: the pool remembers which layout it had when.""",
     [
-        ("snowredis pool change-layout orders 41/0/2/12/8", "asks; in 10 s"),
-        ("snowredis pool change-layout orders twitter --in 3600", "in an hour"),
-        ("snowredis pool change-layout orders --undo", "before its moment"),
+        ("snowredis pool change-layout orders 41/0/2/12/8", "asks; as soon as possible"),
+        ("snowredis pool change-layout orders twitter --in 90000", "in 25 hours"),
     ],
     _add_change_layout_arguments,
     _change_layout,
@@ -299,7 +297,7 @@ def _add_delete_arguments(parser: Parser) -> None:
     parser.add_pool_name()
     parser.add_redis(pool=False)
     parser.add_yes()
-    parser.add_argument("--force", action="store_true", help="even if workers are alive")
+    parser.add_argument("--force", action="store_true", help="even if workers are alive, or it is damaged")
 
 
 def _delete(args: argparse.Namespace) -> None:
@@ -310,34 +308,26 @@ def _delete(args: argparse.Namespace) -> None:
         if use and (not alive or args.force):
             confirm(args, f"delete pool {pool.name} at {pool.where} ({use})?", "nothing was deleted")
         deletion = pool.delete(force=args.force)
-    print(f"pool {args.pool} at {pool.where} was deleted")
+    if deletion.dropped:
+        print(f"pool {args.pool} at {pool.where} was removed, as if Redis had lost it: new workers wait")
+    elif deletion.over:
+        print(f"pool {args.pool} at {pool.where} was deleted")
+    else:
+        print(
+            f"pool {args.pool} at {pool.where} ends at {time_of(deletion.end_ms)}, in {duration(deletion.wait_ms)}: "
+            "something is reserved in it until then, and no other pool of this name can be created"
+        )
     if number is not None:
         print(
             "its number {1} stays its own: registry {0} gives it to no other pool until you run: snowredis registry "
             "free {1} --registry {0}".format(*number)
         )
     if deletion.alive:
-        workers = "1 worker was" if deletion.alive == 1 else f"{deletion.alive:,} workers were"
-        print(
-            f"{workers} alive: each creates the pool again at its next heartbeat and keeps its "
-            "worker id, unless a pool of this name with other settings is created first"
-        )
-    if deletion.wait_ms:
-        print(
-            f"new workers of a pool of this name wait for {duration(deletion.wait_ms)}, so as to repeat none of its ids"
-        )
-    if deletion.other_wait_ms > deletion.wait_ms:
-        wait = duration(deletion.other_wait_ms)
-        print(
-            f"those of a pool with another layout, or without outage lanes, wait for {wait}: the outage lanes of this "
-            "one may be in use until then"
-        )
-    if deletion.guessed:
-        print(
-            "its settings could not be read: the wait is an estimate from the defaults and from its records; if "
-            "its ttl was longer than 30 s, wait for that long before you create it again",
-            file=sys.stderr,
-        )
+        workers = "1 worker is" if deletion.alive == 1 else f"{deletion.alive:,} workers are"
+        print(f"{workers} alive: stop them, or they create the pool again")
+    if deletion.over and deletion.wait_ms:
+        wait = duration(deletion.wait_ms)
+        print(f"new workers of a pool of this name start in {wait}, so as to repeat none of its ids")
 
 
 def _use(pool: WorkerPool) -> tuple[int, str, tuple[str, str] | None]:

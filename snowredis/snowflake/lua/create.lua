@@ -1,7 +1,6 @@
--- create: create a pool that is new, as a person confirms, so that no worker has to wait for its floor.
+-- create: create a pool that is new, as a person confirms: no process of that name could make ids within the last
+-- outage_reserve. So no worker waits for a floor, and outage lanes are open at once.
 --
--- The outage floor stays raised, since nobody waits for it: a process that does not reach Redis may be in an outage lane of
--- a pool that Redis has lost.
 -- KEYS, ARGV[1..6] as in pool
 --
 -- Returns created, common fields | exists, common fields: it exists already
@@ -9,8 +8,7 @@
 
 return transaction(function(pool)
   if not pool.created then return { 'exists' } end
-  -- the floors of a tombstone: reservations of the deleted pool may last, even if this pool is new
-  pool.floor = pool.floor_before
-  if pool.certain then pool.outage_floor = pool.outage_floor_before end
+  pool.lost_at, pool.is_new = later_clock, true
+  set_floors(pool)
   return { 'created' }
 end)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import snowredis
 
-ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout=sys.argv[3])
+ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout=sys.argv[3], ttl=3.0)
 ids.next_id()
 os.setuid(65534)
 ids.next_id()

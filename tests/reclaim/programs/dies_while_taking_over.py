@@ -14,14 +14,19 @@ from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.record_files import Directory
 
 url, pool, ttl, operation, moment = sys.argv[1:6]
-owner, name = (CrashRecord, "write_lease") if operation == "write" else (Directory, operation)
+owner, name = (CrashRecord, "write") if operation == "write" else (Directory, operation)
 
 
 def killed(method: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **options: Any) -> None:
-        if moment == "after":
-            method(*args, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
+    def call(*args: Any, **options: Any) -> Any:
+        # the claim before is recorded, too
+        is_now = operation != "write" or args[1].lanes_ms
+        if is_now and moment == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = method(*args, **options)
+        if is_now:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
 
     return call
 

@@ -24,7 +24,7 @@ class System:
 
 
 # one tick of three years
-ticks = lanes.TickRange(1, 0, 0, 1735689600000, 10**11, 0, 4095, 12, 0, 0, 0, None, 0, b"\1", System, None)
+ticks = lanes.TickRange(1, 0, 0, 1735689600000, 10**11, 0, 4095, 12, 0, 0, 0, b"\1", System, None)
 ids._supersede(None, lanes.SEALED, ticks)
 assert [ids.next_id() for _ in range(4095)] == [*range(2, 4096), 0]
 

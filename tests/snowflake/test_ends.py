@@ -1,4 +1,4 @@
-"""A planned change of the layout is on every copy of the pool that can come back, before it counts."""
+"""The end of a pool is on every copy of it that can come back, before it counts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
-from snowredis.snowflake.administration import Changing, PoolAdministration
+from snowredis.snowflake.administration import Ends, PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.replies import Renewed
 from tests.lease.conftest import wall_ms
+from tests.support.holder import Holder
 from tests.support.ports import free_port
 from tests.support.servers import PROGRAM, RedisServer
 from tests.support.waiting import eventually
@@ -24,22 +26,26 @@ CONFIG = PoolConfig(name="orders", layout=OLD)
 KEY = pool_keys("orders")[0]
 
 
-def plan(server: RedisServer) -> None:
+def end(server: RedisServer, at_ms: int = 0) -> Ends:
+    """Give the pool an end in ten minutes, with another layout after it."""
     store = PoolAdministration(server.url, CONFIG)
-    assert isinstance(store.change_layout(NEW, wall_ms() + 600_000, wall_ms()), Changing)
+    reply = store.end(wall_ms(), layout=NEW, at_ms=at_ms or wall_ms() + 600_000)
     store.close()
+    assert isinstance(reply, Ends)
+    return reply
 
 
 @pytest.mark.parametrize("kept", [("--save", "3600 1"), ("--appendonly", "yes")])
-def test_a_crash_right_after_the_plan_does_not_forget_it(tmp_path: Path, kept: tuple[str, str]) -> None:
+def test_a_crash_right_after_the_end_was_set_does_not_forget_it(tmp_path: Path, kept: tuple[str, str]) -> None:
     server = RedisServer(tmp_path, *kept)
     server.start()
     try:
         PoolAdministration(server.url, CONFIG).create(wall_ms())
         server.client().bgrewriteaof() if "appendonly" in kept[0] else server.save()
-        plan(server)
+        held = Holder(PoolAdministration(server.url, CONFIG), wall_ms).claim()
+        ends = end(server, held.until_ms + 600_000)
         server.restart()
-        assert server.client().hget(KEY, "next_signature")
+        assert server.client().hmget(KEY, "end", "over") == [str(ends.end_ms), "then"]
     finally:
         server.kill()
 
@@ -47,11 +53,11 @@ def test_a_crash_right_after_the_plan_does_not_forget_it(tmp_path: Path, kept: t
 def test_a_server_that_keeps_nothing_on_disk_gets_no_snapshot(own_server: RedisServer) -> None:
     """It would find that snapshot at its next start, and take it for its state."""
     PoolAdministration(own_server.url, CONFIG).create(wall_ms())
-    plan(own_server)
+    end(own_server)
     assert not list(own_server.directory.glob("*.rdb"))
 
 
-def test_a_replica_without_the_plan_undoes_it(tmp_path: Path) -> None:
+def test_an_end_does_not_count_before_each_replica_has_it(tmp_path: Path) -> None:
     servers = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -63,21 +69,27 @@ def test_a_replica_without_the_plan_undoes_it(tmp_path: Path) -> None:
         replica.client().replicaof("127.0.0.1", str(master.client().config_get("port")["port"]))
         eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "the link", 20)
         PoolAdministration(master.url, CONFIG).create(wall_ms())
-        plan(master)
-        assert replica.client().hget(KEY, "next_signature")
-        store = PoolAdministration(master.url, CONFIG)
-        store.change_layout(OLD, wall_ms() + 600_000, wall_ms())
+        living = Holder(PoolAdministration(master.url, CONFIG), wall_ms).claim()
         replica.kill(signal.SIGSTOP)
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
-            plan(master)
-        assert master.client().hget(KEY, "next_signature") is None
+            end(master)
+        set_ms, over = master.client().hmget(KEY, "end", "over")
+        assert over is None
+        # nothing reaches beyond it from now on, and no other is set
+        assert isinstance(living.ask_renew(ahead_ms=10**9), Renewed)
+        assert living.until_ms <= int(set_ms)
+        replica.kill(signal.SIGCONT)
+        again = end(master, wall_ms() + 900_000)
+        assert again.end_ms == int(set_ms)
+        assert master.client().hget(KEY, "over") == "then"
+        assert replica.client().hget(KEY, "end") == set_ms
     finally:
         replica.kill(signal.SIGCONT)
         for server in servers:
             server.kill()
 
 
-def test_without_the_right_to_make_a_snapshot_the_plan_counts_with_a_warning(
+def test_without_the_right_to_make_a_snapshot_the_end_counts_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = RedisServer(tmp_path, "--save", "3600 1", "--rename-command", "BGSAVE", "")
@@ -85,8 +97,9 @@ def test_without_the_right_to_make_a_snapshot_the_plan_counts_with_a_warning(
     try:
         PoolAdministration(server.url, CONFIG).create(wall_ms())
         with caplog.at_level(logging.WARNING, "snowredis"):
-            plan(server)
+            end(server)
         assert "repeat this command" in caplog.text
+        assert server.client().hget(KEY, "over")
     finally:
         server.kill()
 

@@ -1,0 +1,406 @@
+"""The end of a pool, and what starts there, on the shipped scripts and a simulated server.
+
+tests/snowflake/test_ends.py has servers that are killed, and replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+
+from snowredis.errors import LayoutMismatch, StoreUnavailable
+from snowredis.snowflake.administration import Early, Ends
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.replies import Absent, Created, Exists, Granted, LossReason, Lost, Renewed, Reply, Settling
+from tests.simulation.pool_faults import AtTheServer
+from tests.simulation.stage import Stage
+from tests.support.holder import Holder
+
+_Reply = TypeVar("_Reply", bound=Reply)
+OUTAGE_MS = 60_000
+
+
+class WithoutReplica(AtTheServer):
+    """Store of a person while a replica does not reply."""
+
+    def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
+        reply = super()._lasting(change, strict=strict)
+        if strict:
+            raise StoreUnavailable(self.where, "0 of 1 replicas have it")
+        return reply
+
+
+class Place:
+    """A pool on a simulated server, whose time a test can change; all clocks are right."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.stage = Stage(**settings)
+        self.config = self.stage.config
+        self.store = self.person(self.config)
+        self.store.create(self.now_ms())
+        # so that the beginning of the pool is not now
+        self.stage.wait(10)
+
+    def person(self, config: PoolConfig) -> AtTheServer:
+        return AtTheServer(self.stage, self.stage.master, config)
+
+    def now_ms(self) -> int:
+        return self.stage.master.now_us // 1000
+
+    def holder(self, config: PoolConfig | None = None) -> Holder:
+        return Holder(self.person(config or self.config), self.now_ms)
+
+    def end(self, **what: Any) -> Ends:
+        reply = self.store.end(self.now_ms(), **what)
+        assert isinstance(reply, Ends)
+        return reply
+
+    def end_unconfirmed(self, **what: Any) -> None:
+        with pytest.raises(StoreUnavailable):
+            WithoutReplica(self.stage, self.stage.master, self.config).end(self.now_ms(), **what)
+
+    def wait_until(self, ms: int) -> None:
+        self.stage.wait(max(0, ms - self.now_ms()))
+
+    @property
+    def stored(self) -> dict[str, str]:
+        fields: dict[str, str] = self.stage.master.data.get(pool_keys(self.config.name)[0], {})
+        return fields
+
+    @property
+    def wider(self) -> PoolConfig:
+        """The same pool with another layout."""
+        layout = self.config.layout
+        return self.config.with_layout(replace(layout, worker_bits=layout.worker_bits + 1))
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place(outage_ms=OUTAGE_MS)
+
+
+# --- when ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outage_ms", [0, OUTAGE_MS])
+def test_the_earliest_end_is_that_of_all_reservations(outage_ms: int) -> None:
+    place = Place(outage_ms=outage_ms)
+    holders = [place.holder().claim() for _ in range(2)]
+    place.stage.wait(1000)
+    assert isinstance(holders[0].ask_renew(), Renewed)
+    ends = place.end()
+    assert ends.end_ms == max(max(holder.until_ms, holder.outage_ms) for holder in holders)
+    assert not ends.over
+
+
+def test_a_pool_in_which_nothing_was_granted_is_over_at_once(place: Place) -> None:
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (True, place.now_ms())
+    assert place.holder().claim(wait_ms=0).lanes_ms == (ends.end_ms, ends.end_ms)
+
+
+def test_a_pool_whose_workers_released_is_over_at_once_and_the_next_one_starts_at_its_end(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("10")
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (True, holder.until_ms)
+    other = replace(place.config, ttl_ms=5_000)
+    assert isinstance(place.person(other).create(place.now_ms()), Created)
+    reply = place.holder(other).ask_claim()
+    assert isinstance(reply, Settling)
+    assert reply.wait_ms == holder.until_ms - place.now_ms()
+    place.wait_until(ends.end_ms)
+    assert place.holder(other).claim(wait_ms=0).lanes_ms == (ends.end_ms, ends.end_ms)
+
+
+def test_after_a_kill_the_end_is_behind_the_outage_lane(place: Place) -> None:
+    killed = place.holder().claim()
+    place.stage.wait(place.config.ttl_ms + 1)
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (False, killed.outage_ms)
+
+
+def test_an_outage_lane_that_was_opened_is_waited_for_after_its_release(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("11")
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (False, holder.outage_ms)
+
+
+@pytest.mark.parametrize("outage_ms", [0, OUTAGE_MS])
+def test_after_a_loss_the_end_is_not_before_the_floors(outage_ms: int) -> None:
+    place = Place(outage_ms=outage_ms)
+    place.stage.master.restart(place.stage.master.copy_data())
+    config = place.config
+    horizon_ms = config.floor_ms - config.ttl_ms + max(config.ttl_ms, outage_ms)
+    early = place.store.end(place.now_ms(), layout=place.wider.layout, at_ms=place.now_ms() + 1)
+    assert isinstance(early, Early)
+    assert early.earliest_ms == place.now_ms() + horizon_ms
+    assert place.end().end_ms == place.now_ms() + horizon_ms
+
+
+def test_an_end_before_that_of_a_reservation_is_refused_and_changes_nothing(place: Place) -> None:
+    holder = place.holder().claim()
+    early = place.store.end(place.now_ms(), layout=place.wider.layout, at_ms=holder.outage_ms - 1)
+    assert isinstance(early, Early)
+    assert early.earliest_ms == holder.outage_ms
+    assert "end" not in place.stored
+    planned = place.end(layout=place.wider.layout, at_ms=holder.outage_ms)
+    assert (planned.end_ms, planned.next_signature) == (holder.outage_ms, place.wider.signature)
+
+
+def test_the_end_of_a_pool_with_many_records_is_behind_all_that_was_ever_granted(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("10")
+    # as if there were more records than are read
+    place.stage.network.edit = lambda _, source: source.replace("SCANNED = 10000", "SCANNED = 0")
+    ends = place.end()
+    assert not ends.over
+    # the highest end of all is written with some time in advance
+    assert holder.outage_ms <= ends.end_ms <= holder.outage_ms + place.config.ttl_ms
+
+
+def test_a_record_that_cannot_be_read_counts_with_all_that_was_ever_granted(place: Place) -> None:
+    holder = place.holder().claim()
+    place.stored[f"w:{holder.worker}"] = "what is this?"
+    ends = place.end()
+    assert not ends.over
+    assert ends.end_ms >= holder.outage_ms
+
+
+def test_where_losses_go_unnoticed_the_end_is_behind_all_that_may_have_been_forgotten() -> None:
+    place = Place(outage_ms=OUTAGE_MS, durability="none")
+    config = place.config
+    ends = place.end()
+    assert not ends.over
+    assert ends.end_ms == place.now_ms() + config.floor_ms - config.ttl_ms + OUTAGE_MS
+
+
+def test_where_clocks_were_ahead_the_end_says_until_when(place: Place) -> None:
+    place.stage.master.offset_us = 3_600_000_000
+    ahead = place.holder().claim()
+    assert ahead.release("10")
+    place.stage.master.offset_us = 0
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (False, ahead.until_ms)
+    assert ends.end_ms > place.now_ms() + 3_000_000
+
+
+def test_a_pool_that_does_not_exist_gets_no_end() -> None:
+    place = Place()
+    place.stage.master.wipe()
+    assert isinstance(place.store.end(place.now_ms()), Absent)
+    assert place.stored == {}
+
+
+# --- once ---------------------------------------------------------------------------------------------
+
+
+def test_an_end_is_set_once(place: Place) -> None:
+    holder = place.holder().claim()
+    first = place.end(layout=place.wider.layout, at_ms=holder.outage_ms + 1000)
+    place.stage.wait(1000)
+    for again in (place.end(), place.end(at_ms=first.end_ms + 5000), place.end(layout=place.config.layout)):
+        assert (again.end_ms, again.next_signature) == (first.end_ms, place.wider.signature)
+
+
+def test_nothing_is_reserved_beyond_the_end(place: Place) -> None:
+    holder = place.holder().claim()
+    ends = place.end(at_ms=holder.outage_ms + 500)
+    place.stage.wait(2000)
+    assert isinstance(holder.ask_renew(ahead_ms=10_000), Renewed)
+    assert holder.outage_ms == ends.end_ms
+    place.wait_until(ends.end_ms - 2000)
+    late = place.holder().claim()
+    assert max(late.until_ms, late.outage_ms) == ends.end_ms
+    assert min(late.lanes_ms) <= late.until_ms
+
+
+def test_an_end_is_kept_in_a_loss_and_the_next_pool_waits_for_the_floor(place: Place) -> None:
+    ends = place.end(at_ms=place.now_ms() + 1000, layout=place.wider.layout)
+    assert ends.over
+    place.stage.master.restart(place.stage.master.copy_data())
+    reply = place.holder(place.wider).ask_claim()
+    assert isinstance(reply, Settling)
+    assert reply.floor_ms == place.now_ms() + place.config.floor_ms > ends.end_ms
+
+
+# --- confirmed ----------------------------------------------------------------------------------------
+
+
+def test_an_end_that_was_never_confirmed_stops_the_pool_until_it_is(place: Place) -> None:
+    """A copy that does not have the end would grant ids beyond it."""
+    holder = place.holder().claim()
+    place.end_unconfirmed(at_ms=holder.outage_ms)
+    place.stage.wait(1000)
+    # it is cut at once
+    assert isinstance(holder.ask_renew(), Renewed)
+    place.wait_until(holder.outage_ms - 1)
+    assert isinstance(place.holder().ask_claim(), Granted)
+    place.stage.wait(1)
+    before = dict(place.stored)
+    calls: list[Callable[[], object]] = [
+        place.holder().ask_claim,
+        holder.ask_renew,
+        holder.release,
+        lambda: place.store.create(place.now_ms()),
+    ]
+    for call in calls:
+        with pytest.raises(LayoutMismatch, match="Repeat the command that ended it"):
+            call()
+    with pytest.raises(LayoutMismatch):
+        place.holder(place.wider).ask_claim()
+    for noted in ("mismatch", "mismatches"):
+        assert place.stored.pop(noted, None) != before.get(noted) or noted not in before
+    assert place.stored == before
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (True, holder.outage_ms)
+    assert min(place.holder(place.wider).claim(wait_ms=0).lanes_ms) == ends.end_ms
+
+
+def test_an_end_that_is_confirmed_before_it_passes_stops_nobody(place: Place) -> None:
+    holder = place.holder().claim()
+    place.end_unconfirmed()
+    ends = place.end()
+    assert isinstance(holder.ask_renew(), Renewed)
+    place.wait_until(ends.end_ms)
+    assert isinstance(place.holder().ask_claim(), Granted)
+
+
+def test_a_pool_without_a_lease_is_not_over_before_its_end_is_confirmed(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("10")
+    place.end_unconfirmed()
+    # nobody may start there yet
+    with pytest.raises(LayoutMismatch):
+        place.person(place.wider).create(place.now_ms())
+    # a process of the old one may still begin
+    assert place.holder().claim().until_ms <= holder.until_ms
+    assert not place.end().over
+
+
+# --- what starts there --------------------------------------------------------------------------------
+
+
+def test_only_the_settings_that_were_planned_start_at_the_end(place: Place) -> None:
+    holder = place.holder().claim()
+    ends = place.end(layout=place.wider.layout, at_ms=holder.outage_ms)
+    third = replace(place.config, ttl_ms=5_000)
+    with pytest.raises(LayoutMismatch, match="The pool changes to these settings at"):
+        place.holder(place.wider).ask_claim()
+    place.wait_until(ends.end_ms)
+    for config in (place.config, third):
+        for call in (place.holder(config).ask_claim, lambda: place.person(third).create(place.now_ms())):
+            with pytest.raises(LayoutMismatch):
+                call()
+    assert place.stored["signature"] == place.config.signature
+    heir = place.holder(place.wider).claim(wait_ms=0)
+    assert (heir.worker, set(heir.lanes_ms)) == (0, {ends.end_ms})
+    assert place.stored["signature"] == place.wider.signature
+    assert "end" not in place.stored
+    with pytest.raises(LayoutMismatch):
+        place.holder().ask_claim()
+
+
+def test_a_change_of_a_pool_whose_workers_released_is_made_at_once(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("10")
+    ends = place.end(layout=place.wider.layout)
+    assert (ends.over, ends.end_ms) == (True, holder.until_ms)
+    with pytest.raises(LayoutMismatch, match="The layout of the pool was changed"):
+        place.holder().ask_claim()
+    assert isinstance(place.holder(place.wider).ask_claim(), Settling)
+    place.wait_until(ends.end_ms)
+    assert set(place.holder(place.wider).claim(wait_ms=0).lanes_ms) == {ends.end_ms}
+
+
+def test_a_process_with_other_settings_is_told_until_when_a_deleted_pool_lasts(place: Place) -> None:
+    place.holder().claim()
+    place.end()
+    with pytest.raises(LayoutMismatch, match="The pool was deleted and ends at"):
+        place.holder(place.wider).ask_claim()
+
+
+def test_a_person_creates_the_next_pool_once_the_last_one_is_over(place: Place) -> None:
+    place.holder().claim()
+    ends = place.end()
+    assert isinstance(place.store.create(place.now_ms()), Exists)
+    place.wait_until(ends.end_ms + 5)
+    created = place.person(place.wider).create(place.now_ms())
+    assert isinstance(created, Created)
+    assert created.floor_ms == place.now_ms()
+    assert isinstance(place.person(place.wider).create(place.now_ms()), Exists)
+
+
+def test_what_people_count_stays_and_no_record_does(place: Place) -> None:
+    holders = [place.holder().claim() for _ in range(2)]
+    holders[0].ask_renew()
+    with pytest.raises(LayoutMismatch):
+        place.holder(place.wider).ask_claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    before = dict(place.stored)
+    assert isinstance(place.holder(place.wider).ask_claim(), Granted)
+    after = place.stored
+    records = {field for field in before if field.startswith(("w:", "t:"))}
+    assert len(records) == 4
+    assert {field for field in after if field.startswith("w:")} == {"w:0"}
+    assert records.isdisjoint(set(after) - {"w:0"})
+    for name in ("mismatches", "mismatch"):
+        assert after[name] == before[name]
+    assert (after["claims"], before["claims"]) == ("3", "2")
+    until, _, layout = after["layouts"].partition("|")
+    assert int(until) == ends.end_ms
+    assert f"layout={layout} " in place.config.signature
+    assert int(after["version"]) > int(before["version"])
+
+
+# --- late ---------------------------------------------------------------------------------------------
+
+
+def test_a_renewal_after_the_end_is_refused_and_disturbs_nobody(place: Place) -> None:
+    late, later = place.holder().claim(), place.holder().claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    heir = place.holder().claim(wait_ms=0)
+    assert heir.worker == late.worker
+    for each, reason in ((late, LossReason.REASSIGNED), (later, LossReason.TOO_OLD)):
+        refused = each.ask_renew()
+        assert isinstance(refused, Lost)
+        assert (refused.reason, refused.alarm) == (reason, None)
+        assert max(each.until_ms, each.outage_ms) <= ends.end_ms
+    assert isinstance(heir.ask_renew(), Renewed)
+
+
+def test_the_first_to_come_after_the_end_may_be_a_worker_of_the_pool_that_ended(place: Place) -> None:
+    late = place.holder().claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    refused = late.ask_renew()
+    assert isinstance(refused, Lost)
+    assert refused.reason == LossReason.TOO_OLD
+    assert min(Holder(place.store, place.now_ms).claim(wait_ms=0).lanes_ms) == ends.end_ms
+
+
+def test_a_release_after_the_end_frees_nothing_of_the_next_pool(place: Place) -> None:
+    late = place.holder().claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    heir = place.holder().claim(wait_ms=0)
+    assert heir.worker == late.worker
+    assert not late.release()
+    assert isinstance(heir.ask_renew(), Renewed)
+
+
+def test_workers_of_the_old_layout_are_refused_after_the_change(place: Place) -> None:
+    late = place.holder().claim()
+    ends = place.end(layout=place.wider.layout, at_ms=late.outage_ms)
+    place.wait_until(ends.end_ms)
+    for _ in range(2):
+        for call in (late.ask_renew, late.release):
+            with pytest.raises(LayoutMismatch):
+                call()
+        assert isinstance(place.holder(place.wider).ask_claim(), Granted)
