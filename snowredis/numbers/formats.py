@@ -149,6 +149,8 @@ _DATE_PARTS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "j": 3, "G": 4, "V": 2, "
 _DATE_PART = re.compile(r"%(.?)", re.DOTALL)
 # 6, 06, 06d; a comma would make the length of a text say less
 _NUMBER_SPEC = re.compile(r"(?:0([1-9][0-9]?))?d?")
+# databases, terminals or scripts refuse these: control characters, and halves of surrogate pairs
+_UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # combinations of parts that say the day
 _DAYS = ({"Y", "m", "d"}, {"y", "m", "d"}, {"Y", "j"}, {"y", "j"}, {"G", "V", "u"})
 # a text has to show one of these combinations
@@ -179,6 +181,8 @@ class NumberFormat:
     def __init__(self, text: str | None, period: PeriodName, tag: str, maximum: int | None = None) -> None:
         self.text = text = text or DEFAULT_FORMATS[period]
         self._tag = tag
+        if _UNSTORABLE.search(text):
+            raise ConfigError(f"format {text!r} has a control character or a lone surrogate. Leave it out")
         parts, width, fixed = [], 0, 0
         for literal, name, spec in _fields(text):
             fixed += len(literal)

@@ -28,6 +28,15 @@ from snowredis.process.clock import now_ms
 from snowredis.settings import check_settings
 
 TABLE = "snowredis_number"
+_IN_TRANSACTION = (
+    "so a number would be taken although the rest is rolled back. Take the number in a transaction, with engine.begin() "
+    "as connection, and in SQLite before savepoints; or connect to SQLite with autocommit=False (Python 3.12)."
+)
+# with the engine of the table, which ALTER TABLE may change at any time
+_LAST_NUMBER = sa.text(
+    "SELECT LAST_INSERT_ID(), (SELECT ENGINE FROM information_schema.TABLES"
+    " WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :name)"
+)
 
 
 class TransactionNumbers:
@@ -76,7 +85,8 @@ class TransactionNumbers:
             transaction: SQLAlchemy's Connection or Session. Under asyncio: ``await session.run_sync(numbers.next_id)``.
 
         Raises:
-            ConfigError: the connection commits each statement by itself, or the database is of another kind.
+            ConfigError: the connection commits each statement by itself; a savepoint of SQLite, unless its driver has
+                autocommit=False; a table of MariaDB or MySQL with an engine other than InnoDB; another database.
             NumbersExhausted: the period's highest number was handed out.
             What SQLAlchemy raises.
 
@@ -84,11 +94,8 @@ class TransactionNumbers:
             until other transactions that took a number of this tag and period end.
         """
         connection = transaction.connection() if hasattr(transaction, "get_bind") else transaction
-        if _commits_by_itself(connection):
-            raise ConfigError(
-                "this connection commits each statement by itself, so a number would be taken although the rest is "
-                "rolled back. Take the number in a transaction: with engine.begin() as connection"
-            )
+        if reason := _commits_by_itself(connection):
+            raise ConfigError(f"{reason}, {_IN_TRANSACTION}")
         period = self._calendar.at(self._wall_ms())
         number = self._count_up(connection, period.label)
         if number > self._format.maximum:
@@ -114,25 +121,42 @@ class TransactionNumbers:
                 first = mysql.insert(self.table).values({**values, "number": sa.func.last_insert_id(1)})
                 following = sa.func.last_insert_id(columns.number + 1)
                 connection.execute(first.on_duplicate_key_update(number=following))
-                return int(connection.execute(sa.select(sa.func.last_insert_id())).scalar_one())
+                where = {"schema": self.table.schema, "name": self.table.name}
+                number, storage = connection.execute(_LAST_NUMBER, where).one()
+                if storage != "InnoDB":
+                    raise ConfigError(
+                        f"the table {self.table.name} has the engine {storage}, which keeps numbers of transactions "
+                        f"that are rolled back. Run: ALTER TABLE {self.table.name} ENGINE = InnoDB"
+                    )
+                return int(number)
             case other:
                 raise ConfigError(
                     f"numbers without gaps are available on PostgreSQL, MariaDB, MySQL and SQLite, not on {other}"
                 )
 
 
-def _commits_by_itself(connection: sa.Connection) -> bool:
-    """Return True if each statement is committed by itself, by a setting of SQLAlchemy or of the driver."""
+def _commits_by_itself(connection: sa.Connection) -> str:
+    """Return why a number would be committed before the transaction ends, by a setting or by the driver; or empty."""
+    reason = "this connection commits each statement by itself"
     of_engine = getattr(connection.dialect, "_on_connect_isolation_level", None)
     if connection.get_execution_options().get("isolation_level", of_engine) == "AUTOCOMMIT":
-        return True
+        return reason
     fairy = connection.connection
-    for driver in (fairy.dbapi_connection, fairy.driver_connection):
+    driver: Any = fairy.driver_connection
+    for each in (fairy.dbapi_connection, driver):
         # drivers of MariaDB have a function, those of PostgreSQL an attribute
-        ask = getattr(driver, "get_autocommit", None)
-        if ask() if callable(ask) else getattr(driver, "autocommit", None) is True:
-            return True
-    return False
+        ask = getattr(each, "get_autocommit", None)
+        if ask() if callable(ask) else getattr(each, "autocommit", None) is True:
+            return reason
+    if connection.dialect.name != "sqlite" or getattr(driver, "autocommit", None) is False:
+        return ""
+    if not connection.in_transaction():
+        # as the first statement does, so that listeners have sent BEGIN
+        connection.begin()
+    # the driver sends BEGIN before an INSERT, but not after SAVEPOINT, whose end is a commit then
+    if connection.in_nested_transaction():
+        return "this driver may commit at the end of a savepoint"
+    return reason if driver.isolation_level is None and not driver.in_transaction else ""
 
 
 def number_table(metadata: sa.MetaData, name: str = TABLE) -> sa.Table:

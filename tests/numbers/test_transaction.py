@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from snowredis.errors import ConfigError
-from snowredis.numbers import NumbersExhausted, TransactionNumbers
+from snowredis.numbers import NumbersExhausted, TransactionNumbers, transaction
 from tests.support.databases import DatabaseServer
 
 NOON_MS = round(datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp() * 1000)
@@ -132,6 +135,51 @@ def test_a_driver_that_commits_each_statement_is_refused(engine: sa.Engine, numb
         assert numbers.next_id(connection) == FORTY[0]
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_sqlite_that_would_keep_the_number_of_a_transaction_that_is_rolled_back_is_refused(
+    numbers: TransactionNumbers, tmp_path: Path, nested: bool
+) -> None:
+    options: dict[str, Any] = {} if nested else {"isolation_level": None}
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/gaps.db", connect_args=options)
+    numbers.table.create(engine)
+
+    def take_and_roll_back() -> None:
+        with engine.connect() as connection:
+            savepoint = connection.begin_nested() if nested else None
+            numbers.next_id(connection)
+            if savepoint is not None:
+                savepoint.commit()
+            connection.rollback()
+
+    with pytest.raises(ConfigError, match=r"at the end of a savepoint|commits each statement by itself"):
+        take_and_roll_back()
+    # what it would lose
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction, "_commits_by_itself", lambda _: "")
+        take_and_roll_back()
+    with engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN")
+        assert numbers.next_id(connection) == "INV-20261122-0002"
+    engine.dispose()
+
+
+def test_sqlite_whose_transactions_are_begun_by_events_or_by_autocommit_false_leaves_no_gap(
+    numbers: TransactionNumbers, tmp_path: Path
+) -> None:
+    # as SQLAlchemy's page on SQLite says
+    begun = sa.create_engine(f"sqlite:///{tmp_path}/begun.db", connect_args={"isolation_level": None})
+    sa.event.listen(begun, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    engines = [(begun, False)]
+    if sys.version_info >= (3, 12):
+        engines.append((sa.create_engine(f"sqlite:///{tmp_path}/own.db", connect_args={"autocommit": False}), True))
+    for engine, nested in engines:
+        numbers.table.create(engine)
+        for _ in range(2):
+            with engine.connect() as connection, connection.begin_nested() if nested else contextlib.nullcontext():
+                assert numbers.next_id(connection) == FORTY[0]
+        engine.dispose()
+
+
 def test_the_first_number_of_a_period_needs_no_second_connection(
     engine: sa.Engine, numbers: TransactionNumbers
 ) -> None:
@@ -151,28 +199,21 @@ def test_numbers_of_a_mariadb_without_transactions_by_default_leave_no_gap(
         database_kind.new_database(), connect_args={"init_command": f"SET default_storage_engine = {default}"}
     )
     numbers.table.create(engine)
-    # a table that a migration made without a word about its engine gives gaps, but no number twice
     engine_of = "SELECT engine FROM information_schema.tables WHERE table_name = 'snowredis_number'"
     with engine.connect() as connection:
         assert connection.exec_driver_sql(f"{engine_of} AND table_schema = DATABASE()").scalar() == "InnoDB"
         assert numbers.next_id(connection) == FORTY[0]
         connection.rollback()
         assert numbers.next_id(connection) == FORTY[0]
+        # as a migration makes it that says nothing about the engine
         connection.exec_driver_sql(f"ALTER TABLE snowredis_number ENGINE = {default}")
-    made: list[str] = []
-
-    def take() -> None:
-        for _ in range(50):
-            with engine.begin() as connection:
-                made.append(numbers.next_id(connection))
-
-    threads = [threading.Thread(target=take) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=f"the engine {default}.*ENGINE = InnoDB"):
+                numbers.next_id(connection)
+            connection.rollback()
+        # it kept them
+        assert connection.scalar(sa.select(numbers.table.c.number)) == 3
     engine.dispose()
-    assert len(set(made)) == len(made) == 200
 
 
 def test_rows_get_numbers_from_the_default_of_their_column(engine: sa.Engine) -> None:
