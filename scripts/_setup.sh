@@ -186,13 +186,14 @@ have() {
         # an initdb, which Debian keeps out of PATH
         postgresql) have_one initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
         mariadb-server) have_one mariadbd && have_one mariadb-install-db ;;
+        pgbouncer) have_one pgbouncer ;;
     esac
 }
 
 # get the programs that tests use; without one of them its tests are skipped
 need_programs() {
     local name missing=()
-    for name in redis-server chromium prometheus default-jre-headless postgresql mariadb-server; do
+    for name in redis-server chromium prometheus default-jre-headless postgresql mariadb-server pgbouncer; do
         have "$name" || missing+=("$name")
     done
     [ ${#missing[@]} = 0 ] || install_with_apt "${missing[@]}"

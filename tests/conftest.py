@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from tests.support import databases
+from tests.support.pgbouncer import pgbouncer
 from tests.support.servers import RedisServer, redis_server
 from tests.support.started import Watch, starts_something
 
@@ -118,6 +119,17 @@ def database_server(name: str) -> Iterator[databases.DatabaseServer]:
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[databases.DatabaseServer]:
     with database_server("postgresql") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_of(postgresql_server: databases.PostgreSQL) -> Iterator[Path]:
+    """Directory of a PgBouncer in transaction mode before the PostgreSQL of the tests, for pooled()."""
+    with contextlib.ExitStack() as stack:
+        try:
+            running = stack.enter_context(pgbouncer(postgresql_server))
+        except databases.MissingDatabase as error:
+            pytest.skip(str(error))
         yield running
 
 

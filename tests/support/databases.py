@@ -58,6 +58,7 @@ class _Server:
 
     Attributes:
         pid: of the server, while it runs.
+        process_options: of Popen, for programs that use its files.
     """
 
     name: str
@@ -68,7 +69,7 @@ class _Server:
     def __init__(self, directory: Path, settings: Sequence[str]) -> None:
         self.directory, self._settings = directory, settings
         self._numbers = itertools.count(1)
-        self._options: dict[str, Any] = {"cwd": directory, "stdin": subprocess.DEVNULL}
+        self.process_options: dict[str, Any] = {"cwd": directory, "stdin": subprocess.DEVNULL}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -90,7 +91,7 @@ class _Server:
         log = self.directory / "log"
         with log.open("ab") as output:
             self._process = process = subprocess.Popen(
-                [*self._command(), *self._settings], stdout=output, stderr=output, **self._options
+                [*self._command(), *self._settings], stdout=output, stderr=output, **self.process_options
             )
 
         def replies() -> bool:
@@ -142,10 +143,10 @@ class PostgreSQL(_Server):
         self._programs = Path(max(map(str, found))).parent
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
-            self._options |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            self.process_options |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             os.chown(directory, nobody.pw_uid, nobody.pw_gid)
         options = ["--no-sync", "--no-locale", "-E", "UTF8", "-A", "trust", "-U", "postgres", "-D", "data"]
-        _create_data([self._programs / "initdb", *options], self._options)
+        _create_data([self._programs / "initdb", *options], self.process_options)
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql+psycopg://postgres@/{database}?host={self.directory}"
@@ -183,7 +184,7 @@ class MariaDB(_Server):
             self._common.append("--user=root")
         _create_data(
             [install, "--no-defaults", *self._common] + ["--auth-root-authentication-method=normal", "--skip-test-db"],
-            self._options,
+            self.process_options,
         )
 
     @property

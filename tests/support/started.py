@@ -18,7 +18,7 @@ PROCESSES |= {"subprocess", "multiprocessing", "redis_server", "tests.support.wa
 PROCESSES |= {"listen", "create_server"}
 TIMERS = {"setitimer", "alarm", "pthread_kill"}
 # fixtures that are one, and parameters with which a fixture that chooses another one by its name chooses none of them
-FIXTURES = {"server", "own_server", "server_url", "postgresql_server", "mariadb_server"}
+FIXTURES = {"server", "own_server", "server_url", "postgresql_server", "mariadb_server", "pgbouncer_of"}
 IN_MEMORY = {"memory", "sqlite"}
 # events of sys.audit() of a process that starts
 EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec"}
