@@ -13,29 +13,54 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
-from snowredis.core.sql import CLOCKS, FENCE, first_writable
+from snowredis.core.sql import FENCE, first_writable
 from snowredis.errors import ConfigError, shown
 
-__all__ = ["Fence", "Watermark", "database_session", "fences", "server_clock_ms"]
+__all__ = ["Fence", "Watermark", "database_session", "fences"]
 
 _log = logging.getLogger("snowredis")
 # pause between two readings of the open transactions of PostgreSQL
 _POLL_S = 0.02
+# rows of a table below this many are locked at once by a reader of MariaDB: about 20 ms
+_STEP_ROWS = 10_000
+# a query of tables and of those whose rows they show, too: table, part, fence, and why it is not known to work; then
+# the condition that chooses all tables with a fence, and the condition that chooses one table
 _FENCES = {
-    # partitions have copies of the trigger of their table
-    "postgresql": "SELECT tgrelid::regclass::text, encode(tgargs, 'escape'), tgenabled::text FROM pg_trigger"
-    f" WHERE tgname = '{FENCE}' AND tgparentid = 0 ORDER BY 1",
-    "mariadb": "SELECT EVENT_OBJECT_TABLE, ACTION_STATEMENT, 'O' FROM information_schema.TRIGGERS"
-    f" WHERE TRIGGER_SCHEMA = DATABASE() AND LEFT(TRIGGER_NAME, {len(FENCE) + 1}) = '{FENCE}_' ORDER BY 1",
+    # 5: AFTER INSERT FOR EACH ROW. Parts that are alike are one row
+    "postgresql": (
+        f"""WITH RECURSIVE part(top, oid) AS (SELECT oid, oid FROM pg_class WHERE {{}}
+        UNION SELECT top, inhrelid FROM pg_inherits JOIN part ON inhparent = part.oid)
+        SELECT replace(top::regclass::text, '"', ''), replace(min(c.oid::regclass::text), '"', ''),
+        coalesce(encode(tgargs, 'escape'), ''), CASE WHEN relkind IN ('r', 'p') THEN '' ELSE 'no table' END AS unfit
+        FROM part JOIN pg_class c USING (oid) LEFT JOIN pg_trigger
+        ON tgrelid = c.oid AND tgname = '{FENCE}' AND tgtype = 5 AND tgenabled IN ('O', 'A')
+        GROUP BY top, tgargs, unfit ORDER BY 1, 2""",
+        f"oid IN (SELECT tgrelid FROM pg_trigger WHERE tgname = '{FENCE}' AND tgparentid = 0)",
+        """oid = to_regclass('"{}"')""",
+    ),
+    "mariadb": (
+        f"""SELECT TABLE_NAME, TABLE_NAME, COALESCE(ACTION_STATEMENT, ''), IF(TABLE_TYPE = 'BASE TABLE'
+        AND ENGINE = 'InnoDB', '', CONCAT(TABLE_TYPE, ' ', COALESCE(ENGINE, ''), ', not BASE TABLE InnoDB'))
+        FROM information_schema.TABLES LEFT JOIN information_schema.TRIGGERS
+        ON TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = TABLE_NAME AND EVENT_MANIPULATION = 'INSERT'
+        AND ACTION_TIMING = 'AFTER' AND TRIGGER_NAME = CONCAT('{FENCE}_', TABLE_NAME)
+        WHERE TABLE_SCHEMA = DATABASE() AND ({{}}) ORDER BY 1""",
+        "TRIGGER_NAME IS NOT NULL",
+        "TABLE_NAME = '{}'",
+    ),
 }
-# 1 where rows can be missed: on a replica, and where SYSDATE() stands still within a statement
+_HIDDEN = {"postgresql": "", "mariadb": ". If it is there, grant this user the right TRIGGER, or say fence='trusted'"}
+# why rows of any table could be missed, or nothing: MariaDB's SYSDATE() may stand still within a statement
 _UNFIT = {
-    "postgresql": "SELECT pg_is_in_recovery()::int",
-    "mariadb": "SELECT @@global.read_only OR SLEEP(0.002) OR SYSDATE(6) = NOW(6)",
+    "postgresql": "SELECT CASE WHEN pg_is_in_recovery() THEN 'this is a replica. Use the primary' WHEN"
+    " current_setting('transaction_isolation') <> 'read committed' OR pg_current_xact_id_if_assigned() IS NOT NULL THEN"
+    " 'a transaction with ' || current_setting('transaction_isolation') || ', or one that wrote rows: {}' END",
+    "mariadb": "SELECT CASE WHEN @@global.read_only THEN 'this is a replica. Use the primary'"
+    " WHEN SLEEP(0.002) OR SYSDATE(6) = NOW(6) THEN 'SYSDATE() is NOW(). Start the server without this option' END",
 }
 # users without the right to see other transactions get fewer rows, or an error
 _OPEN_TRANSACTIONS = {
@@ -50,30 +75,46 @@ _Run: TypeAlias = Callable[[str], list[Any]]
 
 
 class Fence(NamedTuple):
-    """Trigger of a table that refuses old ids.
+    """Trigger of a table that refuses old ids, or its absence.
 
     Attributes:
-        lag_ms: the age from which it refuses an id.
         kind: one of CLOCKS.
-        definition: its arguments in PostgreSQL, its body in MariaDB.
-        enabled: false if a user switched it off.
+        table: the table that a reader names.
+        part: the table itself, or a partition or an heir, whose rows the table shows, too.
+        definition: arguments of the trigger in PostgreSQL, its body in MariaDB. Empty if there is none, if it is
+            switched off, or if the user may not see it.
+        unfit: why the part is not known to work; empty if it is.
     """
 
-    table: str
-    lag_ms: int
     kind: str
+    table: str
+    part: str
     definition: str
-    enabled: bool
+    unfit: str
 
-    def problem(self, layout: Layout, lag_ms: int) -> str:
+    @property
+    def lag_ms(self) -> int:
+        """Age from which it refuses an id."""
+        lag = re.search(r"\d+(?= ms|\\000)", self.definition)
+        return int(lag[0]) if lag else 1
+
+    def problem(self, *, trusted: bool = False) -> str:
+        """Return why readers of any layout could miss rows. *trusted*: there is a fence if MariaDB does not show it."""
+        if self.unfit or self.definition or (trusted and self.kind == "mariadb"):
+            return self.unfit and f"it is {self.unfit}, which is not known to work"
+        create = f"Run what `snowredis sql {self.kind} --fence {self.part}` prints"
+        return f"it has no fence, or one that is switched off. {create}{_HIDDEN[self.kind]}"
+
+    def mismatch(self, layout: Layout, lag_ms: int, column: str) -> str:
         """Return why a reader of *layout* with a lag of *lag_ms* could miss rows; empty if it cannot."""
-        if not self.enabled:
-            return "its fence is switched off"
         if self.lag_ms > lag_ms:
             return f"its fence has a lag of {self.lag_ms} ms, the reader one of {lag_ms} ms"
         # PostgreSQL rewrites conditions, and keeps arguments; MariaDB keeps the text of the trigger
-        of_layout = layout_spec(layout) if self.kind == "postgresql" else first_writable(self.kind, layout, self.lag_ms)
-        return "" if of_layout in self.definition else f"its fence is not of the layout {layout_spec(layout)}"
+        expected = f"\\000{column}\\000{layout_spec(layout)}\\000"
+        if self.kind == "mariadb":
+            expected = f"NEW.`{column}` < {first_writable(self.kind, layout, self.lag_ms)}"
+        fits = not self.definition or expected in self.definition
+        return "" if fits else f"its fence is not of the layout {layout_spec(layout)} and the column {column}"
 
 
 class Watermark:
@@ -84,8 +125,9 @@ class Watermark:
             else uses a connection at the same time: each call begins and ends a transaction of its own.
         layout: of the ids; a Layout, or its name.
         lag: seconds, at least the lag of the fences: how far the mark is behind the clock of the server, at least.
-        tables: the tables that are read; none: all tables with a fence. MariaDB shows fences only to a user with the
-            right TRIGGER, so other users there name the tables.
+        tables: the tables that are read; none: all tables with a fence.
+        fence: "trusted" if the user of MariaDB has no right to see the fences of *tables*, the right TRIGGER, and you
+            know that they are there.
         column: of the ids. MariaDB needs an index on it.
         after: the mark that an earlier run stored.
 
@@ -106,13 +148,14 @@ class Watermark:
         *,
         lag: float = 60.0,
         tables: Sequence[str] = (),
+        fence: Literal["checked", "trusted"] = "checked",
         column: str = "id",
         after: int = 0,
     ) -> None:
+        if fence not in ("checked", "trusted") or (fence == "trusted" and not tables):
+            raise ConfigError("fence must be 'checked', or 'trusted' with the names of the tables")
         if not all(re.fullmatch(r"[A-Za-z0-9_.]{1,128}", name) for name in (*tables, column)):
-            raise ConfigError(
-                f"{shown(tables)} and {shown(column)} must be names of letters, digits, underscores and dots"
-            )
+            raise ConfigError(f"{shown(tables)} and {shown(column)} must be names of letters, digits, _ and dots")
         self.layout = resolve_layout(layout) if isinstance(layout, str) else layout
         self.lag_ms = round(lag * 1000)
         # refuses a lag that no fence can have
@@ -121,6 +164,9 @@ class Watermark:
         self.behind_ms = 0
         self.waits_for: list[str] = []
         self._database, self._tables, self._column = database, tuple(tables), column
+        self._trusted, self._covered = fence == "trusted", list(tables)
+        # MariaDB only: new rows are left to look at
+        self._more = False
         # PostgreSQL only: a mark, and the number that all open transactions must have reached
         self._candidate: tuple[int, int] | None = None
 
@@ -128,12 +174,13 @@ class Watermark:
         """Return the highest id below which no row can appear any more.
 
         Args:
-            wait: seconds, how long to wait for open transactions; after that, the old mark is returned. MariaDB waits
-                for whole seconds, at least 1.
+            wait: seconds, how long to wait for open transactions, and how long to look at new rows of MariaDB; after
+                that, the mark that was reached is returned. MariaDB waits for whole seconds, at least 1.
 
         Raises:
-            ConfigError: no fence, one that is switched off, of another layout or with a longer lag; a replica; a server
-                that is neither PostgreSQL nor MariaDB; a connection in a transaction that has begun.
+            ConfigError: a table, a partition or an heir without a fence, or with one that is switched off, of another
+                layout or with a longer lag; an engine other than InnoDB; a replica; a server that is neither PostgreSQL
+                nor MariaDB; a connection in a transaction that has begun.
             Exception: whatever the database's driver raises.
 
         Blocks:
@@ -155,52 +202,63 @@ class Watermark:
         """Return all rows from the cursor on, in the order of ids, page by page. Not for an AsyncEngine.
 
         Args:
-            query: such as "SELECT id, total FROM orders", without ORDER BY and LIMIT. Rows are tuples.
-            size: rows of a page, at most.
+            query: such as "SELECT id, total FROM orders", without ORDER BY and LIMIT. Rows are tuples. Without
+                *tables*, it names a table with a fence.
+            size: rows of a page; more if several rows have the last id. A page never ends within an id.
             follow: seconds between two looks at the end of the table; None: stop there.
+
+        Raises:
+            As advance().
         """
         while True:
             mark = self.advance()
+            if not self._tables and not any(re.search(rf"\b{table}\b", query) for table in self._covered):
+                raise ConfigError("rows could be missed: the query names no table with a fence. Name it with tables=")
             while page := self._fetch(query, mark, size):
                 yield page
             self.cursor = max(self.cursor, mark)
-            if follow is None:
-                return
-            time.sleep(follow)
+            if not self._more:
+                if follow is None:
+                    return
+                time.sleep(follow)
 
     def _fetch(self, query: str, mark: int, size: int) -> list[Any]:
         """Return the next rows of *query* below *mark*, and move the cursor past them."""
-        text = (
-            f"SELECT page.{self._column}, page.* FROM ({query}) AS page WHERE page.{self._column} >= {self.cursor}"
-            f" AND page.{self._column} < {mark} ORDER BY 1 LIMIT {size}"
-        )
+        text = f"SELECT page.{self._column}, page.* FROM ({query}) AS page WHERE page.{self._column}"
         with database_session(self._database) as (run, _):
-            rows = [tuple(row) for row in run(text)]
+            rows = run(f"{text} BETWEEN {self.cursor} AND {mark - 1} ORDER BY 1 LIMIT {size}")
+            if len(rows) == size:
+                # more rows of the last id may follow
+                last = rows[-1][0]
+                rows = [row for row in rows if row[0] != last] + run(f"{text} = {last}")
         if rows:
             self.cursor = rows[-1][0] + 1
-        return [row[1:] for row in rows]
+        return [tuple(row)[1:] for row in rows]
 
     def _advance(self, database: Any, pause: Callable[[float], object], wait: float) -> int:
+        until = time.monotonic() + wait
+        while self._step(database, pause, until) and time.monotonic() < until:
+            pass
+        return self.mark
+
+    def _step(self, database: Any, pause: Callable[[float], object], until: float) -> bool:
+        """Move the mark in a transaction of its own; return whether rows are left to look at."""
         with database_session(database) as (run, kind):
             self._check(run, kind)
             bound = first_writable(kind, self.layout, self.lag_ms)
-            before = self.mark
             move = self._past_snapshots if kind == "postgresql" else self._past_locks
-            if moved := move(run, bound, pause, wait):
-                self.mark = max(before, moved)
+            if moved := move(run, bound, pause, until):
+                self.mark = max(self.mark, moved)
             self.waits_for = [] if moved else _open_transactions(run, kind)
             newest = run(f"SELECT {bound}")[0][0]
         self.behind_ms = self.layout.ms_at(newest >> self.layout.timestamp_shift) + self.lag_ms
         self.behind_ms -= self.layout.ms_at(self.mark >> self.layout.timestamp_shift)
         if not moved:
-            _log.warning(
-                "readers wait for a transaction that is still open: %s", "; ".join(self.waits_for[:3]) or "unknown"
-            )
-        return self.mark
+            _log.warning("readers wait for an open transaction: %s", "; ".join(self.waits_for[:3]) or "unknown")
+        return self._more
 
-    def _past_snapshots(self, run: _Run, bound: str, pause: Callable[[float], object], wait: float) -> int:
+    def _past_snapshots(self, run: _Run, bound: str, pause: Callable[[float], object], until: float) -> int:
         """Return a mark that all transactions of PostgreSQL that may write below it have passed; 0: some have not."""
-        until = time.monotonic() + wait
         if self._candidate is None:
             mark = run(f"SELECT {bound}")[0][0]
             # A transaction that inserts below the mark already has a number, a lower one than this. The end
@@ -214,14 +272,18 @@ class Watermark:
         self._candidate = None
         return mark
 
-    def _past_locks(self, run: _Run, bound: str, pause: Callable[[float], object], wait: float) -> int:
+    def _past_locks(self, run: _Run, bound: str, pause: Callable[[float], object], until: float) -> int:
         """Return a mark below which MariaDB has no row of an open transaction; 0: it has some."""
-        mark = int(run(f"SELECT {bound}")[0][0])
+        clock = mark = int(run(f"SELECT {bound}")[0][0])
+        for table in self._covered:
+            later = f"FROM `{table}` WHERE {self._column} > {self.mark} ORDER BY 1 LIMIT 1 OFFSET {_STEP_ROWS}"
+            mark = min([mark, *(row[0] for row in run(f"SELECT {self._column} {later}"))])
+        self._more = False
         before = run("SELECT @@innodb_lock_wait_timeout")[0][0]
-        run(f"SET SESSION innodb_lock_wait_timeout = {max(1, round(wait))}")
+        run(f"SET SESSION innodb_lock_wait_timeout = {max(1, round(until - time.monotonic()))}")
         try:
-            for table in self._tables or [fence.table for fence in self._fences]:
-                rows = f"{table} WHERE {self._column} >= {self.mark} AND {self._column} < {mark}"
+            for table in self._covered:
+                rows = f"`{table}` WHERE {self._column} >= {self.mark} AND {self._column} < {mark}"
                 # a locking read waits for each row that is not committed
                 run(f"SELECT COUNT(*) FROM {rows} LOCK IN SHARE MODE")
         except Exception as error:
@@ -231,48 +293,30 @@ class Watermark:
             return 0
         finally:
             run(f"SET SESSION innodb_lock_wait_timeout = {before}")
+        self._more = mark < clock
         return mark
 
     def _check(self, run: _Run, kind: str) -> None:
         """Refuse what would miss rows."""
-        if run(_UNFIT[kind])[0][0]:
-            raise ConfigError(
-                "rows could be missed: this server is a replica, or its SYSDATE() is NOW(). Use the primary"
-            )
-        if kind == "postgresql":
-            text = "SELECT current_setting('transaction_isolation'), pg_current_xact_id_if_assigned() IS NOT NULL"
-            isolation, wrote = run(text)[0]
-            if isolation != "read committed" or wrote:
-                raise ConfigError(
-                    f"a transaction with {isolation}{' that wrote rows' if wrote else ''}: {_OWN_CONNECTION}"
-                )
-        self._fences = [fence for fence in fences(run, kind) if not self._tables or fence.table in self._tables]
-        seen = {fence.table for fence in self._fences}
-        missing = [table for table in self._tables if table not in seen]
-        # a user of MariaDB without the right TRIGGER sees none
-        hidden = kind == "mariadb" and not seen and bool(self._tables)
-        if not hidden and (missing or not seen):
-            raise ConfigError(
-                f"rows could be missed: no fence can be seen on {', '.join(missing) or 'any table'}. Run what "
-                f"`snowredis sql {kind} --fence TABLE` prints"
-            )
-        for fence in self._fences:
-            if problem := fence.problem(self.layout, self.lag_ms):
-                raise ConfigError(f"rows of {fence.table} could be missed: {problem}")
+        if problem := run(_UNFIT[kind].format(_OWN_CONNECTION))[0][0]:
+            raise ConfigError(f"rows could be missed: {problem}")
+        found = fences(run, kind, self._tables)
+        self._covered = sorted({fence.table for fence in found})
+        if len(self._covered) < max(1, len(set(self._tables))):
+            names = " and ".join(self._tables) or "any table"
+            create = f"Run what `snowredis sql {kind} --fence TABLE` prints"
+            raise ConfigError(f"rows could be missed: no table with a fence can be seen: {names}. {create}")
+        for fence in found:
+            problem = fence.problem(trusted=self._trusted)
+            if problem := problem or fence.mismatch(self.layout, self.lag_ms, self._column):
+                raise ConfigError(f"rows of {fence.part} could be missed: {problem}")
 
 
-def fences(run: _Run, kind: str) -> list[Fence]:
-    """Return the fences that the user of a database may see. *kind* is one of CLOCKS."""
-    found = []
-    for table, definition, enabled in run(_FENCES[kind]):
-        lag = re.search(r"\d+(?= ms|\\000)", definition)
-        found.append(Fence(table.replace('"', ""), int(lag[0]) if lag else 0, kind, definition, enabled in "OA"))
-    return found
-
-
-def server_clock_ms(run: _Run, kind: str) -> int:
-    """Return the clock that fences read: ms since 1970."""
-    return int(run(f"SELECT {CLOCKS[kind]}")[0][0])
+def fences(run: _Run, kind: str, tables: Sequence[str] = ()) -> list[Fence]:
+    """Return the fences of *tables* and of their parts, or of all tables with a fence. *kind* is one of CLOCKS."""
+    query, every, one = _FENCES[kind]
+    chosen = " OR ".join(one.format(table.replace(".", '"."')) for table in tables)
+    return [Fence(kind, *row) for row in run(query.format(chosen or every))]
 
 
 @contextlib.contextmanager

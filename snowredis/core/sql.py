@@ -218,7 +218,6 @@ CLOCKS = {
 FENCE = "snowredis_fence"
 # a fence of a day lets readers see no row of today
 MAX_LAG_MS = 86_400_000
-_REFUSAL = "an id older than {0} ms, which readers may have passed"
 
 
 def first_writable(dialect: str, layout: Layout, lag_ms: int) -> str:
@@ -247,7 +246,7 @@ def fence(dialect: str, layout: Layout, table: str, column: str = "id", *, lag_m
         ConfigError: as partitions() for names, and as first_writable().
     """
     whole = _quoted(dialect, table, column)
-    bound, refusal = first_writable(dialect, layout, lag_ms), _REFUSAL.format(lag_ms)
+    bound = first_writable(dialect, layout, lag_ms)
     if dialect == "mariadb":
         *schema, name = table.split(".")
         trigger = ".".join(f"`{part}`" for part in [*schema, f"{FENCE}_{name}"])
@@ -255,16 +254,29 @@ def fence(dialect: str, layout: Layout, table: str, column: str = "id", *, lag_m
         return (
             f"CREATE OR REPLACE TRIGGER {trigger} AFTER INSERT ON {whole} FOR EACH ROW\n"
             f"    IF NEW.`{column}` < {bound}\n"
-            f"    THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{refusal}'; END IF"
+            f"    THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT ="
+            f" 'an id older than {lag_ms} ms, which readers may have passed'; END IF"
         )
-    # AFTER, so that the transaction has its number before the clock is read. WHEN is cheaper than plpgsql
+    # AFTER, so that the transaction has its number before the clock is read. WHEN is cheaper than plpgsql. An UPDATE
+    # that moves a row to another partition deletes it and inserts it: an id that its transaction deleted may come again
+    arguments = f"('{lag_ms}', '{column}', '{layout_spec(layout)}', '{table}')"
+    half = first_writable(dialect, layout, max(1, lag_ms // 2))
     return (
-        f"CREATE OR REPLACE FUNCTION {FENCE}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN\n"
-        "    RAISE EXCEPTION '% of %: an id older than % ms, which readers may have passed',\n"
-        "        to_jsonb(NEW) ->> TG_ARGV[1], TG_TABLE_NAME, TG_ARGV[0] USING ERRCODE = 'check_violation'; END $$;\n"
+        f"CREATE OR REPLACE FUNCTION {FENCE}() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE\n"
+        "    an_id text := to_jsonb(coalesce(NEW, OLD)) ->> TG_ARGV[1];\n"
+        "    deleted text := concat_ws(' ', pg_partition_root(TG_RELID)::oid, TG_ARGV[3], an_id);\nBEGIN\n"
+        "    IF TG_OP = 'INSERT' AND deleted IS DISTINCT FROM current_setting('snowredis.deleted', true) THEN\n"
+        "        RAISE EXCEPTION '% of %: an id older than % ms, which readers may have passed',\n"
+        "            an_id, TG_TABLE_NAME, TG_ARGV[0] USING ERRCODE = 'check_violation'; END IF;\n"
+        "    PERFORM set_config('snowredis.deleted', CASE TG_OP WHEN 'DELETE' THEN deleted ELSE '' END, true);\n"
+        "    RETURN NULL; END $$;\n"
         f"CREATE OR REPLACE TRIGGER {FENCE} AFTER INSERT ON {whole} FOR EACH ROW\n"
         f'    WHEN (NEW."{column}" < {bound})\n'
-        f"    EXECUTE FUNCTION {FENCE}('{lag_ms}', '{column}', '{layout_spec(layout)}');"
+        f"    EXECUTE FUNCTION {FENCE}{arguments};\n"
+        f"DO $do$ BEGIN IF EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = '{whole}'::regclass) THEN\n"
+        f"    CREATE OR REPLACE TRIGGER {FENCE}_deleted AFTER DELETE ON {whole} FOR EACH ROW\n"
+        f'    WHEN (OLD."{column}" < {half})\n'
+        f"    EXECUTE FUNCTION {FENCE}{arguments}; END IF; END $do$;"
     )
 
 

@@ -28,9 +28,9 @@ from snowredis.process.clock import now_ms
 from snowredis.settings import check_settings
 
 TABLE = "snowredis_number"
-_IN_TRANSACTION = (
-    "so a number would be taken although the rest is rolled back. Take the number in a transaction, with engine.begin() "
-    "as connection, and in SQLite before savepoints; or connect to SQLite with autocommit=False (Python 3.12)."
+_GAPS = (
+    "so a number would be taken although the rest is rolled back. Take it in a transaction: with engine.begin() as "
+    "connection; in SQLite before savepoints, or with autocommit=False (Python 3.12); in MariaDB in a table of InnoDB"
 )
 # with the engine of the table, which ALTER TABLE may change at any time
 _LAST_NUMBER = sa.text(
@@ -95,7 +95,7 @@ class TransactionNumbers:
         """
         connection = transaction.connection() if hasattr(transaction, "get_bind") else transaction
         if reason := _commits_by_itself(connection):
-            raise ConfigError(f"{reason}, {_IN_TRANSACTION}")
+            raise ConfigError(f"{reason}, {_GAPS}")
         period = self._calendar.at(self._wall_ms())
         number = self._count_up(connection, period.label)
         if number > self._format.maximum:
@@ -121,13 +121,11 @@ class TransactionNumbers:
                 first = mysql.insert(self.table).values({**values, "number": sa.func.last_insert_id(1)})
                 following = sa.func.last_insert_id(columns.number + 1)
                 connection.execute(first.on_duplicate_key_update(number=following))
-                where = {"schema": self.table.schema, "name": self.table.name}
-                number, storage = connection.execute(_LAST_NUMBER, where).one()
+                number, storage = connection.execute(
+                    _LAST_NUMBER, {"schema": self.table.schema, "name": self.table.name}
+                ).one()
                 if storage != "InnoDB":
-                    raise ConfigError(
-                        f"the table {self.table.name} has the engine {storage}, which keeps numbers of transactions "
-                        f"that are rolled back. Run: ALTER TABLE {self.table.name} ENGINE = InnoDB"
-                    )
+                    raise ConfigError(f"{self.table.name} has the engine {storage}, which rolls nothing back, {_GAPS}")
                 return int(number)
             case other:
                 raise ConfigError(

@@ -142,7 +142,7 @@ def storm(server: DatabaseServer, redis_url: str, plan: Plan) -> Outcome:
     make_table(engine, fenced=plan.fenced)
     if not plan.fenced:
         # a reader without a check: the control has to lose rows
-        Watermark._check = _unchecked  # type: ignore[method-assign]
+        Watermark._check = unchecked  # type: ignore[method-assign]
     stop, end, refused = CONTEXT.Event(), CONTEXT.Event(), CONTEXT.Value("i", 0)
     rng, kills = random.Random(plan.seed), 0
     with tempfile.TemporaryDirectory() as directory:
@@ -201,9 +201,9 @@ def storm(server: DatabaseServer, redis_url: str, plan: Plan) -> Outcome:
     return Outcome(len(rows), missed, refused.value, kills, max(behind) / 1000)
 
 
-def _unchecked(self: Watermark, run: _Run, kind: str) -> None:
-    self._fences = []
-    self._tables = ("orders",)
+def unchecked(self: Watermark, run: _Run, kind: str) -> None:
+    """Check nothing, in place of Watermark._check()."""
+    self._covered = ["orders"]
 
 
 def _roll_back_prepared(engine: sa.Engine) -> None:
