@@ -20,7 +20,7 @@ from snowredis.core.presets import resolve_layout
 from snowredis.core.sql import FENCE, first_writable
 from snowredis.errors import ConfigError, shown
 
-__all__ = ["Fence", "Watermark", "database_session", "fences"]
+__all__ = ["Fence", "Watermark", "database_session", "fences", "unfit"]
 
 _log = logging.getLogger("snowredis")
 # pause between two readings of the open transactions of PostgreSQL
@@ -54,13 +54,13 @@ _FENCES = {
     ),
 }
 _HIDDEN = {"postgresql": "", "mariadb": ". If it is there, grant this user the right TRIGGER, or say fence='trusted'"}
-# why rows of any table could be missed, or nothing: MariaDB's SYSDATE() may stand still within a statement
+# why rows of any table could be missed, or nothing. SYSDATE() of MariaDB may stand still within a statement
 _UNFIT = {
-    "postgresql": "SELECT CASE WHEN pg_is_in_recovery() THEN 'this is a replica. Use the primary' WHEN"
-    " current_setting('transaction_isolation') <> 'read committed' OR pg_current_xact_id_if_assigned() IS NOT NULL THEN"
-    " 'a transaction with ' || current_setting('transaction_isolation') || ', or one that wrote rows: {}' END",
-    "mariadb": "SELECT CASE WHEN @@global.read_only THEN 'this is a replica. Use the primary'"
-    " WHEN SLEEP(0.002) OR SYSDATE(6) = NOW(6) THEN 'SYSDATE() is NOW(). Start the server without this option' END",
+    "postgresql": """SELECT CASE WHEN pg_is_in_recovery() THEN 'this is a replica. Use the primary' WHEN
+    current_setting('transaction_isolation') <> 'read committed' OR pg_current_xact_id_if_assigned() IS NOT NULL
+    THEN 'a transaction with ' || current_setting('transaction_isolation') || ', or one that wrote rows: {}' END""",
+    "mariadb": """SELECT CASE WHEN @@global.read_only THEN 'this is a replica. Use the primary'
+    WHEN SLEEP(0.002) OR SYSDATE(6) = NOW(6) THEN 'SYSDATE() is NOW(). Start the server without this option' END""",
 }
 # users without the right to see other transactions get fewer rows, or an error
 _OPEN_TRANSACTIONS = {
@@ -98,7 +98,7 @@ class Fence(NamedTuple):
         lag = re.search(r"\d+(?= ms|\\000)", self.definition)
         return int(lag[0]) if lag else 1
 
-    def problem(self, *, trusted: bool = False) -> str:
+    def problem(self, trusted: bool = False) -> str:
         """Return why readers of any layout could miss rows. *trusted*: there is a fence if MariaDB does not show it."""
         if self.unfit or self.definition or (trusted and self.kind == "mariadb"):
             return self.unfit and f"it is {self.unfit}, which is not known to work"
@@ -298,7 +298,7 @@ class Watermark:
 
     def _check(self, run: _Run, kind: str) -> None:
         """Refuse what would miss rows."""
-        if problem := run(_UNFIT[kind].format(_OWN_CONNECTION))[0][0]:
+        if problem := unfit(run, kind):
             raise ConfigError(f"rows could be missed: {problem}")
         found = fences(run, kind, self._tables)
         self._covered = sorted({fence.table for fence in found})
@@ -307,9 +307,15 @@ class Watermark:
             create = f"Run what `snowredis sql {kind} --fence TABLE` prints"
             raise ConfigError(f"rows could be missed: no table with a fence can be seen: {names}. {create}")
         for fence in found:
-            problem = fence.problem(trusted=self._trusted)
-            if problem := problem or fence.mismatch(self.layout, self.lag_ms, self._column):
+            if problem := fence.problem(self._trusted) or fence.mismatch(self.layout, self.lag_ms, self._column):
                 raise ConfigError(f"rows of {fence.part} could be missed: {problem}")
+
+
+def unfit(run: _Run, kind: str) -> str:
+    """Return why readers could miss rows of any table; empty if they cannot."""
+    if kind == "mariadb" and run("SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'"):
+        return "this is a node of Galera, which does not wait for the transactions of other nodes"
+    return run(_UNFIT[kind].format(_OWN_CONNECTION))[0][0] or ""
 
 
 def fences(run: _Run, kind: str, tables: Sequence[str] = ()) -> list[Fence]:

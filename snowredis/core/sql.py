@@ -271,12 +271,10 @@ def fence(dialect: str, layout: Layout, table: str, column: str = "id", *, lag_m
         "    PERFORM set_config('snowredis.deleted', CASE TG_OP WHEN 'DELETE' THEN deleted ELSE '' END, true);\n"
         "    RETURN NULL; END $$;\n"
         f"CREATE OR REPLACE TRIGGER {FENCE} AFTER INSERT ON {whole} FOR EACH ROW\n"
-        f'    WHEN (NEW."{column}" < {bound})\n'
-        f"    EXECUTE FUNCTION {FENCE}{arguments};\n"
+        f'    WHEN (NEW."{column}" < {bound})\n    EXECUTE FUNCTION {FENCE}{arguments};\n'
         f"DO $do$ BEGIN IF EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = '{whole}'::regclass) THEN\n"
         f"    CREATE OR REPLACE TRIGGER {FENCE}_deleted AFTER DELETE ON {whole} FOR EACH ROW\n"
-        f'    WHEN (OLD."{column}" < {half})\n'
-        f"    EXECUTE FUNCTION {FENCE}{arguments}; END IF; END $do$;"
+        f'    WHEN (OLD."{column}" < {half})\n    EXECUTE FUNCTION {FENCE}{arguments}; END IF; END $do$;'
     )
 
 

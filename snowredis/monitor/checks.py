@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
 from snowredis.monitor.pool_reader import server_now_ms
 from snowredis.monitor.snapshot import setting_ms
+from snowredis.readers import database_session, fences, unfit
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import read_lua, text_of
@@ -301,6 +302,25 @@ def _identity(client: Any, key: str) -> Result:
     if missing:
         return warning(f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
     return ok("this Redis can be identified, so restarts and failovers are detected")
+
+
+def check_database(url: str) -> Iterator[Finding]:
+    """Check whether readers could miss rows of the tables of a database that have a fence. Needs SQLAlchemy."""
+    advice = "see docs/how-to/page-by-id.md"
+    try:
+        import sqlalchemy
+
+        with database_session(sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)) as (run, kind):
+            found, problem = fences(run, kind), unfit(run, kind)
+    except Exception as failure:  # noqa: BLE001 - the errors of drivers have no common class
+        found, problem = [], str(failure)
+    if problem or not found:
+        yield Finding("database", *error(problem or "no table with a fence can be seen", advice))
+    for fence in found:
+        result = ok(f"the fence of {fence.part} refuses ids older than {fence.lag_ms / 1000:g} s")
+        if problem := fence.problem():
+            result = error(f"rows of {fence.part} could be missed: {problem}", advice)
+        yield Finding("fence", *result)
 
 
 # checks of what INFO says

@@ -33,10 +33,8 @@ _GAPS = (
     "connection; in SQLite before savepoints, or with autocommit=False (Python 3.12); in MariaDB in a table of InnoDB"
 )
 # with the engine of the table, which ALTER TABLE may change at any time
-_LAST_NUMBER = sa.text(
-    "SELECT LAST_INSERT_ID(), (SELECT ENGINE FROM information_schema.TABLES"
-    " WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :name)"
-)
+_LAST_NUMBER = sa.text("""SELECT LAST_INSERT_ID(), (SELECT ENGINE FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :name)""")
 
 
 class TransactionNumbers:

@@ -35,7 +35,9 @@ MAY_IMPORT = {
     "process_generator": {"errors", "settings", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
     "readers": {"errors", "core"},
-    "monitor": {"errors", "settings", "core", "process.clock", "process.names", "servers", "snowflake", "numbers"},
+    "monitor": {
+        *("errors", "settings", "core", "process.clock", "process.names", "servers", "snowflake", "numbers", "readers")
+    },
     "merge": {
         *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets", "core.values"),
         *("cli.exit_codes", "cli.options", "cli.output"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -12,12 +13,14 @@ import pytest
 import sqlalchemy as sa
 
 from snowredis import readers
+from snowredis.cli import main
 from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.storm import LAYOUT, kind_of, make_table, unchecked
 from tests.readers.test_readers import LAG_S, id_of, run
 from tests.support.databases import DatabaseServer
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
@@ -258,3 +261,27 @@ def test_a_reader_of_mariadb_locks_a_bounded_number_of_rows_at_once(
     assert watermark.advance() > made[-1]
     fresh = Watermark(on_mariadb, LAYOUT, lag=LAG_S)
     assert ids_below_the_mark(fresh, "orders") == made
+
+
+def test_doctor_says_the_same_of_a_database(
+    engine: sa.Engine, server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def says(database: sa.URL) -> str:
+        main(["doctor", "--url", server.url, "--database", database.render_as_string(hide_password=False)])
+        return capsys.readouterr().out
+
+    make_table(engine, fenced=False)
+    assert "no table with a fence can be seen" in says(engine.url)
+    fence_of(engine, "orders")
+    good = says(engine.url)
+    assert "the fence of orders refuses ids older than 0.3 s" in good
+    assert "could be missed" not in good
+    spoil = "ALTER TABLE orders ENGINE = Aria"
+    if kind_of(engine) == "postgresql":
+        spoil = "CREATE TABLE old_orders () INHERITS (orders)"
+    run(engine, spoil)
+    refusal = r"rows of (old_)?orders\s+could\s+be\s+missed:"
+    assert re.search(refusal, says(engine.url))
+    with pytest.raises(ConfigError, match=refusal):
+        Watermark(engine, LAYOUT, lag=LAG_S).advance()
+    assert re.search(r"error +database", says(engine.url.set(database="gone")))

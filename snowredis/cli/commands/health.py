@@ -23,11 +23,13 @@ def _add_doctor_arguments(parser: Parser) -> None:
     parser.add_redis()
     text = "the tag to check, of segments or of dated numbers (default: all)"
     parser.add_argument("--tag", metavar="NAME", help=text)
+    text = "SQLAlchemy's URL of a database: check also whether readers could miss rows of its tables with a fence"
+    parser.add_argument("--database", metavar="URL", help=text)
     parser.add_argument("--json", action="store_true", help="one object")
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from snowredis.monitor.checks import worst
+    from snowredis.monitor.checks import check_database, worst
     from snowredis.monitor.doctor import diagnose
     from snowredis.numbers.settings import SEGMENT_SETTINGS
 
@@ -36,6 +38,7 @@ def _doctor(args: argparse.Namespace) -> int:
         SEGMENT_SETTINGS["tag"].check(args.tag)
     # SNOWREDIS_POOL names no pool beside --tag
     findings = [_fast_path(), *diagnose(url, options.get("pool") if args.tag is None else args.pool, args.tag)]
+    findings += check_database(args.database) if args.database else ()
     severity = worst(findings)
     if args.json:
         print_json({"severity": severity, "findings": findings})
@@ -78,6 +81,7 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
         ("snowredis doctor", "host, Redis, its pools and tags"),
         ("snowredis doctor --pool orders", "this Redis, and only this pool"),
         ("snowredis doctor --tag invoices", "only this tag, and no pool"),
+        ("snowredis doctor --database postgresql:///shop", "also what readers of a database rely on"),
         ("snowredis doctor --json", "for programs"),
     ],
     _add_doctor_arguments,
