@@ -17,6 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from snowredis.errors import ConfigError
 from snowredis.numbers import NumbersExhausted, TransactionNumbers, transaction
 from tests.support.databases import DatabaseServer
+from tests.support.pgbouncer import pooled
 
 NOON_MS = round(datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp() * 1000)
 
@@ -95,6 +96,17 @@ def test_concurrent_transactions_of_which_many_are_rolled_back_leave_no_gap(
         # a clock that is set back
         numbers._wall_ms = lambda: NOON_MS
         assert numbers.next_id(connection) == "INV-20261122-0043"
+
+
+def test_numbers_behind_a_pooler_leave_no_gap(
+    postgresql_server: DatabaseServer, pgbouncer_of: Path, numbers: TransactionNumbers
+) -> None:
+    database = sa.make_url(postgresql_server.new_database()).database
+    url = pooled(pgbouncer_of, str(database))
+    engine = sa.create_engine(url, connect_args={"prepare_threshold": None})
+    numbers.table.create(engine)
+    assert in_many_transactions(engine, numbers) == FORTY
+    engine.dispose()
 
 
 def test_a_connection_that_commits_by_itself_is_refused(engine: sa.Engine, numbers: TransactionNumbers) -> None:
