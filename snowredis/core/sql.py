@@ -269,10 +269,10 @@ def fence(dialect: str, layout: Layout, table: str, column: str = "id", *, lag_m
         "        RAISE EXCEPTION '% of %: an id older than % ms, which readers may have passed',\n"
         "            an_id, TG_TABLE_NAME, TG_ARGV[0] USING ERRCODE = 'check_violation'; END IF;\n"
         "    PERFORM set_config('snowredis.deleted', CASE TG_OP WHEN 'DELETE' THEN deleted ELSE '' END, true);\n"
-        "    RETURN NULL; END $$;\n"
-        f"CREATE OR REPLACE TRIGGER {FENCE} AFTER INSERT ON {whole} FOR EACH ROW\n"
+        f"    RETURN NULL; END $$;\nCREATE OR REPLACE TRIGGER {FENCE} AFTER INSERT ON {whole} FOR EACH ROW\n"
         f'    WHEN (NEW."{column}" < {bound})\n    EXECUTE FUNCTION {FENCE}{arguments};\n'
-        f"DO $do$ BEGIN IF EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = '{whole}'::regclass) THEN\n"
+        f"DO $do$ BEGIN IF EXISTS (SELECT FROM pg_partition_tree('{whole}')\n"
+        f"    WHERE pg_get_partkeydef(relid) NOT LIKE '% ({column})') THEN\n"
         f"    CREATE OR REPLACE TRIGGER {FENCE}_deleted AFTER DELETE ON {whole} FOR EACH ROW\n"
         f'    WHEN (OLD."{column}" < {half})\n    EXECUTE FUNCTION {FENCE}{arguments}; END IF; END $do$;'
     )
