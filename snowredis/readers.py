@@ -80,7 +80,7 @@ class Fence(NamedTuple):
     Attributes:
         kind: one of CLOCKS.
         table: the table that a reader names.
-        part: the table itself, or a partition or an heir, whose rows the table shows, too.
+        part: the table itself, or a partition or a child table, whose rows the table shows, too.
         definition: arguments of the trigger in PostgreSQL, its body in MariaDB. Empty if there is none, if it is
             switched off, or if the user may not see it.
         unfit: why the part is not known to work; empty if it is.
@@ -178,9 +178,9 @@ class Watermark:
                 that, the mark that was reached is returned. MariaDB waits for whole seconds, at least 1.
 
         Raises:
-            ConfigError: a table, a partition or an heir without a fence, or with one that is switched off, of another
-                layout or with a longer lag; an engine other than InnoDB; a replica; a server that is neither PostgreSQL
-                nor MariaDB; a connection in a transaction that has begun.
+            ConfigError: a table, a partition or a child table without a fence, or with one that is switched off, of
+                another layout or column, or with a longer lag; an engine other than InnoDB; a replica; a server that is
+                neither PostgreSQL nor MariaDB; a connection in a transaction that has begun.
             Exception: whatever the database's driver raises.
 
         Blocks:
@@ -212,7 +212,7 @@ class Watermark:
         """
         while True:
             mark = self.advance()
-            if not self._tables and not any(re.search(rf"\b{table}\b", query) for table in self._covered):
+            if not self._tables and not any(re.search(rf"\b{re.escape(table)}\b", query) for table in self._covered):
                 raise ConfigError("rows could be missed: the query names no table with a fence. Name it with tables=")
             while page := self._fetch(query, mark, size):
                 yield page

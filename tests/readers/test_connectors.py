@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.readers.replica import replica_of
 from tests.readers.storm import LAG_S, LAYOUT, Plan, connect, kind_of, make_table, of_page, run_each, storm
 from tests.readers.test_readers import id_of, insert, passes
 from tests.support.databases import DatabaseServer, MissingDatabase, postgresql
+from tests.support.pages import blocks_of
 from tests.support.pgbouncer import pgbouncer, pooled
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -125,6 +127,23 @@ def test_without_the_fence_the_mark_of_the_page_stands_still(engine: sa.Engine) 
         time.sleep(0.01)
         advance(engine)
     assert mark(engine) == before
+
+
+def test_the_clients_of_the_databases_run_the_statements(engine: sa.Engine, tmp_path: Path) -> None:
+    kind, file, database = kind_of(engine), tmp_path / "advance.sql", str(engine.url.database)
+    name = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}[kind]
+    blocks = [block.text for block in blocks_of("docs/how-to/page-by-id.md") if f"-- {name}, each second" in block.text]
+    file.write_text(blocks[0])
+    client = ["mariadb", "--no-defaults", f"--socket={engine.url.query.get('unix_socket')}", "-u", "root", database]
+    if kind == "postgresql":
+        client = ["psql", "-X", "-h", str(engine.url.query["host"]), "-U", "postgres", database, "--file", str(file)]
+    with file.open() as text, subprocess.Popen(client, stdin=text, stdout=subprocess.DEVNULL) as process:
+        try:
+            eventually(lambda: mark(engine) > 0, "a mark", 30)
+            # psql goes on until it is stopped
+            assert kind == "postgresql" or process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 def mark(engine: sa.Engine) -> int:

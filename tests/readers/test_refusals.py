@@ -152,7 +152,7 @@ def test_an_engine_without_row_locks_is_refused(on_mariadb: sa.Engine, storage: 
     assert len(seen) < 1 + 8
 
 
-def test_an_heir_without_a_fence_is_refused(on_postgresql: sa.Engine) -> None:
+def test_a_child_table_without_a_fence_is_refused(on_postgresql: sa.Engine) -> None:
     make_table(on_postgresql, fenced=True, lag_ms=300)
     run(on_postgresql, "CREATE TABLE old_orders () INHERITS (orders)")
     watermark = Watermark(on_postgresql, LAYOUT, lag=LAG_S)
