@@ -144,7 +144,7 @@ def insert(connection: sa.Connection, ids: list[int], number: int, rng: random.R
         return
     connection.exec_driver_sql(f"INSERT INTO orders VALUES {rows}")
     if way == "upsert":
-        # of an own row, so that no writer waits for another one
+        # the row is its own, so that no writer waits for another one
         again = "ON CONFLICT (id) DO UPDATE SET" if postgresql else "ON DUPLICATE KEY UPDATE"
         connection.exec_driver_sql(f"INSERT INTO orders VALUES {rows} {again} writer = {number}")
 

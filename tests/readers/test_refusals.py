@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -285,3 +286,12 @@ def test_doctor_says_the_same_of_a_database(
     with pytest.raises(ConfigError, match=refusal):
         Watermark(engine, LAYOUT, lag=LAG_S).advance()
     assert re.search(r"error +database", says(engine.url.set(database="gone")))
+
+
+def test_a_node_of_galera_is_refused() -> None:
+    # with two real nodes, a reader missed the row of a transaction that was open on the other one
+    def run_on_galera(statement: str) -> list[Any]:
+        return [("wsrep_on", "ON")] if statement.startswith("SHOW GLOBAL VARIABLES") else [(None,)]
+
+    assert "node of Galera" in readers.unfit(run_on_galera, "mariadb")
+    assert readers.unfit(run_on_galera, "postgresql") == ""
