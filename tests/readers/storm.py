@@ -153,10 +153,12 @@ def advance_mark(url: str, stop: Any) -> None:
     """Keep the mark of orders_mark fresh, with the statements of the page."""
     engine = connect(url)
     while not stop.is_set():
-        with engine.connect() as connection:
-            for statement in of_page(kind_of(engine), "each second"):
-                connection.exec_driver_sql(statement)
-            connection.commit()
+        try:
+            run_each(engine, of_page(kind_of(engine), "each second"))
+        except sa.exc.OperationalError as error:
+            # MariaDB waited for 10 s: the next run goes on
+            if "Lock wait timeout" not in str(error):
+                raise
         time.sleep(0.05)
 
 
