@@ -81,7 +81,7 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
         ("snowredis doctor", "host, Redis, its pools and tags"),
         ("snowredis doctor --pool orders", "this Redis, and only this pool"),
         ("snowredis doctor --tag invoices", "only this tag, and no pool"),
-        ("snowredis doctor --database postgresql:///shop", "also what readers of a database rely on"),
+        ("snowredis doctor --database mysql:///shop", "also the fences of a database"),
         ("snowredis doctor --json", "for programs"),
     ],
     _add_doctor_arguments,
