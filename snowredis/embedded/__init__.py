@@ -41,8 +41,8 @@ class Server:
 
     Attributes:
         kind: program and version, such as "redis-server 7.0.15 (/usr/bin/redis-server)".
-        url: for redis-py, ``unix:///…/redis.sock`` or ``redis://127.0.0.1:port``.
-        directory: where its socket, locks and log are.
+        url: for redis-py, ``unix:///…/redis.sock``.
+        directory: where its socket, data and log are; its locks are beside it, in the same name with ``.lock``.
         fresh: True if it has all that earlier servers of this directory wrote, or there was none: a pool that it does
             not have can be created without the wait for its floor. It was read from FRESH_KEY in Redis, which a
             flush removes together with the pools. fakeredis keeps nothing: only the first of a directory is fresh.
@@ -87,6 +87,8 @@ def start(directory: str | Path | None = None, *, linger_s: float = LINGER_S) ->
 def _start(home: Home, linger_s: float) -> dict[str, Any]:
     """Start the server of *home* and return its state. Makes this process a user, unless that fails."""
     kind = find_server()
+    if not kind.program and not os.environ.get("SNOWREDIS_EMBEDDED"):
+        log.warning("%s: there is no redis-server, so fakeredis is used, which keeps nothing after its last user", home)
     was_user = home.is_held()
     alone = home.hold_users()
     try:

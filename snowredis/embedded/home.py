@@ -1,13 +1,15 @@
-"""The directory of an embedded server, and its lock files.
+"""The directory of an embedded server, and the directory beside it that has its lock files.
 
-The kernel releases each lock when the processes that hold it end, so no process that was killed leaves a wrong state:
+The server's files may be removed while processes use it: the locks are not among them, so that a second server cannot
+start beside the first. The kernel releases each lock when the processes that hold it end, so no process that was killed
+leaves a wrong state:
 
 ``start``       held while a process starts, joins or stops the server or looks for users; guards the other two
 ``users``       shared by all processes that use the server and their forked children, until they end
 ``supervisor``  held by the supervisor process until it ends; contains its state as JSON
 
-Two files are no locks, and outlive all processes: the server's append-only file; and ``identity``, the identity of the
-last server, which says whether the append-only file that a new server reads is the newest.
+Two files are no locks, and outlive all processes: the server's append-only file; and ``identity``, beside the locks,
+the identity of the last server, which says whether the append-only file that a new server reads is the newest.
 """
 
 from __future__ import annotations
@@ -50,20 +52,25 @@ def wait_until(condition: Callable[[], bool], limit_s: float) -> bool:
 
 
 class Home:
-    """Directory of an embedded server, with its locks and files."""
+    """Directory of an embedded server, with its locks and files.
+
+    Attributes:
+        path, locks: the server's directory, and that of its locks, which has the same name with ``.lock``.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.locks = path.with_name(f"{path.name}.lock")
         self.socket = path / "redis.sock"
         self.log = path / "log"
-        self._identity = path / "identity"
+        self._identity = self.locks / "identity"
 
     def __str__(self) -> str:
         return f"embedded://{self.path}"
 
     @classmethod
     def make(cls, directory: str | Path | None) -> Home:
-        """Create the directory, by default that of this user, if it does not exist. Raises ConfigError if unsafe."""
+        """Create both directories, by default those of this user, if missing. Raises ConfigError if unsafe."""
         if fcntl is None:
             raise ConfigError(
                 "embedded:// does not work on this system, which has no fcntl: it was not started. Use the URL of a "
@@ -76,17 +83,8 @@ class Home:
                 f"the path {home.path} is too long: with the socket's name it has {length} bytes, of which a socket "
                 f"allows fewer than {_SOCKET_PATH_LIMIT}. Name a shorter directory."
             )
-        try:
-            home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"the directory {home.path} cannot be created: {error}") from as_cause(error)
-        status = home.path.lstat()
-        # a directory that others can write to could hold a socket of theirs
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            raise ConfigError(
-                f"{home.path} is not safe for a server's socket: it must be a directory, not a link, that belongs to "
-                "this user and that nobody else can write to. Remove it, or name another directory."
-            )
+        _make_directory(home.path)
+        _make_directory(home.locks)
         return home
 
     def last_identity(self) -> str:
@@ -138,7 +136,7 @@ class Home:
         """Make this process a user until it ends; return True if there was none before."""
         if self.is_held():
             return False
-        fd = os.open(self.path / "users", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        fd = os.open(self.locks / "users", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         alone = _try_lock(fd)
         fcntl.flock(fd, fcntl.LOCK_SH)
         _users_fds[self.path] = fd
@@ -186,13 +184,32 @@ class Home:
         with self._opened("supervisor") as fd:
             os.ftruncate(fd, 0)
 
+    def keep_young(self) -> None:
+        """Keep programs that remove old files, such as those that clean /var/tmp, from removing the locks."""
+        for file in self.locks.iterdir():
+            os.utime(file)
+
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[int]:
-        fd = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        fd = os.open(self.locks / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             yield fd
         finally:
             os.close(fd)
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"the directory {path} cannot be created: {error}") from as_cause(error)
+    status = path.lstat()
+    # a directory that others can write to could hold a socket of theirs
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise ConfigError(
+            f"{path} is not safe for a server's socket and locks: it must be a directory, not a link, that belongs to "
+            "this user and that nobody else can write to. Remove it, or name another directory."
+        )
 
 
 def _try_lock(fd: int) -> bool:

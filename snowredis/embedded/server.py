@@ -36,14 +36,14 @@ class ServerKind:
 
     def __str__(self) -> str:
         if not self.program:
-            return f"fakeredis {self.version} over TCP"
+            return f"fakeredis {self.version}"
         return f"{Path(self.program).name} {self.version} ({self.program})"
 
 
 def find_server() -> ServerKind:
     """Find the server that start() would start.
 
-    The first that exists of redis-server and valkey-server on PATH, and fakeredis over TCP; or the one that
+    The first that exists of redis-server and valkey-server on PATH, and fakeredis; or the one that
     SNOWREDIS_EMBEDDED in the environment names: redis-server or fakeredis.
 
     Blocks:
@@ -71,24 +71,18 @@ def find_server() -> ServerKind:
 
 
 def ask(url: str, *words: str) -> bytes:
-    """Send one command to the server at *url* and return the first line of its reply, such as b"+PONG" or b":1".
+    """Send one command to the unix socket of *url* and return the first line of the reply, such as b"+PONG" or b":1".
 
     Does not use redis-py, whose import takes longer than the start of a redis-server.
 
     Raises:
         StoreUnavailable: no reply within 1 s.
     """
-    parts = urlsplit(url)
-    family, address = (
-        (socket.AF_UNIX, unquote(parts.path))
-        if parts.scheme == "unix"
-        else (socket.AF_INET, (parts.hostname, parts.port))
-    )
     request = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as link:
+        with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(1.0)
-            link.connect(address)
+            link.connect(unquote(urlsplit(url).path))
             link.sendall(request.encode("ascii"))
             return link.makefile("rb").readline().strip()
     except OSError as error:

@@ -8,9 +8,11 @@ process ends, its server ends with it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +26,8 @@ from snowredis.errors import StoreUnavailable
 
 # how often it checks for users
 _POLL_S = 0.5
+# how often it keeps the lock files young, in polls: every hour
+_POLLS_UNTIL_OLD = 7_200
 # until the server replies; until it has ended on SIGTERM, before SIGKILL
 _READY_LIMIT_S, _END_LIMIT_S = 10.0, 3.0
 # from <linux/prctl.h>
@@ -43,7 +47,7 @@ class _ServerProgram:
             if prctl and (prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != supervisor):
                 os._exit(1)
 
-        self.url = f"unix://{quote(str(home.socket))}"
+        self.url = _url(home)
         self._child = subprocess.Popen(
             [program, "--port", "0", "--unixsocket", str(home.socket), "--unixsocketperm", "700"]
             # nothing that was acknowledged is lost, even if the machine loses power
@@ -66,6 +70,10 @@ class _ServerProgram:
             self._child.wait()
 
 
+def _url(home: Home) -> str:
+    return f"unix://{quote(str(home.socket))}"
+
+
 def _prctl() -> Any:
     """Return prctl() of Linux; None on other systems, and in a Python that was built without libffi."""
     try:
@@ -76,20 +84,30 @@ def _prctl() -> Any:
 
 
 class _Fake:
-    """fakeredis: threads of this process, on a TCP port of the loopback interface."""
+    """fakeredis: threads of this process, on a unix socket that only this user can reach."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Home) -> None:
         import threading
 
         from fakeredis import TcpFakeServer
-        from fakeredis._clients._tcp_server import TCPFakeRequestHandler
+
+        class Server(TcpFakeServer):
+            address_family = socket.AF_UNIX
+
+            def server_bind(self) -> None:
+                super().server_bind()
+                home.socket.chmod(0o700)
+
+            def get_request(self) -> tuple[socket.socket, object]:
+                connection, _ = super().get_request()
+                # fakeredis tells connections apart by their addresses
+                return connection, (str(home.socket), connection.fileno())
 
         install_info()
-        # with Nagle's algorithm, each MULTI takes 44 ms
-        TCPFakeRequestHandler.disable_nagle_algorithm = True
-        server = TcpFakeServer(("127.0.0.1", 0), server_version=(7, 0, 0))
+        # a path in place of host and port, as the address family has it
+        server = Server(str(home.socket), server_version=(7, 0, 0))  # type: ignore[arg-type]
         server.daemon_threads = True
-        self.url = f"redis://127.0.0.1:{server.server_address[1]}"
+        self.url = _url(home)
         self._thread = threading.Thread(target=server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -106,7 +124,7 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
     with contextlib.ExitStack() as start_lock, home.be_supervisor() as write_state:
         state: dict[str, object] = {"pid": os.getpid(), "kind": kind}
         write_state(state)
-        running = _ServerProgram(home, program) if program else _Fake()
+        running = _ServerProgram(home, program) if program else _Fake(home)
         try:
             wait_until(lambda: is_ready(running.url) or not running.is_alive(), _READY_LIMIT_S)
             if not is_ready(running.url):
@@ -124,12 +142,17 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
 def _wait_for_disuse(
     home: Home, running: _ServerProgram | _Fake, linger_s: float, start_lock: contextlib.ExitStack
 ) -> None:
-    """Block until there was no user for *linger_s*, or the server has ended.
+    """Block until there was no user for *linger_s*, or the server has ended, or its files were removed.
 
     In the first case, *start_lock* holds the start lock afterwards, so that no process becomes a user.
     """
     used_s = time.monotonic()
-    while running.is_alive():
+    for poll in itertools.count():
+        # a process that finds no socket waits until this server has ended
+        if not (running.is_alive() and home.socket.exists()):
+            return
+        if poll % _POLLS_UNTIL_OLD == 0:
+            home.keep_young()
         time.sleep(_POLL_S)
         try:
             start_lock.enter_context(home.start_lock(limit_s=0))

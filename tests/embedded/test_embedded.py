@@ -20,6 +20,7 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.embedded import home as home_module
+from snowredis.embedded.home import Home
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support import warm
@@ -120,13 +121,55 @@ def test_eight_processes_that_race_to_start_it_share_one_server(home: Path, spaw
     assert len(processes(home)) == (1 if "fakeredis" in started[0].kind else 2)
 
 
+@pytest.mark.parametrize("kind", ["redis-server", "fakeredis"])
 def test_nobody_else_may_reach_the_directory_or_the_socket(
-    home: Path, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
+    kind: str, home: Path, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need("redis-server", monkeypatch)
-    spawn().started()
+    need(kind, monkeypatch)
+    # no port of the machine's network, which every user can connect to
+    assert spawn().started().url == f"unix://{home}/redis.sock"
     assert home.stat().st_mode & 0o777 == 0o700
     assert (home / "redis.sock").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", ["redis-server", "fakeredis"])
+def test_a_server_whose_files_were_removed_ends_before_the_next_one_starts(
+    kind: str, home: Path, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(kind, monkeypatch)
+    first = spawn().started()
+    of_first = set(processes(home).values())
+    shutil.rmtree(home)
+    second = spawn().started()
+    assert not of_first & set(processes(home).values())
+    # the first process goes on making ids, so no pool is new enough to skip the wait for its floor
+    assert not second.fresh
+    second.redis.set("key", "of the second")
+    assert first.redis.get("key") == "of the second"
+
+
+def test_the_locks_are_kept_from_programs_that_remove_what_is_old(home: Path, spawn: Callable[..., User]) -> None:
+    embedded.stop(home)
+    locks = Home(home).locks
+    for name in ("start", "users", "identity"):
+        (locks / name).touch()
+        os.utime(locks / name, (0, 0))
+    spawn().started()
+    assert becomes_true(lambda: all(file.stat().st_mtime > 0 for file in locks.iterdir()))
+
+
+@pytest.mark.parametrize("installed", [True, False], ids=["redis-server is there", "it is not"])
+def test_a_server_that_keeps_nothing_is_said_unless_it_was_asked_for(
+    installed: bool, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    need("fakeredis", monkeypatch)
+    if not installed:
+        monkeypatch.delenv("SNOWREDIS_EMBEDDED")
+        monkeypatch.setattr("snowredis.embedded.server._on_path", lambda: None)
+    embedded.start(home)
+    embedded.start(home)
+    said = [record.getMessage() for record in caplog.records if "keeps nothing" in record.getMessage()]
+    assert len(said) == (0 if installed else 1)
 
 
 @pytest.mark.parametrize("leave", [User.end, User.kill], ids=["ended", "killed with -9"])
@@ -140,7 +183,7 @@ def test_the_server_ends_after_its_last_user(
     leave(last)
     assert becomes_true(lambda: processes(home) == {})
     assert not (home / "redis.sock").exists()
-    assert (home / "supervisor").read_bytes() == b""
+    assert (Home(home).locks / "supervisor").read_bytes() == b""
 
 
 def test_the_server_outlives_its_last_user_by_the_linger_time(home: Path, spawn: Callable[..., User]) -> None:
@@ -262,12 +305,12 @@ def test_a_failed_start_leaves_no_user_behind(
 
 
 def test_files_that_cannot_be_written_are_said_and_leave_no_user_behind(home: Path, spawn: Callable[..., User]) -> None:
-    home.mkdir(mode=0o700)
     # in the way of the new file, as a full or read-only file system is
-    (home / "identity.new").mkdir()
+    in_the_way = Home.make(home).locks / "identity.new"
+    in_the_way.mkdir()
     with pytest.raises(StoreUnavailable, match=r"its files cannot be used: .*identity\.new"):
         embedded.start(home)
-    (home / "identity.new").rmdir()
+    in_the_way.rmdir()
     assert spawn().started().fresh
 
 

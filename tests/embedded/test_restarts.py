@@ -59,7 +59,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def ended(home: Path) -> bool:
-    return (home / "supervisor").read_bytes() == b"" and not (home / "redis.sock").exists()
+    return (Home(home).locks / "supervisor").read_bytes() == b"" and not (home / "redis.sock").exists()
 
 
 def kill_server(home: Path) -> None:
@@ -96,9 +96,12 @@ def test_marks_survive_kill_minus_nine_of_supervisor_and_server(home: Path) -> N
     assert holder(again).claim().worker != held.worker
 
 
-def test_a_process_that_closed_its_descriptors_repeats_no_id_of_those_after_it(home: Path) -> None:
+@pytest.mark.parametrize("removed", [False, True], ids=["the data is there", "the directory was removed"])
+def test_a_process_that_closed_its_descriptors_repeats_no_id_of_those_after_it(home: Path, removed: bool) -> None:
     daemon = User(home, "daemon")
     eventually(lambda: ended(home), "the end of the server")
+    if removed:
+        shutil.rmtree(home)
     # it makes ids still, and no lock says so
     with snowredis.connect(f"embedded://{home}", pool="p", ttl=2) as ids:
         made = [ids.next_id() for _ in range(100_000)]
