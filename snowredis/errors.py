@@ -331,6 +331,7 @@ class StoreRefused(StoreUnavailable):
     """
 
     retry = False
+    _ADVICE = "Correct the user, the password or the user's rights"
 
     def __init__(self, where: str, reason: str, code: str = "no-permission") -> None:
         super().__init__(where, reason)

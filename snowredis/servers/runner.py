@@ -48,20 +48,25 @@ _REFUSALS = {
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Redis adds this for the author of a script
 _PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
-# part of an error's text -> what is the case, and what to do
-_OF_RESPONSES = (
+# part of a reply's text -> what is the case, and what to do. redis-py takes the first word of some away
+_OF_REPLIES = (
     (
         "WRONGTYPE",
         "another program uses a key of this name",
         "Use another name or another database, or delete that key",
     ),
-    ("OOM", "it has no memory left for writes", "Raise its maxmemory, or delete keys that nobody needs"),
+    ("'maxmemory'", "it has no memory left for writes", "Raise its maxmemory, or delete keys that nobody needs"),
+    ("MISCONF", "it cannot write to its disk", "Free space on that disk, or mend what the log of Redis says"),
+    ("is loading the dataset", "it still reads its data after a start", "Wait until it has read them"),
+    ("max number of clients", "it has as many connections as its maxclients", "Close some, or raise maxclients"),
     (
         "BUSY",
         "it runs a long script of another program",
         "Wait for the end of that script, or end it with SCRIPT KILL",
     ),
 )
+# of any other reply
+_REPLIED = "It replied, so the URL leads to a Redis: correct what this reply names"
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
 # the first match counts
@@ -76,6 +81,7 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         "No node of the Cluster serves this pool's slot: a failover or a move may be in progress; else check "
         "CLUSTER INFO",
     ),
+    ((exceptions.AskError,), "It is a node of a Redis Cluster: write cluster:// in the URL"),
     (
         (exceptions.RedisClusterException,),
         "Check that the nodes are those of a Redis Cluster, and that its slots are served",
@@ -112,13 +118,14 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     """Return the error of snowredis for an *error* of redis-py."""
     # the server's own words, and it may be anybody's
     text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", str(error)) or type(error).__name__
+    text = _PLACE_IN_SCRIPT.sub("", text).rstrip(".")
     refused = isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError)
     if refused or isinstance(error, exceptions.ResponseError):
         code = next((code for mark, code in _REFUSALS.items() if mark in text), None)
         if isinstance(error, exceptions.AuthenticationError):
             code = code or "wrong-password"
         if refused or code:
-            return StoreRefused(where, _PLACE_IN_SCRIPT.sub("", text), code or "no-permission")
+            return StoreRefused(where, text, code or "no-permission")
         if "SNOWREDIS bad argument" in text:
             name = text.rpartition(" ")[2]
             return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
@@ -132,11 +139,13 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         read_only = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
         if read_only or "can't write against a read only replica" in text.lower():
             return StoreReadOnly(where, text)
-        for mark, reason, advice in _OF_RESPONSES:
-            if mark in text:
-                return StoreUnavailable(where, f"{reason} ({text})", advice)
     if "DB index is out of range" in text or "Invalid Database" in text:
         return ConfigError(f"Redis at {where} has no database of this number ({text}). Correct it in the URL")
+    replied = isinstance(error, exceptions.ResponseError | exceptions.BusyLoadingError)
+    if replied or "max number of clients" in text:
+        for mark, reason, advice in _OF_REPLIES:
+            if mark in text:
+                return StoreUnavailable(where, f"{reason} ({text})", advice)
     if isinstance(error, MasterNotFoundError):
         # followed by the repr of each client that failed
         text, _, failures = text.partition(" : ")
@@ -147,6 +156,8 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     for kinds, advice in _ADVICE:
         if isinstance(error, kinds):
             return StoreUnavailable(where, text, advice)
+    if replied:
+        return StoreUnavailable(where, text, _REPLIED)
     if where.startswith(TLS_PREFIX) and isinstance(error, exceptions.TimeoutError | exceptions.ConnectionError):
         return StoreUnavailable(
             where,

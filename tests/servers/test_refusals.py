@@ -1,0 +1,102 @@
+"""What an error says if Redis replied: what the reply names, and not that the URL may be wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import snowredis
+from snowredis.errors import StoreRefused, StoreUnavailable
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def refusing(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+def refuse_writes_without_disk(server: RedisServer) -> None:
+    client = server.client()
+    # in the way of the snapshot, as a full or read-only disk is
+    (server.directory / "dump.rdb").mkdir()
+    client.config_set("save", "3600 1")
+    client.set("key", 1)
+    client.bgsave()
+    eventually(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", "the failed snapshot")
+
+
+def claim(url: str) -> None:
+    with snowredis.connect(url, pool="p", claim_timeout=0) as ids:
+        ids.claim()
+
+
+def test_a_redis_that_cannot_write_to_its_disk_is_said(refusing: RedisServer) -> None:
+    refuse_writes_without_disk(refusing)
+    with pytest.raises(StoreUnavailable, match=r"cannot write to its disk.*MISCONF.*Free space") as caught:
+        claim(refusing.url)
+    assert "URL" not in str(caught.value)
+    assert caught.value.retry
+
+
+def test_a_redis_without_memory_is_said(refusing: RedisServer) -> None:
+    refusing.client().config_set("maxmemory", 1)
+    with pytest.raises(StoreUnavailable, match=r"no memory left for writes.*Raise its maxmemory") as caught:
+        claim(refusing.url)
+    assert "URL" not in str(caught.value)
+
+
+def test_a_redis_that_requires_a_password_is_said_in_the_advice_too(refusing: RedisServer) -> None:
+    refusing.client().config_set("requirepass", "secret")
+    with pytest.raises(StoreRefused, match="none was given") as caught:
+        claim(refusing.url)
+    assert "the password" in caught.value.advice
+
+
+@contextlib.contextmanager
+def server_that_says(reply: bytes) -> Iterator[str]:
+    """Listen like a Redis that sends *reply* to each command; yields its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    while connection.recv(65_536):
+                        connection.sendall(reply)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("reply", "advice"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory\r\n", "Wait until it has read them"),
+        (b"-ERR max number of clients reached\r\n", "raise maxclients"),
+        (b"-DENIED Redis is running in protected mode\r\n", "correct what this reply names"),
+        (b"-ERR unknown command 'EVALSHA'\r\n", "correct what this reply names"),
+        (b"-MOVED 3999 127.0.0.1:6381\r\n", "write cluster://"),
+    ],
+    ids=lambda value: value.decode()[1:12] if isinstance(value, bytes) else None,
+)
+def test_a_redis_that_replies_with_an_error_is_not_looked_for(reply: bytes, advice: str) -> None:
+    with server_that_says(reply) as url, pytest.raises(StoreUnavailable, match=advice) as caught:
+        claim(url)
+    assert "URL is correct" not in str(caught.value)
+
+
+def test_a_redis_that_does_not_reply_is_looked_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(StoreUnavailable, match="Check that the server is running and that the URL is correct"):
+        claim(f"redis://127.0.0.1:{port}")
