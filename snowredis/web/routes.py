@@ -176,7 +176,9 @@ class Routes:
             raise HttpProblem(503, "Busy", f"{self.limits.max_viewers} dashboards are already open", 30)
         # this header asks proxies not to buffer the stream
         headers = messages.PLAIN_HEADERS | {"x-accel-buffering": "no"}
-        stream = self._stream(pool, request.scope.get("snowredis.session"))
+        # a response to HEAD ends with its headers, and the next request of the connection is served
+        is_head = request.method == "HEAD"
+        stream = iter(()) if is_head else self._stream(pool, request.scope.get("snowredis.session"))
         return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
     async def _stream(self, pool: ServedPool, session: str | None) -> AsyncIterator[bytes]:
