@@ -6,14 +6,16 @@ first, and a refused request costs no allocation. No socket is used here.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import ipaddress
+import logging
 import re
 import secrets
 import time
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from starlette.types import Scope
@@ -21,6 +23,8 @@ from starlette.types import Scope
 from snowredis.errors import ConfigError
 from snowredis.web.messages import HttpProblem
 from snowredis.web.settings import Limits
+
+log = logging.getLogger("snowredis")
 
 
 class Proxies:
@@ -66,6 +70,11 @@ COOKIE_LIFE_S = 12 * 3600
 _SESSION_BYTES = 8
 # Host headers and addresses whose check is remembered
 _MAX_REMEMBERED = 100
+# networks of clients whose wrong tokens are counted
+_MAX_NETWORKS = 1_000
+# an owner of one IPv6 address has all of its /64
+_IPV6_NETWORK_BITS = 64
+_LOG_EVERY_S = 60.0
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/\\]+)(?::\d{1,5})?")
 
 
@@ -178,6 +187,50 @@ class RateLimit:
         self._left = left - 1.0 if allowed else left
         return allowed
 
+    def give_back(self) -> None:
+        """Let the last request that was allowed not count."""
+        self._left += 1.0
+
+
+class TokenLimit:
+    """Limits how many wrong tokens of a client are compared: above the limit, the right one is refused, too.
+
+    Each network of clients has a bucket of its own, so that a client with an old token does not keep out the others.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._bucket_of = lru_cache(maxsize=_MAX_NETWORKS)(lambda _network: RateLimit(rate, "wrong tokens"))
+        self._logged_at_s = float("-inf")
+
+    def check(self, scope: Scope, is_right: Callable[[], bool]) -> None:
+        """Raise HttpProblem unless the token of a request is right, or if its client is above the limit."""
+        network = _network_of(str((scope.get("client") or ("a unix socket",))[0]))
+        bucket = self._bucket_of(network)
+        try:
+            # before the comparison: else a guess above the limit would be told from the right token
+            bucket.check()
+        except HttpProblem as problem:
+            if time.monotonic() - self._logged_at_s >= _LOG_EVERY_S:
+                self._logged_at_s = time.monotonic()
+                log.warning("tokens from %s are refused without a comparison: %s", network, problem.detail)
+            raise
+        if not is_right():
+            raise HttpProblem(401, "Unauthorized", "the token is wrong")
+        bucket.give_back()
+
+
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _network_of(address: str) -> str:
+    """Return the network whose addresses belong to the client at *address*: its /64 for IPv6, else itself."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        # a unix socket, or what a proxy says
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address) or parsed.ipv4_mapped:
+        return address
+    return str(ipaddress.ip_network((int(parsed), _IPV6_NETWORK_BITS), strict=False))
+
 
 class RequestGuard:
     """Access and rate limits of one process.
@@ -196,7 +249,7 @@ class RequestGuard:
         self.ids = RateLimit(limits.id_requests_per_s, "requests for ids")
         self.lookups = RateLimit(limits.lookups_per_s, "this kind of request")
         self.metrics = RateLimit(limits.lookups_per_s, "/metrics")
-        self._wrong_tokens = RateLimit(limits.wrong_tokens_per_s, "wrong tokens")
+        self._tokens = TokenLimit(limits.wrong_tokens_per_s)
 
     def check(self, scope: Scope) -> str | None:
         """Raise HttpProblem unless the request is allowed.
@@ -244,12 +297,13 @@ class RequestGuard:
 
     def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> str | None:
         """Return the session of the cookie, if there is one. Raise HttpProblem if the request may not be served."""
-        if self.auth is None:
+        auth = self.auth
+        if auth is None:
             self._check_local(scope)
         elif authorization is not None:
-            self._check_token(self.auth.is_bearer(authorization))
+            self._tokens.check(scope, partial(auth.is_bearer, authorization))
         else:
-            session = None if cookie is None else self.auth.session_of(cookie, time.time())
+            session = None if cookie is None else auth.session_of(cookie, time.time())
             if session is None:
                 raise no_token()
             return session
@@ -257,18 +311,18 @@ class RequestGuard:
 
     def knows(self, scope: Scope) -> bool:
         """Return true if the request may see texts: it has the token, or the service has none."""
-        token = dict(scope["headers"]).get(b"authorization")
-        return self.auth is None or (token is not None and self.auth.is_bearer(token))
+        auth, header = self.auth, dict(scope["headers"]).get(b"authorization")
+        if auth is None or header is None:
+            return auth is None
+        with contextlib.suppress(HttpProblem):
+            self._tokens.check(scope, partial(auth.is_bearer, header))
+            return True
+        return False
 
-    def check_token(self, token: bytes) -> None:
-        """Raise HttpProblem unless *token* is the token, or none is needed."""
-        self._check_token(self.auth is None or self.auth.is_token(token))
-
-    def _check_token(self, correct: bool) -> None:
-        if correct:
-            return
-        self._wrong_tokens.check()
-        raise HttpProblem(401, "Unauthorized", "the token is wrong")
+    def check_form(self, scope: Scope, token: bytes) -> None:
+        """Raise HttpProblem unless *token*, which a form has, is the token."""
+        if self.auth is not None:
+            self._tokens.check(scope, partial(self.auth.is_token, token))
 
     def _check_local(self, scope: Scope) -> None:
         server = scope.get("server")

@@ -151,7 +151,7 @@ class Pages:
         check_origin(request)
         form = await _read_form(request)
         try:
-            self._guard.check_token(form.get("token", [""])[0].strip().encode())
+            self._guard.check_form(request.scope, form.get("token", [""])[0].strip().encode())
         except HttpProblem as problem:
             if problem.status != 401:
                 raise

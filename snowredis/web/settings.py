@@ -50,8 +50,7 @@ class Limits:
     id_requests_per_s: int = _limit(50_000, "requests for ids in a second")
     # workers, pool, events, whois
     lookups_per_s: int = _limit(50, "requests for lookups in a second, and for metrics")
-    # above it, tokens are refused without a comparison
-    wrong_tokens_per_s: int = _limit(10, "wrong tokens that are compared in a second")
+    wrong_tokens_per_s: int = _limit(10, "wrong tokens of one client in a second; above it, its right token gets 429")
     max_at_once: int = _limit(1_000, "concurrent requests, besides probes")
     max_viewers: int = _limit(100, "open dashboards")
     wait_s: float = _limit(2.0, "how long a request waits for an id before it gets 503")

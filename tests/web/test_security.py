@@ -115,10 +115,52 @@ def test_a_token_of_any_characters_is_refused_and_counted(token: str) -> None:
     assert set(statuses) == {401, 429}
 
 
-def test_guessing_is_slowed_down_and_the_right_token_is_not(guarded: TestClient) -> None:
-    wrong = {"authorization": "Bearer 0000000000000000"}
-    assert 429 in {guarded.get("/id", headers=wrong).status_code for _ in range(30)}
-    assert guarded.get("/id", headers=BEARER).status_code == 200
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+def guess(client: TestClient, how: str, token: str) -> int:
+    """Send *token* and return the status; of /readyz, which refuses nobody, 200 if the names of the pools are shown."""
+    if how == "form":
+        return client.post("/login", content=f"token={token}", headers=FORM, follow_redirects=False).status_code
+    response = client.get(how, headers={"authorization": f"Bearer {token}"})
+    return response.status_code if how == "/id" else 200 if response.json()["pools"] else 401
+
+
+@pytest.mark.parametrize("how", ["/id", "/readyz", "form"])
+def test_above_the_limit_no_guess_is_told_from_the_right_token(
+    guarded: TestClient, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    right = 303 if how == "form" else 200
+    # a right one does not count
+    assert [guess(guarded, how, TOKEN) for _ in range(30)] == [right] * 30
+    wrong = [guess(guarded, how, f"wrong-{number:016}") for number in range(30)]
+    assert wrong == [401] * 10 + [401 if how == "/readyz" else 429] * 20
+    assert guess(guarded, how, TOKEN) == wrong[-1]
+    assert guarded.get("/id", headers=BEARER).status_code == 429
+    assert len([one for one in caplog.messages if "tokens from testclient are refused" in one]) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "is_kept_out"),
+    [
+        ("2001:db8::9", True),
+        ("2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", False),
+        ("192.0.2.1", False),
+        ("not an address: at all", False),
+    ],
+)
+def test_wrong_tokens_of_one_network_do_not_keep_out_another(
+    monkeypatch: pytest.MonkeyPatch, other: str, is_kept_out: bool
+) -> None:
+    monkeypatch.setattr("snowredis.web.access.time", SimpleNamespace(monotonic=lambda: 1000.0, time=time.time))
+    app = create_app(memory_pool(), token=TOKEN)
+    with client_of(app):
+        # the second one is what a socket of both families makes of an IPv4 address
+        for address in ("2001:db8::1%eth0", "::ffff:192.0.2.9"):
+            client = client_of(app, client=(address, 5))
+            assert {guess(client, "/id", "0" * 16) for _ in range(30)} == {401, 429}
+        assert guess(client_of(app, client=(other, 5)), "/id", TOKEN) == (429 if is_kept_out else 200)
 
 
 def test_the_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
