@@ -12,7 +12,7 @@ from typing import Any
 from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
-from snowredis.monitor.number_checks import check_rights, check_tags, pool_needs
+from snowredis.monitor.number_checks import check_logouts, check_rights, check_tags, pool_needs
 from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import Condition, status_of
@@ -170,6 +170,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
     yield from checks.check_server(client, key)
     if pool is not None or tag is None:
         yield Finding("rights", *check_rights(client, [pool_needs(pool or "default")]))
+        yield Finding("logouts", *check_logouts(client))
     yield from check_tags(client, tag)
 
 

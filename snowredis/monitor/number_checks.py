@@ -36,6 +36,8 @@ _OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
 _ADVICE = "enough for monitoring; generators need the rules in docs/how-to/monitoring.md"
 # tags named in a text
 _MAX_NAMED = 5
+# zset of `snowredis serve`: session that was logged out -> end of its cookie, s since 1970
+SESSIONS_KEY = "snowredis:ended-sessions"
 
 
 class Needs(NamedTuple):
@@ -104,6 +106,17 @@ def _refused(client: Any, needs: Needs) -> tuple[str, str]:
     # the end of each "User app has no permissions to run the 'zadd' command", once
     refused = dict.fromkeys(reply.rpartition(" permissions to ")[2] for reply in replies if reply != "OK")
     return user, " nor ".join(refused)
+
+
+def check_logouts(client: Any) -> Result:
+    """Check that `snowredis serve` could store logouts as the user of *client*, which not every user needs."""
+    try:
+        user, what = _refused(client, Needs("", [SESSIONS_KEY], [("zadd", 1), ("zrange", 1), ("zrem", 1)]))
+    except SnowredisError as failure:
+        return not_checked(failure)
+    if what:
+        return unknown(f"user {user} may not {what}", "only `snowredis serve` needs it: see docs/how-to/service.md")
+    return ok(f"user {user} may store logouts of `snowredis serve`")
 
 
 def _try_script(client: Any) -> Result:

@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from snowredis.errors import SnowredisError
+from snowredis.monitor.number_checks import SESSIONS_KEY
 from snowredis.process.coroutines import in_thread
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -28,8 +29,6 @@ from snowredis.web.messages import PAGE_HEADERS, HttpProblem
 
 log = logging.getLogger("snowredis")
 
-# zset: session -> end of its cookie, seconds since 1970
-KEY = "snowredis:ended-sessions"
 _READ_EVERY_S = 1.0
 _MAX_SESSIONS = 10_000
 
@@ -50,12 +49,10 @@ class EndedSessions:
         self._looked_at_s = float("-inf")
         self._failed = False
 
-    async def end(self, session: str) -> None:
-        """End *session*, here at once, elsewhere within about a second."""
-        until_s = int(time.time()) + COOKIE_LIFE_S
-        self._ended[session] = self._unstored[session] = until_s
-        self._looked_at_s = float("-inf")
-        await self._refresh()
+    async def end(self, session: str) -> bool:
+        """End *session*, here at once, elsewhere within about a second. Return false if Redis did not store it."""
+        self._ended[session] = self._unstored[session] = int(time.time()) + COOKIE_LIFE_S
+        return await self._refresh()
 
     async def check(self, session: str) -> None:
         """Raise HttpProblem if *session* has ended."""
@@ -64,7 +61,8 @@ class EndedSessions:
         if session in self._ended:
             raise no_token()
 
-    async def _refresh(self) -> None:
+    async def _refresh(self) -> bool:
+        """Exchange sessions with the other processes. Return false if Redis did not allow it."""
         # set before the await, so that requests meanwhile do not look too
         self._looked_at_s = time.monotonic()
         try:
@@ -73,10 +71,11 @@ class EndedSessions:
             if not self._failed:
                 log.warning("a logout is not seen by other processes: %s", error)
             self._failed = True
-            return
+            return False
         self._failed = False
         now_s = time.time()
         self._ended = {name: until_s for name, until_s in (self._ended | found).items() if until_s > now_s}
+        return True
 
     def _exchange(self) -> dict[str, int]:
         """Store what is not stored yet, and return what is. Blocks for a few round trips to Redis."""
@@ -87,13 +86,15 @@ class EndedSessions:
             now_s = int(time.time())
             with translated(server.where):
                 if unstored:
-                    server.client.zadd(KEY, unstored)
-                rows = server.client.zrangebyscore(KEY, "-inf", "+inf", 0, _MAX_SESSIONS, withscores=True)
+                    server.client.zadd(SESSIONS_KEY, unstored)
+                # the newest: a longer list must not bring an ended session back
+                order: Any = {"desc": True, "byscore": True, "offset": 0, "num": _MAX_SESSIONS, "withscores": True}
+                rows = server.client.zrange(SESSIONS_KEY, "+inf", "-inf", **order)
                 old = [name for name, until_s in rows if until_s <= now_s]
                 if old:
-                    server.client.zrem(KEY, *old)
+                    server.client.zrem(SESSIONS_KEY, *old)
         for name in unstored:
-            del self._unstored[name]
+            self._unstored.pop(name, None)
         return {text_of(name): int(until_s) for name, until_s in rows}
 
 
@@ -139,13 +140,13 @@ class Pages:
             if problem.status != 401:
                 raise
             return self._page("login.html", status=401)
-        return self._page("index.html")
+        return self._page("index.html" if self._guard.auth is None else "index.html#logout")
 
     async def login(self, request: Request) -> Response:
         """Return the login form; for a form with the token, set the cookie. Raises HttpProblem."""
         auth = self._guard.auth
         if auth is None:
-            return RedirectResponse("./", 303, headers=PAGE_HEADERS)
+            return _to_dashboard()
         if request.method != "POST":
             return self._page("login.html")
         check_origin(request)
@@ -155,36 +156,30 @@ class Pages:
         except HttpProblem as problem:
             if problem.status != 401:
                 raise
-            return self._page("wrong.html", status=401)
-        return _redirect_with_cookie(request, auth.make_cookie(time.time()))
+            return self._page("login.html#wrong", status=401)
+        return _with_cookie(request, _to_dashboard(), auth.make_cookie(time.time()))
 
     async def logout(self, request: Request) -> Response:
-        """End the session and delete its cookie. Raises HttpProblem."""
+        """End the session and delete its cookie; 503 if only the latter was done. Raises HttpProblem."""
         check_origin(request)
         auth, cookie = self._guard.auth, _header(request, "cookie")
         session = auth.session_of(cookie, time.time()) if auth is not None and cookie is not None else None
-        if session is not None:
-            await self._sessions.end(session)
-        return _redirect_with_cookie(request, None)
+        if session is None or await self._sessions.end(session):
+            return _with_cookie(request, _to_dashboard(), None)
+        # the session may live on: it must not look as if it had ended
+        return _with_cookie(request, self._page("login.html#lives", status=503), None)
 
     async def static(self, request: Request) -> Response:
         """Return a style sheet, script or icon."""
         return self._page(request.url.path.rpartition("/")[2])
 
     def _page(self, name: str, status: int = 200) -> Response:
+        """Return the file *name*; of FILE#ID, with the hidden element ID shown."""
+        file, _, shown = name.partition("#")
         if name not in self._files:
-            self._files[name] = self._read(name)
-        media_type = _TYPES[name.rpartition(".")[2]]
-        return Response(self._files[name], status, PAGE_HEADERS, media_type)
-
-    def _read(self, name: str) -> bytes:
-        """Read a small file of the package."""
-        if name == "wrong.html":
-            return (_FOLDER / "login.html").read_bytes().replace(b" hidden>", b">")
-        page = (_FOLDER / name).read_bytes()
-        if name == "index.html" and self._guard.auth is not None:
-            page = page.replace(b'action="/logout" hidden', b'action="/logout"')
-        return page
+            page = (_FOLDER / file).read_bytes()
+            self._files[name] = page.replace(f' id="{shown}" hidden'.encode(), f' id="{shown}"'.encode())
+        return Response(self._files[name], status, PAGE_HEADERS, _TYPES[file.rpartition(".")[2]])
 
 
 async def _read_form(request: Request) -> dict[str, list[str]]:
@@ -214,9 +209,12 @@ def _header(request: Request, name: str) -> bytes | None:
     return ";".join(values).encode("latin-1") if values else None
 
 
-def _redirect_with_cookie(request: Request, cookie: str | None) -> Response:
-    """Redirect to the dashboard and set *cookie*; None deletes it."""
-    response = RedirectResponse("./", 303, headers=PAGE_HEADERS)
+def _to_dashboard() -> Response:
+    return RedirectResponse("./", 303, headers=PAGE_HEADERS)
+
+
+def _with_cookie(request: Request, response: Response, cookie: str | None) -> Response:
+    """Return *response*, which sets *cookie*; None deletes it."""
     response.set_cookie(
         COOKIE,
         cookie or "",
