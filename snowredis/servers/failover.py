@@ -37,6 +37,7 @@ from snowredis.servers.connections import (
     settings_of_pool,
     time_limit,
 )
+from snowredis.servers.scripts import text_of
 
 Address = tuple[str, int]
 # redis-py gives these no types
@@ -168,8 +169,8 @@ class ClusterClient(OwnCluster):
 
     def _address(self, asked: Address, node: Sequence[Any]) -> Address:
         """Return the address of a node of CLUSTER SLOTS; one without a host has that of the node which was asked."""
-        host = node[0].decode() if isinstance(node[0], bytes) else node[0]
-        return self._remap((asked[0] if host in (None, "", "?") else host, int(node[1])))
+        host = text_of(node[0] or b"")
+        return self._remap((asked[0] if host in ("", "?") else host, int(node[1])))
 
     def _remap(self, address: Address) -> Address:
         return self._address_remap(address) if self._address_remap else address

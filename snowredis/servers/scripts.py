@@ -19,6 +19,8 @@ from snowredis.errors import ServerUnidentified, SnowredisError, StoreReadOnly, 
 
 # put in front of every script, in this order
 PROLOGUE = ("identity", "arguments")
+# bytes of a text that is read from Redis; a record, the longest text that scripts write, has fewer than 3,000
+LONGEST_TEXT = 4_096
 # statuses of replies that any script can send; it changed nothing then
 REFUSALS = ("signature", "unidentified", "broken")
 
@@ -48,8 +50,12 @@ def load_script(name: str, module: str, parts: tuple[str, ...] = ()) -> Script:
 
 
 def text_of(value: bytes | str) -> str:
-    """Return a value that Redis holds as text; bytes that are no UTF-8 are replaced."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    """Return a value that Redis holds as text, cut to LONGEST_TEXT; bytes that are no UTF-8 are replaced.
+
+    All texts from Redis pass through here: anybody who may write to Redis may have written them.
+    """
+    start = value[:LONGEST_TEXT]
+    return start.decode("utf-8", "replace") if isinstance(start, bytes) else start
 
 
 def split_reply(values: Sequence[bytes | str]) -> list[str]:
