@@ -2,13 +2,19 @@
 
 SNOWREDIS_BUILD=skip builds a wheel without the extension, for every Python and machine; SNOWREDIS_BUILD=require fails
 if the extension cannot be built. Otherwise it is built if there is a C compiler, and silently left out if not.
+
+With SOURCE_DATE_EPOCH, in s since 1970, two builds of the same files make the same bytes.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import sysconfig
+import tarfile
+import time
 from pathlib import Path
+from typing import Any
 
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
@@ -72,3 +78,20 @@ class Sdist(sdist):
         found = (path for name in SOURCES for path in [Path(name), *sorted(Path(name).rglob("*"))] if path.is_file())
         added = [str(path) for path in found if not LEFT_OUT & set(path.parts)]
         super().make_release_tree(base_dir, [*files, "CHANGELOG.md", *added])
+
+    def make_archive(self, base_name: str, format: str, *args: Any, base_dir: str = "", **options: Any) -> str:  # noqa: A002  (setuptools' name)
+        """Pack *base_dir*, and nothing of this machine: no owners, no times of files, no modes of a umask."""
+        if format != "gztar":
+            made: str = super().make_archive(base_name, format, *args, base_dir=base_dir, **options)
+            return made
+        built_at_s = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+
+        def same_everywhere(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            member.mtime, member.uid, member.gid, member.uname, member.gname = built_at_s, 0, 0, "", ""
+            return member
+
+        name = f"{base_name}.tar.gz"
+        with gzip.GzipFile(name, "wb", mtime=built_at_s) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(base_dir, filter=same_everywhere)
+        return name

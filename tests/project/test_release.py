@@ -1,4 +1,4 @@
-"""What the release workflow does to the files: links for a package index."""
+"""What the release workflow does to the files: links for a package index; and what it builds them with."""
 
 from __future__ import annotations
 
@@ -23,3 +23,42 @@ def test_a_release_has_links_that_work_outside_of_the_repository(tmp_path: Path)
     assert links
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
     assert "https://forge.example/me/snowredis/raw/v1.2.3/docs/images/demo.svg" in links
+
+
+def jobs_of(workflow: str) -> dict[str, str]:
+    """Return the text of each job."""
+    text = (ROOT / ".github" / "workflows" / workflow).read_text("utf-8").partition("\njobs:\n")[2]
+    _, *parts = re.split(r"^  (\w+):\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    used = [
+        line.partition("uses: ")[2]
+        for workflow in (ROOT / ".github" / "workflows").glob("*.yml")
+        for line in workflow.read_text("utf-8").splitlines()
+        if "uses: " in line
+    ]
+    assert len(used) > 10
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+
+
+def test_what_builds_a_release_is_pinned_and_takes_its_time_from_the_commit() -> None:
+    lines = (ROOT / ".github" / "build-tools.txt").read_text("utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    assert {re.split(r"[<>=]", each)[0] for each in requires} <= pinned.keys()
+    jobs = jobs_of("release.yml")
+    for job in ("wheels", "pure"):
+        assert 'echo "SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)" >> "$GITHUB_ENV"' in jobs[job]
+        assert re.search(r"PIP_CONSTRAINT[:=].*/\.github/build-tools\.txt", jobs[job])
+    [installed] = re.findall(r"pip install (build .*)", jobs["pure"])
+    assert set(installed.split()) <= pinned.keys()
+
+
+def test_the_bill_of_materials_is_attached_to_the_release() -> None:
+    jobs = jobs_of("release.yml")
+    assert re.search(r"name: sbom\n +path: sbom\.cdx\.json", jobs["pure"])
+    # all artifacts, into one folder
+    assert "pattern:" not in jobs["attach"]
+    assert 'gh release create "$GITHUB_REF_NAME" files/*' in jobs["attach"]

@@ -59,15 +59,19 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
-@pytest.fixture(scope="module")
-def source_archive(tree: Path) -> Path:
+def build_sdist(tree: Path, to: Path) -> Path:
     if not setuptools_is_recent():
         pytest.skip("setuptools 77 or later is not installed")
     build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-    (tree / "dist").mkdir()
-    run(sys.executable, "-c", build, tree / "dist", cwd=tree)
-    (archive,) = (tree / "dist").glob("*.tar.gz")
+    to.mkdir()
+    run(sys.executable, "-c", build, to, cwd=tree, SOURCE_DATE_EPOCH="1790000000")
+    (archive,) = to.glob("*.tar.gz")
     return archive
+
+
+@pytest.fixture(scope="module")
+def source_archive(tree: Path) -> Path:
+    return build_sdist(tree, tree / "dist")
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +93,19 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # behind the wheel; .pth files in there, such as that of an editable install, are not read
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python
+
+
+def test_two_checkouts_make_the_same_source_archive(source_archive: Path, tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    shutil.copytree(tree, other, ignore=shutil.ignore_patterns("dist", "*.egg-info"))
+    # cloned at another time, under another umask
+    for path in other.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    assert build_sdist(other, tmp_path / "dist").read_bytes() == source_archive.read_bytes()
+    with tarfile.open(source_archive) as archive:
+        assert {member.mtime for member in archive} == {1_790_000_000}
+        assert {member.mode for member in archive} == {0o644, 0o755}
 
 
 def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Path) -> None:
