@@ -91,7 +91,7 @@ class _Fake:
 
         from fakeredis import TcpFakeServer
 
-        class Server(TcpFakeServer):
+        class UnixFakeServer(TcpFakeServer):
             address_family = socket.AF_UNIX
 
             def server_bind(self) -> None:
@@ -105,7 +105,7 @@ class _Fake:
 
         install_info()
         # a path in place of host and port, as the address family has it
-        server = Server(str(home.socket), server_version=(7, 0, 0))  # type: ignore[arg-type]
+        server = UnixFakeServer(str(home.socket), server_version=(7, 0, 0))  # type: ignore[arg-type]
         server.daemon_threads = True
         self.url = _url(home)
         self._thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -65,7 +65,7 @@ _OF_REPLIES = (
         "Wait for the end of that script, or end it with SCRIPT KILL",
     ),
 )
-# of any other reply
+# the advice for any other reply
 _REPLIED = "It replied, so the URL leads to a Redis: correct what this reply names"
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")

@@ -187,8 +187,8 @@ class RateLimit:
         self._left = left - 1.0 if allowed else left
         return allowed
 
-    def give_back(self) -> None:
-        """Let the last request that was allowed not count."""
+    def uncount(self) -> None:
+        """Do not count the last request that was allowed."""
         self._left += 1.0
 
 
@@ -216,7 +216,7 @@ class TokenLimit:
             raise
         if not is_right():
             raise HttpProblem(401, "Unauthorized", "the token is wrong")
-        bucket.give_back()
+        bucket.uncount()
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)

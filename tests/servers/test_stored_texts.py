@@ -40,9 +40,9 @@ def seen(url: str) -> list[str]:
     """Return all texts that monitoring shows of the pool, or says of its errors."""
     found: list[str] = []
     with contextlib.closing(WorkerPool(url, POOL)) as pool:
-        for look in (pool.snapshot, pool.events, pool.info, lambda: pool.whois(1)):
+        for read in (pool.snapshot, pool.events, pool.info, lambda: pool.whois(1)):
             try:
-                found += texts_in(to_json(look()))
+                found += texts_in(to_json(read()))
             except SnowredisError as error:
                 found.append(str(error))
     return found

@@ -67,7 +67,7 @@ def test_a_logout_that_redis_does_not_store_is_no_success(
     with client_of(create_app(url_without(), pools=["orders"], token=TOKEN)) as client:
         client.post("/login", data={"token": TOKEN})
         cookie = {"cookie": f"snowredis={client.cookies['snowredis']}"}
-        # from now on: without zadd, generators claim nothing
+        # only now: without zadd, generators claim nothing
         url_without(lacking)
         response = client.post("/logout", follow_redirects=False)
         assert response.status_code == 503
@@ -79,7 +79,7 @@ def test_a_logout_that_redis_does_not_store_is_no_success(
         assert "NOPERM" in line
         # at least here it has ended
         assert client.get("/pools", headers=cookie).status_code == 401
-        # and everywhere once Redis takes it
+        # it ends everywhere once Redis takes it
         url_without()
         client.get("/pools", headers=cookie)
         time.sleep(pages._READ_EVERY_S)
