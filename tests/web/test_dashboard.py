@@ -385,6 +385,13 @@ def test_it_fits_a_phone_and_a_desk_and_every_text_can_be_read_in_light_and_dark
         page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
         process.send_signal(signal.SIGSTOP)
         page.wait("document.querySelectorAll('.tile.s-silent').length == 1")
+        # voice control calls a tile by what is seen of it; the letter is that of the state
+        for seen, name in page.evaluate(
+            "[...document.querySelectorAll('.tile')].map(t => [t.textContent, t.ariaLabel])"
+        ):
+            assert len(seen.split()) > 2
+            words, said = seen.replace("✕", "").replace(",", "").lower().split(), name.replace(",", "").lower()
+            assert " ".join(words) in said
         for width, dark in itertools.product((390, 1280), (False, True)):
             page.size(width, 844, dark=dark, phone=width < 500)
             page.wait(f"innerWidth == {width}")

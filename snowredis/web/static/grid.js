@@ -69,7 +69,7 @@ function place(groups) {
 
 function newTile(worker) {
   const attributes = { class: "tile", "data-worker": worker.worker, tabindex: "-1" };
-  return element("a", attributes, element("b"), element("strong"), element("span"), element("span"));
+  return element("a", attributes, element("strong"), " ", element("span"), " ", element("span"), " ", element("b"));
 }
 
 function drawHead(head, name, members) {
@@ -79,13 +79,15 @@ function drawHead(head, name, members) {
 }
 
 function drawTile(tile, worker, health, size) {
-  const [letter, number, owner, activity] = tile.children;
+  const [number, owner, activity, letter] = tile.children;
   if (tile.dataset.state !== health) {
     tile.dataset.state = health;
     tile.className = `tile s-${health}`;
     setText(letter, LETTERS[health]);
   }
-  const name = `worker ${worker.worker}, ${ownerOf(worker)}, ${health}`;
+  const texts = [String(worker.worker), ownerOf(worker), ...(size === "large" ? [activityOf(worker, health)] : [])];
+  // contains what is seen, in the same order, as users of voice control say it; the letter is that of the state
+  const name = `worker ${texts.join(" ")}, ${health}`;
   if (tile.drawnName !== name) {
     tile.drawnName = name;
     tile.setAttribute("aria-label", name);
@@ -94,10 +96,10 @@ function drawTile(tile, worker, health, size) {
   }
   if (Number(tile.dataset.worker) === currentRoute().worker) setAttribute(tile, "aria-current", "true");
   if (size === "small") return;
-  setText(number, String(worker.worker));
+  setText(number, texts[0]);
   if (size === "medium") return;
-  setText(owner, ownerOf(worker));
-  setText(activity, activityOf(worker, health));
+  setText(owner, texts[1]);
+  setText(activity, texts[2]);
   // fades from one heartbeat to the next
   const fresh = health === "healthy" ? (1 - 0.6 * Math.min(1, heartbeatAge(worker) / state.pool.heartbeat_ms)).toFixed(1) : "1";
   if (tile.dataset.fresh !== fresh) {
