@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import socket
 import struct
@@ -31,6 +32,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from snowredis.web.access import PROBES
 from snowredis.web.messages import CONNECTION, HttpProblem, send_body
 from snowredis.web.settings import Limits
+
+log = logging.getLogger("snowredis")
 
 # connections above the limit, for probes only
 PROBE_RESERVE = 100
@@ -158,7 +161,7 @@ class ConnectionGuard:
         self._is_limited = is_limited
         # connection -> since when a response waits for its client
         self._unread: dict[GuardedProtocol, float] = {}
-        self._sweeping = False
+        self._sweeping = self._out_of_files = False
 
     def limited_address(self, transport: asyncio.BaseTransport) -> str | None:
         """Return the address that counts for the limit per address, if any."""
@@ -173,7 +176,18 @@ class ConnectionGuard:
             self._sweeping = True
             loop.call_later(_SWEEP_S, self._sweep, loop)
 
+    def _check_files(self) -> None:
+        """Log once if open files have run out: the event loop then refuses connections and does not say so."""
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+            self._out_of_files = False
+        except OSError as error:
+            if not self._out_of_files:
+                log.warning("connections are refused: %s. Raise the limit of open files (ulimit -n)", error.strerror)
+            self._out_of_files = True
+
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._check_files()
         now_s = loop.time()
         for connection in self.connections.overdue(now_s):
             connection.time_out()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import http.server
 import json
+import os
 import shutil
 import socket
 import struct
@@ -126,6 +128,40 @@ def test_redis_may_go_and_come_back(own_server: RedisServer, pool_name: str, ser
     own_server.start()
     served.wait_for("/readyz")
     assert served.ask("/id")[0] == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets the limits of another process")
+def test_connections_refused_for_want_of_files_are_logged_once(
+    server: RedisServer, pool_name: str, serve: Serve
+) -> None:
+    import resource
+
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    pid = served.process.pid
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+
+    def lines() -> int:
+        return served.log.read_text().count("connections are refused")
+
+    for round_number in (1, 2):
+        in_use = max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use + 3, hard))
+        with contextlib.ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+            eventually(lambda expected=round_number: lines() == expected, "the line")
+            # several looks later, it is still the only one
+            time.sleep(2.5)
+            assert lines() == round_number
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)) as connection:
+            # a look finds files again
+            for _ in range(3):
+                connection.request("GET", "/id")
+                assert connection.getresponse().read()
+                time.sleep(1.1)
+    assert "ulimit -n" in served.log.read_text()
 
 
 def test_gunicorn_serves_it_by_its_import_string(server: RedisServer, pool_name: str, serve: Serve) -> None:
