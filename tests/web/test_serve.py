@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,8 @@ def test_connections_refused_for_want_of_files_are_logged_once(
     pid = served.process.pid
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
 
-    def lines() -> int:
-        return served.log.read_text().count("connections are refused")
+    def lines_are(expected: int) -> bool:
+        return served.log.read_text().count("connections are refused") == expected
 
     for round_number in (1, 2):
         in_use = max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
@@ -150,10 +151,10 @@ def test_connections_refused_for_want_of_files_are_logged_once(
         with contextlib.ExitStack() as stack:
             for _ in range(20):
                 stack.enter_context(socket.create_connection(("127.0.0.1", served.port)))
-            eventually(lambda expected=round_number: lines() == expected, "the line")
+            eventually(partial(lines_are, round_number), "the line")
             # several looks later, it is still the only one
             time.sleep(2.5)
-            assert lines() == round_number
+            assert lines_are(round_number)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)) as connection:
             # a look finds files again
