@@ -14,8 +14,8 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from starlette.types import Scope
@@ -72,9 +72,6 @@ _SESSION_BYTES = 8
 _MAX_REMEMBERED = 100
 # networks of clients whose wrong tokens are counted
 _MAX_NETWORKS = 1_000
-# an owner of one IPv6 address has all of its /64
-_IPV6_NETWORK_BITS = 64
-_LOG_EVERY_S = 60.0
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/\\]+)(?::\d{1,5})?")
 
 
@@ -125,11 +122,6 @@ class TokenAuth:
         """Compare in constant time."""
         return hmac.compare_digest(_sha256(token), self._digest)
 
-    def is_bearer(self, header: bytes) -> bool:
-        """Return true if an Authorization header contains the token."""
-        scheme, _, token = header.partition(b" ")
-        return scheme.lower() == b"bearer" and self.is_token(token.strip())
-
     def make_cookie(self, now_s: float) -> str:
         """Return the value of a new cookie: its end, the name of a new session, and a signature of both."""
         signed = f"{int(now_s) + COOKIE_LIFE_S}.{secrets.token_hex(_SESSION_BYTES)}"
@@ -151,6 +143,12 @@ class TokenAuth:
 
     def _signature(self, signed: str) -> str:
         return hmac.new(self._cookie_key, signed.encode("latin-1"), hashlib.sha256).hexdigest()
+
+
+def bearer_of(header: bytes) -> bytes:
+    """Return the token in an Authorization header; b"", which is no token, if there is none."""
+    scheme, _, token = header.partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
 
 
 def _sha256(text: bytes) -> bytes:
@@ -192,44 +190,20 @@ class RateLimit:
         self._left += 1.0
 
 
-class TokenLimit:
-    """Limits how many wrong tokens of a client are compared: above the limit, the right one is refused, too.
-
-    Each network of clients has a bucket of its own, so that a client with an old token does not keep out the others.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self._bucket_of = lru_cache(maxsize=_MAX_NETWORKS)(lambda _network: RateLimit(rate, "wrong tokens"))
-        self._logged_at_s = float("-inf")
-
-    def check(self, scope: Scope, is_right: Callable[[], bool]) -> None:
-        """Raise HttpProblem unless the token of a request is right, or if its client is above the limit."""
-        network = _network_of(str((scope.get("client") or ("a unix socket",))[0]))
-        bucket = self._bucket_of(network)
-        try:
-            # before the comparison: else a guess above the limit would be told from the right token
-            bucket.check()
-        except HttpProblem as problem:
-            if time.monotonic() - self._logged_at_s >= _LOG_EVERY_S:
-                self._logged_at_s = time.monotonic()
-                log.warning("tokens from %s are refused without a comparison: %s", network, problem.detail)
-            raise
-        if not is_right():
-            raise HttpProblem(401, "Unauthorized", "the token is wrong")
-        bucket.uncount()
+def _log_refusal(network: str) -> None:
+    log.warning("tokens from %s are refused without a comparison: too many of them were wrong", network)
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
 def _network_of(address: str) -> str:
     """Return the network whose addresses belong to the client at *address*: its /64 for IPv6, else itself."""
     try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:
-        # a unix socket, or what a proxy says
+        # IPv4, a unix socket, or what a proxy says
         return address
-    if isinstance(parsed, ipaddress.IPv4Address) or parsed.ipv4_mapped:
-        return address
-    return str(ipaddress.ip_network((int(parsed), _IPV6_NETWORK_BITS), strict=False))
+    # a socket of both families shows IPv4 addresses so
+    return address if parsed.ipv4_mapped else str(ipaddress.IPv6Network((int(parsed), 64), strict=False))
 
 
 class RequestGuard:
@@ -249,7 +223,12 @@ class RequestGuard:
         self.ids = RateLimit(limits.id_requests_per_s, "requests for ids")
         self.lookups = RateLimit(limits.lookups_per_s, "this kind of request")
         self.metrics = RateLimit(limits.lookups_per_s, "/metrics")
-        self._tokens = TokenLimit(limits.wrong_tokens_per_s)
+        # for each network, so that a client with an old token does not keep out the others
+        self._wrong_tokens_of = lru_cache(maxsize=_MAX_NETWORKS)(
+            lambda _network: RateLimit(limits.wrong_tokens_per_s, "wrong tokens")
+        )
+        # once for each
+        self._log_refusal = lru_cache(maxsize=_MAX_NETWORKS)(_log_refusal)
 
     def check(self, scope: Scope) -> str | None:
         """Raise HttpProblem unless the request is allowed.
@@ -297,13 +276,12 @@ class RequestGuard:
 
     def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> str | None:
         """Return the session of the cookie, if there is one. Raise HttpProblem if the request may not be served."""
-        auth = self.auth
-        if auth is None:
+        if self.auth is None:
             self._check_local(scope)
         elif authorization is not None:
-            self._tokens.check(scope, partial(auth.is_bearer, authorization))
+            self.check_token(scope, bearer_of(authorization))
         else:
-            session = None if cookie is None else auth.session_of(cookie, time.time())
+            session = None if cookie is None else self.auth.session_of(cookie, time.time())
             if session is None:
                 raise no_token()
             return session
@@ -311,18 +289,29 @@ class RequestGuard:
 
     def knows(self, scope: Scope) -> bool:
         """Return true if the request may see texts: it has the token, or the service has none."""
-        auth, header = self.auth, dict(scope["headers"]).get(b"authorization")
-        if auth is None or header is None:
-            return auth is None
+        header = dict(scope["headers"]).get(b"authorization")
+        if self.auth is None or header is None:
+            return self.auth is None
         with contextlib.suppress(HttpProblem):
-            self._tokens.check(scope, partial(auth.is_bearer, header))
+            self.check_token(scope, bearer_of(header))
             return True
         return False
 
-    def check_form(self, scope: Scope, token: bytes) -> None:
-        """Raise HttpProblem unless *token*, which a form has, is the token."""
-        if self.auth is not None:
-            self._tokens.check(scope, partial(self.auth.is_token, token))
+    def check_token(self, scope: Scope, token: bytes) -> None:
+        """Raise HttpProblem unless *token* is the token, or none is needed; above the limit of its client, always."""
+        if self.auth is None:
+            return
+        network = _network_of(str((scope.get("client") or ("a unix socket",))[0]))
+        limit = self._wrong_tokens_of(network)
+        try:
+            # before the comparison: else a guess above the limit would be told from the right token
+            limit.check()
+        except HttpProblem:
+            self._log_refusal(network)
+            raise
+        if not self.auth.is_token(token):
+            raise HttpProblem(401, "Unauthorized", "the token is wrong")
+        limit.uncount()
 
     def _check_local(self, scope: Scope) -> None:
         server = scope.get("server")

@@ -24,6 +24,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -141,12 +142,7 @@ class Connections:
 
 def _until(waiting: Iterable[Any], latest_s: float) -> list[Any]:
     """Return the first connections of *waiting*, up to those that wait since *latest_s*."""
-    found = []
-    for connection in waiting:
-        if connection.since_s > latest_s:
-            break
-        found.append(connection)
-    return found
+    return list(takewhile(lambda connection: connection.since_s <= latest_s, waiting))
 
 
 class ConnectionGuard:

@@ -7,9 +7,9 @@ unavailable, a process knows the sessions that it saw or ended itself.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
+from functools import cache
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
@@ -99,8 +99,6 @@ class EndedSessions:
 
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-# a form is one packet
-_BODY_LIMIT_S = 10.0
 _FOLDER = files("snowredis.web") / "static"
 
 
@@ -126,7 +124,6 @@ class Pages:
 
     def __init__(self, guard: RequestGuard, sessions: EndedSessions) -> None:
         self._guard, self._sessions = guard, sessions
-        self._files: dict[str, bytes] = {}
 
     async def dashboard(self, request: Request) -> Response:
         """Return the dashboard, or the login form if the request has neither token nor cookie. Raises HttpProblem."""
@@ -139,8 +136,8 @@ class Pages:
         except HttpProblem as problem:
             if problem.status != 401:
                 raise
-            return self._page("login.html", status=401)
-        return self._page("index.html" if self._guard.auth is None else "index.html#logout")
+            return _page("login.html", status=401)
+        return _page("index.html" if self._guard.auth is None else "index.html#logout")
 
     async def login(self, request: Request) -> Response:
         """Return the login form; for a form with the token, set the cookie. Raises HttpProblem."""
@@ -148,15 +145,15 @@ class Pages:
         if auth is None:
             return _to_dashboard()
         if request.method != "POST":
-            return self._page("login.html")
+            return _page("login.html")
         check_origin(request)
         form = await _read_form(request)
         try:
-            self._guard.check_form(request.scope, form.get("token", [""])[0].strip().encode())
+            self._guard.check_token(request.scope, form.get("token", [""])[0].strip().encode())
         except HttpProblem as problem:
             if problem.status != 401:
                 raise
-            return self._page("login.html#wrong", status=401)
+            return _page("login.html#wrong", status=401)
         return _with_cookie(request, _to_dashboard(), auth.make_cookie(time.time()))
 
     async def logout(self, request: Request) -> Response:
@@ -167,29 +164,28 @@ class Pages:
         if session is None or await self._sessions.end(session):
             return _with_cookie(request, _to_dashboard(), None)
         # the session may live on: it must not look as if it had ended
-        return _with_cookie(request, self._page("login.html#lives", status=503), None)
+        return _with_cookie(request, _page("login.html#lives", status=503), None)
 
     async def static(self, request: Request) -> Response:
         """Return a style sheet, script or icon."""
-        return self._page(request.url.path.rpartition("/")[2])
+        return _page(request.url.path.rpartition("/")[2])
 
-    def _page(self, name: str, status: int = 200) -> Response:
-        """Return the file *name*; of FILE#ID, with the hidden element ID shown."""
-        file, _, shown = name.partition("#")
-        if name not in self._files:
-            page = (_FOLDER / file).read_bytes()
-            self._files[name] = page.replace(f' id="{shown}" hidden'.encode(), f' id="{shown}"'.encode())
-        return Response(self._files[name], status, PAGE_HEADERS, _TYPES[file.rpartition(".")[2]])
+
+@cache
+def _page_bytes(name: str) -> bytes:
+    """Return the file *name*; of FILE#ID, with the hidden element ID shown."""
+    file, _, shown = name.partition("#")
+    return (_FOLDER / file).read_bytes().replace(f' id="{shown}" hidden'.encode(), f' id="{shown}"'.encode())
+
+
+def _page(name: str, status: int = 200) -> Response:
+    return Response(_page_bytes(name), status, PAGE_HEADERS, _TYPES[name.partition("#")[0].rpartition(".")[2]])
 
 
 async def _read_form(request: Request) -> dict[str, list[str]]:
     """Return the fields of a form. Raises HttpProblem."""
     try:
-        async with asyncio.timeout(_BODY_LIMIT_S):
-            body = await request.body()
-        return parse_qs(body.decode("latin-1"), max_num_fields=5)
-    except TimeoutError:
-        raise HttpProblem(408, "RequestTimeout", "the body of the request did not arrive") from None
+        return parse_qs((await request.body()).decode("latin-1"), max_num_fields=5)
     except ValueError:
         raise HttpProblem(400, "BadForm", "the form cannot be parsed") from None
 
@@ -215,14 +211,7 @@ def _to_dashboard() -> Response:
 
 def _with_cookie(request: Request, response: Response, cookie: str | None) -> Response:
     """Return *response*, which sets *cookie*; None deletes it."""
-    response.set_cookie(
-        COOKIE,
-        cookie or "",
-        max_age=COOKIE_LIFE_S if cookie else 0,
-        secure=request.url.scheme == "https",
-        httponly=True,
-        # that of the form: behind a proxy there may be a prefix
-        path=None,
-        samesite="strict",
-    )
+    life_s, secure = COOKIE_LIFE_S if cookie else 0, request.url.scheme == "https"
+    # the path is that of the form: behind a proxy there may be a prefix
+    response.set_cookie(COOKIE, cookie or "", life_s, path=None, secure=secure, httponly=True, samesite="strict")
     return response

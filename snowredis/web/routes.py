@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -31,9 +30,6 @@ from snowredis.web.pages import EndedSessions, check_origin
 from snowredis.web.served import ServedKinds, ServedPool, ServedPools
 from snowredis.web.settings import Limits
 
-# how long a refused lookup waits for its response, and how many do
-_PAUSE_S = 0.1
-_MAX_PAUSING = 200
 _ASK_WITH_TOKEN = "a request with the token is told the reason"  # noqa: S105 - a text
 _METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -74,8 +70,6 @@ class Routes:
     sessions: EndedSessions
     kinds: ServedKinds
     is_draining: Callable[[], bool]
-    # requests that are refused after a pause
-    _pausing: int = 0
     # answers about all pools
     _answers: SharedAnswers = field(default_factory=SharedAnswers)
 
@@ -112,21 +106,21 @@ class Routes:
         return messages.json_response(decoded(layout, an_id, form))
 
     async def _whois(self, request: Request) -> Response:
-        pool = await self._pool_for_lookup(request)
+        pool = self._pool_for_lookup(request)
         layout = (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
         whois = await pool.ask_alone(lambda monitor: monitor.whois(an_id))
         return messages.json_response({"decoded": decoded(layout, an_id, form), "whois": whois})
 
     async def _workers(self, request: Request) -> Response:
-        pool = await self._pool_for_lookup(request)
+        pool = self._pool_for_lookup(request)
         return messages.bytes_response(await pool.answer("workers", report_of))
 
     async def _pool_names(self, _request: Request) -> Response:
         return messages.json_response({"pools": self.pools.names})
 
     async def _events(self, request: Request) -> Response:
-        pool = await self._pool_for_lookup(request)
+        pool = self._pool_for_lookup(request)
         kind, worker = messages.parse_event_filter(_query(request))
         if kind is None and worker is None:
             answer = await pool.answer(
@@ -139,7 +133,7 @@ class Routes:
     async def _acknowledge(self, request: Request) -> Response:
         """Store that the deaths of a pool have been seen, for all who look at the pool."""
         check_origin(request)
-        pool = await self._pool_for_lookup(request)
+        pool = self._pool_for_lookup(request)
         until_ms = messages.parse_until(_query(request))
         seen = await pool.ask(lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms))
         pool.feed.poll_now()
@@ -149,22 +143,10 @@ class Routes:
         pool = self.pools.find(_query(request))
         return messages.json_response({"pool": pool.name, "points": pool.feed.history.points()})
 
-    async def _pool_for_lookup(self, request: Request) -> ServedPool:
-        """Return the pool that a lookup names.
-
-        Raises HttpProblem, after a pause, if there are too many lookups: who repeats them at once slows down ids.
-        """
+    def _pool_for_lookup(self, request: Request) -> ServedPool:
+        """Return the pool that a lookup names. Raises HttpProblem, also if there are too many lookups."""
         pool = self.pools.find(_query(request))
-        try:
-            self.guard.lookups.check()
-        except HttpProblem:
-            if self._pausing < _MAX_PAUSING:
-                self._pausing += 1
-                try:
-                    await asyncio.sleep(_PAUSE_S)
-                finally:
-                    self._pausing -= 1
-            raise
+        self.guard.lookups.check()
         return pool
 
     async def _live(self, request: Request) -> Response:

@@ -296,9 +296,7 @@ class ServedPools:
 
     def chosen(self, query: Mapping[str, str]) -> list[ServedPool]:
         """Return the pool that a request names, else all. Raises HttpProblem."""
-        if "pool" in query:
-            return [self.find(query)]
-        return list(self._pools.values()) or [self.find(query)]
+        return [self.find(query)] if "pool" in query or not self._pools else list(self._pools.values())
 
     def monitor(self, name: str) -> SharedPool:
         """Return the monitor of the pool *name*, which knows what its generator knows."""

@@ -53,17 +53,9 @@ class ConfiguredServer(uvicorn.Server):
 
     def __init__(self, app: Service, listening: socket.socket, access_log: bool) -> None:
         prepare_process()
-        super().__init__(
-            uvicorn.Config(
-                app,
-                access_log=access_log,
-                **options(app),
-                log_config=_log_config(),
-                # startup() and shutdown() start and stop the application
-                lifespan="off",
-                timeout_graceful_shutdown=GRACE_S,
-            )
-        )
+        # startup() and shutdown() start and stop the application
+        own: dict[str, Any] = {"lifespan": "off", "log_config": _log_config(), "timeout_graceful_shutdown": GRACE_S}
+        super().__init__(uvicorn.Config(app, access_log=access_log, **options(app), **own))
         self._app = app
         self._address = listening.getsockname()
 
@@ -111,12 +103,12 @@ def _within_file_limit(limits: Limits) -> Limits:
     more = PROBE_RESERVE + _OTHER_FILES
     needed = limits.max_connections + more
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
+    # RLIM_INFINITY is negative
+    if 0 <= soft < needed:
         with contextlib.suppress(OSError, ValueError):
-            wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed if hard < 0 else min(needed, hard), hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    if not 0 <= soft < needed:
         return limits
     fewer = max(1, soft - more)
     log.warning("open files are limited to %d here: at most %d connections at once", soft, fewer)

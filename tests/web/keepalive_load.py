@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
-REQUEST = b"GET /ids?count=3 HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n"
+REQUEST = b"GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n"
 
 
 class Loaded(NamedTuple):
@@ -27,10 +27,13 @@ class Loaded(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def load(ports: Sequence[int], clients: int = 8, pause_s: float = 0.002) -> AsyncIterator[Loaded]:
+async def load(
+    ports: Sequence[int], path: str = "/ids?count=3", clients: int = 8, pause_s: float = 0.002
+) -> AsyncIterator[Loaded]:
     """Run *clients* until the end of the block."""
+    request = REQUEST % path.encode()
     seen, stop = Loaded([], []), asyncio.Event()
-    tasks = [asyncio.create_task(_client(ports, number, seen, stop, pause_s)) for number in range(clients)]
+    tasks = [asyncio.create_task(_client(ports, number, request, seen, stop, pause_s)) for number in range(clients)]
     try:
         yield seen
     finally:
@@ -38,7 +41,9 @@ async def load(ports: Sequence[int], clients: int = 8, pause_s: float = 0.002) -
         await asyncio.gather(*tasks)
 
 
-async def _client(ports: Sequence[int], number: int, seen: Loaded, stop: asyncio.Event, pause_s: float) -> None:
+async def _client(
+    ports: Sequence[int], number: int, request: bytes, seen: Loaded, stop: asyncio.Event, pause_s: float
+) -> None:
     while not stop.is_set():
         number += 1
         try:
@@ -48,18 +53,19 @@ async def _client(ports: Sequence[int], number: int, seen: Loaded, stop: asyncio
             await asyncio.sleep(pause_s)
             continue
         with contextlib.closing(writer):
-            await _ask(reader, writer, seen, stop, pause_s)
+            await _ask(reader, writer, request, seen, stop, pause_s)
 
 
 async def _ask(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
+    request: bytes,
     seen: Loaded,
     stop: asyncio.Event,
     pause_s: float,
 ) -> None:
     while not stop.is_set():
-        writer.write(REQUEST)
+        writer.write(request)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
