@@ -60,7 +60,7 @@ class Home:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.locks = path.with_name(f"{path.name}.lock")
+        self.locks = Path(f"{path}.lock")
         self.socket = path / "redis.sock"
         self.log = path / "log"
         self._identity = self.locks / "identity"
@@ -187,7 +187,9 @@ class Home:
     def keep_young(self) -> None:
         """Keep programs that remove old files, such as those that clean /var/tmp, from removing the locks."""
         for file in self.locks.iterdir():
-            os.utime(file)
+            # note_identity() may have renamed it
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(file)
 
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[int]:
