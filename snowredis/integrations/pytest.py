@@ -113,7 +113,9 @@ def _snowredis_server() -> Iterator[Server]:
     from snowredis.errors import StoreUnavailable
 
     # the path of pytest's temporary directory may be too long for a socket
-    with tempfile.TemporaryDirectory(prefix="snowredis-", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(prefix="snowredis-", ignore_cleanup_errors=True) as temporary:
+        # its locks are beside it
+        directory = f"{temporary}/redis"
         try:
             server = embedded.start(directory)
         except StoreUnavailable as error:

@@ -165,6 +165,7 @@ def test_a_pool_is_on_a_redis_of_its_own_and_ends_with_the_run(inner: pytest.Pyt
     result.assert_outcomes(passed=2)
     (directory,) = re.findall(r"directory (\S+)", result.stdout.str())
     assert not os.path.exists(directory)
+    assert not os.path.exists(f"{directory}.lock")
 
 
 def test_without_a_server_the_test_is_skipped_and_says_why(

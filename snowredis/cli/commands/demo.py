@@ -97,10 +97,11 @@ def _server() -> Iterator[tuple[Server, Path]]:
 
     directory = Path(tempfile.mkdtemp(prefix="snowredis-"))
     try:
-        yield embedded.start(directory, linger_s=0.0), directory
+        # its locks are beside it
+        yield embedded.start(directory / "redis", linger_s=0.0), directory
     finally:
         with uninterrupted():
-            embedded.stop(directory)
+            embedded.stop(directory / "redis")
             shutil.rmtree(directory, ignore_errors=True)
 
 
