@@ -401,8 +401,8 @@ class PoolBroken(StoreUnavailable):
     def __str__(self) -> str:
         return (
             f"pool {self.pool!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never writes. "
-            f"Nothing was changed. Remove it with: snowredis pool delete {self.pool} --force; new workers then wait until "
-            "every reservation that it may have granted has ended."
+            f"Nothing was changed. Remove it with: snowredis pool delete {self.pool} --force; new workers then wait "
+            "until every reservation that it may have granted has ended."
         )
 
 

@@ -222,10 +222,10 @@ class WorkerPool:
         return [] if self._server is None else list_pools(self._server.client)
 
     def create(self, config: PoolConfig) -> bool:
-        """Create the pool without a floor, so that its first worker does not wait.
+        """Create the pool without a floor, so that its first worker does not wait, and outage lanes are open at once.
 
-        For a person who knows that the pool is new: if ids were made in a pool of this name and layout less than
-        ttl + max_clock_lead + redis_skew ago, they can be repeated.
+        For a person who knows that the pool is new: if a process of a pool of this name could make ids within the
+        last outage_reserve, they can be repeated.
 
         Returns:
             False if it already exists with the same settings; nothing is changed then.

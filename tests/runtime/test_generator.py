@@ -544,8 +544,14 @@ def test_a_release_of_a_lease_without_ids_says_that_no_lane_was_opened(
     ids = pool.connect()
     ids.claim()
     (store,) = pool._stores.values()
-    sent, release = [], store.release
-    monkeypatch.setattr(store, "release", lambda request, seen: sent.append(request.opened) or release(request, seen))
+    sent: list[str] = []
+    release = store.release
+
+    def recorded(request: ReleaseRequest, seen: Seen) -> ReleaseReply:
+        sent.append(request.opened)
+        return release(request, seen)
+
+    monkeypatch.setattr(store, "release", recorded)
     ids.close()
     assert sent == ["0000"]
 

@@ -351,16 +351,16 @@ def _use(pool: WorkerPool) -> tuple[int, str, tuple[str, str] | None]:
 _DELETE = Command(
     "delete",
     "delete a pool and its history",
-    """No id is repeated: Redis keeps the time up to which workers may still make ids, and new workers of a pool
-of this name wait for it, whatever its settings. A broken pool can be deleted, too.
+    """No id is repeated: the pool gets the earliest end that is behind everything that was reserved in it, and the
+next pool of this name starts there, with any settings. If all workers ended in an orderly way, it is over at once.
+After a kill, its end is that of an outage lane, up to a day from now: the command says when. It cannot be undone.
 
-With --force: living workers create the pool again at their next heartbeat and keep their worker ids; if a pool with
-other settings was created in its place, they stop making ids, or go on in their outage lanes if the layout is the
-same. So stop them first, or create the pool with its new settings at once.""",
+With --force: living workers make ids until the end, so stop them, or they create the pool again then. A pool whose
+settings cannot be read, or of another version, is removed as if Redis had lost it: new workers wait.""",
     [
         ("snowredis pool delete orders", "asks first"),
         ("snowredis pool delete orders --yes", "does not ask"),
-        ("snowredis pool delete orders --yes --force", "even if workers are alive"),
+        ("snowredis pool delete orders --yes --force", "even if workers are alive, or it is damaged"),
     ],
     _add_delete_arguments,
     _delete,
