@@ -140,26 +140,33 @@ def run(size: int, every_ms: int, *, hours: float, killed: bool, seed: int, layo
             pool.hold(reply.worker, end_ms + (pool.config.ttl_ms - LAST_RENEWAL_MS if killed else 1_000))
             heapq.heappush(lives, (end_ms, number, reply, token, at_ms))
         else:
-            at_ms, number, granted, token, _ = heapq.heappop(lives)
-            pool.set_clock(at_ms)
-            _end(pool, granted, token, at_ms, killed=killed)
+            at_ms, number, granted, token, began_ms = heapq.heappop(lives)
+            # the first lane that was open is used
+            opened = next(
+                lane for lane, ms in enumerate(granted.lanes_ms) if ms <= max(began_ms, min(granted.lanes_ms[:-1]))
+            )
+            _end(pool, granted, token, at_ms, opened=-1 if killed else opened)
             heapq.heappush(queue, (at_ms, number, 0))
     pool.world.close()
     return counts
 
 
-def _end(pool: Pool, granted: Granted, token: str, at_ms: int, *, killed: bool) -> None:
-    """Renew shortly before the end of the process, then release the worker id, unless it is killed."""
+def _end(pool: Pool, granted: Granted, token: str, at_ms: int, *, opened: int) -> None:
+    """Renew shortly before the end of the process, then release the worker id with the lane that was *opened*.
+
+    -1: it is killed, and releases nothing.
+    """
     pool.set_clock(at_ms - LAST_RENEWAL_MS)
     renewal_id = pool.world.random.randbytes(16).hex()
     lease = Presented(granted.worker, token, granted.renewal_id, renewal_id, granted.until_ms, granted.outage_until_ms)
     stats = WorkerStats(ids_made=1)
     renewed = pool.renew(RenewRequest(lease, pool.now_ms, granted.lanes_ms, stats, OWNER, granted.incarnation), Seen())
     pool.set_clock(at_ms)
-    if killed or not isinstance(renewed, Renewed):
+    if opened < 0 or not isinstance(renewed, Renewed):
         return
+    flags = "".join("1" if lane == opened else "0" for lane in range(len(granted.lanes_ms)))
     lease = Presented(granted.worker, token, renewal_id, "", renewed.until_ms, renewed.outage_until_ms)
-    pool.release(ReleaseRequest(lease, at_ms, "1" + "0" * (len(granted.lanes_ms) - 1), stats), Seen())
+    pool.release(ReleaseRequest(lease, at_ms, flags, stats), Seen())
 
 
 def main() -> None:
