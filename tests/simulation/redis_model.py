@@ -283,8 +283,10 @@ class RedisModel:
         return [after, [text for _, name in page for text in (name, self._of(key)[name])]]
 
     def _zadd(self, key: str, score: str, member: str) -> int:
-        self.data.setdefault(key, {})[member] = float(score)
-        return 1
+        scores = self.data.setdefault(key, {})
+        is_new = member not in scores
+        scores[member] = float(score)
+        return int(is_new)
 
     def _zrem(self, key: str, member: str) -> int:
         return int(self._of(key).pop(member, None) is not None)

@@ -24,7 +24,6 @@ local owner = owner_of('owner', ARGV[10])
 held_outage = int('lane_until_ms', ARGV[11], 0, YEAR_5138)
 local capacity = int('capacity', ARGV[12], 1, 4194304)
 local lane_count = int('lane_count', ARGV[13], outage > 0 and 2 or 1, 64)
-local refused = int('refused', ARGV[14], 0, 1) == 1
 local token_hash = sha(token)
 
 local function record_of(of_worker) return record_in(redis.call('HGET', KEYS[1], 'w:' .. of_worker), of_worker) end
@@ -42,16 +41,12 @@ local function rebuild_index(pool)
   local cursor, found = string.match(redis.call('HGET', KEYS[1], 'rebuild') or '', '^(%d+),(%d+)$')
   if not cursor and redis.call('ZCARD', KEYS[2]) == pool.records then return true end
   if not cursor then redis.call('DEL', KEYS[2]) end
-  cursor, found = cursor or '0', tonumber(found) or 0
-  for _ = 1, 2 do
-    local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 500)
-    cursor = page[1]
-    for i = 1, #page[2], 2 do
-      local of_worker = string.match(page[2][i], '^w:(%d+)$')
-      local r = of_worker and unpack_record(page[2][i + 1])
-      if r then found = found + redis.call('ZADD', KEYS[2], r.lease_end, of_worker) end
-    end
-    if cursor == '0' then break end
+  local page = redis.call('HSCAN', KEYS[1], cursor or '0', 'COUNT', 1000)
+  cursor, found = page[1], tonumber(found) or 0
+  for i = 1, #page[2], 2 do
+    local of_worker = string.match(page[2][i], '^w:(%d+)$')
+    local r = of_worker and unpack_record(page[2][i + 1])
+    if r then found = found + redis.call('ZADD', KEYS[2], r.lease_end, of_worker) end
   end
   put(pool, 'rebuild', cursor ~= '0' and cursor .. ',' .. found or '')
   -- between the steps, the index may have been lost again; leases that were renewed are in it already
@@ -159,4 +154,4 @@ return transaction(function(pool)
   count(pool, 'claims')
   note_peak(pool)
   return reply
-end, owner, refused and 'lost')
+end, owner, int('refused', ARGV[14], 0, 1) == 1 and 'lost')

@@ -138,9 +138,9 @@ local function note_end(pool, of_worker, r)
   count(pool, 'expired')
 end
 -- Adds that the holder of a lease goes on, although that had ended.
-local function note_return(pool, owner, r)
-  note_end(pool, worker, r)
-  event(pool, now, 'returned', worker, owner, r.lanes[1], r['until'], 'ended', r.lease_end)
+local function note_return(pool, of_worker, r)
+  note_end(pool, of_worker, r)
+  event(pool, now, 'returned', of_worker, r.owner, r.lanes[1], r['until'], 'ended', r.lease_end)
   count(pool, 'returned')
 end
 

@@ -33,8 +33,7 @@ return transaction(function(pool)
   end
 
   local ended = r.lease_end <= now
-  if ended and reclaimed then note_end(pool, worker, r) end
-  if ended and not reclaimed then note_return(pool, r.owner, r) end
+  if ended then (reclaimed and note_end or note_return)(pool, worker, r) end
   r.stats = stats
   event_of_end(pool, now, reclaimed and 'reclaimed' or 'released', worker, r, last and marks[last] or 0)
   -- a process has one death, also if its lease ended before it was reclaimed

@@ -92,10 +92,9 @@ return transaction(function(pool)
     return { 'lost', reason, keeps and '1' or '0' }
   end
 
-  local ended = r and r.token ~= '' and r.lease_end <= now
-  local adopted = not is_granted_here
+  local ended, adopted = r and r.token ~= '' and r.lease_end <= now, not is_granted_here
   if ended and not adopted then
-    note_return(pool, owner, r)
+    note_return(pool, worker, r)
   elseif ended and r.lease_end > pool.swept then
     -- nobody wrote that it ended, since Redis may only have forgotten a renewal; those who read the pool counted it
     count(pool, 'expired')
