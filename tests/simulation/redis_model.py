@@ -273,7 +273,7 @@ class RedisModel:
 
     def _hscan(self, key: str, cursor: str, word: str, count: str) -> list[Any]:
         # by a hash, so that a field that is there all the while is met, as in Redis
-        assert (word, count) == ("COUNT", "500")
+        assert (word, count) == ("COUNT", "1000")
         ordered = sorted((zlib.crc32(name.encode()) + 1, name) for name in self._of(key))
         rest = [item for item in ordered if item[0] >= int(cursor)]
         page = rest[: self.scan_page]
