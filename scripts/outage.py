@@ -5,6 +5,7 @@
     scripts/outage.py --down 60 --keep-data    down for 60 s, with an append-only file; takes two minutes
     scripts/outage.py --hang --down 40         stopped (SIGSTOP) and continued, instead of killed
     scripts/outage.py --sentinel 1000          a failover; milliseconds until the Sentinels notice
+    scripts/outage.py --recycle --ttl 3        gunicorn, which replaces a worker after some requests; counts ids
 
 The figures of docs/how-to/redis-unavailable.md come from here. Times are seconds since the kill. Needs redis-server.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import signal
 import subprocess
@@ -22,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -155,6 +158,35 @@ def play(directory: Path, args: argparse.Namespace) -> None:
         watchers.show(zero_s)
 
 
+def recycle(directory: Path, args: argparse.Namespace) -> None:
+    """Let gunicorn replace workers while Redis is away; print how many there were, and what requests got."""
+    # loaded here: only this needs gunicorn
+    from tests.integrations.gunicorn_server import POOL as NAME
+    from tests.integrations.gunicorn_server import gunicorn
+    from tests.support.pools import new_pool
+
+    made: list[int] = []
+    pids, failed, longest_s = {0}, 0, 0.0
+    with redis_server(directory) as server:
+        new_pool(server.url, NAME, ttl=args.ttl, outage_reserve=24 * 3600)
+        more = {"OUTAGE_RESERVE": str(24 * 3600)}
+        with gunicorn(server, directory, "--workers=4", "--max-requests=50", ttl_s=args.ttl, **more) as running:
+            running.wait_until_ready(4)
+            server.kill()
+            end_s = time.monotonic() + args.down
+            while (began_s := time.monotonic()) < end_s:
+                status, body = running.request("/ids/20")
+                longest_s = max(longest_s, time.monotonic() - began_s)
+                found: dict[str, Any] = json.loads(body) if status == 200 else {"ids": [], "pid": 0}
+                failed += status != 200
+                made += found["ids"]
+                pids.add(found["pid"])
+    print(
+        f"{args.down:g} s without Redis: {len(pids) - 1} workers, {len(made) // 20 + failed} requests, "
+        f"{failed} failed, the longest took {longest_s:.2f} s; {len(made)} ids, {len(made) - len(set(made))} repeated"
+    )
+
+
 def main() -> None:
     """Parse the arguments; play an outage, or be a process that watches one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
@@ -163,13 +195,14 @@ def main() -> None:
     parser.add_argument("--hang", action="store_true", help="stop and continue Redis, instead of killing it")
     parser.add_argument("--sentinel", type=int, default=0, metavar="MS", help="a failover: down-after-milliseconds")
     parser.add_argument("--ttl", type=float, default=30.0, metavar="S", help="of the pool (default: 30)")
+    parser.add_argument("--recycle", action="store_true", help="gunicorn with --max-requests, while Redis is away")
     parser.add_argument("--watch", metavar="URL", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.watch:
         watch(args.watch, args.ttl)
         return
     with tempfile.TemporaryDirectory(prefix="snowredis-") as directory:
-        play(Path(directory), args)
+        (recycle if args.recycle else play)(Path(directory), args)
 
 
 if __name__ == "__main__":
