@@ -169,8 +169,8 @@ def recycle(directory: Path, args: argparse.Namespace) -> None:
     pids, failed, longest_s = {0}, 0, 0.0
     with redis_server(directory) as server:
         new_pool(server.url, NAME, ttl=args.ttl, outage_reserve=24 * 3600)
-        more = {"OUTAGE_RESERVE": str(24 * 3600)}
-        with gunicorn(server, directory, "--workers=4", "--max-requests=50", ttl_s=args.ttl, **more) as running:
+        options = ("--workers=4", "--max-requests=50")
+        with gunicorn(server, directory, *options, ttl_s=args.ttl, OUTAGE_RESERVE=str(24 * 3600)) as running:
             running.wait_until_ready(4)
             server.kill()
             end_s = time.monotonic() + args.down
