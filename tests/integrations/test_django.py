@@ -212,6 +212,11 @@ def test_rest_framework_carries_ids_and_keys_as_strings(project: Project) -> Non
     project.program("rest")
 
 
+def test_openapi_descriptions_say_string_where_the_json_has_strings(project: Project) -> None:
+    pytest.importorskip("drf_spectacular")
+    project.program("openapi")
+
+
 # --- settings and checks --------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -40,6 +40,10 @@ class SnowredisConfig(AppConfig):
         setting_changed.connect(_on_setting_changed, dispatch_uid="snowredis")
         if hasattr(settings, "SNOWREDIS"):
             _configure()
+        if apps.is_installed("drf_spectacular"):
+            from snowredis.integrations.django.rest import describe_paths
+
+            describe_paths()
         if not PROCESS.label and not _LABELING & sys.modules.keys():
             PROCESS.label = _label()[:100]
 

@@ -2,36 +2,50 @@
 
     class OrderSerializer(SnowflakeModelMixin, serializers.ModelSerializer): ...
 
-One line in a module that Django loads does the same for every ModelSerializer, except for foreign keys:
-
-    ModelSerializer.serializer_field_mapping[SnowflakeField] = SnowflakeSerializerField
+What describes the API (drf-spectacular, drf-yasg, generateschema, OPTIONS) says string for the same fields.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework.relations import PrimaryKeyRelatedField
-from rest_framework.serializers import IntegerField, ModelSerializer, ValidationError
+from rest_framework.serializers import CharField, IntegerField, ModelSerializer, ValidationError
 
-from snowredis.core.text import parse
+from snowredis.core.text import DECIMAL_ID, parse
 from snowredis.core.values import MAX_ID
 from snowredis.errors import InvalidId
 from snowredis.integrations.django.fields import SnowflakeField
 
+_DESCRIPTION = {"type": "string", "pattern": f"^{DECIMAL_ID}$"}
 
-class SnowflakeSerializerField(IntegerField):
-    """Serializer field that writes an id as a string of digits and reads such a string or an int, but no float."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"min_value": 1, "max_value": MAX_ID, **kwargs})
+class SnowflakeSerializerField(CharField):
+    """Serializer field that writes an id as a string of digits and reads such a string or an int, but no float.
+
+    A CharField, so that descriptions and forms take it for text.
+
+    Args:
+        min_value, max_value: the range of ids that it reads, by default all.
+    """
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": IntegerField.default_error_messages["invalid"]}
+    # what drf-spectacular writes for the field
+    _spectacular_annotation: ClassVar[dict[str, Any]] = {"field": _DESCRIPTION}
+
+    def __init__(self, *, min_value: int = 1, max_value: int = MAX_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.min_value, self.max_value = min_value, max_value
 
     def to_internal_value(self, data: Any) -> int:
         try:
             # the text of a float is refused: its digits may be lost already
-            return parse(str(data).strip(), "decimal")
+            an_id = parse(str(data).strip(), "decimal")
         except InvalidId:
-            raise ValidationError(self.error_messages["invalid"], "invalid") from None
+            an_id = None
+        if an_id is None or not self.min_value <= an_id <= self.max_value:
+            raise ValidationError(self.error_messages["invalid"], "invalid")
+        return an_id
 
     def to_representation(self, value: Any) -> str:
         return str(value)
@@ -67,3 +81,27 @@ def _with_text(built: tuple[type, dict[str, Any]], key: Any) -> tuple[type, dict
     if issubclass(field_class, PrimaryKeyRelatedField) and isinstance(key, SnowflakeField):
         kwargs = {**kwargs, "pk_field": SnowflakeSerializerField()}
     return field_class, kwargs
+
+
+class _NumberField(IntegerField):
+    """IntegerField of an id in a ModelSerializer without the mixin: a number in JSON."""
+
+
+def describe_paths() -> None:
+    """Let drf-spectacular describe ids in paths and filters as strings.
+
+    It describes them by the field that a ModelSerializer without the mixin has.
+    """
+    from drf_spectacular.extensions import OpenApiSerializerFieldExtension
+
+    # untyped: how it registers the class
+    class _InPath(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]
+        target_class = _NumberField
+
+        def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:
+            # None: of no request or response
+            if direction is None:
+                return dict(_DESCRIPTION)
+            return auto_schema._map_serializer_field(self.target, direction, bypass_extensions=True)
+
+    ModelSerializer.serializer_field_mapping[SnowflakeField] = _NumberField

@@ -9,10 +9,10 @@ django.setup()
 import json
 
 from rest_framework import serializers
-from rest_framework.renderers import JSONRenderer
+from rest_framework.metadata import SimpleMetadata
+from rest_framework.renderers import HTMLFormRenderer, JSONRenderer
 from shop.models import Detail, Express, Line, Order, Reference, Tag
 
-from snowredis.integrations.django import SnowflakeField
 from snowredis.integrations.django.rest import SnowflakeModelMixin, SnowflakeSerializerField
 
 
@@ -61,6 +61,17 @@ for bad in (0, -1, "0", 2**63, 1.5, True):
     assert not taken.is_valid(), bad
     assert "foreign" in taken.errors, bad
 
-# the one line for every ModelSerializer
-serializers.ModelSerializer.serializer_field_mapping[SnowflakeField] = SnowflakeSerializerField
-assert shown(order)["id"] == str(order.pk)
+narrow = SnowflakeSerializerField(max_value=9, allow_null=True)
+assert narrow.run_validation("9") == 9
+assert narrow.run_validation(None) is None
+for bad in ("10", "0", "x"):
+    try:
+        narrow.run_validation(bad)
+    except serializers.ValidationError:
+        continue
+    raise AssertionError(bad)
+
+# pages with forms and answers to OPTIONS take it for text: a browser rounds numbers
+meta = SimpleMetadata().get_serializer_info(references())
+assert [meta[name]["type"] for name in ("foreign", "typed")] == ["string", "string"], meta
+assert 'type="text"' in HTMLFormRenderer().render(references().data, None, {})
