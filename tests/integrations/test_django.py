@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,13 @@ def on_redis(server: RedisServer, capsys: pytest.CaptureFixture[str]) -> Callabl
         return {"url": server.url, "pool": pool}
 
     return make
+
+
+def need(*packages: str) -> None:
+    """Skip the test if a package is missing; some cannot be imported without settings."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
 
 
 # --- the whole ----------------------------------------------------------------------------------------
@@ -213,8 +221,18 @@ def test_rest_framework_carries_ids_and_keys_as_strings(project: Project) -> Non
 
 
 def test_openapi_descriptions_say_string_where_the_json_has_strings(project: Project) -> None:
-    pytest.importorskip("drf_spectacular")
+    need("rest_framework", "drf_spectacular")
     project.program("openapi")
+
+
+def test_json_of_django_and_of_ninja_has_strings(project: Project) -> None:
+    need("ninja")
+    project.program("json")
+
+
+def test_graphql_has_the_type_id_for_ids(project: Project) -> None:
+    need("graphene_django", "strawberry_django")
+    project.program("graphql")
 
 
 # --- settings and checks --------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from django.apps import AppConfig, apps
+from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -13,6 +13,7 @@ from django.core.signals import setting_changed
 
 import snowredis
 from snowredis.errors import ConfigError
+from snowredis.integrations.django.api_schemas import register_schemas
 from snowredis.integrations.django.checks import (
     check_deployment,
     check_link_tables,
@@ -40,10 +41,7 @@ class SnowredisConfig(AppConfig):
         setting_changed.connect(_on_setting_changed, dispatch_uid="snowredis")
         if hasattr(settings, "SNOWREDIS"):
             _configure()
-        if apps.is_installed("drf_spectacular"):
-            from snowredis.integrations.django.rest import describe_paths
-
-            describe_paths()
+        register_schemas()
         if not PROCESS.label and not _LABELING & sys.modules.keys():
             PROCESS.label = _label()[:100]
 

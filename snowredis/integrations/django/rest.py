@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 from rest_framework.relations import PrimaryKeyRelatedField
 from rest_framework.serializers import CharField, IntegerField, ModelSerializer, ValidationError
 
-from snowredis.core.text import DECIMAL_ID, parse
+from snowredis.core.text import parse
 from snowredis.core.values import MAX_ID
 from snowredis.errors import InvalidId
+from snowredis.integrations.django.api_schemas import ID_SCHEMA
 from snowredis.integrations.django.fields import SnowflakeField
-
-_DESCRIPTION = {"type": "string", "pattern": f"^{DECIMAL_ID}$"}
 
 
 class SnowflakeSerializerField(CharField):
@@ -31,7 +30,7 @@ class SnowflakeSerializerField(CharField):
 
     default_error_messages: ClassVar[dict[str, Any]] = {"invalid": IntegerField.default_error_messages["invalid"]}
     # what drf-spectacular writes for the field
-    _spectacular_annotation: ClassVar[dict[str, Any]] = {"field": _DESCRIPTION}
+    _spectacular_annotation: ClassVar[dict[str, Any]] = {"field": ID_SCHEMA}
 
     def __init__(self, *, min_value: int = 1, max_value: int = MAX_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -81,27 +80,3 @@ def _with_text(built: tuple[type, dict[str, Any]], key: Any) -> tuple[type, dict
     if issubclass(field_class, PrimaryKeyRelatedField) and isinstance(key, SnowflakeField):
         kwargs = {**kwargs, "pk_field": SnowflakeSerializerField()}
     return field_class, kwargs
-
-
-class _NumberField(IntegerField):
-    """IntegerField of an id in a ModelSerializer without the mixin: a number in JSON."""
-
-
-def describe_paths() -> None:
-    """Let drf-spectacular describe ids in paths and filters as strings.
-
-    It describes them by the field that a ModelSerializer without the mixin has.
-    """
-    from drf_spectacular.extensions import OpenApiSerializerFieldExtension
-
-    # untyped: how it registers the class
-    class _InPath(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]
-        target_class = _NumberField
-
-        def map_serializer_field(self, auto_schema: Any, direction: Any) -> Any:
-            # None: of no request or response
-            if direction is None:
-                return dict(_DESCRIPTION)
-            return auto_schema._map_serializer_field(self.target, direction, bypass_extensions=True)
-
-    ModelSerializer.serializer_field_mapping[SnowflakeField] = _NumberField

@@ -61,6 +61,18 @@ for bad in (0, -1, "0", 2**63, 1.5, True):
     assert not taken.is_valid(), bad
     assert "foreign" in taken.errors, bad
 
+
+class OrderSerializer(SnowflakeModelMixin, serializers.ModelSerializer):
+    tags = serializers.PrimaryKeyRelatedField(
+        queryset=Tag.objects.all(), many=True, pk_field=SnowflakeSerializerField()
+    )
+
+    class Meta:
+        model, fields = Order, ["id", "tags"]
+
+
+assert OrderSerializer(order).data == {"id": str(order.pk), "tags": [str(tag.pk)]}
+
 narrow = SnowflakeSerializerField(max_value=9, allow_null=True)
 assert narrow.run_validation("9") == 9
 assert narrow.run_validation(None) is None

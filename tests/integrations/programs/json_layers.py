@@ -1,0 +1,214 @@
+"""What docs/how-to/javascript.md says to write, layer by layer: each function returns the JSON of one id.
+
+Local classes: each function is read as one example, and the packages are loaded one by one.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+ID = 249734652741287937
+data = {"id": ID, "lines": [{"id": ID}]}
+
+
+def plain() -> str:
+    from snowredis.integrations.json import dumps
+
+    return dumps(data)
+
+
+def stringified() -> str:
+    import orjson
+
+    from snowredis.integrations.json import stringify
+
+    return orjson.dumps(stringify(data)).decode()
+
+
+def without_a_model() -> str:
+    from fastapi import FastAPI
+    from starlette.responses import JSONResponse
+
+    from snowredis.integrations.json import stringify
+
+    app = FastAPI()
+
+    @app.get("/")
+    def get() -> dict[str, Any]:
+        return stringify(data)
+
+    response = JSONResponse(stringify(data))
+    assert json.loads(response.body) == json.loads(_get(app))
+    return _get(app)
+
+
+def flask() -> str:
+    from flask import Flask, jsonify, render_template_string
+
+    from snowredis.integrations.json import flask_provider
+
+    app = Flask("orders")
+    app.json = flask_provider(app)
+    with app.test_request_context():
+        assert json.loads(render_template_string("{{ data | tojson }}", data=data)) == jsonify(data).json
+        return jsonify(data).get_data(True)
+
+
+def pydantic() -> str:
+    from pydantic import BaseModel
+
+    from snowredis.integrations.pydantic import JsonSnowflakeId
+
+    class Item(BaseModel):
+        id: JsonSnowflakeId
+
+    class Order(Item):
+        lines: list[Item]
+
+    return Order(**data).model_dump_json()
+
+
+def fastapi() -> str:
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+
+    from snowredis.integrations.pydantic import JsonSnowflakeId
+
+    class Order(BaseModel):
+        id: JsonSnowflakeId
+        lines: list[dict[str, JsonSnowflakeId]]
+
+    app = FastAPI()
+
+    @app.get("/")
+    def get() -> Order:
+        return Order(**data)
+
+    assert app.openapi()["components"]["schemas"]["Order"]["properties"]["id"]["type"] == "string"
+    return _get(app)
+
+
+def sqlmodel() -> str:
+    from fastapi import FastAPI
+    from sqlmodel import Field, Session, SQLModel, create_engine
+
+    from snowredis import connect
+    from snowredis.integrations.pydantic import JsonSnowflakeId
+    from snowredis.integrations.sqlalchemy import SnowflakeId
+    from snowredis.testing import memory_pool, use
+
+    class Parent(SQLModel, table=True):
+        id: JsonSnowflakeId | None = Field(default=None, primary_key=True, sa_type=SnowflakeId)
+
+    class Child(SQLModel, table=True):
+        id: JsonSnowflakeId | None = Field(default=None, primary_key=True, sa_type=SnowflakeId)
+        parent_id: JsonSnowflakeId | None = Field(default=None, foreign_key="parent.id")
+
+    app = FastAPI()
+
+    @app.get("/")
+    def get() -> Child:
+        return made
+
+    engine = create_engine("sqlite://")
+    SQLModel.metadata.create_all(engine)
+    with use(connect(memory_pool())), Session(engine, expire_on_commit=False) as session:
+        session.add(Parent(id=ID))
+        session.commit()
+        session.add(filled := Child(parent_id=ID))
+        session.commit()
+        assert filled.id > 2**53
+        made = Child(id=ID, parent_id=ID)
+    properties = app.openapi()["components"]["schemas"]["Child"]["properties"]
+    assert {item["type"] for one in properties.values() for item in one["anyOf"]} == {"string", "null"}, properties
+    assert json.loads(_get(app)) == {"id": str(ID), "parent_id": str(ID)}
+    return _get(app)
+
+
+def marshmallow() -> str:
+    from marshmallow import Schema, fields
+
+    class Order(Schema):
+        id = fields.Integer(as_string=True)
+        lines = fields.List(fields.Dict(values=fields.Integer(as_string=True)))
+
+    assert Order().loads(Order().dumps(data)) == data
+    return Order().dumps(data)
+
+
+def msgspec() -> str:
+    import msgspec
+
+    from snowredis.integrations.json import stringify
+
+    class Order(msgspec.Struct):
+        id: int
+        lines: list[dict[str, int]]
+
+    order = Order(**data)
+    text = msgspec.json.encode(stringify(msgspec.to_builtins(order))).decode()
+    assert msgspec.json.decode(text, type=Order, strict=False) == order
+    return text
+
+
+def simplejson() -> str:
+    import simplejson
+
+    return simplejson.dumps(data, int_as_string_bitcount=53)
+
+
+def strawberry() -> str:
+    import strawberry
+
+    @strawberry.type
+    class Item:
+        id: strawberry.ID
+
+    @strawberry.type
+    class Query(Item):
+        @strawberry.field
+        def lines(self) -> list[Item]:
+            return [Item(id=ID)]
+
+    got = strawberry.Schema(Query).execute_sync("{ id lines { id } }", root_value=Query(id=ID))
+    return json.dumps(got.data)
+
+
+def graphene() -> str:
+    import graphene
+
+    class Item(graphene.ObjectType):
+        id = graphene.ID()
+
+    class Query(Item):
+        lines = graphene.List(Item)
+
+    return json.dumps(graphene.Schema(Query).execute("{ id lines { id } }", root_value=data).data)
+
+
+def _get(app: Any) -> str:
+    """Return the body of GET /."""
+    import httpx
+
+    async def get() -> str:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+            return (await client.get("/")).text
+
+    return asyncio.run(get())
+
+
+# the first cell of a row of the page -> what makes JSON as the row says
+LAYERS = {
+    "`json`": plain,
+    "orjson, ujson, websockets": stringified,
+    "Flask, and `tojson` in its templates": flask,
+    "pydantic": pydantic,
+    "FastAPI, with a model": fastapi,
+    "FastAPI and Starlette, without a model": without_a_model,
+    "SQLModel, with FastAPI": sqlmodel,
+    "marshmallow": marshmallow,
+    "msgspec": msgspec,
+    "simplejson": simplejson,
+    "strawberry": strawberry,
+    "graphene": graphene,
+}

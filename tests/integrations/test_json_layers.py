@@ -1,0 +1,46 @@
+"""docs/how-to/javascript.md says for each layer what to write: each row is run with the real package."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.programs.json_layers import ID, LAYERS
+from tests.support.pages import PAGES
+
+PROGRAMS = Path(__file__).parent / "programs"
+# the rows that need a Django project, which test_django.py runs
+OF_DJANGO = {
+    "Django's `JsonResponse` and `json_script`": "django_json.py",
+    "Django Ninja": "django_json.py",
+    "Django REST framework, drf-spectacular": "django_rest.py",
+    "graphene-django, strawberry-django": "django_graphql.py",
+}
+
+
+def rows() -> dict[str, str]:
+    """Return the first cell -> the second one of each row of the table."""
+    table = PAGES["docs/how-to/javascript.md"].read_text("utf-8").partition("| layer | what to write |")[2]
+    return dict(re.findall(r"^\| (.+?) \| (.+) \|$", table.partition("\n\n")[0], re.MULTILINE))
+
+
+def test_every_row_is_run() -> None:
+    assert set(rows()) == {*LAYERS, *OF_DJANGO}
+
+
+@pytest.mark.parametrize("layer", [*LAYERS, *OF_DJANGO])
+def test_what_a_row_says_is_what_is_run(layer: str) -> None:
+    source = (PROGRAMS / OF_DJANGO.get(layer, "json_layers.py")).read_text("utf-8")
+    for code in re.findall(r"`([^`]+)`", rows()[layer]):
+        assert code.replace("\\|", "|") in source, code
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_javascript_reads_every_digit(layer: str) -> None:
+    # as JavaScript does, for which every number is a float
+    read = json.loads(LAYERS[layer](), parse_int=float)
+    assert read["id"] == str(ID)
+    assert [item["id"] for item in read.get("lines", ())] in ([str(ID)], [])
