@@ -23,10 +23,12 @@ from snowredis.process.coroutines import in_thread
 from snowredis.settings import Server, Settings, check_settings
 from snowredis.snowflake.generator import SnowflakeGenerator
 
-Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+# a lifespan of Starlette has a state or none; type checkers take no mix of the two
+Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
+Within = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 
 
-def lifespan(*url: Server, within: Lifespan | None = None, **settings: Unpack[Settings]) -> Lifespan:
+def lifespan(*url: Server, within: Within | None = None, **settings: Unpack[Settings]) -> Lifespan:
     """Return a lifespan for Starlette, FastAPI or Litestar; the generator is ``request.state.ids``.
 
     In Litestar it is ``state.ids`` of the application's state.
