@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.process.sigterm import close_on_sigterm
-    from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
+    from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids, preload
     from snowredis.snowflake.fast_path import IMPLEMENTATION
     from snowredis.snowflake.generator import SnowflakeGenerator
     from snowredis.snowflake.lease import Lease
@@ -63,6 +63,7 @@ _MODULE_OF = {
     "next_id": "snowredis.process_generator",
     "next_ids": "snowredis.process_generator",
     "parse": "snowredis.core.text",
+    "preload": "snowredis.process_generator",
     "worker_id": "snowredis.lent_worker",
 }
 _MODULES = ("embedded", "readers", "testing")
@@ -93,6 +94,7 @@ __all__ = [
     "next_id",
     "next_ids",
     "parse",
+    "preload",
     "readers",
     "testing",
     "worker_id",

@@ -84,7 +84,7 @@ def configure(kind: str, /, **settings: Any) -> None: ...
 def configure(kind: str | None = None, /, **settings: Any) -> None:
     """Set arguments of connect(), including ``url``, or of another kind of ids, for the generator of this process.
 
-    SNOWREDIS_* variables apply to arguments that are not set here. Connects to nothing.
+    SNOWREDIS_* variables apply to arguments that are not set here. Connects to nothing, but calls preload().
 
     Args:
         kind: kind of ids, as snowredis.generator() takes it; default: SNOWREDIS_KIND, else Snowflakes.
@@ -109,6 +109,8 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
             "snowredis.close() before configure()."
         )
     source.configured = configured
+    if _kind() is None:
+        preload()
 
 
 def effective_settings() -> dict[str, Any]:
@@ -145,7 +147,7 @@ def effective_kind(kind: str | None = None, settings: Mapping[str, Any] | None =
 
 
 def preload() -> None:
-    """Import and read what the first id of a child needs, in a process that is about to fork. Connects to nothing."""
+    """Load what the first Snowflake needs, in a process that forks: each child would load it. Connects to nothing."""
     from snowredis.snowflake import redis_store
 
     for name in ("claim", "renew", "release"):

@@ -140,7 +140,7 @@ def test_a_column_added_to_a_table_with_rows_is_not_filled_with_one_id_for_all(p
     assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")
 
 
-def test_starting_django_claims_nothing_and_does_not_even_load_redis(project: Project) -> None:
+def test_starting_django_claims_nothing_and_connects_to_nothing(project: Project) -> None:
     project.program("start", cold=True, SNOWREDIS={"URL": "redis://127.0.0.1:1", "Pool": "x"})
 
 

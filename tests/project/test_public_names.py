@@ -32,6 +32,7 @@ FUNCTIONS = {
     "next_ids": "(count)",
     "anext_id": "()",
     "anext_ids": "(count)",
+    "preload": "()",
     "close": "()",
     "close_on_sigterm": "()",
     "worker_id": "(pool, *, grace, on_loss, **settings)",

@@ -100,9 +100,10 @@ def test_a_heartbeat_that_a_child_inherits_ends_there() -> None:
     assert (len(beats), abandoned) == (2, [])
 
 
-@pytest.mark.parametrize("module", ["rq", "celery"])
-def test_a_worker_that_forks_imports_what_a_claim_needs(server: RedisServer, module: str) -> None:
-    pytest.importorskip(module)
+@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure"])
+def test_a_process_that_forks_imports_what_a_claim_needs(server: RedisServer, how: str) -> None:
+    if how in ("rq", "celery"):
+        pytest.importorskip(how)
     new_pool(server.url, "preloaded")
-    imported = run("tests.runtime.programs.imports_of_a_child", module, server.url, "preloaded")
+    imported = run("tests.runtime.programs.imports_of_a_child", how, server.url, "preloaded")
     assert imported.split() == []

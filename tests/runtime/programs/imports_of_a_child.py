@@ -1,4 +1,7 @@
-"""Print which modules of snowredis and redis a forked child imports for its first id, under an integration."""
+"""Print which modules of snowredis and redis a forked child imports for its first id: HOW URL POOL.
+
+HOW: the name of an integration, which the parent imports, or of a function that it calls.
+"""
 
 import importlib
 import os
@@ -6,8 +9,13 @@ import sys
 
 import snowredis
 
-module, url, pool = sys.argv[1:4]
-importlib.import_module(f"snowredis.integrations.{module}")
+how, url, pool = sys.argv[1:4]
+if how == "preload":
+    snowredis.preload()
+elif how == "configure":
+    snowredis.configure(url=url, pool=pool)
+else:
+    importlib.import_module(f"snowredis.integrations.{how}")
 before = set(sys.modules)
 if not os.fork():
     snowredis.configure(url=url, pool=pool)
