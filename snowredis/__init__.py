@@ -5,6 +5,13 @@
     ids = snowredis.connect("redis://localhost:6379/0", pool="orders")
     ids.next_id()
 
+Make ids: connect() and aconnect() return a generator; next_id(), next_ids(), anext_id() and anext_ids() use the one of
+the process, whose settings configure() sets and which close() closes. generator() makes other kinds of ids, and
+worker_id() leases a number for a program that makes its own.
+
+Read ids: decode(), encode() and parse(). Operate: WorkerPool shows a pool. Before a fork: preload(). At SIGTERM:
+close_on_sigterm(). Errors are in snowredis.errors; help(snowredis.connect) has the settings.
+
 The import connects to nothing, starts nothing and reads no environment variable; most modules are loaded at first use.
 """
 

@@ -67,7 +67,8 @@ END_WARNING_MS = 365 * 24 * 3600 * 1000
 def connect(url: Server | None = None, **settings: Unpack[Settings]) -> SnowflakeGenerator:
     """Return a generator of ids. It claims its worker id at its first id, or at claim().
 
-    A duration is in seconds, unless its name ends in ``_ms``.
+    A duration is in seconds, unless its name ends in ``_ms``. Of SNOWREDIS_* variables only SNOWREDIS_URL and
+    SNOWREDIS_POOL are read: next_id() reads all of them.
 
     Args:
         url: the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for
@@ -78,8 +79,8 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
         layout: how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`
         datacenter: value of the layout's datacenter bits; `auto`: the shard number that the registry has given
             to this pool
-        ttl: silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent
-            every ttl / 3, with a long failover_slack every ttl / 6
+        ttl: how long a lease and a reservation last without a heartbeat; a heartbeat is sent every ttl / 3, with
+            a long failover_slack every ttl / 6
         label: name of this process, shown to people who look at the pool; at most 100 characters
         durability: whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover,
             which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits

@@ -254,8 +254,8 @@ class CommonSettings(TypedDict, total=False):
         "this pool", of_pool=True)]
     ttl: Annotated[float, _setting(
         SECONDS, 30.0, "30 s",
-        "silence after which a worker counts as dead, and the length of a reservation; a heartbeat is "
-        "sent every ttl / 3, with a long failover_slack every ttl / 6", of_pool=True)]
+        "how long a lease and a reservation last without a heartbeat; a heartbeat is sent every ttl / 3, with "
+        "a long failover_slack every ttl / 6", of_pool=True)]
     label: Annotated[str, _setting(
         TEXT, "", "none",
         "name of this process, shown to people who look at the pool; at most 100 characters")]

@@ -47,8 +47,8 @@ class Parser(argparse.ArgumentParser):
 
     def add_redis(self, *, pool: bool = True) -> None:
         """Add --url, and --pool."""
-        text = "redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
-        self.add_argument("--url", help=f"{text}(default: {SETTINGS['url'].default_text})")
+        text = "redis://, rediss://, unix://, embedded://, sentinel:// or cluster://"
+        self.add_argument("--url", help=f"{text} (default: {SETTINGS['url'].default_text})")
         if pool:
             self.add_argument("--pool", metavar="NAME", help=f"default: {SETTINGS['pool'].default_text}")
 

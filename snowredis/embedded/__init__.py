@@ -163,6 +163,9 @@ def _absolute(entries: Iterable[str]) -> Iterator[str]:
 
 def _spawn(home: Home, kind: ServerKind, linger_s: float) -> dict[str, Any]:
     """Start a supervisor, which starts the server, and return its state once the server replies."""
+    if getattr(sys, "frozen", False):
+        # sys.executable is the program itself, which would start again
+        raise StoreUnavailable(str(home), "a frozen program has no Python to start it with; give the URL of a Redis")
     home.clear()
     # the same packages as in this process, and none of the current directory
     path = os.pathsep.join(_absolute(sys.path))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -27,6 +28,29 @@ REFERENCE = ROOT / "docs/reference"
 
 def test_every_link_leads_somewhere() -> None:
     assert list(links.broken_links([ROOT / page for page in (*PAGES, "CHANGELOG.md")])) == []
+
+
+def torn_tables(text: str) -> list[str]:
+    """Return the rows that follow an empty line in a table: a page shows them as text with bars."""
+    parts = re.split(r"\n(?:[ \t]*\n)+", f"{text}\n")
+    pairs = itertools.pairwise(parts)
+    return [
+        after.partition("\n")[0]
+        for before, after in pairs
+        if before.rpartition("\n")[2].startswith("|")
+        and after.startswith("|")
+        and not re.match(r"[^\n]*\n\|[-:| ]+\|(\n|$)", after)
+    ]
+
+
+def test_no_table_is_torn() -> None:
+    assert {page: torn for page, path in PAGES.items() if (torn := torn_tables(path.read_text("utf-8")))} == {}
+
+
+def test_a_torn_table_is_found_and_two_tables_are_not() -> None:
+    table = "| a | b |\n|---|---|\n| 1 | 2 |\n"
+    assert torn_tables(f"{table}\n| 3 | 4 |\n\ntext\n") == ["| 3 | 4 |"]
+    assert torn_tables(f"{table}\n{table}") == []
 
 
 def test_every_file_that_a_page_names_exists() -> None:
@@ -63,7 +87,7 @@ def test_the_api_pages_name_every_public_name() -> None:
         assert re.search(rf":: snowredis\.{name}\b", page), name
     integrations = ROOT / "snowredis/integrations"
     for path in integrations.iterdir():
-        if path.stem not in ("__init__", "__pycache__", "id_source"):
+        if path.stem not in ("__init__", "__pycache__", "id_source", "pyinstaller"):
             assert f":: snowredis.integrations.{path.stem}" in page, path.stem
 
 

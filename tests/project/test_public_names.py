@@ -145,3 +145,9 @@ def test_a_generator_has_these_properties_and_is_iterated() -> None:
 )
 def test_errors_are_kinds_of_these(error: str, parent: str) -> None:
     assert parent in [kind.__name__ for kind in getattr(snowredis, error).__mro__]
+
+
+def test_the_help_of_the_package_begins_with_what_is_called() -> None:
+    """pydoc shows classes before functions, so the docstring names the functions."""
+    text = inspect.cleandoc(snowredis.__doc__ or "")
+    assert {name for name in FUNCTIONS if name.islower() and f"{name}()" not in text} == set()

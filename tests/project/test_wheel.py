@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from snowredis import embedded
+from snowredis.cli import main
 from snowredis.errors import StoreUnavailable
+from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).parents[2]
 PIP_WHEEL = (sys.executable, "-m", "pip", "wheel", "--no-deps")
@@ -28,7 +30,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=580,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -165,6 +167,39 @@ def test_the_installed_package_makes_ids(python: Path, tmp_path: Path) -> None:
         pytest.skip(str(error))
     program = Path(__file__).parent / "programs" / "embedded_ids.py"
     assert run(python, program, tmp_path / "h", cwd=tmp_path) == "1002\n"
+
+
+def add_kind(site: Path) -> None:
+    """Install another package, which declares a kind of ids."""
+    (site / "another_package.py").write_text("from snowredis.kinds.libraries import UUID4 as KIND\n")
+    about = site / "another_package-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: another-package\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[snowredis.generators]\nof_another_package = another_package:KIND\n")
+
+
+# what redis-py and snowredis use if it is there, and this program does not: it takes long to freeze
+NOT_FROZEN = ("bson", "cryptography", "lupa", "opentelemetry", "psycopg", "setuptools", "sqlalchemy")
+
+
+@pytest.mark.server
+@pytest.mark.timeout(600)
+def test_a_program_frozen_by_pyinstaller_makes_ids_of_all_kinds(
+    python: Path, server: RedisServer, tmp_path: Path
+) -> None:
+    """Without a line for it: PyInstaller finds the hook of the installed package."""
+    pytest.importorskip("PyInstaller")
+    (site,) = python.parents[1].glob("lib/python*/site-packages")
+    add_kind(site)
+    program = Path(__file__).parent / "programs" / "frozen.py"
+    options = ["--log-level=ERROR", *(f"--exclude-module={name}" for name in NOT_FROZEN)]
+    run(python, "-m", "PyInstaller", *options, "--specpath=.", program, cwd=tmp_path)
+    assert main(["pool", "create", "default", "--url", server.url]) == 0
+    said = run(tmp_path / "dist/frozen/frozen", cwd=tmp_path, SNOWREDIS_URL=server.url).splitlines()
+    implementation = run(python, "-c", "import snowredis; print(snowredis.IMPLEMENTATION)", cwd=tmp_path).strip()
+    assert said[:-2] == [implementation, "0", "True", "True", "True", "True", "default", "10"]
+    assert said[-2].startswith("NumbersClosed ")
+    assert "a frozen program has no Python" in said[-1]
 
 
 def test_the_command_line_starts_from_the_wheel(python: Path, tmp_path: Path) -> None:

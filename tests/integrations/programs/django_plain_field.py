@@ -24,3 +24,11 @@ assert Order.objects.update_or_create(name="new")[0].number > 0
 reference = Reference.objects.create()
 assert reference.foreign is None
 assert reference.typed > 0
+
+# an upsert makes a key for each object, and keeps that of the row, as with any default of a primary key
+old = Order.objects.create(number=77)
+upserted = Order(number=77, name="coffee")
+Order.objects.bulk_create([upserted], update_conflicts=True, unique_fields=["number"], update_fields=["name"])
+assert not Order.objects.filter(pk=upserted.pk).exists()
+(read,) = Order.objects.in_bulk([77], field_name="number").values()
+assert (read.pk, read.name) == (old.pk, "coffee")
