@@ -1,7 +1,8 @@
-"""A program to freeze, with the least that its user imports: ids of each kind, from the server at SNOWREDIS_URL."""
+"""A program to freeze, with the least that its user imports: ids of each kind, from SNOWREDIS_URL. DIRECTORY is new."""
 
 import multiprocessing
 import os
+import sys
 
 import snowredis
 
@@ -16,12 +17,15 @@ def main():
     print(snowredis.WorkerPool(os.environ["SNOWREDIS_URL"], "default").snapshot().info.name)
     with multiprocessing.Pool(2) as pool:
         print(len(set(pool.map(make, range(10)))))
-    for url in (f"segment+{os.environ['SNOWREDIS_URL']}?tag=closed", "snowflake+embedded://"):
-        try:
-            snowredis.generator(url).next_id()
-        except snowredis.SnowredisError as error:
-            # the first is what a script replies
-            print(type(error).__name__, error)
+    try:
+        snowredis.generator("segment", url=os.environ["SNOWREDIS_URL"], tag="closed").next_id()
+    except snowredis.SnowredisError as error:
+        # what a script replied
+        print(type(error).__name__)
+    try:
+        snowredis.embedded.start(sys.argv[1])
+    except snowredis.StoreUnavailable as error:
+        print(error)
 
 
 def make(_):
