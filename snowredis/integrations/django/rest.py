@@ -2,7 +2,7 @@
 
     class OrderSerializer(SnowflakeModelMixin, serializers.ModelSerializer): ...
 
-What describes the API (drf-spectacular, drf-yasg, generateschema, OPTIONS) says string for the same fields.
+What describes the API (drf-spectacular, generateschema, OPTIONS) says string for the same fields.
 """
 
 from __future__ import annotations
