@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "process_generator.py": ("runtime", "generators"),
     "py.typed": ("project",),
     "readers.py": ("readers",),
-    "servers": ("lease", "ha", "registry", "numbers", "simulation"),
+    "servers": ("servers", "lease", "ha", "registry", "numbers", "simulation"),
     "settings.py": MOST,
     "signatures.py": MOST,
     "snowflake": (
