@@ -50,23 +50,13 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
 # part of a reply's text -> what is the case, and what to do. redis-py takes the first word of some away
 _OF_REPLIES = (
-    (
-        "WRONGTYPE",
-        "another program uses a key of this name",
-        "Use another name or another database, or delete that key",
-    ),
+    ("WRONGTYPE", "another program uses a key of this name", "Use another name or another database, or delete it"),
     ("'maxmemory'", "it has no memory left for writes", "Raise its maxmemory, or delete keys that nobody needs"),
     ("MISCONF", "it cannot write to its disk", "Free space on that disk, or mend what the log of Redis says"),
     ("is loading the dataset", "it still reads its data after a start", "Wait until it has read them"),
     ("max number of clients", "it has as many connections as its maxclients", "Close some, or raise maxclients"),
-    (
-        "BUSY",
-        "it runs a long script of another program",
-        "Wait for the end of that script, or end it with SCRIPT KILL",
-    ),
+    ("BUSY", "it runs a long script of another program", "Wait for its end, or end it with SCRIPT KILL"),
 )
-# the advice for any other reply
-_REPLIED = "It replied, so the URL leads to a Redis: correct what this reply names"
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
 # the first match counts
@@ -117,8 +107,8 @@ def translated(where: str) -> Iterator[None]:
 def _translation(where: str, error: Exception) -> SnowredisError:
     """Return the error of snowredis for an *error* of redis-py."""
     # the server's own words, and it may be anybody's
-    text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", str(error)) or type(error).__name__
-    text = _PLACE_IN_SCRIPT.sub("", text).rstrip(".")
+    text = _PLACE_IN_SCRIPT.sub("", str(error)).rstrip(".") or type(error).__name__
+    text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
     refused = isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError)
     if refused or isinstance(error, exceptions.ResponseError):
         code = next((code for mark, code in _REFUSALS.items() if mark in text), None)
@@ -157,7 +147,7 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         if isinstance(error, kinds):
             return StoreUnavailable(where, text, advice)
     if replied:
-        return StoreUnavailable(where, text, _REPLIED)
+        return StoreUnavailable(where, text, "It replied, so the URL leads to a Redis: correct what this reply names")
     if where.startswith(TLS_PREFIX) and isinstance(error, exceptions.TimeoutError | exceptions.ConnectionError):
         return StoreUnavailable(
             where,
