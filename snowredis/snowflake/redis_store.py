@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from snowredis.errors import LayoutMismatch, PoolBroken
+from snowredis.process.clock import now_ms
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
@@ -190,9 +191,11 @@ class RedisStore(RedisScripts, ScriptStore):
         RedisScripts.__init__(self, server, min_replicas)
 
     def stored(self, field: protocol.StoredField) -> str:
-        """Return a field of the pool in this Redis; "" if there is no pool.
+        """Return a field of the pool in this Redis; "" if there is no pool, or if it is over.
 
         Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
         """
         with translated(self.where), time_limit(CALL_LIMIT_S):
-            return text_of(self._client.hget(self._keys[0], field) or "")
+            value, over, end = self._client.hmget(self._keys[0], field, "over", "end")
+        is_over = text_of(over or b"") == "now" or (over is not None and int(end) <= now_ms())
+        return "" if is_over else text_of(value or b"")

@@ -173,7 +173,6 @@ def test_settings_that_are_not_said_are_the_pools_own(cli: Cli, pool_name: str) 
         "1",
         "--durability",
         "assured",
-        "--guard-rollbacks",
     )
     result = cli("generate", "--pool", pool_name)
     assert result.code == 0

@@ -103,13 +103,13 @@ def elsewhere(sim: Simulation) -> None:
     sim.went_back()
     sim.somebody_comes()
 
-    def look() -> None:
+    def note_holders() -> None:
         # each holder that is heard of has renewed its lease by then
         is_shown = other.shows == SHOWN or sim.shows == CONSTANT
         heard = [each for each in holders if each.alive and not each.generator.closed and each.lease_manager.held]
         sim.had_holders = bool(heard) and is_shown and sim.config.durability == "detect" and len(sim.classes) == 1
 
-    sim.before_heal(sim.ttl_us, look)
+    sim.before_heal(sim.ttl_us, note_holders)
 
 
 def rights(sim: Simulation) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.support.databases import START_LIMIT_S, MissingDatabase, PostgreSQL
 from tests.support.waiting import eventually
 
-# of the name of the socket
+# a part of the name of the socket
 _PORT = 6432
 _SETTINGS = """[databases]
 * = host={server}

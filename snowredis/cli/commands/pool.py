@@ -243,7 +243,7 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("pool", metavar="NAME")
     parser.add_argument("new_layout", metavar="NEW", help="a preset's name, or a spec")
     parser.add_redis(pool=False)
-    text = "when, in seconds from now (default: as soon as possible, behind all outage lanes)"
+    text = "when, in seconds from now (default: as soon as possible)"
     parser.add_argument("--in", dest="delay_s", type=seconds, default=0.0, metavar="S", help=text)
     parser.add_yes()
 
@@ -285,7 +285,7 @@ from now. It is set once, on all replicas, and cannot be undone or moved.
 
 whois goes on to work for old ids: the pool remembers which layout it had when.""",
     [
-        ("snowredis pool change-layout orders 41/0/2/12/8", "asks; as soon as possible"),
+        ("snowredis pool change-layout orders 41/0/2/12/8", "asks; at once"),
         ("snowredis pool change-layout orders twitter --in 90000", "in 25 hours"),
     ],
     _add_change_layout_arguments,
@@ -360,7 +360,7 @@ settings cannot be read, or of another version, is removed as if Redis had lost 
     [
         ("snowredis pool delete orders", "asks first"),
         ("snowredis pool delete orders --yes", "does not ask"),
-        ("snowredis pool delete orders --yes --force", "even if workers are alive, or it is damaged"),
+        ("snowredis pool delete orders --yes --force", "even if it is in use"),
     ],
     _add_delete_arguments,
     _delete,

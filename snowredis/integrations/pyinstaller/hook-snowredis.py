@@ -9,7 +9,7 @@ from PyInstaller.utils.hooks import collect_data_files, collect_submodules, copy
 
 # a program that uses them imports them by name
 _IMPORTED_BY_NAME = {"__main__", "cli", "integrations", "merge", "web"}
-# of a server that no frozen program can start, and for calls with arrays, which a program makes that imports numpy
+# a frozen program starts no server of its own, and a program that calls with arrays imports numpy itself
 excludedimports = ["fakeredis", "numpy"]
 
 datas = collect_data_files("snowredis", includes=["**/*.lua", "web/static/*"])
