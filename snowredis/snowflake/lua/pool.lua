@@ -262,8 +262,12 @@ local function sweep(pool)
   end
   local since = '(' .. math.min(pool.swept, now)
   local ended = redis.call('ZRANGEBYSCORE', KEYS[2], since, now, 'WITHSCORES', 'LIMIT', 0, AT_ONCE)
-  -- there may be more: they are next
-  local swept = #ended == 2 * AT_ONCE and tonumber(ended[#ended]) or now
+  local swept = now
+  if #ended == 2 * AT_ONCE then
+    -- there may be more: they are next, but for those with the same end
+    swept = tonumber(ended[#ended])
+    ended = redis.call('ZRANGEBYSCORE', KEYS[2], since, swept, 'WITHSCORES')
+  end
   for i = 1, #ended, 2 do
     local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. ended[i]))
     if r then note_end(pool, ended[i], r) end
@@ -300,7 +304,7 @@ end
 -- Drops all records of a pool that is over, in which worker ids may mean something else; what people count stays.
 local function leave(pool)
   local kept = { 'alarm', 'alarms', 'highest_number', 'layouts', 'claims', 'refused', 'releases', 'expired', 'reclaimed',
-    'returned', 'adopted', 'lost', 'peak', 'mismatches', 'mismatch' }
+    'returned', 'adopted', 'lost', 'peak', 'mismatches', 'mismatch', 'created' }
   local values = redis.call('HMGET', KEYS[1], unpack(kept))
   -- a user without the right to write is refused here, before anything is dropped
   redis.call('HSET', KEYS[1], 'last', now)
@@ -319,7 +323,8 @@ local function commit(pool)
     event(pool, now, 'floor', -1, '', pool.floor, 0, 'reason', pool.raised)
     table.insert(pool.later, 1, table.remove(pool.later))
     put(pool, 'signature', signature, 'incarnation', pool.incarnation, 'run_id', pool.run_id, 'floor_reason', pool.raised)
-    if pool.created then put(pool, 'created', pool.created, 'swept', now) end
+    if pool.created then put(pool, 'swept', now) end
+    if pool.created and not pool.left then put(pool, 'created', pool.created) end
   end
   if pool.raised or pool.changed then
     put(pool, 'start', pool.start, 'lost_at', pool.lost_at, 'is_new', pool.is_new and '1' or '', 'records', pool.records,
