@@ -254,7 +254,7 @@ class WorkerPool:
             with translated(self.where):
                 # damaged, or only parts remain
                 key, *_ = pool_keys(self.name)
-                if not self.client.exists(key) or self.client.hexists(key, "over"):
+                if not self.client.exists(key) or (self.client.hexists(key, "over") and not force):
                     raise
             return self._drop(str(error), force=force)
         alive = len(self.workers())
@@ -269,6 +269,11 @@ class WorkerPool:
             return self._drop(str(error), force=force)
         if not isinstance(reply, Ends):
             raise PoolNotFound(self.name)
+        if reply.next_signature:
+            raise ConfigError(
+                f"pool {self.name!r} already ends at {utc_text(reply.end_ms)}, and a pool with another layout starts "
+                "there. An end cannot be changed; nothing was deleted."
+            )
         return Deletion(alive, reply.end_ms, max(0, reply.end_ms - reply.redis_ms), reply.over)
 
     def _drop(self, reason: str, *, force: bool) -> Deletion:

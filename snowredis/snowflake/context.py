@@ -74,7 +74,9 @@ class Context(NamedTuple):
     @property
     def longest_wait_ms(self) -> int:
         """Longest time until the lanes of a claimed worker id open, in ms: a floor, to the end of its tick."""
-        return self.config.floor_ms + self.config.layout.tick_ms
+        # a floor by a clock of Redis that is ahead, as it may be, or for a reply that was late
+        slack_ms = self.config.floor_ms - self.config.ttl_ms
+        return self.config.floor_ms + slack_ms + self.config.layout.tick_ms
 
     def now_ms(self) -> int:
         """Return the wall clock in ms since 1970."""

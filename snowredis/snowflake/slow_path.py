@@ -137,6 +137,7 @@ class ClaimWait:
             stalled_ms = (self._clock.monotonic() - self._began_s - waited_s) * 1000
             if error.behind_ms - stalled_ms <= self._context.longest_wait_ms:
                 # the request was late, and not the clock
+                self._ask_again_after_s = self._clock.monotonic() - self._began_s + FIRST_PAUSE_S
                 return False
             raise self._shared.skewed(-error.behind_ms, self._context.longest_wait_ms) from None
         self._shared.end()

@@ -271,7 +271,7 @@ _OUTAGE_FLOOR = "pool.outage_floor = math.max(pool.start, pool.is_new and at or 
 _FRESH = "renewal_id = first_renewal_id, ['until'] = 0"
 _TOO_LATE = "elseif held_until <= later_clock + skew + lead + slack or held_lanes[1] < pool.start then"
 _ROLLED_BACK = "  if is_older then"
-_NOTICED = "pool.lost_at, pool.is_new = later_clock, false"
+_NOTICED = "pool.lost_at, pool.is_new = math.max(pool.lost_at, later_clock), false"
 # what is lost was lost before the server started, one could think
 _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
@@ -307,7 +307,7 @@ RULES: dict[str, Rule] = {
     "end of the reservation": Rule(lease_manager=EndlessKeeper),
     "index": Rule((("claim", "and redis.call('ZCARD', KEYS[2]) == pool.records then return", "then return"),)),
     "adopted records": Rule((("claim", _COUNTED, "while false do"),)),
-    "cap": Rule((("common", "local capped = math.min(caller_ms, now + lead)", "local capped = caller_ms"),)),
+    "cap": Rule((("common", "= math.min(caller_ms, now + lead), math.max", "= caller_ms, math.max"),)),
     "outage mark": Rule((("claim", _OUTAGE_MARK, "pool.outage_floor"),)),
     # step 2, extend
     "chain": Rule((("renew", "    if not is_next then", "    if false then"),)),
@@ -327,7 +327,7 @@ RULES: dict[str, Rule] = {
     "identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
     "version": Rule((("common", _ROLLED_BACK, "  if false then"),)),
     "record": Rule((("renew", "if lacks and", "if false and"),)),
-    "another pool": Rule((("common", "elseif is_foreign(pool) then", "elseif false then"),)),
+    "another pool": Rule((("common", "if is_foreign and (", "if false and ("),)),
     # step 4, adopt
     "settling": Rule((("claim", "elseif pool.floor > now then", "elseif pool.floor - now > ttl + lead then"),)),
     "too late": Rule((("renew", _TOO_LATE, "elseif false then"),)),

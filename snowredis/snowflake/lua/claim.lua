@@ -108,6 +108,8 @@ return transaction(function(pool)
       redis.call('ZADD', KEYS[2], r.lease_end, each)
     else
       local its_rank, low = rank_of(r)
+      -- out of reach, perhaps for hours: the others are looked at first
+      if its_rank == 4 then redis.call('ZADD', KEYS[2], now, each) end
       if its_rank < rank or (its_rank == 4 and rank == 4 and low < mark) then
         chosen, before, rank, mark = each, r, its_rank, low
       end

@@ -76,9 +76,8 @@ local caller_ms = int('caller_ms', ARGV[6], 0, YEAR_5138)
 local held_until, held_outage, held_incarnation = 0, 0, ''
 
 -- step 1, grant: a clock that is ahead cannot raise marks above this
-local capped = math.min(caller_ms, now + lead)
--- step 3, lose: the Redis clock may be behind, too
-local later_clock = math.max(now, caller_ms)
+-- Step 3, lose: the Redis clock may be behind, too
+local capped, later_clock = math.min(caller_ms, now + lead), math.max(now, caller_ms)
 -- Returns a time at which everything of this *length* has ended that any server of this pool had granted by *at*.
 local function horizon(at, length) return at + skew + length + lead + slack end
 -- Step 3, lose: sets both floors. Nothing begins before the end of the pool before, nor before all that may have been lost
@@ -150,7 +149,7 @@ local function id_of(incarnation) return string.match(incarnation, '^%d+%-(%x%x%
 -- may have been sent here only now. The later of both clocks, since that of Redis may be behind.
 local function begin_incarnation(pool, reason, lost)
   if lost then
-    pool.lost_at, pool.is_new = later_clock, false
+    pool.lost_at, pool.is_new = math.max(pool.lost_at, later_clock), false
     set_floors(pool)
   end
   local known = seen_incarnation ~= '' and seen_incarnation or held_incarnation
@@ -166,14 +165,6 @@ local function note_alarm(pool, from)
   count(pool, 'alarms')
   put(pool, 'alarm', pool.alarm)
 end
--- Step 3, lose: returns true if the caller holds something of another pool of this name that the floors do not cover.
-local function is_foreign(pool)
-  local known = seen_incarnation ~= '' and seen_incarnation or held_incarnation
-  local id = known ~= pool.incarnation and id_of(known)
-  return id and id ~= id_of(pool.incarnation) and math.max(held_until, held_outage) > 0
-    and (pool.floor <= now or held_until > pool.floor or held_outage > pool.outage_floor)
-end
-
 -- Returns the reason if Redis may have lost something: step 3.
 local function loss_of(pool, stored, run_id)
   if not stored then return 'no-pool' end
@@ -185,7 +176,11 @@ local function loss_of(pool, stored, run_id)
   if is_older then
     note_alarm(pool, pool.last)
     return 'rolled-back'
-  elseif is_foreign(pool) then
+  end
+  -- the caller holds something of another pool of this name that the floors do not cover
+  local known = seen_incarnation ~= '' and seen_incarnation or held_incarnation
+  local is_foreign = known ~= pool.incarnation and (id_of(known) or '') ~= id_of(pool.incarnation) and known ~= ''
+  if is_foreign and (held_until > pool.floor or held_outage > pool.outage_floor) then
     note_alarm(pool, math.max(0, math.max(held_until - ttl, held_outage - outage) - lead))
     return 'other-pool'
   end
@@ -303,16 +298,19 @@ end
 
 -- Drops all records of a pool that is over, in which worker ids may mean something else; what people count stays.
 local function leave(pool)
-  local kept = { 'alarm', 'alarms', 'highest_number', 'layouts', 'claims', 'refused', 'releases', 'expired', 'reclaimed',
+  local kept = { 'highest_number', 'layouts', 'alarm', 'alarms', 'claims', 'refused', 'releases', 'expired', 'reclaimed',
     'returned', 'adopted', 'lost', 'peak', 'mismatches', 'mismatch', 'created' }
   local values = redis.call('HMGET', KEYS[1], unpack(kept))
   -- a user without the right to write is refused here, before anything is dropped
   redis.call('HSET', KEYS[1], 'last', now)
   redis.call('UNLINK', KEYS[1], KEYS[2])
   for i, name in ipairs(kept) do
-    if values[i] then put(pool, name, values[i]) end
+    -- another registration has another number
+    if values[i] and (i > 1 or string.match(pool.left, ' registry=(%S+)') == string.match(signature, ' registry=(%S+)')) then
+      put(pool, name, values[i])
+    end
   end
-  local before = values[4] and values[4] .. ' ' or ''
+  local before = values[2] and values[2] .. ' ' or ''
   put(pool, 'layouts', before .. pool.start .. '|' .. (string.match(pool.left, 'layout=([^ ]+)') or ''))
 end
 
