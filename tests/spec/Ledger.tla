@@ -166,7 +166,7 @@ Verdict(q, P, R, c) ==
   CASE r.inc = P.inc /\ ~Mine(r, q)                            -> Refusal(r, q)
     [] r.inc = P.inc /\ Mine(r, q)                             -> IF ChainOK(r, q) THEN "ok" ELSE "copied"
     [] TooOld(q, R, c) \/ (On("later") /\ Later(r, q))          -> Refusal(r, q)
-    [] On("this-pool") /\ q.lanes[First] < P.start              -> Refusal(r, q)
+    [] q.lanes[First] < P.start                                -> Refusal(r, q)
     [] Mine(r, q) /\ r.until > q.until /\ ~ChainOK(r, q)       -> "copied"
     [] OTHER                                                   -> "ok"
 
@@ -198,10 +198,8 @@ ReleaseScript(s, q, P, R) ==
   /\ q.t = "release"
   /\ LET r == P.rec[q.w]
          mine == r.tok = q.tok /\ r.inc = P.inc /\ (r.tip = q.tip \/ (q.pend # NoRid /\ r.tip = q.pend))
-         whole(l) == /\ On("first-stays") => l # First
+         whole(l) == /\ l # First /\ r.tip = q.tip /\ EndOf(r, l) = EndOf(q, l)
                      /\ On("unopened") => l \notin q.opened
-                     /\ On("known-renewal") => r.tip = q.tip
-                     /\ On("known-end") => EndOf(r, l) = EndOf(q, l)
      IN IF mine
         THEN Put(s, [P EXCEPT !.rec[q.w].tok = NoTok, !.rec[q.w].tip = NoRid, !.rec[q.w].end = R,
                               !.rec[q.w].lanes = [l \in Lanes |-> IF whole(l) THEN r.lanes[l] ELSE Mark(r, l)],
