@@ -92,6 +92,10 @@ class Tracer:
             self._end_early(f"script {script}")
         else:
             request = request_of(script, args)
+            if script == "release":
+                # it may be that of a process that has ended
+                for other in list(self._used):
+                    self._flush(other)
             self._workers[self._calls] = request.get("worker", -1)
             if script in ("claim", "renew"):
                 name = request["token" if script == "claim" else "pending"]
