@@ -6,22 +6,24 @@
     async def index(request: Request):
         return str(await request.state.ids.anext_id())
 
-The generator claims its worker id before the first request and releases it after the last. Without arguments it is
-the generator of the process, the one of ``snowredis.next_id()``.
+The generator claims its worker id before the first request and releases it after the last. An application that gets
+none within 5 s starts all the same, and goes on trying (claims.py). Without arguments it is the generator of the
+process, the one of ``snowredis.next_id()``.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Unpack
 
-from snowredis import process_generator
-from snowredis.connection import aconnect
+from snowredis.connection import connect
+from snowredis.integrations.claims import CLAIM_TIMEOUT_S, claim_within
 from snowredis.kinds.base import IdGenerator
 from snowredis.process.coroutines import in_thread
+from snowredis.process_generator import close, process_generator
 from snowredis.settings import Server, Settings, check_settings
-from snowredis.snowflake.generator import SnowflakeGenerator
 
 # a lifespan of Starlette has a state or none; type checkers take no mix of the two
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
@@ -39,7 +41,6 @@ def lifespan(*url: Server, within: Within | None = None, **settings: Unpack[Sett
 
     Raises:
         ConfigError: a setting is unknown or not valid.
-        SnowredisError: at startup, if no worker id can be claimed; the application does not start then.
     """
     check_settings(settings)
 
@@ -60,15 +61,14 @@ def lifespan(*url: Server, within: Within | None = None, **settings: Unpack[Sett
 
 @asynccontextmanager
 async def _claimed(*url: Server, **settings: Unpack[Settings]) -> AsyncIterator[IdGenerator[Any]]:
-    """Yield a generator that has claimed its worker id, of these settings or the process' own; close it at the end."""
-    if url or settings:
-        async with aconnect(*url, **settings) as ids:
-            yield ids
-        return
-    ids = await in_thread(process_generator.process_generator)
-    if isinstance(ids, SnowflakeGenerator):
-        await ids.aclaim()
+    """Yield a generator that has claimed its worker id, if it got one in time; close it at the end.
+
+    Without settings it is the process' own.
+    """
+    is_own = bool(url or settings)
+    ids: IdGenerator[Any] = await in_thread(partial(connect, *url, **settings) if is_own else process_generator)
     try:
+        await in_thread(partial(claim_within, CLAIM_TIMEOUT_S, [ids]))
         yield ids
     finally:
-        await in_thread(process_generator.close)
+        await in_thread(ids.close if is_own else close)

@@ -7,8 +7,9 @@ In ``gunicorn.conf.py``, either of:
     from snowredis.integrations import gunicorn     # if it has some, below them
     gunicorn.install(globals())
 
-A worker claims its worker id before its first request and releases it when it stops. The worker id of a worker that
-was killed is released by the worker that gunicorn starts in its place, right after its own claim. No hook raises.
+A worker claims its worker id before its first request, or serves without one after 5 s and goes on trying
+(claims.py). It releases the worker id when it stops. The worker id of a worker that was killed is released by the
+worker that gunicorn starts in its place, right after its own claim. No hook raises.
 
 Workers inherit what the arbiter imported. It imports redis-py for workers of the classes that patch nothing; others,
 such as gevent's, import it themselves, after they patched what it needs.
@@ -24,22 +25,16 @@ import importlib
 import logging
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.errors import SnowredisError
+from snowredis.integrations.claims import CLAIM_TIMEOUT_S, claim_within
 from snowredis.process.exit import EXIT
 
 __all__ = ["on_starting", "post_worker_init", "worker_exit"]
 
 log = logging.getLogger("snowredis")
-
-# a worker takes requests after this time at the latest; gunicorn's timeout counts from then on
-CLAIM_TIMEOUT_S = 5.0
-# between two attempts while Redis is away
-ASK_AGAIN_S = 0.2
 
 # classes of workers that use sockets and threads as they are
 PLAIN_WORKERS = ("sync", "gthread")
@@ -77,7 +72,7 @@ def on_starting(server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """In the worker, after the application was loaded: claim worker ids, with the name of the service as the label.
 
-    Blocks for CLAIM_TIMEOUT_S at most.
+    Blocks for CLAIM_TIMEOUT_S at most; gunicorn's timeout counts from then on.
     """
     from snowredis.process.names import PROCESS
     from snowredis.snowflake.generator import renew_foreign_locks
@@ -88,7 +83,7 @@ def post_worker_init(worker: Any) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end_by_signal)
-    claim_all(CLAIM_TIMEOUT_S)
+    claim_all()
 
 
 def _end_by_signal(number: int, _frame: Any) -> None:
@@ -131,46 +126,18 @@ def _run_both(first: Hook | None, second: Hook) -> Hook:
     return both
 
 
-def claim_all(limit_s: float) -> None:
-    """Claim a worker id for every generator of this process before it takes requests.
+def claim_all() -> None:
+    """Claim a worker id for every generator of this process before it takes requests. See claim_within().
 
-    If there is no generator, that of the process is made, if it has settings. Never raises: an error is logged, and
-    the first id claims again.
-
-    Blocks:
-        for *limit_s* seconds at most; a claim that takes longer goes on in a thread.
+    If there is no generator, that of the process is made, if it has settings. Blocks for CLAIM_TIMEOUT_S at most.
     """
-    until_s = time.monotonic() + limit_s - ASK_AGAIN_S
-    thread = threading.Thread(target=_claim_all, args=(until_s,), name="snowredis-claim", daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if thread.is_alive():
-        log.warning("no worker id after %.0f s; the claim continues, and ids can be made once it succeeds", limit_s)
-
-
-def _claim_all(until_s: float) -> None:
-    """Claim; while Redis is away, try until *until_s* (monotonic) to take over the lease of an old worker."""
     from snowredis.process_generator import effective_settings, process_generator
     from snowredis.snowflake.generator import SnowflakeGenerator
 
     generators = [member for member in EXIT.members if isinstance(member, SnowflakeGenerator) and not member.closed]
     try:
         if not generators and effective_settings():
-            # a generator of another kind claims nothing
-            generators = [one for one in [process_generator()] if isinstance(one, SnowflakeGenerator)]
-        for generator in generators:
-            _claim(generator, until_s)
+            generators = [process_generator()]
     except SnowredisError as error:
         log.warning("no worker id yet; the first id claims again: %s", error)
-
-
-def _claim(generator: Any, until_s: float) -> None:
-    while True:
-        try:
-            generator.claim()
-            return
-        except StoreUnavailable:
-            # a reload starts the new workers before the old ones have ended
-            if time.monotonic() > until_s:
-                raise
-            time.sleep(ASK_AGAIN_S)
+    claim_within(CLAIM_TIMEOUT_S, generators)

@@ -157,7 +157,8 @@ def gunicorn(
         arguments.append("--no-control-socket")
     with (directory / "gunicorn.log").open("ab") as log:
         process = warm.Popen(
-            [sys.executable, "-m", "gunicorn", *arguments, *options] + [f"tests.integrations.gunicorn_app:{app}"],
+            [sys.executable, "-m", "gunicorn", *arguments, *options]
+            + [app if ":" in app else f"tests.integrations.gunicorn_app:{app}"],
             cwd=ROOT,
             env={
                 **os.environ,

@@ -15,9 +15,11 @@ from typing import Any
 import httpx
 import pytest
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
 import snowredis
+from snowredis.integrations import asgi
 from snowredis.integrations.asgi import lifespan
 from snowredis.testing import memory_pool, use
 from tests.support import warm
@@ -92,13 +94,42 @@ def test_without_settings_it_is_the_generator_of_the_process(
     assert leased(here) == 0
 
 
-def test_a_start_without_a_worker_id_fails_and_says_why() -> None:
-    pool = memory_pool()
-    client = TestClient(app_with(lifespan=lifespan(pool, layout="41/0/2/0/10", claim_timeout=0)))
-    with snowredis.connect(pool, layout="41/0/2/0/10") as other:
+def test_a_start_without_a_worker_id_serves_says_so_once_and_goes_on_trying(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asgi, "CLAIM_TIMEOUT_S", 0.5)
+    pool, layout = memory_pool(), "41/0/2/0/10"
+    app = app_with(lifespan=lifespan(pool, layout=layout, claim_timeout=0))
+
+    @app.exception_handler(snowredis.SnowredisError)
+    async def no_ids(request: Request, error: snowredis.SnowredisError) -> JSONResponse:
+        return JSONResponse({"error": type(error).__name__}, 503)
+
+    @app.get("/ready")
+    async def ready(request: Request) -> bool:
+        ids = request.state.ids
+        return bool(ids.lasts_until_ms > ids.clock_reading.now_ms)
+
+    with snowredis.connect(pool, layout=layout) as other:
         other.next_id()
-        with pytest.raises(snowredis.PoolExhausted):
-            client.__enter__()
+        with TestClient(app) as client:
+            refused = client.get("/id")
+            assert (refused.status_code, refused.json()) == (503, {"error": "PoolExhausted"})
+            assert client.get("/ready").json() is False
+            other.close()
+            # without a request for an id
+            eventually(lambda: client.get("/ready").json(), "a worker id", 10)
+            assert client.get("/id").json()["claimed"]
+    said = [record.getMessage() for record in caplog.records if record.name == "snowredis"]
+    assert sum("starts without a worker id" in line for line in said) == 1
+    assert sum("has worker id 0 now" in line for line in said) == 1
+
+
+def test_a_refusal_that_does_not_pass_delays_no_start(here: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    with TestClient(app_with(lifespan=lifespan(**here, ttl=60))) as client, pytest.raises(snowredis.LayoutMismatch):
+        client.get("/id")
+    (line,) = [record.getMessage() for record in caplog.records if "starts without a worker id" in record.message]
+    assert "60 s here" in line
 
 
 def test_an_unknown_setting_is_refused_at_the_call() -> None:

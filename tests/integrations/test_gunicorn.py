@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -22,7 +23,7 @@ pytest.importorskip("gunicorn")
 from gunicorn.config import Config
 
 from snowredis.integrations import gunicorn as hooks
-from tests.integrations.gunicorn_server import WORKERS, Gunicorn, create_pool, eventually, gunicorn
+from tests.integrations.gunicorn_server import HOOKS, WORKERS, Gunicorn, create_pool, eventually, gunicorn
 from tests.support.pools import new_pool
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
@@ -239,6 +240,55 @@ def test_a_full_pool_is_no_reason_not_to_serve(serve: Any, server: RedisServer) 
         )
         assert running.end() == 0
         assert running.workers() == []
+
+
+LIFESPAN = "tests.integrations.programs.lifespan_service:app"
+
+
+@pytest.mark.parametrize("conf", ["", HOOKS], ids=["", "hooks"])
+@pytest.mark.parametrize("moment", ["redis is away", "the pool is full"])
+def test_one_more_worker_that_gets_no_worker_id_serves_and_ends_nothing(
+    own_server: RedisServer, tmp_path: Path, moment: str, conf: str
+) -> None:
+    pytest.importorskip("uvicorn_worker")
+    bits = 1 if moment == "the pool is full" else 10
+    create_pool(own_server.url, worker_bits=bits, outage_reserve_s=86_400)
+    options = ("--workers=2", "--worker-class=uvicorn_worker.UvicornWorker")
+    with gunicorn(own_server, tmp_path, *options, app=LIFESPAN, conf=conf, worker_bits=bits) as running:
+        first = running.wait_until_ready(2)
+        if moment == "redis is away":
+            own_server.kill()
+        running.send(signal.SIGTTIN)
+        made: set[int] = set()
+        served: set[int] = set()
+
+        def a_third_one_serves() -> bool:
+            # what needs no id works in every worker; a client that is told to try again gets an id, of the others
+            status, body = running.request("/pid")
+            assert status == 200
+            served.add(json.loads(body)["pid"])
+            for _ in range(100):
+                status, body = running.request("/id")
+                if status == 200:
+                    break
+                assert status == 503, body
+            assert json.loads(body)["pid"] in first
+            made.add(json.loads(body)["id"])
+            return len(served) == 3
+
+        eventually(a_third_one_serves, "a third worker")
+        assert first < running.processes()
+        (third,) = served - first
+        assert running.log.read_text().count("starts without a worker id") == 1
+        if moment == "redis is away":
+            own_server.start()
+            create_pool(own_server.url, worker_bits=bits, outage_reserve_s=86_400)
+        else:
+            running.send(signal.SIGTTOU)
+        # without a request that asks for an id
+        eventually(lambda: third in running.holders(), "a worker id of the third")
+        assert made
+        assert running.end() == 0
 
 
 def test_hooks_of_ones_own_run_too_whatever_becomes_of_them(serve: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -48,6 +49,15 @@ def running(command: list[str], directory: Path, environment: dict[str, str]) ->
                     os.killpg(process.pid, signal.SIGKILL)
 
 
+def status(port: int, path: str, data: bytes | None = None) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 @pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason=f"not all are installed: {', '.join(NEEDED)}")
 def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer, tmp_path: Path) -> None:
     shop = tmp_path / "shop"
@@ -80,7 +90,7 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
         assert "BigInteger" in migration
         assert "snowredis" not in migration
         alembic("upgrade", "head")
-        web = free_port()
+        web, other = free_port(), free_port()
         gunicorn = [
             "app:app",
             "--worker-class",
@@ -116,5 +126,12 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
             eventually(lambda: len(receipts()) == len(made), "the receipts", 40)
             assert sorted(receipts()) == sorted(int(order["id"]) for order in made)
             engine.dispose()
+            # a worker whose settings the pool refuses serves, and says that it has no ids
+            without = environment | {"SNOWREDIS_LAYOUT": "41/0/2/9/11"}
+            with running([sys.executable, "-m", "gunicorn", *gunicorn, "-b", f"127.0.0.1:{other}"], shop, without):
+                eventually(lambda: status(other, "/openapi.json") == 200, "the other service", 40, ignored=(OSError,))
+                assert status(other, "/ready") == status(other, "/orders", b'{"customer": "Ada"}') == 503
+                assert status(other, f"/orders/{made[0]['id']}") == 200
+            assert status(web, "/ready") == 200
         time.sleep(0.2)
         assert snowredis.WorkerPool(url, "shop").workers() == []
