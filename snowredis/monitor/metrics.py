@@ -122,7 +122,7 @@ PROCESS = (
     _counts.counter("claims", "worker ids leased", "{claim}"),
     _counts.counter(
         "claims_refused",
-        "claims without a worker id: pool full, other settings, clock too far off, Redis unavailable",
+        "claims that gave up: pool full, other settings, clock too far off; and each one that Redis did not answer",
         "{claim}",
         label="reason",
         values=CLAIM_REFUSALS,
@@ -267,7 +267,7 @@ SNAPSHOT = (
     ),
     _info.counter("deaths", "processes that ended without a release", "{worker}"),
     _info.counter("claims", "worker ids leased", "{claim}"),
-    _info.counter("refused", "claims refused, since the pool was full", "{claim}"),
+    _info.counter("refused", "claims that gave up, since the pool was full", "{claim}"),
     _info.counter("releases", "worker ids released", "{release}"),
     _info.counter("expired", "deaths seen by the end of a lease", "{worker}"),
     _info.counter("reclaimed", "deaths seen by another process, which released", "{worker}"),

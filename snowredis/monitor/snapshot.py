@@ -144,7 +144,7 @@ class PoolInfo:
         expired: leases that ended without a release, each from the moment of its end.
         reclaimed: leases that were released on behalf of a killed process.
         returned: leases that had ended and were renewed after all, because the process or Redis had been paused.
-        refused: claims that got no worker id, since all were leased.
+        refused: claims that gave up, since all worker ids were leased.
         mismatches: claims of processes with other settings, such as another layout, that were refused.
         mismatch_ms: when the last of them was refused; 0 if none was.
         mismatch_by: the last such processes as host:pid (label), the newest first; untrusted text.

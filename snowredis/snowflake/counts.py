@@ -58,7 +58,7 @@ class Counts:
             back, by reaction: waited, used another namespace, claimed another worker id, raised an error.
         claims: worker ids that were claimed.
         renewals, renewals_failed: renewals with a reply, and without one.
-        claims_refused: claims that got no worker id, for each of CLAIM_REFUSALS.
+        claims_refused: claims that gave up, for each of CLAIM_REFUSALS; of unavailable, all without a reply.
         leases_lost: leases that a renewal or a claim found to be lost.
         heartbeats: round trips of the renewals with a reply.
         claim_waits: how long calls waited for a worker id that they got, floor included.

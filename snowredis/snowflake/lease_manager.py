@@ -179,11 +179,12 @@ class LeaseManager:
         self.counts.reset()
         self.store.after_fork()
 
-    def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
+    def claim(self, *, wait_ms: int, instead_of: int = 0, gives_up: bool = True) -> Claimed:
         """Claim a worker id, unless there is a lease already whose serial is not *instead_of*.
 
         Args:
             wait_ms: how much later than now the lanes of the worker id may open.
+            gives_up: as in ClaimRequest.
 
         Blocks:
             one round trip to Redis, two after a connection failed; LOCK_LIMIT_S for another thread.
@@ -192,7 +193,7 @@ class LeaseManager:
             PoolExhausted, LayoutMismatch, StoreUnavailable: no worker id was claimed.
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
-        claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of))
+        claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of, gives_up))
         fresh = claimed.granted
         if fresh is not None and claimed.void:
             # suspended meanwhile, so no id was made; in a forked child this does nothing
@@ -201,7 +202,7 @@ class LeaseManager:
             log.info("pool %s: claimed worker id %d", self.config.name, fresh.lease.worker)
         return claimed
 
-    def _claim(self, wait_ms: int, instead_of: int) -> Claimed:
+    def _claim(self, wait_ms: int, instead_of: int, gives_up: bool) -> Claimed:
         # this comes first: a fork from here on makes this claim void
         serial, generation = self.slot.next_serial(), self._guard.generation
         current = self.held
@@ -217,7 +218,8 @@ class LeaseManager:
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
         usable_from_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), self.slot.lane_until_ms)
+        lane_until_ms = self.slot.lane_until_ms
+        request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), lane_until_ms, gives_up)
         # this owner lacks the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
@@ -253,7 +255,7 @@ class LeaseManager:
         if isinstance(reply, Settling):
             return Claimed(settling_ms=max(1, reply.wait_ms))
         if isinstance(reply, PoolFull):
-            self.counts.claims_refused["full"] += 1
+            self.counts.claims_refused["full"] += gives_up
             raise PoolExhausted(self.config.name, self.config.layout.workers, reply.wait_ms)
         if not isinstance(reply, Granted):
             self.counts.claims_refused["clock"] += 1

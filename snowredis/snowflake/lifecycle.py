@@ -101,7 +101,7 @@ class LeaseLifecycle:
         since_ms = self._context.now_ms() - view.offset_ms - round(view.renewed_ago_s * 1000)
         return (reason, since_ms) if reason and self._leases.held is not None else None
 
-    def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
+    def claim(self, wait_ms: int, instead_of: int = 0, *, gives_up: bool = True) -> Claimed:
         """Claim a worker id, and release the lease that it replaces. See LeaseManager.claim()."""
         conversation = self._leases.conversation
         try:
@@ -109,11 +109,11 @@ class LeaseLifecycle:
             conversation.run(self._leases.prepare)
             try:
                 try:
-                    claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+                    claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of, gives_up=gives_up)
                 except errors.PoolExhausted:
                     if not self._release_dead():
                         raise
-                    claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+                    claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of, gives_up=gives_up)
             except errors.StoreUnavailable as error:
                 is_away = type(error) in (errors.StoreUnavailable, errors.StoreReadOnly)
                 if not is_away or not conversation.run(self._take_over):

@@ -192,7 +192,7 @@ class MemoryStore:
             if self._floor_ms - usable_from_ms > request.wait_ms + self.config.floor_ms:
                 # marks are never lowered: they stay where callers can reach them
                 return replies.Behind(*self._pool(now), self._floor_ms - usable_from_ms)
-            chosen = self._choose(now, usable_from_ms, request.wait_ms)
+            chosen = self._choose(now, usable_from_ms, request.wait_ms, request.gives_up)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
             before = self._records.get(chosen, LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces))
@@ -231,7 +231,7 @@ class MemoryStore:
             return (2 if self.config.outage_reserve_ms and is_closed else 1), 0
         return (3, 0) if min(marks_ms) <= usable_from_ms else (4, min(marks_ms))
 
-    def _choose(self, now: int, usable_from_ms: int, wait_ms: int) -> int | replies.ClaimRefused:
+    def _choose(self, now: int, usable_from_ms: int, wait_ms: int, gives_up: bool) -> int | replies.ClaimRefused:
         """Choose the available worker id that fits best, the longest available first; or return why there is none."""
         free = sorted((r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now)
         ranks = [(*self._rank(worker, usable_from_ms), place, worker) for place, (_, worker) in enumerate(free[:64])]
@@ -244,7 +244,7 @@ class MemoryStore:
             return replies.Behind(*self._pool(now), mark_ms - usable_from_ms)
         if rank < 5:
             return best
-        self._counts["refused"] += 1
+        self._counts["refused"] += gives_up
         first_ms = min(record.lease_end_ms for record in self._records.values())
         return replies.PoolFull(*self._pool(now), max(0, first_ms - now))
 

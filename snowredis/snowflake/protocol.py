@@ -237,6 +237,7 @@ class ClaimRequest(NamedTuple):
         wait_ms: how much later than *usable_from_ms* the best lane may begin.
         owner: result of owner_text() in process/names.py.
         lane_until_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
+        gives_up: whether the caller gives up if the pool is full, which the pool counts, or goes on waiting.
     """
 
     token: str
@@ -245,6 +246,7 @@ class ClaimRequest(NamedTuple):
     wait_ms: int
     owner: str
     lane_until_ms: int = 0
+    gives_up: bool = True
 
 
 class PresentedLease(NamedTuple):

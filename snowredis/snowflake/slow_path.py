@@ -73,6 +73,12 @@ class SharedWaits:
         if self._clock.monotonic() < self._skewed_until_s:
             raise errors.ClockSkewed(*self._skew)
 
+    def gives_up(self, began_s: float) -> bool:
+        """Return whether a call that began at *began_s* gives up if the pool is full now."""
+        now_s = self._clock.monotonic()
+        is_first = self._failed_s is None or now_s - self._failed_s > self._timeout_s
+        return now_s >= (began_s if is_first else self._began_s) + self._timeout_s
+
     def left_s(self, error: errors.PoolExhausted | errors.StoreUnavailable, began_s: float) -> float:
         """Return how long a call that began at *began_s* may go on waiting after *error*; 0 or less: not at all."""
         if isinstance(error, errors.StoreUnavailable) and not error.timed_out:
@@ -123,10 +129,11 @@ class ClaimWait:
             nap(self._clock, self._ask_again_after_s - waited_s)
             return False
         try:
-            settling_ms = self._lifecycle.claim(self._context.longest_wait_ms).settling_ms
+            gives_up = self._shared.gives_up(self._began_s)
+            settling_ms = self._lifecycle.claim(self._context.longest_wait_ms, gives_up=gives_up).settling_ms
         except (errors.PoolExhausted, errors.StoreUnavailable) as error:
             left_s = self._shared.left_s(error, self._began_s)
-            if left_s > 0:
+            if left_s > 0 or (not gives_up and isinstance(error, errors.PoolExhausted)):
                 now_s = self._clock.monotonic() - self._began_s
                 self._ask_again_after_s = now_s + min(self._pause_after(error), left_s)
                 return False

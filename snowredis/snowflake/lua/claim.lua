@@ -6,9 +6,10 @@
 -- ARGV[9] wait_ms      int, how much later than usable_from_ms the best lane may begin
 -- ARGV[10] owner       owner_of: the process that claims
 -- ARGV[11] lane_until_ms  int, end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none
--- ARGV[12] capacity    int, worker ids of the pool
--- ARGV[13] lane_count  int, lanes of a worker id, with its outage lane
--- ARGV[14] refused     0 | 1, 1: the pool refused the settings of this caller before
+-- ARGV[12] gives_up    0 | 1, 1: the caller gives up if the pool is full, which is counted
+-- ARGV[13] capacity    int, worker ids of the pool
+-- ARGV[14] lane_count  int, lanes of a worker id, with its outage lane
+-- ARGV[15] refused     0 | 1, 1: the pool refused the settings of this caller before
 --
 -- Returns granted, common fields, worker, until, lanes (beginning of the reservation in each), first renewal id, end of the
 --         reservation of the outage lane: at or below its beginning if that lane is not reserved
@@ -22,8 +23,9 @@ local usable_from = math.min(int('usable_from_ms', ARGV[8], 0, YEAR_5138), cappe
 local wait_ms = int('wait_ms', ARGV[9], 0, YEAR_5138)
 local owner = owner_of('owner', ARGV[10])
 held_outage = int('lane_until_ms', ARGV[11], 0, YEAR_5138)
-local capacity = int('capacity', ARGV[12], 1, 4194304)
-local lane_count = int('lane_count', ARGV[13], outage > 0 and 2 or 1, 64)
+local gives_up = int('gives_up', ARGV[12], 0, 1) == 1
+local capacity = int('capacity', ARGV[13], 1, 4194304)
+local lane_count = int('lane_count', ARGV[14], outage > 0 and 2 or 1, 64)
 local token_hash = sha(token)
 
 local function record_of(of_worker) return record_in(redis.call('HGET', KEYS[1], 'w:' .. of_worker), of_worker) end
@@ -134,7 +136,7 @@ return transaction(function(pool)
   end
   if rank == 4 and mark - usable_from > wait_ms then return { 'behind', tostring(mark - usable_from) } end
   if not chosen then
-    count(pool, 'refused')
+    if gives_up then count(pool, 'refused') end
     local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
     return { 'full', tostring(math.max(0, (tonumber(first[2]) or now) - now)) }
   end
@@ -156,4 +158,4 @@ return transaction(function(pool)
   count(pool, 'claims')
   note_peak(pool)
   return reply
-end, owner, int('refused', ARGV[14], 0, 1) == 1 and 'lost')
+end, owner, int('refused', ARGV[15], 0, 1) == 1 and 'lost')
