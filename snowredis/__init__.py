@@ -25,6 +25,7 @@ from snowredis.errors import *  # noqa: F403 - a list of their names is in error
 # takes the system's functions of time before a test replaces them, as freezegun does: loaded at the first id, it would
 # keep those of the test for ever
 from snowredis.process import clock as _clock  # noqa: F401
+from snowredis.signatures import VERSION
 
 if TYPE_CHECKING:
     from snowredis import embedded, readers, testing
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from snowredis.snowflake.generator import SnowflakeGenerator
     from snowredis.snowflake.lease import Lease
 
-__version__ = "0.1.0"
+
+__version__ = VERSION
 
 # public name -> its module, which is loaded at the first use
 _MODULE_OF = {

@@ -53,7 +53,7 @@ class Event:
         ended_ms: if a process returned, when its lease had ended; else None.
         generator: random name of the generator in that process; "" if unknown.
         outage_until_ms: end of the reservation of the outage lane; of a release, of its used part. 0 if there is none.
-        lane_until_ms, taken_ms, refused: as in WorkerInfo.
+        lane_until_ms, taken_ms, refused, version: as in WorkerInfo.
     """
 
     at_ms: TimeMs
@@ -77,6 +77,7 @@ class Event:
     lane_until_ms: HiddenMs = 0
     taken_ms: HiddenMs = 0
     refused: Hidden = ""
+    version: Hidden = ""
 
     @property
     @in_json

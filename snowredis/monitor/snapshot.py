@@ -61,6 +61,7 @@ class WorkerInfo:
         lane_until_ms: end of the outage lane of a lease that the process lost, in which it can go on, too; 0: none.
         taken_ms: when the process took the lease over from one that had ended; 0: it claimed the worker id itself.
         refused: the error of its last call, if the process got no id since; "": it makes ids, or was not asked for any.
+        version: of snowredis in the process; untrusted text; "" if unknown.
     """
 
     worker: int
@@ -88,6 +89,7 @@ class WorkerInfo:
     lane_until_ms: HiddenMs = 0
     taken_ms: HiddenMs = 0
     refused: str = ""
+    version: str = ""
 
     @property
     @in_json

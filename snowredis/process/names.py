@@ -197,6 +197,7 @@ def owner_text(
     lane_until_ms: int = 0,
     taken_ms: int = 0,
     refused: str = "",
+    version: str = "",
 ) -> str:
     """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
 
@@ -205,10 +206,12 @@ def owner_text(
         lane_until_ms: end of an outage lane in which it goes on, though the record may not show that; 0: there is none.
         taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
         refused: the error of its last call, if it got no id since; "": there is none.
+        version: of snowredis in that process.
     """
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
     owner: dict[str, object] = {"host": host, "pid": pid, "label": label}
     more = {"generator": generator, "lane_until": lane_until_ms, "taken": taken_ms, "refused": refused}
+    more |= {"version": version}
     owner |= {name: value for name, value in more.items() if value}
     return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)
 
@@ -223,6 +226,7 @@ class Owner(NamedTuple):
     lane_until_ms: int = 0
     taken_ms: int = 0
     refused: str = ""
+    version: str = ""
 
 
 def parse_owner(text: str) -> Owner:
@@ -233,11 +237,11 @@ def parse_owner(text: str) -> Owner:
         owner = None
     if not isinstance(owner, dict):
         return Owner()
-    names = ("host", "label", "generator", "refused")
-    host, label, generator, refused = (_encodable(owner.get(name)) for name in names)
+    names = ("host", "label", "generator", "refused", "version")
+    host, label, generator, refused, version = (_encodable(owner.get(name)) for name in names)
     numbers = (owner.get(name) for name in ("pid", "lane_until", "taken"))
     pid, lane_until_ms, taken_ms = (each if type(each) is int and each < 10**14 else 0 for each in numbers)
-    return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms), refused)
+    return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms), refused, version)
 
 
 def _encodable(value: object) -> str:

@@ -26,6 +26,7 @@ from snowredis.errors import (
 from snowredis.process.exit import EXIT
 from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
+from snowredis.signatures import VERSION
 from snowredis.snowflake.context import Context, PoolView
 from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_slot import LeaseSlot
@@ -298,8 +299,9 @@ class LeaseManager:
         # the record does not show the lane of a lease that was lost, or is being lost now
         is_news = self.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self.slot.lane_until_ms if named and is_news else 0
+        label = self._label or PROCESS.label
         return owner_text(
-            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms, taken_ms, refused
+            socket.gethostname(), os.getpid(), label, name, lane_until_ms, taken_ms, refused, VERSION if named else ""
         )
 
     def _fresh_name(self) -> str:
