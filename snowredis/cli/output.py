@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TextIO
 
-from snowredis.core.values import utc_from_ms, utc_text
+from snowredis.core.values import duration, utc_from_ms, utc_text
 
 Segment = tuple[str, str]
 Line = list[Segment]
@@ -217,15 +217,6 @@ def local_time_of(time_ms: int) -> str:
         # at the ends of the calendar; LayoutError is a ValueError
         return time_of(time_ms)
     return local.isoformat(timespec="milliseconds")
-
-
-def duration(ms: float) -> str:
-    """Return a duration in a short form: 3.4 s, 12.0 min, 5.2 h, 3.0 days."""
-    for unit, unit_ms in (("s", 1000), ("min", 60_000), ("h", 3_600_000)):
-        if abs(ms) < 60 * unit_ms and (unit != "h" or abs(ms) < 48 * unit_ms):
-            return f"{ms / unit_ms:.1f} {unit}"
-    days = ms / 86_400_000
-    return f"{days:,.1f} days" if abs(days) < 730 else f"{days / 365.25:,.1f} years"
 
 
 def ago(ms: float) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli import output
 from snowredis.cli.options import Parser
-from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Segment, ago, duration, printable
+from snowredis.cli.output import MAX_FOREIGN, Cell, Column, Line, Segment, ago, printable
+from snowredis.core.values import duration
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event

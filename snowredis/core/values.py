@@ -101,6 +101,15 @@ def micros_of(name: str, moment: datetime | int) -> int:
     return 1000 * require_int(f"{name}, if no aware datetime,", moment, "No range was made")
 
 
+def duration(ms: float) -> str:
+    """Return a duration in a short form: 3.4 s, 12.0 min, 5.2 h, 3.0 days."""
+    for unit, unit_ms in (("s", 1000), ("min", 60_000), ("h", 3_600_000)):
+        if abs(ms) < 60 * unit_ms and (unit != "h" or abs(ms) < 48 * unit_ms):
+            return f"{ms / unit_ms:.1f} {unit}"
+    days = ms / 86_400_000
+    return f"{days:,.1f} days" if abs(days) < 730 else f"{days / 365.25:,.1f} years"
+
+
 def lasting(bits: int, tick_ms: int) -> str:
     ms = tick_ms << min(bits, 64)
     if ms >= MS_PER_YEAR:

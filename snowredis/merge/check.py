@@ -14,8 +14,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from snowredis.cli.output import Column, Line, advised, duration, printable, table, time_of
+from snowredis.cli.output import Column, Line, advised, printable, table, time_of
 from snowredis.core.layout import Layout
+from snowredis.core.values import duration
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
 from snowredis.merge.findings import CheckResult, Findings, SharedWorkers

@@ -7,7 +7,8 @@ import sys
 import time
 from typing import Self
 
-from snowredis.cli.output import duration, fitted, is_terminal, printable
+from snowredis.cli.output import fitted, is_terminal, printable
+from snowredis.core.values import duration
 
 # seconds between two drawings on a terminal, and between two lines where lines stay
 _DRAWN_S, _WRITTEN_S = 0.1, 30.0

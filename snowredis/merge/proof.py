@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, moment_ms, natural
-from snowredis.cli.output import Line, duration, printable, time_of, wrapped, write
+from snowredis.cli.output import Line, printable, time_of, wrapped, write
 from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
+from snowredis.core.values import duration
 
 AUTO_INCREMENT = "auto-increment"
 

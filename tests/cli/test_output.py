@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from snowredis.cli import output
 from snowredis.cli.output import Column
+from snowredis.core.values import duration
 
 anything = st.text(st.characters(), max_size=60)
 
@@ -73,7 +74,7 @@ def test_counts_are_short(number: int, shown: str) -> None:
     + [(47 * 3_600_000, "47.0 h"), (72 * 3_600_000, "3.0 days"), (365.25 * 86_400_000 * 3, "3.0 years")],
 )
 def test_durations_are_short(ms: float, shown: str) -> None:
-    assert output.duration(ms) == shown
+    assert duration(ms) == shown
 
 
 @pytest.mark.parametrize(

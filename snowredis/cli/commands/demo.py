@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.options import Command, Parser, between, natural, seconds
-from snowredis.cli.output import Line, alternate_screen, duration, is_terminal, pairs, plain, printable, write
+from snowredis.cli.output import Line, alternate_screen, is_terminal, pairs, plain, printable, write
 from snowredis.cli.pool_text import worker_table
 from snowredis.core.layout import Layout
+from snowredis.core.values import duration
 
 if TYPE_CHECKING:
     from snowredis.embedded import Server
