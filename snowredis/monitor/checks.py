@@ -6,6 +6,7 @@ Each check of a server is a function in one of two tables: it needs the reply of
 from __future__ import annotations
 
 import math
+import os
 import re
 import statistics
 import struct
@@ -17,12 +18,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
+from snowredis.monitor.fleet import count
 from snowredis.monitor.pool_reader import server_now_ms
 from snowredis.monitor.snapshot import setting_ms
 from snowredis.readers import database_session, fences, unfit
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import read_lua, text_of
+from snowredis.snowflake.record_files import OFF, VARIABLE, why_off
 
 # from least to most serious
 SEVERITIES = ("ok", "unknown", "warning", "error")
@@ -94,7 +97,18 @@ _MAX_ERROR_US = 16_000_000
 
 def check_host() -> list[Finding]:
     """Run all checks of this host. Blocks for a few ms; raises nothing."""
-    return [Finding("ntp", *_ntp())]
+    return [Finding("ntp", *_ntp()), Finding("crash records", *_crash_records())]
+
+
+def _crash_records() -> Result:
+    if not (why := why_off()):
+        return ok("processes of this user can make them, so worker ids of killed ones are released at once")
+    if os.environ.get(VARIABLE) == OFF:
+        return ok(f"off, by {VARIABLE}: a kill leaves the lease until its ttl has passed")
+    return warning(
+        f"processes of this user make no crash records, so a kill leaves the lease until its ttl has passed: {why}",
+        f"make that directory usable, or name one of your own with {VARIABLE} ({OFF}: none are wanted)",
+    )
 
 
 def _ntp() -> Result:
@@ -222,16 +236,16 @@ def _replication(info: dict[str, Any], client: Any) -> Result:
         return warning("the Cluster has no slots yet", "see CLUSTER INFO")
     if not replicas:
         return ok("a master without replicas")
-    needed = _config(client, "min-replicas-to-write")
+    needed, replicas_text = _config(client, "min-replicas-to-write"), count(replicas, "replica")
     if needed is None:
-        return unknown(f"{replicas} replicas; CONFIG GET min-replicas-to-write is refused")
+        return unknown(f"{replicas_text}; CONFIG GET min-replicas-to-write is refused")
     if needed == "0":
         return warning(
-            f"{replicas} replicas, and min-replicas-to-write is 0: a deposed master goes on taking claims",
+            f"{replicas_text}, and min-replicas-to-write is 0: a deposed master goes on taking claims",
             'connect(min_replicas="all"), or CONFIG SET min-replicas-to-write 1; and failover_slack as long as a '
             "master may go on answering",
         )
-    return ok(f"{replicas} replicas, min-replicas-to-write {needed}")
+    return ok(f"{replicas_text}, min-replicas-to-write {needed}")
 
 
 def _config(client: Any, name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from snowredis.monitor import checks, pool_reader
 from snowredis.monitor.checks import check_host, worst
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
+from tests.support.pools import new_pool
 from tests.support.servers import RedisServer, redis_server
 
 Cli = Callable[..., Any]
@@ -198,7 +200,7 @@ def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pyte
 
 def test_the_host_is_looked_at_without_an_error() -> None:
     findings = check_host()
-    assert [one.check for one in findings] == ["ntp"]
+    assert [one.check for one in findings] == ["ntp", "crash records"]
     assert worst(findings) in ("ok", "unknown", "warning")
     assert all(one.advice for one in findings if one.severity == "warning")
 
@@ -220,3 +222,38 @@ def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:
     assert f"with {ExitCode.REDIS_UNAVAILABLE:d} if Redis does not answer" in text
     assert f"with {ExitCode.FOUND_ERRORS:d} if there are other errors" in text
     assert set(health._STYLES) == {"ok", "unknown", "warning", "error"}
+
+
+@pytest.mark.parametrize("fault", ["mode", "owner", "file"])
+def test_crash_records_that_cannot_be_made_are_said_in_doctor_and_once_in_the_log(
+    offline: Cli, own: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    fault: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(checks, "check_host", check_host)
+    records = tmp_path / "records"
+    monkeypatch.setenv("SNOWREDIS_CRASH_RECORDS", str(records))
+    monkeypatch.setattr("snowredis.snowflake.record_files.RECORDS._warned", False)
+
+    def said() -> str:
+        (finding,) = found(offline, own)[1]["crash records"]
+        return finding["severity"]
+
+    new_pool(own.url, "orders")
+    assert said() == "ok"
+    if fault == "file":
+        records.touch(0o600)
+    else:
+        records.mkdir(0o700)
+        records.chmod(0o755 if fault == "mode" else 0o700)
+    if fault == "owner":
+        if os.geteuid():
+            pytest.skip("only root can give a directory away")
+        os.chown(records, 65534, 65534)
+    assert said() == "warning"
+    for _ in range(2):
+        with snowredis.connect(own.url, pool="orders") as ids:
+            ids.next_id()
+    (line,) = [record.getMessage() for record in caplog.records if "crash records are off" in record.getMessage()]
+    assert "is not a directory that only user" in line
+    monkeypatch.setenv("SNOWREDIS_CRASH_RECORDS", "off")
+    assert said() == "ok"
