@@ -35,6 +35,7 @@ class FloorReason(Reason):
 
     NO_POOL = "no-pool", "no pool in this Redis"
     OTHER_SERVER = "other-server", "another server process"
+    OTHER_HISTORY = "other-history", "the same server process with another replication history: a replica was attached"
     ROLLED_BACK = "rolled-back", "the pool is older than what a client saw"
     OTHER_POOL = "other-pool", "processes of another pool of this name came to this Redis"
     LAYOUT_CHANGED = "layout-changed", "the layout of the pool was changed"

@@ -168,7 +168,10 @@ end
 -- Returns the reason if Redis may have lost something: step 3.
 local function loss_of(pool, stored, run_id)
   if not stored then return 'no-pool' end
-  if durability == 'detect' and run_id ~= pool.run_id then return 'other-server' end
+  if durability == 'detect' and run_id ~= pool.run_id then
+    -- the first part is that of the process; the second changes when a first replica is attached, too: see identity
+    return run_id and string.match(run_id, '^%x+') == string.match(pool.run_id, '^%x+') and 'other-history' or 'other-server'
+  end
   local is_older = seen_version > pool.version
   if seen_incarnation ~= pool.incarnation then
     is_older = (number_in(seen_incarnation) or 0) > number_in(pool.incarnation)
