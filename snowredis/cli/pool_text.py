@@ -89,7 +89,7 @@ def _details(event: Event, time_text: Callable[[int], str]) -> str:
         silent_ms = max(0, event.at_ms - event.renewed_ms)
         texts.append(f"its lease ended, {duration(silent_ms)} after the last heartbeat")
     elif event.kind == "reclaimed":
-        texts.append("killed; another process released the worker id")
+        texts.append("killed or crashed; another process found it dead and released the worker id")
     elif event.kind == "returned" and event.ended_ms is not None:
         texts.append(f"renewed its lease, which had ended {ago(max(0, event.at_ms - event.ended_ms))}")
     elif event.kind == "claimed":
@@ -102,7 +102,9 @@ def _details(event: Event, time_text: Callable[[int], str]) -> str:
     elif event.text:
         texts.append(printable(event.text, 200))
     if stats := event.stats:
-        texts.append(f"{stats.ids_made:,} ids, clock {stats.clock_offset_ms:+d} ms")
+        # a process that ended without a release told them at its last heartbeat
+        least = "at least " if event.kind in ("expired", "reclaimed") else ""
+        texts.append(f"{least}{stats.ids_made:,} ids, clock {stats.clock_offset_ms:+d} ms")
         if stats.clock_backs:
             texts.append(f"clock went back {stats.clock_backs} times, namespace {stats.namespace}")
     return ", ".join(texts)
@@ -116,7 +118,7 @@ _ENDED_COLUMNS = (
     Column("pid", right=True),
     Column("label", shrinks=True),
     Column("last heartbeat", shrinks=True),
-    Column("ids", right=True),
+    Column("ids at least", right=True),
     Column("how"),
 )
 
@@ -126,9 +128,9 @@ def ended_table(ended: Sequence[EndedLease], now_ms: int, time_text: Callable[[i
 
     def how(each: EndedLease) -> str:
         if each.kind == "reclaimed":
-            return "killed, released by another process"
+            return "found dead by another process"
         if each.lasts_until_ms <= now_ms:
-            return "no reservation is left"
+            return "nobody saw its end; it has no ids"
         return f"if it lives, it has ids until {time_text(each.lasts_until_ms)}"
 
     rows: list[list[Cell]] = [
@@ -173,6 +175,7 @@ COLUMNS = (
     Column("clock", right=True, min_width=6, optional=True),
     Column("namespace", right=True, optional=True),
     Column("back", right=True, optional=True),
+    Column("version", optional=True),
 )
 
 
@@ -198,7 +201,10 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     count = "{:,}".format if width is None else output.compact
     # spaces between columns: less on a narrow terminal
     gap = 2 if width is None or width >= 100 else 1
-    return output.table(COLUMNS, [_cells(worker, info, count) for worker in workers], width, gap)
+    # the versions only if they differ
+    columns = COLUMNS if len({worker.version for worker in workers if worker.alive}) > 1 else COLUMNS[:-1]
+    rows = [_cells(worker, info, count)[: len(columns)] for worker in workers]
+    return output.table(columns, rows, width, gap)
 
 
 def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) -> list[Segment]:
@@ -223,6 +229,7 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
         (output.offset(worker.clock_offset_ms), "warn" if far else normal),
         (str(worker.namespace), "note" if worker.namespace and worker.alive else normal),
         (str(worker.clock_backs), "warn" if worker.clock_backs and worker.alive else normal),
+        (printable(worker.version, MAX_FOREIGN) or "unknown", "note"),
     ]
 
 

@@ -1,8 +1,8 @@
 """Leases that ended without a release: whose process died, whose is silent, and which of them somebody has seen.
 
 A process that was paused, or cut off from Redis, for longer than a ttl can return: it renews its lease after all, its
-renewal is refused, or it claims another worker id. Until then it is silent. It died if another process found its crash
-record, or if all its reservations have ended.
+renewal is refused, or it claims another worker id. Until then it is silent. It died if another process found it dead,
+and is gone if all its reservations have ended.
 
 An acknowledgement says that a person has seen these up to a time. It is stored in Redis, so that all viewers show the
 same. It ends by itself when they are too old to be shown.
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from snowredis.core.as_json import TimeMs
 from snowredis.errors import StoreRefused
 from snowredis.monitor.events import Event
+from snowredis.monitor.fleet import processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, MassSilence, PoolInfo, WorkerInfo, stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
@@ -28,14 +29,18 @@ from snowredis.snowflake.protocol import pool_keys
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
 
 
-def ended_in(events: Iterable[Event], claims: Iterable[tuple[int, str]] = ()) -> list[EndedLease]:
+# time of a claim, the name of its generator, and the process, as host and pid
+Claim: TypeAlias = tuple[int, str, tuple[str, int]]
+
+
+def ended_in(events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[EndedLease]:
     """Return the leases that ended without a release, the newest first, each once, without processes that returned.
 
     Args:
         events: of the KINDS.
-        claims: time and generator of each claim: the process of a generator that claims is alive.
+        claims: the process of a generator that claims is alive.
     """
-    claimed_ms = {generator: at_ms for at_ms, generator in sorted(claims) if generator}
+    claimed_ms = {generator: at_ms for at_ms, generator, _ in sorted(claims) if generator}
     ended: dict[tuple[int, int, EventKind], Event] = {}
     returned: set[tuple[int, int, EventKind]] = set()
     lost: dict[tuple[object, ...], int] = {}
@@ -68,20 +73,27 @@ def _unused(expired: Event) -> bool:
 
 def mass_silence_in(ended: Sequence[EndedLease], workers: Sequence[WorkerInfo], info: PoolInfo) -> MassSilence | None:
     """Return what most workers have in common that are silent, *ended* leases among them."""
-    beats = [(worker.renewed_ms, worker.lasts_until_ms) for worker in workers if worker.state == "silent"]
-    living = len(workers) - len(beats)
-    beats += [(each.renewed_ms, each.lasts_until_ms) for each in ended if _may_live(each) and each.renewed_ms]
-    beats.sort()
+    living = processes_of(worker for worker in workers if worker.state != "silent")
+    # last heartbeat of each process, and until when the first of its generators has ids
+    silent: dict[tuple[str, int], tuple[int, int]] = {}
+    renewed: list[WorkerInfo | EndedLease] = [*workers, *filter(_may_live, ended)]
+    for each in renewed:
+        process, beat_ms = (each.host, each.pid), each.renewed_ms
+        if process not in living and beat_ms:
+            before = silent.get(process, (beat_ms, each.lasts_until_ms))
+            silent[process] = max(beat_ms, before[0]), min(each.lasts_until_ms, before[1])
+    beats = sorted(silent.values())
     width_ms, first, most = _width_ms(info), 0, (0, 0)
     for last, (beat_ms, _) in enumerate(beats):
         while beats[first][0] < beat_ms - width_ms:
             first += 1
         most = max(most, (last + 1 - first, last))
     count, last = most
-    if count + living < 3 or 2 * count <= count + living:
+    fleet = count + len(living)
+    if fleet < 3 or 2 * count <= fleet:
         return None
     until_ms = min(until for _, until in beats[last + 1 - count : last + 1])
-    return MassSilence(count, count + living, beats[last][0], until_ms)
+    return MassSilence(count, fleet, beats[last][0], until_ms)
 
 
 def _width_ms(info: PoolInfo) -> int:
@@ -122,6 +134,7 @@ def _process(event: Event) -> tuple[object, ...]:
 def _ended_lease(event: Event) -> EndedLease:
     is_reclaimed = event.kind == EventKind.RECLAIMED
     offset_ms = event.stats.clock_offset_ms if event.stats else 0
+    ends_ms = max(event.until_ms, event.outage_until_ms, event.lane_until_ms)
     return EndedLease(
         at_ms=event.at_ms,
         worker=event.worker,
@@ -134,7 +147,7 @@ def _ended_lease(event: Event) -> EndedLease:
         until_ms=event.until_ms,
         ids_made=event.stats.ids_made if event.stats else 0,
         # reservations are on the clock of its host
-        lasts_until_ms=0 if is_reclaimed else max(0, max(event.until_ms, event.outage_until_ms) - offset_ms),
+        lasts_until_ms=0 if is_reclaimed else max(0, ends_ms - offset_ms),
         key=event.key,
     )
 
@@ -150,11 +163,11 @@ class RecentEvents:
 
     def __init__(self, read: Callable[..., list[Event]]) -> None:
         self._read = read
-        # id of the last event, events, and claims: only times and generators, there may be thousands
-        self._known: tuple[str, list[Event], list[tuple[int, str]]] = ("", [], [])
+        # id of the last event, events, and claims, of which there may be thousands
+        self._known: tuple[str, list[Event], list[Claim]] = ("", [], [])
 
-    def read(self, now_ms: int, since_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
-        """Return the events since *since_ms* in the order of the stream, and time and generator of each claim.
+    def read(self, now_ms: int, since_ms: int) -> tuple[list[Event], list[Claim]]:
+        """Return the events since *since_ms* in the order of the stream, and the claims.
 
         Blocks:
             for a round trip; the first call for all events that are kept.
@@ -168,7 +181,8 @@ class RecentEvents:
             last_id, events, claims = "", [], []
         new = self._read(since=last_id or str(first_ms))
         events = [each for each in (*events, *new) if each.kind in KINDS and each.order[0] >= first_ms]
-        claims = claims + [(event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED]
+        claimed = (event for event in new if event.kind == EventKind.CLAIMED)
+        claims = claims + [(event.at_ms, event.generator, (event.host, event.pid)) for event in claimed]
         claims = [claim for claim in claims if claim[0] >= first_ms]
         self._known = (new[-1].id if new else last_id, events, claims)
         return events, claims

@@ -12,10 +12,12 @@ from typing import Any
 from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.monitor.fleet import count
 from snowredis.monitor.number_checks import check_logouts, check_rights, check_tags, pool_needs
+from snowredis.monitor.polling import PoolPoller, Reading
 from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
-from snowredis.monitor.status import Condition, status_of
+from snowredis.monitor.status import Condition
 from snowredis.monitor.worker_pool import WorkerPool, config_of
 from snowredis.numbers.stores import tag_keys
 from snowredis.servers.clients import address, is_cluster
@@ -30,7 +32,7 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
     of_pool: dict[str, Callable[[], Iterable[Result]]] = {
         "whether Redis takes writes": lambda: _check_writes(pool),
-        "the status": lambda: map(_result_of, status_of(pool.snapshot()).conditions),
+        "the status": lambda: _check_status(PoolPoller(pool).read()),
         "the workers": lambda: _check_workers(pool),
         "the durability": lambda: [_check_durability(pool, info)],
         "failover_slack": lambda: _check_replicas(pool, info),
@@ -40,6 +42,17 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
             yield from check()
         except StoreRefused as refused:
             yield not_checked(refused, what)
+
+
+# question -> as a person asks it
+_QUESTIONS = {"restart": "may I restart Redis now", "deploy": "may I deploy now"}
+
+
+def _check_status(reading: Reading) -> Iterator[Result]:
+    if reading.error is not None:
+        raise reading.error
+    yield from map(_result_of, reading.status.conditions)
+    yield from (ok(f"{_QUESTIONS[each.question]}? {each.text}") for each in reading.answers)
 
 
 def _result_of(condition: Condition) -> Result:
@@ -59,8 +72,7 @@ def _check_writes(pool: WorkerPool) -> Iterator[Result]:
     except StoreUnavailable as failure:
         yield error(
             f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
-            "let Redis take writes again. Do not restart workers: they go on in their outage lanes, and a new one "
-            "cannot start",
+            "let Redis take writes again. Do not restart workers: those with ids go on, and a new one cannot start",
         )
     else:
         yield ok(f"{pool.where} takes writes")
@@ -68,10 +80,11 @@ def _check_writes(pool: WorkerPool) -> Iterator[Result]:
 
 def _check_workers(pool: WorkerPool) -> Iterator[Result]:
     names = Counter((worker.host, worker.pid, worker.label) for worker in pool.workers())
-    shared = sorted(name for name, count in names.items() if count > 1)
+    shared = sorted(name for name, times in names.items() if times > 1)
     if shared:
         yield warning(
-            f"{len(shared)} names are used by several workers, such as {shared[0][0]}:{shared[0][1]}",
+            f"{count(len(shared), 'name is', 'names are')} used by several workers, such as "
+            f"{shared[0][0]}:{shared[0][1]}",
             "containers with one host name and pid, or several generators in a process: ids stay unique, but `whois` "
             "cannot tell them apart: give each a label",
         )
@@ -104,8 +117,8 @@ def _check_replicas(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     replicas = int(_info(pool.client, "replication").get("connected_slaves", 0))
     if replicas and not setting_ms(info.signature, "failover_slack_ms"):
         yield warning(
-            f"failover_slack is 0, and Redis has {replicas} replicas: a deposed master that still answers may repeat "
-            "ids",
+            f"failover_slack is 0, and Redis has {count(replicas, 'replica')}: a deposed master that still answers may "
+            "repeat ids",
             "if replicas can become masters, create the pool again with --failover-slack 15 (under another name, or "
             "after a ttl without workers)",
         )

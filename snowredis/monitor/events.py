@@ -144,6 +144,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         renewed_ms=ended.renewed_ms,
         generator=ended.generator,
         outage_until_ms=ended.outage_until_ms if ended.outage_from_ms <= ended.reserved_until_ms else 0,
+        lane_until_ms=ended.lane_until_ms,
         taken_ms=ended.taken_ms,
     )
 

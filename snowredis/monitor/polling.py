@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.monitor.fleet import PlanAnswer, answers
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
-from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool, config_of
 from snowredis.process.clock import now_ms
 
 
@@ -27,6 +28,7 @@ class PoolReport:
         unknown: workers that are alive or dead: Redis may have forgotten their last heartbeats.
         deaths: processes that died in the last hour, the newest first.
         silent: processes whose leases ended and that may live, the newest first.
+        answers: whether Redis may be restarted now, and whether a deployment may begin; none while that is unknown.
     """
 
     pool: PoolInfo | None
@@ -35,6 +37,7 @@ class PoolReport:
     unknown: tuple[WorkerInfo, ...] = ()
     deaths: tuple[EndedLease, ...] = ()
     silent: tuple[EndedLease, ...] = ()
+    answers: tuple[PlanAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,16 @@ class Reading:
         """The reading as JSON shows it; without a snapshot only the status."""
         if (snapshot := self.snapshot) is None:
             return PoolReport(None, self.status)
-        return PoolReport(
-            snapshot.info, self.status, snapshot.workers, snapshot.unknown, snapshot.deaths, snapshot.silent
-        )
+        leases = snapshot.workers, snapshot.unknown, snapshot.deaths, snapshot.silent
+        return PoolReport(snapshot.info, self.status, *leases, self.answers)
+
+    @property
+    def answers(self) -> tuple[PlanAnswer, ...]:
+        """The answers to what people ask before they restart something; none if the pool could not be read now."""
+        if self.snapshot is None or self.error is not None:
+            return ()
+        config = config_of(self.snapshot.info)
+        return answers(self.snapshot, 0 if config.durability == "assured" else config.floor_ms)
 
 
 def _out_of_date(snapshot: Snapshot) -> Snapshot:

@@ -274,8 +274,9 @@ class PoolInfo:
 class EndedLease:
     """A lease that ended without a release, and its process. Times are ms since 1970 on the Redis clock.
 
-    The process *died* if that has a witness: another process found its crash record, or all its reservations have
-    ended. Else it is *silent*: it was killed, or lives and makes ids without Redis.
+    The process *died* if another process found it dead: "reclaimed". It is *gone* if all its reservations have ended:
+    no process saw its end, and if it lives, it has no ids. Else it is *silent*: it was killed, or lives and makes ids
+    without Redis.
 
     Attributes:
         at_ms: the end of the lease, or, if it was reclaimed, the time of that.
@@ -284,7 +285,7 @@ class EndedLease:
         kind: "expired": the lease ended; "reclaimed": another process released it after a kill.
         renewed_ms, claimed_ms: times of the last heartbeat and of the claim; None if unknown.
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
-        ids_made: as of its last heartbeat.
+        ids_made: as of its last heartbeat; it may have made more since.
         lasts_until_ms: until when the process makes ids if it lives; 0 if it was reclaimed.
         key: identity of its event, by which the same lease is recognized in two readings.
         acknowledged: whether somebody said that he has seen it.
@@ -307,7 +308,7 @@ class EndedLease:
 
 @dataclass(frozen=True, slots=True)
 class MassSilence:
-    """More than half of at least three workers sent their last heartbeats within about one heartbeat.
+    """More than half of at least three processes sent their last heartbeats within about one heartbeat.
 
     That is one fault of Redis or the network, and not the death of each of them.
 
@@ -331,11 +332,11 @@ class Snapshot:
         workers: all that are alive, by worker id.
         unknown: workers whose lease ended as far as Redis remembers, which may have forgotten renewals; the floor has
             not passed yet, and they can be adopted.
-        deaths: workers that died in the last hour, the newest first, without processes that returned.
+        deaths: workers that died or are gone since the last hour, the newest first, without those that returned.
         silent: workers whose leases ended and that may live, the newest first.
         mass_silence: what most of the silent workers have in common; None: nothing.
         idle: worker ids that were leased and are not, if they were asked for: of dead processes, and released ones.
-        claims: how many worker ids were claimed in the last hour.
+        claims: how many processes claimed worker ids in the last hour.
         lanes_until_ms: end of the last outage lane that a process has which lost its lease since the floor was raised.
         refusal: why Redis takes no renewal of the process that looks; None if it does, or if that process has no lease.
     """
@@ -383,22 +384,10 @@ class Snapshot:
         return self.info.claims + self.info.adopted + self.info.lost == 0
 
     @property
-    def unused_leases(self) -> int:
-        """About how many leases nobody renews any more: a process that is killed keeps its lease for up to a ttl.
-
-        As many as ended without a release during the last ttl, or those that are silent if these
-        are more.
-        """
-        since_ms = self.info.now_ms - self.info.ttl_ms
-        ended = sum(each.kind == "expired" and each.at_ms > since_ms for each in (*self.deaths, *self.silent))
-        silent = sum(worker.state == "silent" for worker in self.workers)
-        return min(self.info.used, max(ended, silent))
-
-    @property
     def use(self) -> str:
         """Return the number of leased worker ids, as a clause for people."""
-        info, unused = self.info, self.unused_leases
-        by = f", about {unused:,} of them by processes that renew no more" if unused else ""
+        info, silent = self.info, sum(worker.state == "silent" for worker in self.workers)
+        by = f", {silent:,} of them by processes that renew no more" if silent else ""
         return f"{info.used:,} of {info.capacity:,} worker ids are leased{by}"
 
     @property
@@ -443,14 +432,9 @@ def time_text(time_ms: int) -> str:
     return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
 
 
-def process_text(who: Owner | EndedLease) -> str:
+def process_text(who: Owner | EndedLease | WorkerInfo) -> str:
     """Return host, pid and label of a process; untrusted text."""
     return f"{who.host}:{who.pid}{f' ({who.label})' if who.label else ''}"
-
-
-def duration_text(ms: int) -> str:
-    """Return a length of time for people."""
-    return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"
 
 
 def worker_info(

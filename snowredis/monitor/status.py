@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
+from snowredis.core.values import duration
 from snowredis.errors import PoolNotFound, SnowredisError
+from snowredis.monitor.fleet import count, counted, greatest_holder, named, processes_of
 from snowredis.monitor.snapshot import (
     DEATH_SHOWN_MS,
     EndedLease,
@@ -36,8 +38,6 @@ LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
 # an outage of Redis is critical if workers have ids for less than this
 OUTAGE_CRITICAL_MS = 3_600_000
 _DO_NOT_RESTART = "do not restart workers: a new one may not be able to start"
-# workers named in a text
-_MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,8 @@ def status_of(snapshot: Snapshot) -> Status:
         *floor,
         *_without_ids(workers, info),
         *([] if is_down else _unconfirmed(snapshot.unknown, info)),
-        *_deaths(snapshot),
+        *_deaths(snapshot, "deaths", "reclaimed"),
+        *_deaths(snapshot, "gone", "expired"),
         # their silence is what the one condition says
         *([] if any(condition.level == "critical" for condition in renewals) else _silent(snapshot)),
         *_mismatch(snapshot),
@@ -120,7 +121,7 @@ def status_of(snapshot: Snapshot) -> Status:
         *_without_outage_lane(workers, info),
         *_layout_end(info),
     ]
-    quiet = _count(len(workers), "worker alive", "workers alive") if workers else "no worker is alive"
+    quiet = f"{counted(workers)} alive" if workers else "no worker is alive"
     return _verdict(conditions, info.now_ms, quiet=quiet)
 
 
@@ -163,20 +164,16 @@ def _redis_unavailable(
         level = "critical" if last else "unknown"
         return Condition("redis-unavailable", level, text, advice, since_ms=failed_since_ms)
     first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
-    living = _count(len(ends_ms), "worker that was alive then has", "workers that were alive then have")
+    living = count(len(ends_ms), "worker that was alive then has", "workers that were alive then have")
     if first_s > 0:
-        text += f"; the {living} ids for at least {_length(first_s)} more"
+        text += f"; the {living} ids for about {duration(1000 * first_s)} more"
     elif last_s > 0:
-        text += f"; some of the {living} no ids any more, the last for {_length(last_s)}"
+        text += f"; some of the {living} no ids any more, the last for about {duration(1000 * last_s)}"
     else:
         text += f"; the {living} no ids any more, unless they reach Redis"
     # with outage lanes there is time to bring Redis back; only new processes may get no ids
     level = "warning" if first_s * 1000 > OUTAGE_CRITICAL_MS else "critical"
     return Condition("redis-unavailable", level, text, advice, failed_since_ms, now_ms + first_s * 1000, len(ends_ms))
-
-
-def _length(seconds: int) -> str:
-    return f"{seconds} s" if seconds < 600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
 def _verdict(
@@ -197,15 +194,16 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
     "not-read": lambda _: "not read yet",
     "no-ids": lambda _: "no worker can make ids",
     "floor": lambda _: "new workers wait",
-    "without-ids": lambda it: f"{_count(it.count, 'worker makes', 'workers make')} no ids",
-    "unconfirmed": lambda it: f"{_count(it.count, 'worker')} unknown",
+    "without-ids": lambda it: f"{count(it.count, 'worker makes', 'workers make')} no ids",
+    "unconfirmed": lambda it: f"{count(it.count, 'worker')} unknown",
     "deaths": lambda it: f"{it.count:,} died",
+    "gone": lambda it: f"{it.count:,} gone without a release",
     "silent": lambda it: f"{it.count:,} silent",
     "mismatch": lambda _: "processes with other settings are refused",
     "full": lambda _: "pool full",
     "nearly-full": lambda _: "pool nearly full",
     "half-full": lambda _: "pool half full",
-    "clocks": lambda it: f"{_count(it.count, 'clock')} off",
+    "clocks": lambda it: f"{count(it.count, 'clock')} off",
     "no-outage-lane": lambda it: f"{it.count:,} without an outage lane",
     "layout-over": lambda _: "layout used up",
     "layout-ends": lambda _: "layout ends soon",
@@ -243,7 +241,7 @@ def _without_ids(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Conditio
         return []
     worst_ms = max((worker.clock_offset_ms for worker in without), key=abs)
     reasons = ", ".join(sorted({worker.refused for worker in without if worker.refused}))
-    text = f"{_named(without)} cannot make ids{f': {reasons}' if reasons else ''}; their clocks differ by up to "
+    text = f"{named(without)} cannot make ids{f': {reasons}' if reasons else ''}; their clocks differ by up to "
     text += f"{worst_ms:+,} ms from the Redis clock"
     advice = "synchronize the clocks of these hosts; the logs of these processes name the error"
     return [Condition("without-ids", "critical", text, advice, count=len(without))]
@@ -277,16 +275,20 @@ def _floor(snapshot: Snapshot) -> list[Condition]:
     # a pool that never had a worker is new, not down
     may_make_ids = snapshot.is_new or snapshot.has_outage_lanes or snapshot.awaits_adoptions
     if not snapshot.workers and not may_make_ids:
-        text = f"no worker can make ids until {{until}}, in {-(-wait_ms // 1000)} s: no lease is valid, and {reason}"
+        text = f"no worker can make ids until {{until}}, in {duration(wait_ms)}: no lease is valid, and {reason}"
         advice = (
             "wait: the outage was longer than the reservations, and ids stop until all of them have certainly ended. "
             "Then all workers go on by themselves"
         )
         return [Condition("no-ids", "critical", text, advice, info.raised_ms, info.floor_ms)]
-    text = f"new workers are served in {-(-wait_ms // 1000)} s, at {{until}}: {reason}"
-    advice = "wait: workers with a valid lease go on without a pause"
-    if info.outage_reserve_ms:
-        advice = "wait: workers with a valid lease, or with an outage lane, go on without a pause"
+    text = f"new workers are served in {duration(wait_ms)}, at {{until}}: {reason}"
+    advice = "wait"
+    if snapshot.workers:
+        advice += f": {counted(snapshot.workers)} with a valid lease go on without a pause"
+    elif snapshot.lanes_until_ms > info.now_ms or snapshot.silent:
+        advice += ": workers with an outage lane go on without a pause, and get worker ids then"
+    elif not snapshot.is_new:
+        advice += ": Redis hears within a heartbeat from the workers that live, and whether they have ids"
     return [Condition("floor", "warning", text, advice, info.raised_ms, info.floor_ms)]
 
 
@@ -294,33 +296,44 @@ def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Conditio
     if not unknown:
         return []
     text = (
-        f"{_named(unknown)} may be dead or alive: Redis may have forgotten their last heartbeats. Those that are alive "
+        f"{named(unknown)} may be dead or alive: Redis may have forgotten their last heartbeats. Those that are alive "
         "are adopted, or claim a worker id, before {until}"
     )
     return [Condition("unconfirmed", "unknown", text, "wait", None, info.floor_ms, len(unknown))]
 
 
-def _deaths(snapshot: Snapshot) -> list[Condition]:
-    """Return the condition of the deaths of the last hour: a notice if somebody has acknowledged all of them."""
-    new = [death for death in snapshot.deaths if not death.acknowledged]
-    deaths = new or snapshot.deaths
-    if not deaths:
+# code of a condition -> what is said of the processes, and what to do
+_ENDS = {
+    "deaths": (
+        "died in the last hour: another process found them dead, and released what they had leased",
+        "they were killed (out of memory?) or crashed",
+    ),
+    "gone": (
+        "sent no heartbeat until all their reservations had ended, and no process saw them end: if they live, they "
+        "have no ids until they reach Redis",
+        "they hang, cannot reach Redis, or were killed where no other process of the pool runs: look at the hosts",
+    ),
+}
+_ACKNOWLEDGE = "snowredis workers lists them; snowredis workers --acknowledge says that they have been seen"
+
+
+def _deaths(snapshot: Snapshot, code: str, kind: str) -> list[Condition]:
+    """Return the condition of the leases of *kind* that ended: a notice if somebody has acknowledged all of them."""
+    ended = [each for each in snapshot.deaths if each.kind == kind]
+    new = [each for each in ended if not each.acknowledged]
+    ended = new or ended
+    if not ended:
         return []
-    newest, count = deaths[0], len(deaths)
-    text = (
-        f"{_count(count, 'worker')} died in the last hour without releasing the worker id, the last at "
-        f"{{until}}: worker {newest.worker} on {process_text(newest)}"
-    )
+    newest, number = ended[0], len(processes_of(ended))
+    said, why = _ENDS[code]
+    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {process_text(newest)}"
+    times_ms = ended[-1].at_ms, newest.at_ms
     if not new:
-        return [Condition("deaths", "notice", f"acknowledged: {text}", "", deaths[-1].at_ms, newest.at_ms, count)]
-    advice = (
-        "they were killed (out of memory?) or crashed: snowredis workers lists them; snowredis workers --acknowledge "
-        "says that they have been seen"
-    )
+        return [Condition(code, "notice", f"acknowledged: {text}", "", *times_ms, number)]
     # all processes of that hour: the living and the dead; in a fleet of short jobs, all that claimed
-    processes = max(count + len(snapshot.workers), snapshot.claims)
-    level = "critical" if count >= 3 and count * 10 >= processes else "warning"
-    return [Condition("deaths", level, text, advice, deaths[-1].at_ms, newest.at_ms, count)]
+    processes = max(number + len(processes_of(snapshot.workers)), snapshot.claims)
+    level = "critical" if number >= 3 and number * 10 >= processes else "warning"
+    return [Condition(code, level, text, f"{why}; {_ACKNOWLEDGE}", *times_ms, number)]
 
 
 def _silent(snapshot: Snapshot) -> list[Condition]:
@@ -332,16 +345,13 @@ def _silent(snapshot: Snapshot) -> list[Condition]:
     silent += new or snapshot.silent
     if not silent:
         return []
-    beats_ms = [each.renewed_ms or 0 for each in silent]
+    beats_ms, number = [each.renewed_ms or 0 for each in silent], len(processes_of(silent))
     until_ms = max(each.lasts_until_ms for each in silent)
-    text = f"{_named(silent)} sent no heartbeat since {{since}}; if they live, the last of them has ids until {{until}}"
+    text = f"{named(silent)} sent no heartbeat since {{since}}; if they live, the last of them has ids until {{until}}"
     if is_seen:
-        return [Condition("silent", "notice", f"known: {text}", "", min(beats_ms), until_ms, len(silent))]
-    advice = (
-        "they hang, cannot reach Redis, or were killed where no other process of the pool runs: look at the hosts; "
-        "snowredis workers --acknowledge says that they have been seen"
-    )
-    return [Condition("silent", "warning", text, advice, min(beats_ms), until_ms, len(silent))]
+        return [Condition("silent", "notice", f"known: {text}", "", min(beats_ms), until_ms, number)]
+    advice = f"{_ENDS['gone'][1]}; {_ACKNOWLEDGE}"
+    return [Condition("silent", "warning", text, advice, min(beats_ms), until_ms, number)]
 
 
 def _mismatch(snapshot: Snapshot) -> list[Condition]:
@@ -351,7 +361,7 @@ def _mismatch(snapshot: Snapshot) -> list[Condition]:
         return []
     by = f" by {info.mismatch_by}" if info.mismatch_by else ""
     text = (
-        f"processes with other settings than the pool are refused: {_count(info.mismatches, 'claim')} so "
+        f"processes with other settings than the pool are refused: {count(info.mismatches, 'claim')} so "
         f"far, the last at {{until}}{by}"
     )
     if not snapshot.workers:
@@ -369,20 +379,24 @@ def _use(snapshot: Snapshot) -> list[Condition]:
     share = info.used / max(1, info.capacity)
     if share <= HALF_FULL:
         return []
-    use = snapshot.use
+    use, advice = snapshot.use, ["move to a layout with more worker bits"]
     silent = [worker for worker in snapshot.workers if worker.state == "silent"]
-    advice = "stop idle processes, or move to a layout with more worker bits"
-    if snapshot.unused_leases:
-        advice = f"let processes end in order, or shorten the ttl: a lease outlives a killed process by it; {advice}"
+    holder, held = greatest_holder(snapshot.workers)
+    if held > 1 and held * 10 >= info.used:
+        use += f", {held:,} of them by {holder}"
+        advice.insert(0, "let the threads of that process share one generator")
+    if silent:
+        advice.insert(0, "let processes end in order, or shorten the ttl: a lease outlives a killed process by it")
+    todo = "; ".join(advice if len(advice) > 1 else ["stop idle processes", *advice])
     if info.free <= 0:
         first_ms = min((worker.lease_end_ms for worker in silent), default=None)
         wait = "; if they are dead, the first worker id is available at {until}" if silent else ""
         text = f"{use}: new workers are refused{wait}"
-        return [Condition("full", "critical", text, advice, until_ms=first_ms, count=info.used)]
+        return [Condition("full", "critical", text, todo, until_ms=first_ms, count=info.used)]
     if share >= NEARLY_FULL:
-        return [Condition("nearly-full", "warning", use, advice, count=info.used)]
+        return [Condition("nearly-full", "warning", use, todo, count=info.used)]
     reload = "a reload that starts new processes before old ones end needs twice as many"
-    return [Condition("half-full", "notice", f"{use}; {reload}", advice, count=info.used)]
+    return [Condition("half-full", "notice", f"{use}; {reload}", todo, count=info.used)]
 
 
 def _clocks(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
@@ -390,7 +404,7 @@ def _clocks(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
     if not off:
         return []
     worst_ms = max((worker.clock_offset_ms for worker in off), key=abs)
-    text = f"the clocks of {_named(off)} differ from the Redis clock, by up to {worst_ms:+,} ms"
+    text = f"the clocks of {named(off)} differ from the Redis clock, by up to {worst_ms:+,} ms"
     return [Condition("clocks", "warning", text, "synchronize the clocks of these hosts", count=len(off))]
 
 
@@ -402,8 +416,9 @@ def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[
     if not info.outage_reserve_ms or not without:
         return []
     text = (
-        f"{_named(without)} cannot go on for longer than a ttl without Redis: for up to "
-        f"{info.outage_reserve_ms / 3.6e6:g} h after Redis got or lost the pool, others may have their outage lanes"
+        f"{len(without):,} of {count(len(workers), 'worker')} would have no ids after a ttl ({duration(info.ttl_ms)}) "
+        f"without Redis: earlier processes may have the outage lanes, for up to {duration(info.outage_reserve_ms)} "
+        "after Redis got or lost the pool. See docs/how-to/redis-unavailable.md#the-outage-lane"
     )
     return [Condition("no-outage-lane", "notice", text, count=len(without))]
 
@@ -416,18 +431,6 @@ def _layout_end(info: PoolInfo) -> list[Condition]:
         return [Condition("layout-over", "critical", text, advice, until_ms=info.layout_end_ms)]
     if left_ms < LAYOUT_ENDS_MS:
         level = "critical" if left_ms < LAYOUT_CRITICAL_MS else "warning"
-        text = f"the layout ends in {_count(left_ms // DAY_MS, 'day')}, at {{until}}"
+        text = f"the layout ends in {count(left_ms // DAY_MS, 'day')}, at {{until}}"
         return [Condition("layout-ends", level, text, advice, until_ms=info.layout_end_ms)]
     return []
-
-
-def _named(workers: Sequence[WorkerInfo | EndedLease]) -> str:
-    """Return how many workers these are, and the first of them."""
-    named = ", ".join(f"{worker.worker} on {worker.host}:{worker.pid}" for worker in workers[:_MAX_NAMED])
-    more = " …" if len(workers) > _MAX_NAMED else ""
-    return f"{_count(len(workers), 'worker')} ({named}{more})"
-
-
-def _count(number: int, one: str, several: str = "") -> str:
-    """Return *number* with the word for it; *several*: the plural if it is not *one* with an s."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from snowredis.core.layout import Parts
+from snowredis.core.values import duration
 from snowredis.monitor.holdings import (
     FOREVER_MS,
     Holder,
@@ -24,7 +25,7 @@ from snowredis.monitor.holdings import (
     Past,
     RefusedRenewal,
 )
-from snowredis.monitor.snapshot import PoolInfo, duration_text, time_text
+from snowredis.monitor.snapshot import PoolInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.replies import LossReason
 
@@ -48,7 +49,7 @@ def judge(lane: LaneHistory, tick_ms: int) -> Verdict:
     past = lane.history.past
     if tick_ms >= past.now_ms + past.ttl_ms + past.lead_ms:
         return Verdict.unknown(
-            f"its time lies {duration_text(tick_ms - past.now_ms)} in the future of this Redis, further than any "
+            f"its time lies {duration(tick_ms - past.now_ms)} in the future of this Redis, further than any "
             "process may have reserved: it was made with another layout or in another pool, or the clock of Redis "
             "went back"
         )
@@ -138,7 +139,7 @@ def _judge_holding(lane: LaneHistory, holding: Holding, holder: Holder, tick_ms:
     reason += f"from {time_text(holder.first_ms)} " if holder.first_ms else ""
     reason += f"up to {time_text(holder.until_ms)}" if holder.until_ms < FOREVER_MS else "on"
     if holder.from_ms is not None and holder.from_ms - tick_ms > lane.history.past.lead_ms:
-        behind = duration_text(holder.from_ms - tick_ms)
+        behind = duration(holder.from_ms - tick_ms)
         reason += f"; its clock was at least {behind} behind when it made this id"
     return Verdict(holder, "certain", reason)
 
@@ -172,7 +173,7 @@ def _doubt(lane: LaneHistory, loss: Loss, holding: Holding, holder: Holder, tick
     if tick_ms >= known_ms - past.lead_ms:
         reason = f"{_loss_text(loss)}, among them who had worker id {lane.worker} last"
         return Verdict.unknown(reason, candidates)
-    behind = duration_text(known_ms - tick_ms)
+    behind = duration(known_ms - tick_ms)
     return f"{_loss_text(loss)}; another process is possible only if its clock was over {behind} behind"
 
 
@@ -280,7 +281,7 @@ def _possible_causes(
 ) -> Iterator[str]:
     older_ms = info.created_ms - parts.timestamp_ms
     if older_ms > history.past.lead_ms:
-        age = duration_text(older_ms)
+        age = duration(older_ms)
         yield f"it is {age} older than this pool: one is of an earlier pool of this name, one of another pool"
     if alike:
         yield (

@@ -132,7 +132,7 @@ class WorkerPool:
             deaths=died,
             silent=silent,
             mass_silence=mass,
-            claims=sum(at_ms > info.now_ms - DEATH_SHOWN_MS for at_ms, _ in claims),
+            claims=len({process for at_ms, _, process in claims if at_ms > info.now_ms - DEATH_SHOWN_MS}),
             lanes_until_ms=deaths.lanes_until_ms(written, info.raised_ms or 0),
         )
 

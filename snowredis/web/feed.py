@@ -71,6 +71,7 @@ class FeedState:
             "stale_since_ms": reading.status.stale_since_ms,
             "pool": None if snapshot is None else to_json(snapshot.info),
             "ended": [] if snapshot is None else ended_rows(snapshot),
+            "answers": to_json(reading.answers),
         }
         workers = {} if snapshot is None else worker_rows(snapshot)
         point: Point = (reading.status.now_ms + offset_ms, None, None)
@@ -116,7 +117,7 @@ def worker_rows(snapshot: Snapshot) -> dict[int, Row]:
 
 
 def ended_rows(snapshot: Snapshot) -> list[Row]:
-    """Return the leases that ended without a release: of processes that may live, then of those that died."""
+    """Return the leases that ended without a release: of silent processes, then of those that died or are gone."""
     rows = [to_json(each) | {"silent": True} for each in snapshot.silent]
     return (rows + [to_json(each) | {"silent": False} for each in snapshot.deaths])[:MAX_ENDED]
 

@@ -61,7 +61,7 @@ def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snow
     head, use, status, empty, titles, *rows = result.out.splitlines()
     assert pool_name in head
     assert use.startswith("3 of 1,024 worker ids are leased  1,021 free  peak 3")
-    assert status == "status ok: 3 workers alive"
+    assert status == "status ok: 1 process with 3 worker ids alive"
     assert (empty, titles.split()[0]) == ("", "worker")
     assert [row.split()[0] for row in rows] == ["0", "1", "2"]
     assert all(str(os.getpid()) in row and "web" in row for row in rows)

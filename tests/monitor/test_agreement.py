@@ -23,6 +23,7 @@ from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
 from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.process.names import owner_text
 from snowredis.snowflake import record_files
 from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.memory_store import MemoryStore
@@ -211,7 +212,11 @@ def test_a_lease_that_ended_is_a_death_only_with_a_witness() -> None:
     snapshot = snapshot_of(lane, over, found, living=9)
     assert (snapshot.silent, snapshot.deaths) == ((lane,), (over, found))
     status = status_of(snapshot)
-    assert status.headline == "2 died; 1 silent"
+    assert status.headline == "1 died; 1 gone without a release; 1 silent"
+    gone = next(condition for condition in status.conditions if condition.code == "gone")
+    assert "killed" not in gone.text
+    assert "another process" not in f"{gone.text}{gone.advice}".replace("no other process", "")
+    assert "no process saw them end" in gone.text
     (silent,) = [condition for condition in status.conditions if condition.code == "silent"]
     assert "if they live, the last of them has ids until 2026-" in silent.text
     assert snapshot.makes_ids
@@ -299,6 +304,43 @@ def refuse_writes(server: RedisServer, how: str) -> None:
         client.config_set("min-replicas-to-write", 1)
 
 
+def test_a_process_with_many_generators_counts_as_one() -> None:
+    """Of six processes one hangs, which has as many leases as the others together."""
+    leases = [replace(ended(number), host="web-9") for number in range(5, 10)]
+    snapshot = snapshot_of(*leases, living=5)
+    assert snapshot.mass_silence is None
+    status = status_of(snapshot)
+    assert status.headline == "1 silent"
+    assert "1 process with 5 worker ids" in status.conditions[0].text
+    found = [replace(each, kind="reclaimed", lasts_until_ms=0) for each in leases]
+    (condition,) = status_of(snapshot_of(*found, living=5)).conditions
+    assert (condition.level, condition.count, condition.short) == ("warning", 1, "1 died")
+
+
+def test_a_process_that_has_another_lease_lives() -> None:
+    lost = replace(ended(20), host="web-1", pid=100)
+    assert mass_silence_in([lost, ended(21), ended(22)], FLEET[:2], info()) is None
+    assert mass_silence_in([lost, ended(21), ended(22), ended(23)], FLEET[:2], info()) is not None
+
+
+def test_a_lane_of_a_lost_lease_keeps_a_process_silent(server: RedisServer, pool: str) -> None:
+    """It goes on in the outage lane of a lease that it lost, and its later lease has none: it has not died."""
+    config = PoolConfig(name=pool, outage_reserve_ms=0)
+    seen, store = WorkerPool(server.url, pool), RedisStore(server.url, config)
+    seen.create(config)
+    holder = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    assert holder is not None
+    now_ms = seen.info().now_ms
+    owner = owner_text("web-1", 7, "", "ab", lane_until_ms=now_ms + HOUR_MS)
+    times = {"lease_end_ms": now_ms, "until_ms": now_ms, "claimed_ms": now_ms - 9, "renewed_ms": now_ms - 5}
+    change_record(server.client(), pool, 0, owner=owner, **times)
+    snapshot = seen.snapshot()
+    assert (snapshot.deaths, [each.lasts_until_ms for each in snapshot.silent]) == ((), [now_ms + HOUR_MS])
+    store.close()
+    seen.close()
+
+
+@pytest.mark.usefixtures("each_generator_is_a_process")
 @pytest.mark.parametrize("how", ["full", "read-only", "too few replicas"])
 def test_a_redis_that_refuses_writes_is_one_fault_for_every_view(own_server: RedisServer, how: str) -> None:
     pytest.importorskip("starlette")

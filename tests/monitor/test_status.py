@@ -13,7 +13,8 @@ from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import PoolNotFound, StoreUnavailable
-from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.fleet import answers
+from snowredis.monitor.snapshot import EndedLease, MassSilence, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import (
     LEVELS,
     Condition,
@@ -48,7 +49,11 @@ def worker(number: int, **values: Any) -> WorkerInfo:
 
 
 def death(number: int, ago_ms: int) -> EndedLease:
-    return EndedLease(NOW_MS - ago_ms, number, f"web-{number}", 100, "api", "expired", None, None, NOW_MS, 5)
+    return EndedLease(NOW_MS - ago_ms, number, f"web-{number}", 100, "api", "reclaimed", None, None, NOW_MS, 5)
+
+
+def gone(number: int, ago_ms: int) -> EndedLease:
+    return replace(death(number, ago_ms), kind="expired")
 
 
 FLEET = tuple(worker(number) for number in range(10))
@@ -75,7 +80,7 @@ def test_a_quiet_pool_is_ok() -> None:
         ),
         (
             replace(QUIET, info=info(floor_ms=NOW_MS + 12_001, floor_reason="other-server")),
-            "floor", "warning", r"served in 13 s, at 2026-\S+Z: another server process",
+            "floor", "warning", r"served in 12.0 s, at 2026-\S+Z: another server process",
             NOW_MS - 5_000, NOW_MS + 12_001,
         ),
         (
@@ -89,6 +94,15 @@ def test_a_quiet_pool_is_ok() -> None:
         (
             replace(QUIET, deaths=tuple(death(number, number) for number in range(13))),
             "deaths", "critical", "13 workers died", NOW_MS - 12, NOW_MS,
+        ),
+        (
+            replace(QUIET, deaths=(gone(5, 1_000), gone(6, 2_000))),
+            "gone", "warning", r"2 workers sent no heartbeat until .* no process saw them end: if they live, .* no ids",
+            NOW_MS - 2_000, NOW_MS - 1_000,
+        ),
+        (
+            replace(QUIET, deaths=tuple(gone(number, number) for number in range(13))),
+            "gone", "critical", "13 workers sent no heartbeat", NOW_MS - 12, NOW_MS,
         ),
         (
             replace(QUIET, workers=(*FLEET[:9], SUSPECT)),
@@ -177,6 +191,14 @@ def test_a_pool_that_refuses_everybody_is_not_ok() -> None:
     assert status_of(Snapshot(old, ())).conditions == ()
 
 
+def test_a_floor_promises_nothing_of_workers_that_redis_does_not_know() -> None:
+    waiting = info(floor_ms=NOW_MS + 20_000, incarnation=f"{NOW_MS - 1_000}-ab", used=0, free=100)
+    (condition,) = status_of(Snapshot(waiting, ())).conditions
+    assert (condition.code, "without a pause" in condition.advice) == ("floor", False)
+    (condition,) = status_of(Snapshot(waiting, FLEET)).conditions
+    assert "10 workers with a valid lease go on without a pause" in condition.advice
+
+
 def test_deaths_are_judged_by_the_processes_of_that_hour() -> None:
     """13 of 1,000 short jobs died, which is no reason to wake anybody."""
     deaths = tuple(death(number, number) for number in range(13))
@@ -187,7 +209,7 @@ def test_deaths_are_judged_by_the_processes_of_that_hour() -> None:
 def test_alerts_and_page_have_the_same_severities() -> None:
     """An alert of one level of a condition has the severity of that name."""
     rules = (Path(__file__).parents[2] / "docs" / "alerts.yml").read_text("utf-8")
-    found = re.findall(r'condition="[\w-]+"}\) == (\d)\n        labels: {severity: (\w+)}', rules)
+    found = re.findall(r'condition=~?"[\w|-]+"}\) == (\d)\n        labels: {severity: (\w+)}', rules)
     assert len(found) == 8
     assert all(LEVELS[int(level)] == severity for level, severity in found)
 
@@ -195,20 +217,53 @@ def test_alerts_and_page_have_the_same_severities() -> None:
 def test_a_full_pool_says_how_much_of_it_may_be_dead_and_when_that_is_over() -> None:
     status = status_of(Snapshot(info(used=100, free=0), (*FLEET, SUSPECT)))
     full = next(condition for condition in status.conditions if condition.code == "full")
-    assert "about 1 of them by processes that renew no more" in full.text
+    assert "100 of 100 worker ids are leased, 1 of them by processes that renew no more" in full.text
     assert "let processes end in order" in full.advice
     assert full.until_ms == SUSPECT.lease_end_ms
     assert status.headline == "pool full; 1 silent"
 
 
-def test_leases_that_ended_during_the_last_ttl_tell_how_many_are_dead_now() -> None:
-    deaths = [death(number, 29_000) for number in range(4)]
-    reclaimed = replace(death(5, 1), kind="reclaimed")
-    busy = Snapshot(info(used=60, free=40), FLEET, deaths=(*deaths, reclaimed, death(6, 31_000)))
-    assert busy.unused_leases == 4
-    assert "about 4 of them by processes that renew no more" in status_of(busy).conditions[-1].text
-    assert Snapshot(info(used=60, free=40), (*FLEET, SUSPECT)).unused_leases == 1
-    assert replace(busy, info=info(used=2, free=98)).unused_leases == 2
+def test_a_healthy_worker_is_not_counted_as_one_that_renews_no_more() -> None:
+    """The lease of the other one has ended, so it is not among those that are leased."""
+    ended = Snapshot(info(used=1, free=99), FLEET[:1], deaths=(gone(5, 1),))
+    assert ended.use == "1 of 100 worker ids are leased"
+
+
+def test_the_greatest_holder_of_a_full_pool_is_named_with_its_label() -> None:
+    greedy = [worker(number, host="job-1", pid=7, label="import") for number in range(50, 82)]
+    (full,) = status_of(Snapshot(info(used=42, free=0, capacity=42), (*FLEET, *greedy))).conditions
+    assert "42 of 42 worker ids are leased, 32 of them by job-1:7 (import): new workers are refused" in full.text
+    assert full.advice.startswith("let the threads of that process share one generator")
+    assert "idle" not in full.advice
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "restart", "deploy"),
+    [
+        (QUIET, "only if it is back within 29.0 s: 10 of 10 workers can have no ids", "yes: it needs 20 worker ids"),
+        (
+            replace(QUIET, workers=tuple(worker(n, outage_until_ms=NOW_MS + 36_000_000) for n in range(3))),
+            "yes: all 3 workers go on for 10.0 h", "yes: it needs 6 worker ids (3 living and as many new)",
+        ),
+        (
+            replace(QUIET, workers=(worker(1), worker(2, outage_until_ms=NOW_MS + 36_000_000))),
+            "1 of 2 workers can have no ids after that; the others go on for 10.0 h", "yes: it needs 4",
+        ),
+        (replace(QUIET, info=info(free=4)), "only if", "only if at most 4 new workers start before old ones end"),
+        (replace(QUIET, info=info(free=0)), "only if", "no: it needs 20 worker ids (10 living and as many new), and"),
+        (replace(QUIET, info=info(floor_ms=NOW_MS + 12_000)), "only if", "in 12.0 s: new workers wait"),
+        (replace(QUIET, mass_silence=MassSilence(6, 10, NOW_MS, NOW_MS)), "only if", "no: Redis takes no renewals"),
+        (Snapshot(info(), ()), "yes: no worker makes ids", "yes: it needs 0"),
+    ],
+)  # fmt: skip
+def test_what_people_ask_before_they_restart_something_has_an_answer(
+    snapshot: Snapshot, restart: str, deploy: str
+) -> None:
+    first, second = answers(snapshot, 35_000)
+    assert (first.question, second.question) == ("restart", "deploy")
+    assert restart in first.text
+    assert "gets no ids until 35.0 s after Redis is back" in first.text
+    assert deploy in second.text
 
 
 def test_the_worst_comes_first_and_times_are_shown_as_the_viewer_wants() -> None:
@@ -235,8 +290,8 @@ def test_what_cannot_be_read_is_never_ok() -> None:
 @pytest.mark.parametrize(
     ("later_ms", "text"),
     [
-        (4_000, "the 2 workers that were alive then have ids for at least 6 s more"),
-        (20_000, "some of the 2 workers that were alive then have no ids any more, the last for 9 s"),
+        (4_000, "the 2 workers that were alive then have ids for about 6.0 s more"),
+        (20_000, "some of the 2 workers that were alive then have no ids any more, the last for about 9.0 s"),
         (40_000, "the 2 workers that were alive then have no ids any more, unless they reach Redis"),
     ],
 )
@@ -260,7 +315,7 @@ def test_workers_with_outage_lanes_have_ids_for_long_and_that_is_no_critical_sta
         status = status_without(error, last, failed_since_ms=NOW_MS, now_ms=now_ms, last_read_ms=NOW_MS)
         return status.conditions[0]
 
-    text = "the 2 workers that were alive then have ids for at least 22 h 0 min more"
+    text = "the 2 workers that were alive then have ids for about 22.0 h more"
     assert (after(2).level, text in after(2).text) == ("warning", True)
     assert after(23).level == "critical"
     assert status_of(last).level == "ok"
@@ -271,7 +326,9 @@ def test_a_worker_without_an_outage_lane_is_a_notice() -> None:
     status = status_of(Snapshot(WITH_OUTAGE_LANES, workers))
     (condition,) = status.conditions
     assert (condition.code, condition.level, condition.count) == ("no-outage-lane", "notice", 1)
-    assert "1 worker (2 on web-2:100) cannot go on for longer than a ttl without Redis" in condition.text
+    assert "1 of 2 workers would have no ids after a ttl (30.0 s) without Redis" in condition.text
+    assert "for up to 24.0 h after Redis got or lost the pool" in condition.text
+    assert "web-2" not in condition.text
 
 
 def test_a_lane_that_opens_after_a_gap_is_none_and_that_of_a_lost_lease_is_one() -> None:
@@ -284,7 +341,7 @@ def test_a_lane_that_opens_after_a_gap_is_none_and_that_of_a_lost_lease_is_one()
         dict.fromkeys(("failed_since_ms", "now_ms", "last_read_ms"), NOW_MS),
     )
     away = status_without(error, Snapshot(WITH_OUTAGE_LANES, (late,)), **times)
-    assert (away.level, "for at least 29 s more" in away.conditions[0].text) == ("critical", True)
+    assert (away.level, "for about 29.0 s more" in away.conditions[0].text) == ("critical", True)
     kept = replace(late, lane_until_ms=NOW_MS + 2 * HOUR_MS)
     assert status_of(Snapshot(WITH_OUTAGE_LANES, (kept,))).conditions == ()
     assert status_without(error, Snapshot(WITH_OUTAGE_LANES, (kept,)), **times).level == "warning"
@@ -309,7 +366,7 @@ def test_every_condition_has_a_part_of_the_headline() -> None:
     from snowredis.monitor import status
 
     source = Path(status.__file__).read_text("utf-8")
-    codes = set(re.findall(r'Condition\(\s*"([a-z-]+)"', source))
+    codes = set(re.findall(r'Condition\(\s*"([a-z-]+)"', source)) | set(status._ENDS)
     assert codes == set(status.HEADLINES)
 
 

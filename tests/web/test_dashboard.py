@@ -104,7 +104,7 @@ def worker(url: str, pool: str, label: str) -> Iterator[tuple[subprocess.Popen[s
 def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_somebody_acknowledges_it(
     page: Page, server: RedisServer, pool: str, serve: Serve
 ) -> None:
-    # without outage lanes a process has no ids any more when its lease has ended, so it died
+    # without outage lanes a process has no ids any more when its lease has ended, so it is gone
     new_pool(server.url, pool, ttl=3, outage_reserve=0)
     served = serve("--pool", pool, url=server.url)
     page.go(served.url)
@@ -120,8 +120,8 @@ def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_somebody_ackno
         page.wait("document.querySelectorAll('.tile.s-silent').length == 1")
         page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
         page.wait("document.querySelector('#f-alive').textContent == '1'")
-    page.wait("document.querySelector('#status').dataset.codes == 'deaths'")
-    assert "1 died" in page.evaluate("document.title")
+    page.wait("document.querySelector('#status').dataset.codes == 'gone'")
+    assert "1 gone" in page.evaluate("document.title")
     page.wait(f"decodeURIComponent(document.querySelector('#icon').href).includes('{ICON_OF_WARNING}')")
     assert "shop" in page.text("#graves-list")
     # the grave says where and when, with date and zone
@@ -129,12 +129,12 @@ def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_somebody_ackno
     page.click("#acknowledge")
     page.wait("document.querySelector('#status').dataset.level == 'notice'")
     page.wait("document.querySelectorAll('.tile').length == 1")
-    assert "died" not in page.evaluate("document.title")
+    assert "gone" not in page.evaluate("document.title")
     # everybody sees it: another process of the service, the terminal
     assert snowredis.WorkerPool(server.url, pool).snapshot().deaths[0].acknowledged
     other = serve("--pool", pool, url=server.url)
     page.go(other.url)
-    page.wait("document.querySelector('#status').dataset.codes == 'deaths'")
+    page.wait("document.querySelector('#status').dataset.codes == 'gone'")
     page.click("#show-seen")
     page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
     assert page.text("#graves-list").endswith("acknowledged")
@@ -438,7 +438,7 @@ def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back(
     # unknown is not 0 and not green
     page.wait("document.querySelectorAll('.tile.s-unknown').length == 1")
     assert [page.text(f"#f-{name}") for name in ("rate", "alive", "used")] == ["unknown"] * 3
-    assert "ids for at least" in page.text("#status-list")
+    assert "ids for about" in page.text("#status-list")
     page.wait("document.querySelector('#chart-note').textContent.startsWith('now unknown')")
     own_server.start()
     new_pool(own_server.url, pool_name)

@@ -130,7 +130,7 @@ def test_deaths_are_sent_when_they_change_and_events_once() -> None:
     event = {"key": "0/1-0", "kind": "claimed"}
     first = change(state, reading(snapshot(deaths=(death,))), [event])
     assert [(row["key"], row["silent"]) for row in first["ended"]] == [(death.key, False)]
-    assert first["status"]["conditions"][0]["template"].startswith("1 worker died")
+    assert first["status"]["conditions"][0]["template"].startswith("1 worker sent no heartbeat")
     second = change(state, reading(snapshot(deaths=(death,))), [event, event | {"key": "0/2-0"}])
     assert "ended" not in second
     assert [row["key"] for row in second["events"]] == ["0/2-0"]

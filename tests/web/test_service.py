@@ -565,7 +565,7 @@ def test_deaths_are_acknowledged_for_all_who_look(
         def codes() -> list[str]:
             return [one["code"] for one in client.get("/workers").json()["status"]["conditions"]]
 
-        eventually(lambda: "deaths" in codes(), "the death")
+        eventually(lambda: "gone" in codes(), "the death")
         death = client.get("/workers").json()["deaths"][0]
         foreign = client.post("/acknowledge", headers={"origin": "http://elsewhere"})
         assert (foreign.status_code, foreign.json()["error"]) == (403, "CrossSite")
@@ -573,7 +573,7 @@ def test_deaths_are_acknowledged_for_all_who_look(
         assert client.get("/acknowledge").status_code == 405
         early = client.post("/acknowledge", params={"until": "2020-01-01T00:00:00Z"}).json()
         assert early["until"] == "2020-01-01T00:00:00.000Z"
-        assert "deaths" in codes()
+        assert "gone" in codes()
         seen = client.post("/acknowledge", params={"until": death["at"]})
         assert (seen.status_code, seen.json()["until"]) == (200, death["at"])
         assert client.get("/workers").json()["status"]["level"] == "notice"

@@ -105,7 +105,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
         lines.append([(f"below: the state of {args.time_text(reading.read_at_ms)}, not up to date", "bad")])
     if args.group_by:
         return [*lines, [], *pool_text.group_table(args.group_by, workers, chosen.deaths)][:height]
-    lines += [[], *_ended_lines("died in the last hour", chosen.deaths, info, args, height)]
+    lines += [[], *_ended_lines("ended without a release in the last hour", chosen.deaths, info, args, height)]
     lines += _ended_lines("silent, without a lease", chosen.silent, info, args, height)
     if not workers:
         none = "no worker matches" if snapshot.workers else "no worker is alive"
@@ -123,17 +123,23 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     return lines[:height]
 
 
+# the newest of the processes that died or are silent
+MOST_ENDED = 20
+
+
 def _ended_lines(
     title: str, ended: Sequence[EndedLease], info: PoolInfo, args: argparse.Namespace, height: int | None
 ) -> list[Line]:
+    from snowredis.monitor.fleet import counted
+
     if not ended:
         return []
-    # a third of the screen
-    most = len(ended) if height is None else max(1, height // 3 - 4)
+    # at most a third of the screen
+    most = MOST_ENDED if height is None else min(MOST_ENDED, max(1, height // 3 - 4))
     lines = [*pool_text.ended_table(ended[:most], info.now_ms, args.time_text)]
     if most < len(ended):
-        lines.append([(f"… and {len(ended) - most:,} more", "dim")])
-    return [[(f"{title}: {len(ended):,}", "strong")], *lines, []]
+        lines.append([(f"… and {len(ended) - most:,} more: --group-by host counts them, --json has all", "dim")])
+    return [[(f"{title}: {counted(ended)}", "strong")], *lines, []]
 
 
 WORKERS = Command(
@@ -141,8 +147,8 @@ WORKERS = Command(
     "show which process has which worker id, and which died",
     """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
 heartbeat for half a ttl), silent (none for two thirds of a ttl), no-ids (it sends heartbeats, and gets no ids),
-unknown (Redis may have forgotten it), expired (the lease ended without a release), free (released). Workers that died
-are listed for an hour, those that are silent for as long as they may have ids.""",
+unknown (Redis may have forgotten it), expired (the lease ended without a release), free (released). Workers that ended
+without a release are listed for an hour, those that are silent for as long as they may have ids.""",
     [
         ("snowredis workers", "of pool 'default'"),
         ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),

@@ -43,7 +43,7 @@ export function definitionRows(rows) {
 }
 
 export const whole = (number) => Math.round(number).toLocaleString("en-US");
-export const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
+export const plural = (count, noun, several = `${noun}s`) => `${whole(count)} ${count === 1 ? noun : several}`;
 
 export function compact(number) {
   if (number < 10000) return whole(number);

@@ -63,7 +63,8 @@ export function drawDrawer() {
 function stateText(worker, health, ended) {
   if (worker) return { healthy: "healthy", late: "late: a heartbeat is missing", silent: "silent: it hangs, was killed, or cannot reach Redis", "no-ids": `it gets no ids${worker.refused ? `: ${worker.refused}` : ""}`, unknown: "unknown: its heartbeats cannot be seen now" }[health];
   if (!ended.length) return "no process has this worker id now";
-  return ended[0].silent ? `silent; ${livesText(ended[0])}` : `died at ${timeText(ended[0].at)}`;
+  const [{ silent, kind, at }] = ended;
+  return silent ? `silent; ${livesText(ended[0])}` : kind === "reclaimed" ? `died, found at ${timeText(at)}` : `gone since ${timeText(at)}; nobody saw its end`;
 }
 
 function facts(worker, health) {
@@ -79,6 +80,7 @@ function facts(worker, health) {
     ["ids", `${whole(worker.ids_made)}${unknown ? " when it was last known" : ""}${health === "healthy" || health === "late" ? `, ${compact(worker.ids_per_second)} a second` : ", rate unknown"}`],
     ["clock", unknown ? "" : `${worker.clock_offset_ms > 0 ? "+" : ""}${worker.clock_offset_ms} ms to Redis, went back ${whole(worker.clock_backs)} times`],
     ["namespace", String(worker.namespace)],
+    ["version", worker.version],
   ]);
 }
 
@@ -89,7 +91,7 @@ function lastFacts(death) {
     ["pid", death.pid && copyable(String(death.pid), "the pid")],
     ["leased", death.claimed_at && `${timeText(death.claimed_at)}, for ${durationText(death.at - death.claimed_at)}`],
     ["last heartbeat", death.heartbeat_at && timeText(death.heartbeat_at)],
-    ["ids", death.ids_made ? whole(death.ids_made) : ""],
+    ["ids", death.ids_made ? `at least ${whole(death.ids_made)}` : ""],
   ]);
 }
 

@@ -9,7 +9,7 @@ const KINDS = ["claimed", "released", "expired", "reclaimed", "returned", "adopt
 // their reason is shown, too
 const WITH_TEXT = new Set(["lost", "floor", "alarm", "adopted"]);
 const MAX_SHOWN = 200;
-const SAID = { expired: "died: its lease ended", reclaimed: "died: killed, its worker id was released", returned: "renewed after all" };
+const SAID = { expired: "its lease ended without a release", reclaimed: "died: another process found it dead and released its worker id", returned: "renewed after all" };
 
 // older events that match the filter, from the service; null: the filter is empty, or they are not here yet
 let older = null, drawn = "";

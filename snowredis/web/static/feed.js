@@ -66,7 +66,7 @@ export class Feed {
 
   open(pool) {
     this.source?.close();
-    Object.assign(state, { pool: null, status: null, workers: new Map(), ended: [], events: [], points: [], staleSinceMs: null, downSinceMs: null, receivedAtMs: 0, refusal: "" });
+    Object.assign(state, { pool: null, status: null, workers: new Map(), ended: [], answers: [], events: [], points: [], staleSinceMs: null, downSinceMs: null, receivedAtMs: 0, refusal: "" });
     this.connect(pool);
   }
 
@@ -106,6 +106,7 @@ export class Feed {
     for (const worker of message.workers ?? []) takeWorker(worker);
     for (const number of message.gone ?? []) state.workers.delete(number);
     if (message.ended) state.ended = message.ended.map(endedRow);
+    if (message.answers) state.answers = message.answers;
     state.events.push(...(message.events ?? []));
     state.events.splice(0, state.events.length - MAX_EVENTS);
     state.points.push(...(message.points ?? []));

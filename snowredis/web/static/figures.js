@@ -61,12 +61,15 @@ export function drawPool() {
   const pool = state.pool;
   if (!pool) return;
   const settings = pool.settings ?? {}, floorMs = pool.floor_at - now();
-  const counters = [["claims", "claims"], ["releases", "releases"], ["expired", "expired"], ["reclaimed", "reclaimed after a kill"], ["returned", "returned"], ["adopted", "adopted"], ["lost", "lost"]];
+  const counters = [["claims", "claims"], ["releases", "releases"], ["expired", "expired"], ["reclaimed", "reclaimed of dead processes"], ["returned", "returned"], ["adopted", "adopted"], ["lost", "lost"]];
   replaceIfChanged($("state"), definitionRows([
     ["name", copyable(pool.name, "the name of the pool")],
     ["layout", copyable(String(pool.layout), "the layout")],
     ["lease", `${durationText(Number(settings.ttl_ms))}; clocks may run ahead by ${durationText(Number(settings.max_clock_lead_ms))}`],
     ["new workers", isStale() ? "unknown" : floorMs > 0 ? `wait ${Math.ceil(floorMs / 1000)} s for the floor, until ${timeText(pool.floor_at)}` : "do not wait"],
+    ["restart Redis now?", answerTo("restart")],
+    ["deploy now?", answerTo("deploy")],
+    ["versions", versionsText()],
     ["counters", counters.filter(([name]) => pool[name] !== undefined).map(([name, text]) => `${whole(pool[name])} ${text}`).join(", ")],
     ["alarms", alarmText(pool)],
     ["created", pool.created_at ? timeText(pool.created_at) : null],
@@ -74,6 +77,15 @@ export function drawPool() {
     ["incarnation", pool.incarnation, true],
     ["version", whole(pool.version)],
   ]));
+}
+
+const answerTo = (question) => (isStale() ? "unknown" : state.answers.find((each) => each.question === question)?.text ?? "unknown");
+
+// only if they differ
+function versionsText() {
+  const counts = new Map();
+  for (const { version } of state.workers.values()) counts.set(version || "unknown", (counts.get(version || "unknown") ?? 0) + 1);
+  return counts.size < 2 ? null : [...counts].sort().map(([version, number]) => `${version}: ${plural(number, "worker")}`).join(", ");
 }
 
 function alarmText(pool) {

@@ -1,8 +1,8 @@
-// Who died in the last hour, and who is silent. They stay until somebody acknowledges them, for all viewers.
+// Who died or is gone since the last hour, and who is silent. They stay until somebody acknowledges them, for all viewers.
 import { requestDraw } from "./draw.js";
 import { $, element, plural, replaceIfChanged, setHidden, setText, whole } from "./dom.js";
 import { linkTo } from "./route.js";
-import { healthOf, LETTERS, now, ownerOf, state } from "./state.js";
+import { healthOf, LETTERS, now, ownerOf, processesIn, state } from "./state.js";
 import { durationText, isoText, timeText } from "./times.js";
 
 const KEPT_MS = 3600000;
@@ -34,14 +34,15 @@ async function acknowledge() {
 }
 
 export function drawGraves() {
-  const shown = shownEnded(), silent = shown.filter((each) => each.silent).length, died = shown.length - silent;
+  const shown = shownEnded(), count = (chosen) => processesIn(shown.filter(chosen));
+  const silent = count((each) => each.silent), died = count((each) => each.kind === "reclaimed"), gone = count((each) => !each.silent && each.kind !== "reclaimed");
   const seen = recent().filter((each) => each.acknowledged).length, unseen = recent().length - seen;
   setHidden($("graves"), shown.length === 0 && seen === 0);
   setHidden($("graves-list"), shown.length === 0);
   setHidden($("acknowledge"), unseen === 0);
   setHidden($("show-seen"), seen === 0);
-  const counts = [died && `${plural(died, "death")} in the last hour`, silent && `${plural(silent, "silent worker")} without a lease`];
-  setText($("graves-title"), counts.filter(Boolean).join(", ") || "Deaths of the last hour");
+  const counts = [died && `${plural(died, "process", "processes")} died in the last hour`, gone && `${whole(gone)} gone without a release`, silent && `${plural(silent, "silent worker")} without a lease`];
+  setText($("graves-title"), counts.filter(Boolean).join(", ") || "Ended without a release in the last hour");
   setText($("show-seen"), all ? "Hide acknowledged" : `Show ${whole(seen)} acknowledged`);
   const more = shown.length - shownRows();
   const notes = [more > 0 ? `and ${whole(more)} more, in the table of workers` : "", failure && `They were not acknowledged: ${failure}`];
@@ -55,7 +56,7 @@ const agoText = (ms) => (ms < 10000 ? "just now" : `${durationText(Math.floor(ms
 
 function row(lease) {
   const worker = element("a", { href: linkTo({ pool: state.pool.name, worker: lease.worker }) }, `worker ${lease.worker}`);
-  const how = lease.kind === "reclaimed" ? "killed; another process released the worker id" : lease.silent ? `no heartbeat any more; ${livesText(lease)}` : "its lease and its reservations ended without a release";
+  const how = lease.kind === "reclaimed" ? "killed or crashed; another process found it dead" : lease.silent ? `no heartbeat any more; ${livesText(lease)}` : "no heartbeat until its reservations had ended; nobody saw its end, and it has no ids";
   const place = [lease.host, lease.pid && `pid ${lease.pid}`].filter(Boolean).join(", "), health = healthOf(lease);
   return element("li", {},
     element("i", { class: `s-${health}`, "aria-hidden": "true" }, LETTERS[health]),

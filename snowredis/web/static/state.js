@@ -8,6 +8,8 @@ export const state = {
   workers: new Map(),
   // leases that ended without a release, the newest first; *silent*: the process may live
   ended: [],
+  // {question, text} of what people ask before they restart something; none while that is unknown
+  answers: [],
   // newest last
   events: [],
   // [ms, ids per second, living workers]; null where nothing could be read
@@ -46,4 +48,6 @@ export function healthOf(worker) {
   return worker.state ?? (age < 1 / 2 ? "healthy" : "late");
 }
 
+// worker ids of one process are one process
+export const processesIn = (leases) => new Set(leases.map((each) => `${each.host} ${each.pid}`)).size;
 export const ownerOf = (worker) => worker.label || [worker.host, worker.pid].filter(Boolean).join(" ") || "no name";
