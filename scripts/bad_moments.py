@@ -6,9 +6,10 @@
 
 Each moment gets a redis-server, six workers with a ttl of 3 s and `snowredis serve` of its own. A Prometheus evaluates
 docs/alerts.yml, with its times shortened as the ttl is, and a headless Chromium looks at the dashboard. table.md has
-what each view says; NAME.txt the terminal, NAME.png the page. Exit code 1 if a view is not true: readiness and ids, the
-page and the status, who died, the condition, its alert and its advice. Takes about 10 minutes; needs Linux, Chromium,
-redis-server, prometheus and snowredis[web].
+what each view says; NAME.txt the terminal and the logs, NAME.png the page. Exit code 1 if a view is not true: readiness
+and ids, the page and the status, who died, the condition, its alert and its advice, and the words of the page, of
+`workers`, `events`, `doctor` and the log. Takes about 25 minutes; needs Linux, Chromium, redis-server, prometheus and
+snowredis[web,prometheus].
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import contextlib
 import http.client
 import json
+import logging
 import os
 import re
 import select
@@ -33,9 +35,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import prometheus_client  # noqa: E402
+
 import snowredis  # noqa: E402
 from scripts._bench.tables import markdown  # noqa: E402
+from snowredis.integrations import prometheus  # noqa: E402
+from snowredis.integrations.claims import claim_within  # noqa: E402
 from snowredis.process.clock import StepClock  # noqa: E402
+from snowredis.snowflake import lease_manager  # noqa: E402
+from snowredis.snowflake.open import pool_config  # noqa: E402
+from snowredis.snowflake.protocol import ClaimRequest, PresentedLease, ReleaseRequest, WorkerStats  # noqa: E402
+from snowredis.snowflake.redis_store import RedisStore  # noqa: E402
+from snowredis.snowflake.replies import Granted, Seen  # noqa: E402
 from tests.chaos.proxy import Proxy  # noqa: E402
 from tests.support.ha import Node  # noqa: E402
 from tests.support.pools import new_pool  # noqa: E402
@@ -49,6 +60,8 @@ TTL_S, WORKERS, POOL = 3.0, 6, "orders"
 USER = ("--user", "app", "on", ">secret", "~*", "+@all")
 # from the act until the views are read: longer than a lease, and than a failed claim of the service
 SETTLE_S = 8.0
+# a busy machine starts the fleet and its service within this
+START_S = 180.0
 HEAD = (
     "moment",
     "workers with ids",
@@ -68,18 +81,30 @@ _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 def worker(url: str) -> None:
     """Make ids until stdin ends; a number on stdin steps the clock by so many ms, an empty line asks for the counts."""
+    logging.basicConfig(level=logging.INFO, format=f"{os.getpid()} %(levelname)s %(message)s")
     os.set_blocking(0, False)
     clock, made, refused, buffer = StepClock(), 0, 0, b""
-    ids = snowredis.connect(url, pool=POOL, clock=clock, claim_timeout=0.5, **json.loads(os.environ["POOL_OPTIONS"]))
+    options, extra = json.loads(os.environ["POOL_OPTIONS"]), json.loads(os.environ["WORKER"])
+    if version := extra.get("version"):
+        vars(lease_manager)["VERSION"] = version
+    options = {"claim_timeout": 0.5, "label": extra.get("label", "")} | options
+    all_ids = [snowredis.connect(url, pool=POOL, clock=clock, **options) for _ in range(extra.get("generators", 1))]
+    if port := extra.get("metrics"):
+        prometheus.register()
+        prometheus_client.start_http_server(port, "127.0.0.1")
+    claim_within(1.0, all_ids)
     while True:
         try:
-            ids.next_id()
+            for ids in all_ids:
+                ids.next_id()
             made += 1
         except snowredis.SnowredisError:
             refused += 1
         time.sleep(0.02)
         part = os.read(0, 1000) if _readable() else None
         if part == b"":
+            for ids in all_ids:
+                ids.close()
             os._exit(0)
         buffer += part or b""
         *lines, buffer = buffer.split(b"\n")
@@ -100,11 +125,15 @@ class Stage:
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self.directory, self.options = directory, {"ttl": TTL_S} | options
+        self.records = directory / "records"
+        self.records.mkdir(0o700)
+        self.environment = os.environ | {"SNOWREDIS_CRASH_RECORDS": str(self.records)}
         self.standby: Node | None = None
         self.redis = Node(directory / "redis", *USER, "--unixsocket", str(directory / "redis.sock"))
         self.link, self.proxies = directory / "link.sock", [Proxy(directory / "link.sock") for _ in range(2)]
         self.processes: list[subprocess.Popen[str]] = []
-        self.port, self.at_s = free_port(), 0.0
+        # of the service, and of a worker that exports metrics
+        self.port, self.metrics_port = free_port(), free_port()
         self.service: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -114,27 +143,27 @@ class Stage:
             proxy.start()
         new_pool(self.redis.url, POOL, **self.options)
         self.add(WORKERS)
-        environment = os.environ | {"SNOWREDIS_URL": self.url(0)}
+        environment = self.environment | {"SNOWREDIS_URL": self.url(0)}
         with (self.directory / "service.log").open("wb") as log:
             command = [sys.executable, "-m", "snowredis", "serve", "--port", str(self.port), "--pool", POOL]
             self.service = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
-        eventually(lambda: self.ask("/readyz")[0] == 200, "the service", 60, ignored=(OSError,))
+        eventually(lambda: self.ask("/readyz")[0] == 200, "the service", START_S, ignored=(OSError,))
         self.tell("")
-        eventually(lambda: self.made() == [WORKERS, WORKERS], "ids of all workers", 30)
+        eventually(lambda: self.made() == [WORKERS, WORKERS], "ids of all workers", START_S)
         time.sleep(TTL_S / 2)
 
     def url(self, number: int) -> str:
         return f"redis://app:secret@127.0.0.1:{self.proxies[number % 2].port}/0"
 
-    def add(self, count: int, **options: Any) -> None:
-        """Start *count* workers."""
-        given = json.dumps(self.options | options, default=str)
+    def add(self, count: int, url: str = "", extra: dict[str, Any] | None = None, **options: Any) -> None:
+        """Start *count* workers. *extra*: what else they are told, see worker()."""
+        given = {"POOL_OPTIONS": json.dumps(self.options | options, default=str), "WORKER": json.dumps(extra or {})}
         for _ in range(count):
-            command = [sys.executable, str(Path(__file__)), "--worker", self.url(len(self.processes))]
+            command = [sys.executable, str(Path(__file__)), "--worker", url or self.url(len(self.processes))]
             with (self.directory / "workers.log").open("ab") as log:
                 process = subprocess.Popen(
                     command,
-                    env=os.environ | {"POOL_OPTIONS": given},
+                    env=self.environment | given,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -168,12 +197,23 @@ class Stage:
             return reply.status, json.loads(reply.read() or b"null")
 
     def command(self, *arguments: str) -> str:
-        environment = os.environ | {"SNOWREDIS_URL": self.url(0), "COLUMNS": "200"}
+        environment = self.environment | {"SNOWREDIS_URL": self.url(0), "COLUMNS": "200"}
         done = subprocess.run(
             [sys.executable, "-m", "snowredis", *arguments], check=False, cwd=ROOT, env=environment,
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         return done.stdout + done.stderr
+
+    def wait_for_leases(self, count: int) -> None:
+        with contextlib.closing(snowredis.WorkerPool(self.redis.url, POOL)) as pool:
+            eventually(lambda: pool.info().used == count, f"{count} leases", 30)
+
+    def end(self, number: int) -> None:
+        """Let a worker end in order: its stdin ends, and it releases."""
+        process = self.processes[number]
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(20)
 
     def stop(self) -> None:
         started: list[subprocess.Popen[Any]] = [*self.processes, *([self.service] if self.service else [])]
@@ -196,6 +236,8 @@ class Moment:
         with_ids: workers that make ids, of six; None: as many as are ready.
         deaths: whether somebody dies.
         doctor: text that doctor must show.
+        says, never: view -> texts that it must show, and must not: "workers", "events", "doctor", "page", "log".
+        quiet: alerts that must not fire.
         options: settings of the pool.
         settle_s: from the act until the views are read.
     """
@@ -206,6 +248,9 @@ class Moment:
     with_ids: int = WORKERS
     deaths: bool = False
     doctor: str = ""
+    says: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    never: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    quiet: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     settle_s: float = SETTLE_S
 
@@ -241,9 +286,107 @@ def _cut_half(stage: Stage) -> None:
     stage.proxies[1].set("stall")
 
 
-def _slow(stage: Stage) -> None:
-    for proxy in stage.proxies:
-        proxy.set("delay", 0.5)
+def _slow(delay_s: float) -> Callable[[Stage], object]:
+    def slow(stage: Stage) -> None:
+        for proxy in stage.proxies:
+            proxy.set("delay", delay_s)
+
+    return slow
+
+
+def _one_more(stage: Stage) -> None:
+    """Start a worker while Redis is away: an autoscaler, or TTIN."""
+    stage.redis.kill()
+    stage.add(1)
+
+
+def _never_claims(stage: Stage) -> None:
+    stage.add(1, url=f"redis://app:wrong@127.0.0.1:{stage.redis.port}/0", extra={"metrics": stage.metrics_port})
+
+
+def _roll(stage: Stage) -> None:
+    """Start one worker more than there are worker ids; an old one ends while it waits."""
+    stage.add(1)
+    stage.wait_for_leases(WORKERS + 2)
+    stage.add(1, extra={"metrics": stage.metrics_port}, claim_timeout=30)
+    log = stage.directory / "workers.log"
+    eventually(lambda: "waiting for a worker id" in log.read_text(), "a wait", 30)
+    stage.end(WORKERS)
+    stage.wait_for_leases(WORKERS + 2)
+
+
+def _kill_one_of_three(stage: Stage) -> None:
+    """Kill a process that has three generators, and so three worker ids."""
+    stage.add(1, extra={"generators": 3})
+    stage.wait_for_leases(WORKERS + 4)
+    # a claim that was never renewed counts as one whose reply was lost
+    time.sleep(TTL_S)
+    stage.processes[-1].kill()
+
+
+def _first_replica(stage: Stage) -> None:
+    stage.standby = Node(stage.directory / "standby", "--replicaof", "127.0.0.1", str(stage.redis.port))
+    stage.standby.start()
+
+
+def _out_of_outage(stage: Stage) -> None:
+    """Let Redis come back after a ttl, to workers whose outage lanes are not open."""
+    stage.redis.kill()
+    time.sleep(1.5 * TTL_S)
+    (stage.directory / "redis.sock").unlink(missing_ok=True)
+    stage.redis.start()
+
+
+def _memory(stage: Stage) -> None:
+    used = stage.redis.info("memory")["used_memory"]
+    stage.redis.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    stage.redis.ask("CONFIG", "SET", "maxmemory", used * 100 // 98 + 20_000)
+
+
+def _rotate(stage: Stage) -> None:
+    """Rotate the password of the fleet, whose connections break."""
+    stage.redis.ask("ACL", "SETUSER", "app", "resetpass", ">other")
+    stage.redis.ask("CLIENT", "KILL", "USER", "app")
+
+
+def _many_deaths(stage: Stage) -> None:
+    """Let a thousand processes of other hosts die, which their neighbors see."""
+    store = RedisStore(stage.redis.url, pool_config({"pool": POOL} | stage.options))
+    now_ms, seen = time.time_ns() // 1_000_000, Seen()
+    for number in range(1_000):
+        token, owner = f"{number:032x}", json.dumps({"host": f"web-{number % 50}", "pid": number + 1, "label": "api"})
+        granted = store.claim(ClaimRequest(token, now_ms, now_ms, 10**9, owner), seen)
+        assert isinstance(granted, Granted), granted
+        lease = PresentedLease(granted.worker, token, granted.renewal_id, "", granted.until_ms, granted.outage_until_ms)
+        store.release(ReleaseRequest(lease, now_ms, None, WorkerStats(7), reclaimed=True), granted.seen)
+    store.close()
+
+
+def _crash_loop(stage: Stage) -> None:
+    for _ in range(3):
+        stage.add(1)
+        stage.wait_for_leases(WORKERS + 2)
+        time.sleep(TTL_S / 2)
+        stage.processes[-1].kill()
+        stage.wait_for_leases(WORKERS + 1)
+
+
+def _mode(stage: Stage) -> None:
+    """Let others into the directory of crash records, as if another user had made it, and start workers."""
+    stage.records.chmod(0o755)
+    stage.add(2)
+
+
+def _stop_half(stage: Stage) -> None:
+    for process in stage.processes[: WORKERS // 2]:
+        process.send_signal(signal.SIGSTOP)
+
+
+def _flap(stage: Stage) -> None:
+    for _ in range(8):
+        for proxy in stage.proxies:
+            proxy.cut()
+        time.sleep(0.5)
 
 
 def _step(ms: int) -> Callable[[Stage], object]:
@@ -261,7 +404,7 @@ AWAY: dict[str, Any] = {"codes": ("redis-unavailable",), "alerts": ("RedisUnavai
 MOMENTS: dict[str, Callable[[], Moment]] = {
     "dead": lambda: Moment(_kill, **AWAY, doctor="nothing else was checked"),
     "hung": lambda: Moment(lambda stage: stage.redis.kill(signal.SIGSTOP), **AWAY, settle_s=12),
-    "slow": lambda: Moment(_slow, ("no-renewals", "redis-unavailable", "silent"), settle_s=14),
+    "slow": lambda: Moment(_slow(0.5), ("no-renewals", "redis-unavailable", "silent"), settle_s=14),
     "full": lambda: Moment(_config("maxmemory", 1), **REFUSED),
     "read-only": lambda: Moment(lambda stage: stage.redis.ask("REPLICAOF", "127.0.0.1", "1"), **REFUSED),
     "no-replicas": lambda: Moment(_config("min-replicas-to-write", 1), **REFUSED),
@@ -294,6 +437,93 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
         _kill, **(AWAY | {"alerts": ("RedisUnavailable", "LeaseRunsOut")}), with_ids=0,
         options={"outage_reserve": 6}, settle_s=12,
     ),
+    # a start
+    "start-away": lambda: Moment(
+        _one_more, **AWAY, says={"log": ("starts without a worker id and serves",)}, never={"log": ("Traceback",)},
+    ),
+    "start-full": lambda: Moment(
+        lambda stage: stage.add(3), ("full",), ("ClaimsRefused", "PoolFull"), options={"layout": "41/0/2/3/17"},
+        says={"log": ("starts without a worker id and serves",), "doctor": ("may I deploy now? no: it needs 16",)},
+        settle_s=14,
+    ),
+    "never-claims": lambda: Moment(
+        _never_claims, (), ("NoWorkerId",), quiet=("ClaimsRefused",), settle_s=20,
+        says={"log": ("starts without a worker id",), "page": ("never reached this Redis is not here",)},
+    ),
+    "rolling": lambda: Moment(
+        _roll, ("nearly-full", "full"), quiet=("ClaimsRefused", "NoWorkerId", "WorkerDied"),
+        options={"layout": "41/0/2/3/17"}, says={"log": ("waiting for a worker id",)}, never={"workers": ("died",)},
+    ),
+    # words
+    "hung-worker": lambda: Moment(
+        lambda stage: stage.processes[-1].send_signal(signal.SIGSTOP), ("gone",), ("WorkersSilent",), with_ids=-1,
+        options={"outage_reserve": 0}, quiet=("WorkerDied", "WorkersDie"),
+        says={"workers": ("no process saw them end", "nobody saw its end"), "page": ("nobody saw its end",)},
+        never={"workers": ("out of memory",), "events": ("killed",)},
+    ),
+    "three-generators": lambda: Moment(
+        _kill_one_of_three, ("deaths",), ("WorkerDied",), deaths=True, quiet=("WorkersDie",),
+        says={"workers": ("1 process with 3 worker ids died", "status warning: 1 died"), "page": ("1 process died",),
+              "events": ("at least", "another process found it dead")},
+    ),
+    "one-holds-most": lambda: Moment(
+        lambda stage: stage.add(1, extra={"generators": 25, "label": "import"}), ("full", "nearly-full"), ("PoolFull",),
+        options={"layout": "41/0/2/5/15"}, settle_s=14,
+        says={"workers": ("25 of them by", "(import)", "share one generator")},
+    ),
+    "records-off": lambda: Moment(
+        _mode, (), says={"log": ("no crash records",), "doctor": ("crash records", "has to be 0700")},
+    ),
+    "no-lanes": lambda: Moment(
+        _out_of_outage, ("no-ids", "floor"), ("NoIds",), with_ids=-1, options={"outage_reserve": 0}, settle_s=2,
+        never={"workers": ("without a pause",)},
+    ),
+    "first-replica": lambda: Moment(
+        _first_replica, ("floor", "no-outage-lane"), ("RedisChanged",), settle_s=2,
+        says={"events": ("a replica was attached",), "doctor": ("1 replica",)},
+        never={"events": ("another server",), "doctor": ("1 replicas",)},
+    ),
+    "may-i": lambda: Moment(
+        lambda _: None, (), says={"doctor": ("may I restart Redis now? yes: all 7 workers go on for 24.0 h",
+                                             "may I deploy now? yes: it needs 14 worker ids"),
+                                  "page": ("yes: all 7 workers go on for 24.0 h", "yes: it needs 14 worker ids")},
+    ),
+    "versions": lambda: Moment(
+        lambda stage: stage.add(6, extra={"version": "0.0.9"}), (),
+        says={"workers": ("version", "0.0.9"), "page": ("0.0.9: 6 workers",)},
+    ),
+    # more
+    "slow-2s": lambda: Moment(_slow(1.0), ("no-renewals", "redis-unavailable", "silent"), settle_s=14,
+                              says={"workers": ("do not restart workers",)}),
+    "clock+20s": lambda: Moment(
+        _step(20_000), ("without-ids",), ("WorkersWithoutIds", "ClockOff"), with_ids=0, settle_s=12,
+        says={"workers": ("synchronize the clocks",)},
+    ),
+    "memory-98": lambda: Moment(_memory, (), doctor="of maxmemory is used"),
+    "password": lambda: Moment(
+        _rotate, ("redis-unavailable",), ("RedisUnavailable",), says={"workers": ("invalid username-password",)},
+        settle_s=12,
+    ),
+    "two-environments": lambda: Moment(
+        lambda stage: stage.add(4, extra={"label": "staging"}), (),
+        says={"workers": ("staging",), "page": ("staging",)},
+    ),
+    "pool-deleted": lambda: Moment(
+        lambda stage: stage.command("pool", "delete", POOL, "--yes", "--force"), ("floor", "no-outage-lane"),
+        settle_s=2, never={"workers": ("died",)},
+    ),
+    "1000-deaths": lambda: Moment(
+        _many_deaths, ("deaths",), ("WorkersDie",), deaths=True, options={"layout": "41/0/2/11/9"},
+        says={"workers": ("1,000 workers died", "… and 980 more"), "page": ("1,000 processes died",)},
+    ),
+    "crash-loop": lambda: Moment(
+        _crash_loop, ("deaths",), ("WorkersDie",), deaths=True, says={"workers": ("3 died",)},
+    ),
+    "flapping": lambda: Moment(_flap, (), never={"workers": ("died", "gone")}, quiet=("WorkerDied", "WorkersDie")),
+    "half-stopped": lambda: Moment(
+        _stop_half, ("silent",),
+        ("WorkersSilent",), with_ids=-1, says={"workers": ("3 silent",)}, never={"workers": ("died",)}, settle_s=12,
+    ),
 }  # fmt: skip
 
 
@@ -308,11 +538,12 @@ def scaled_rules() -> str:
 
 def play(name: str, moment: Moment, stage: Stage, page: Page, output: Path) -> tuple[list[str], list[str]]:
     """Play *moment*; return the cells of its row, and what is not true."""
-    prometheus = Prometheus(stage.directory / "prometheus", stage.port, scaled_rules(), "2s")
-    prometheus.start()
+    targets = stage.port, stage.metrics_port
+    watching = Prometheus(stage.directory / "prometheus", *targets, rules=scaled_rules(), scrape="2s")
+    watching.start()
     try:
         scraped = "count_over_time(snowredis_pool_up[1m]) > 1"
-        eventually(lambda: prometheus.query(scraped), "a scrape", 30, ignored=(OSError,))
+        eventually(lambda: watching.query(scraped), "a scrape", 30, ignored=(OSError,))
         page.go(f"http://127.0.0.1:{stage.port}/")
         at_s = time.time()
         moment.act(stage)
@@ -331,14 +562,17 @@ def play(name: str, moment: Moment, stage: Stage, page: Page, output: Path) -> t
         status = body["pools"][POOL]["status"]
         shown = page.text("#status-headline")
         page.screenshot(output / f"{name}.png")
-        texts = {one: stage.command(*one.split(), "--pool", POOL) for one in ("workers", "doctor")}
-        (output / f"{name}.txt").write_text("\n".join(texts.values()) + (stage.directory / "service.log").read_text())
+        texts = {one: stage.command(one, "--pool", POOL) for one in ("workers", "doctor", "events")}
+        texts["page"] = page.text("main")
+        logs = [stage.directory / f"{of}.log" for of in ("workers", "service")]
+        texts["log"] = "".join(log.read_text() for log in logs)
+        (output / f"{name}.txt").write_text("\n".join(f"--- {one}\n{text}" for one, text in texts.items()))
         fired: dict[str, float] = {}
-        series = prometheus.query('ALERTS{alertstate="firing"}[10m]')
+        series = watching.query('ALERTS{alertstate="firing"}[10m]')
         for first, alert in sorted((float(one["values"][0][0]), one["metric"]["alertname"]) for one in series):
             fired.setdefault(alert.removeprefix("Snowredis"), first - at_s)
     finally:
-        prometheus.stop()
+        watching.stop()
     codes = [one["code"] for one in status["conditions"]]
     said = next((line for line in texts["workers"].splitlines() if line.startswith(("status", "snowredis"))), "")
     found = [line.strip() for line in texts["doctor"].splitlines() if line.startswith("error")]
@@ -355,17 +589,23 @@ def play(name: str, moment: Moment, stage: Stage, page: Page, output: Path) -> t
         ", ".join(f"{alert} {after:.0f} s" for alert, after in fired.items()) or "none",
         advice[:90],
     ]
+    flat = {view: " ".join(text.split()) for view, text in texts.items()}
     checks = {
         "readiness is what /id does": (ready == 200) == (sum(made) >= 5),
         "workers with ids": moment.with_ids < 0 or with_ids[0] == moment.with_ids,
-        "the first condition": bool(codes) and codes[0] in moment.codes,
+        "the first condition": codes[0] in moment.codes if codes and moment.codes else not moment.codes,
         "the page shows the status": status["headline"].split(";")[0].lower() in shown.lower(),
         "who died": ("deaths" in codes) is moment.deaths,
         "alerts": set(moment.alerts) <= set(fired),
         "no alert of deaths": moment.deaths or not {"WorkerDied", "WorkersDie"} & set(fired),
         "doctor": moment.doctor in " ".join(texts["doctor"].split()),
         "advice": "restart" not in advice or "do not restart" in advice,
+        "quiet alerts": not set(moment.quiet) & set(fired),
     }
+    for view, wanted in moment.says.items():
+        checks |= {f"{view} says {text!r}": text in flat[view] for text in wanted}
+    for view, unwanted in moment.never.items():
+        checks |= {f"{view} never says {text!r}": text not in flat[view] for text in unwanted}
     return cells, [check for check, is_true in checks.items() if not is_true]
 
 

@@ -40,7 +40,10 @@ def printable(text: str, limit: int | None = None) -> str:
     """
     # cut before escaping, too: the text may have megabytes
     shortened = text if limit is None else text[: 4 * limit]
-    shown = "".join(char if char.isprintable() else _escaped(char) for char in shortened)
+    # as nearly every text is
+    shown = shortened
+    if not shown.isprintable():
+        shown = "".join(char if char.isprintable() else _escaped(char) for char in shown)
     return shown if limit is None else fitted(shown, limit)
 
 
@@ -124,14 +127,13 @@ def table(
     columns, cells = _without_optional(columns, cells, width, gap)
     widths = _column_widths(columns, cells, width, gap)
     cells.insert(0, [(column.title, "dim") for column in columns])
-    lines = []
-    for row in cells:
-        line: Line = []
-        for segment, column, column_width in zip(row, columns, widths, strict=True):
-            text, style = _pad(segment, column, column_width)
-            line += [(text, style), (" " * gap, "")]
-        lines.append(line[:-1])
-    return lines
+    # column by column: thousands of rows are shown
+    padded = [
+        _padded([row[at] for row in cells], column, column_width)
+        for at, (column, column_width) in enumerate(zip(columns, widths, strict=True))
+    ]
+    space = (" " * gap, "")
+    return [[segment for cell in row for segment in (cell, space)][:-1] for row in zip(*padded, strict=True)]
 
 
 def _without_optional(
@@ -139,9 +141,11 @@ def _without_optional(
 ) -> tuple[list[Column], list[list[Segment]]]:
     """Return columns and rows without those optional columns that *width* has no space for."""
     kept = list(range(len(columns)))
+    if width is None:
+        return list(columns), rows
     widths = _column_widths(columns, rows)
     for at in reversed(range(len(columns))):
-        if width is None or sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= width:
+        if sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= width:
             break
         if columns[at].optional:
             kept.remove(at)
@@ -152,10 +156,10 @@ def _column_widths(
     columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int | None = None, gap: int = 2
 ) -> list[int]:
     """Return the width of each column, so that the table fits into *width* columns of the terminal if possible."""
-    widths = [
-        max([width_of(column.title), column.min_width, *(width_of(row[at][0]) for row in rows)])
-        for at, column in enumerate(columns)
-    ]
+    widths = [max(width_of(column.title), column.min_width) for column in columns]
+    for at, texts in enumerate(zip(*([text for text, _ in row] for row in rows), strict=True)):
+        longest = len(max(texts, key=len)) if all(map(str.isascii, texts)) else max(map(width_of, texts))
+        widths[at] = max(widths[at], longest)
     available = None if width is None else width - gap * (len(columns) - 1)
     while available is not None and sum(widths) > available:
         able = [at for at, column in enumerate(columns) if column.shrinks and widths[at] > _MIN_WIDTH]
@@ -165,12 +169,15 @@ def _column_widths(
     return widths
 
 
-def _pad(segment: Segment, column: Column, width: int) -> Segment:
-    """Return *segment* in exactly *width* columns of the terminal."""
-    text, style = segment
-    shown = fitted(text, width)
-    spaces = " " * (width - width_of(shown))
-    return (spaces + shown if column.right else shown + spaces), style
+def _padded(cells: list[Segment], column: Column, width: int) -> list[Segment]:
+    """Return *cells* of one column, each in exactly *width* columns of the terminal."""
+    if all(text.isascii() and len(text) <= width for text, _ in cells):
+        pad = str.rjust if column.right else str.ljust
+        return [(pad(text, width), style) for text, style in cells]
+    texts = [fitted(text, width) for text, _ in cells]
+    spaces = [" " * (width - width_of(text)) for text in texts]
+    both = zip(texts, spaces, cells, strict=True)
+    return [(space + text if column.right else text + space, style) for text, space, (_, style) in both]
 
 
 def pairs(items: Sequence[Pair], indent: int = 2, *, wrap: bool = False) -> list[Line]:

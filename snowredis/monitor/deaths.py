@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 
 from snowredis.core.as_json import TimeMs
 from snowredis.errors import StoreRefused
-from snowredis.monitor.events import Event
+from snowredis.monitor.events import Entry, Event, field_of, parse_all
 from snowredis.monitor.fleet import processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, MassSilence, PoolInfo, WorkerInfo, stored_int
+from snowredis.process.names import parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -29,8 +30,8 @@ from snowredis.snowflake.protocol import pool_keys
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
 
 
-# time of a claim, the name of its generator, and the process, as host and pid
-Claim: TypeAlias = tuple[int, str, tuple[str, int]]
+# time of a claim, and the text that names its process
+Claim: TypeAlias = tuple[int, str]
 
 
 def ended_in(events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[EndedLease]:
@@ -40,7 +41,8 @@ def ended_in(events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[Ende
         events: of the KINDS.
         claims: the process of a generator that claims is alive.
     """
-    claimed_ms = {generator: at_ms for at_ms, generator, _ in sorted(claims) if generator}
+    claimed_ms = {parse_owner(owner).generator: at_ms for at_ms, owner in sorted(claims)}
+    claimed_ms.pop("", None)
     ended: dict[tuple[int, int, EventKind], Event] = {}
     returned: set[tuple[int, int, EventKind]] = set()
     lost: dict[tuple[object, ...], int] = {}
@@ -152,18 +154,24 @@ def _ended_lease(event: Event) -> EndedLease:
     )
 
 
+def processes_claiming(claims: Iterable[Claim], since_ms: int) -> int:
+    """Return how many processes claimed worker ids since *since_ms*."""
+    owners = (parse_owner(owner) for at_ms, owner in claims if at_ms > since_ms)
+    return len({(owner.host, owner.pid) for owner in owners})
+
+
 class RecentEvents:
     """Events of the KINDS, of the last hours, for a reader that comes again: only what is new is read from Redis.
 
     Thread-safe: what is known is replaced as a whole, so threads that read at once read the same twice, at worst.
 
     Args:
-        read: returns all events of the pool since an id or a time, the oldest first.
+        read: returns all entries of the stream since an id or a time, the oldest first.
     """
 
-    def __init__(self, read: Callable[..., list[Event]]) -> None:
+    def __init__(self, read: Callable[..., list[Entry]]) -> None:
         self._read = read
-        # id of the last event, events, and claims, of which there may be thousands
+        # id of the last entry, events, and claims: there may be thousands, which are parsed when they are needed
         self._known: tuple[str, list[Event], list[Claim]] = ("", [], [])
 
     def read(self, now_ms: int, since_ms: int) -> tuple[list[Event], list[Claim]]:
@@ -180,11 +188,13 @@ class RecentEvents:
             # another stream, of a server whose clock is far behind
             last_id, events, claims = "", [], []
         new = self._read(since=last_id or str(first_ms))
-        events = [each for each in (*events, *new) if each.kind in KINDS and each.order[0] >= first_ms]
-        claimed = (event for event in new if event.kind == EventKind.CLAIMED)
-        claims = claims + [(event.at_ms, event.generator, (event.host, event.pid)) for event in claimed]
+        kinds = [field_of(entry, "event") for entry in new]
+        chosen = parse_all(entry for entry, kind in zip(new, kinds, strict=True) if kind in KINDS)
+        events = [each for each in (*events, *chosen) if each.order[0] >= first_ms]
+        claimed = (entry for entry, kind in zip(new, kinds, strict=True) if kind == EventKind.CLAIMED)
+        claims = claims + [(stored_int(field_of(entry, "at")) or 0, field_of(entry, "owner")) for entry in claimed]
         claims = [claim for claim in claims if claim[0] >= first_ms]
-        self._known = (new[-1].id if new else last_id, events, claims)
+        self._known = (text_of(new[-1][0]) if new else last_id, events, claims)
         return events, claims
 
 

@@ -7,7 +7,7 @@ plain commands. The protocol does not depend on these events, and hosts and labe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -27,7 +27,7 @@ _KINDS = {kind.value: kind for kind in EventKind}
 # comes before every id in a stream; as the id of a deleted entry: none was deleted
 NO_ID = "0-0"
 # id and fields of an entry of a stream
-_Entry: TypeAlias = tuple[bytes | str, dict[Any, Any]]
+Entry: TypeAlias = tuple[bytes | str, dict[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,12 @@ def _reason_text(kind: EventKind, reason: str) -> str:
 
 
 def read_events(client: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:
-    """Return events of a pool in Redis, the oldest first. Raises StoreUnavailable.
+    """Return events of a pool in Redis as read_entries() does, without entries that are not valid."""
+    return parse_all(read_entries(client, name, newest=newest, since=since))
+
+
+def read_entries(client: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Entry]:
+    """Return entries of the stream of a pool in Redis, the oldest first. Raises StoreUnavailable.
 
     Args:
         newest: at most this many, the newest ones; None: all.
@@ -165,7 +170,7 @@ def read_events(client: Any, name: str, *, newest: int | None = None, since: str
     """
     key = pool_keys(name)[2]
     low = "-" if since is None else f"({since}"
-    entries: list[_Entry] = []
+    entries: list[Entry] = []
     with translated(address(client)):
         if newest is not None:
             entries = list(client.xrevrange(key, "+", low, count=newest))[::-1] if newest > 0 else []
@@ -176,15 +181,19 @@ def read_events(client: Any, name: str, *, newest: int | None = None, since: str
                 if len(page) < PAGE:
                     break
                 low = f"({text_of(page[-1][0])}"
-    return list(_parse_all(entries))
+    return entries
 
 
-def _parse_all(entries: Iterable[_Entry]) -> Iterator[Event]:
-    """Yield the events in entries of the stream, without those that are not valid."""
-    for event_id, fields in entries:
-        event = parse_event(event_id, fields or {})
-        if event is not None:
-            yield event
+def parse_all(entries: Iterable[Entry]) -> list[Event]:
+    """Return the events in entries of the stream, without those that are not valid."""
+    events = (parse_event(event_id, fields or {}) for event_id, fields in entries)
+    return [event for event in events if event is not None]
+
+
+def field_of(entry: Entry, name: str) -> str:
+    """Return a field of *entry*, which parse_event() would take longer for; "" if there is none."""
+    fields = entry[1] or {}
+    return text_of(fields.get(name.encode()) or fields.get(name) or b"")
 
 
 def read_gaps(client: Any, name: str) -> tuple[bool | None, str]:
@@ -204,14 +213,12 @@ def read_gaps(client: Any, name: str) -> tuple[bool | None, str]:
     return trimmed, text_of(stream.get("max-deleted-entry-id", NO_ID))
 
 
-def read_memory(pool: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:
-    """Return the events of a pool of snowredis.testing as read_events() does."""
+def read_memory(pool: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Entry]:
+    """Return the entries of a pool of snowredis.testing as read_entries() does."""
     store = pool._stores.get(name)
-    entries = list(store._entries) if store else []
     after = (0, -1) if since is None else _sort_key(since)
-    events = [parse_event(event_id, fields) for event_id, fields in entries if _sort_key(event_id) > after]
-    valid = [event for event in events if event is not None]
-    return valid if newest is None else valid[max(0, len(valid) - newest) :]
+    entries = [entry for entry in list(store._entries) if _sort_key(entry[0]) > after] if store else []
+    return entries if newest is None else entries[max(0, len(entries) - newest) :]
 
 
 def _sort_key(event_id: str) -> tuple[int, int]:

@@ -132,13 +132,16 @@ class PoolReader(ABC):
         return sorted((info for info in infos if info is not None), key=lambda info: info.worker)
 
     def _parse(self, worker: int, text: str) -> snapshot.WorkerInfo | None:
-        # until the floor has passed, leases whose renewals Redis forgot are adopted
-        settling = self._texts["incarnation"] if self._floor_ms > self.now_ms else ""
-        ttl_ms = snapshot.setting_ms(self._texts["signature"], "ttl_ms")
         record = LeaseRecord.parse(text)
+        ttl_ms = snapshot.setting_ms(self._texts["signature"], "ttl_ms")
         return record and snapshot.worker_info(
-            worker, record, self.now_ms, ttl_ms, settling=settling, layout_end_ms=self._layout_end_ms
+            worker, record, self.now_ms, ttl_ms, settling=self._settling, layout_end_ms=self._layout_end_ms
         )
+
+    @functools.cached_property
+    def _settling(self) -> str:
+        """The incarnation until the floor has passed: until then, leases whose renewals Redis forgot are adopted."""
+        return self._texts["incarnation"] if self._floor_ms > self.now_ms else ""
 
     @functools.cached_property
     def _layout(self) -> Layout:

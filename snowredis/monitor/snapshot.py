@@ -6,6 +6,7 @@ untrusted text: any process can write them.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from dataclasses import dataclass, replace
@@ -402,6 +403,7 @@ def stored_int(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else None
 
 
+@functools.lru_cache(maxsize=100)
 def setting_ms(signature: str, name: str) -> int:
     """Return the setting *name* of a signature, in ms; 0 if it is absent."""
     return stored_int(protocol.signature_fields(signature).get(name, "")) or 0

@@ -14,7 +14,7 @@ from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
-from snowredis.monitor.events import Event, Follower
+from snowredis.monitor.events import Entry, Event, Follower
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
@@ -72,7 +72,7 @@ class WorkerPool:
         url = url_or_default(url)
         self._memory: Any = url if is_in_memory(url) else None
         self._server: OwnClient | None = None if self._memory else open_client(url)
-        self._recent = RecentEvents(self._written)
+        self._recent = RecentEvents(self._entries)
 
     def __repr__(self) -> str:
         return f"<snowredis.WorkerPool {self.name!r} at {self.where}>"
@@ -123,7 +123,7 @@ class WorkerPool:
         # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither
         recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
         written = [*map(events.expiry_of, expired), *recent]
-        ended = deaths.ended_in(written, claims)
+        ended = deaths.ended_in(written, claims if written else ())
         ended = deaths.acknowledged(ended, self.acknowledgement() if ended else None)
         mass = deaths.mass_silence_in(ended, state.workers, info)
         died, silent = deaths.split(ended, mass, info)
@@ -132,7 +132,8 @@ class WorkerPool:
             deaths=died,
             silent=silent,
             mass_silence=mass,
-            claims=len({process for at_ms, _, process in claims if at_ms > info.now_ms - DEATH_SHOWN_MS}),
+            # they are counted to compare the dead with
+            claims=deaths.processes_claiming(claims, info.now_ms - DEATH_SHOWN_MS) if died else 0,
             lanes_until_ms=deaths.lanes_until_ms(written, info.raised_ms or 0),
         )
 
@@ -186,9 +187,12 @@ class WorkerPool:
 
     def _written(self, **which: Any) -> list[Event]:
         """Return the events in the stream; *which* as read_events() takes it."""
+        return events.parse_all(self._entries(**which))
+
+    def _entries(self, **which: Any) -> list[Entry]:
         if self._server is None:
             return events.read_memory(self._memory, self.name, **which)
-        return events.read_events(self._server.client, self.name, **which)
+        return events.read_entries(self._server.client, self.name, **which)
 
     def _expired(self) -> list[Event]:
         """Return the ends of leases that no script has written yet; without a pool there are none."""

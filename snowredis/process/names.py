@@ -246,4 +246,6 @@ def parse_owner(text: str) -> Owner:
 
 def _encodable(value: object) -> str:
     """Return *value* without the surrogates that JSON can contain; "" if it is not text."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()

@@ -25,7 +25,7 @@ CONFIG = """\
 global: {{scrape_interval: {scrape}, scrape_timeout: {scrape}, evaluation_interval: 1s}}
 rule_files: [rules.yml]
 scrape_configs:
-  - {{job_name: snowredis, static_configs: [{{targets: ["127.0.0.1:{port}"]}}]}}
+  - {{job_name: snowredis, static_configs: [{{targets: [{targets}]}}]}}
 """
 
 
@@ -52,20 +52,20 @@ def check_text(text: str) -> None:
 
 
 class Prometheus:
-    """A Prometheus on loopback that scrapes one target.
+    """A Prometheus on loopback.
 
     Args:
         directory: a new one, for its data.
-        target: port of the target on 127.0.0.1.
+        targets: ports of the targets on 127.0.0.1.
         rules: text of a rule file.
         scrape: between two scrapes, and how long one may take; rules are evaluated every second.
     """
 
-    def __init__(self, directory: Path, target: int, rules: str, scrape: str = "1s") -> None:
+    def __init__(self, directory: Path, *targets: int, rules: str, scrape: str = "1s") -> None:
         directory.mkdir(exist_ok=True)
         self._directory, self._port = directory, free_port()
         (directory / "rules.yml").write_text(rules, "utf-8")
-        config = CONFIG.format(scrape=scrape, port=target)
+        config = CONFIG.format(scrape=scrape, targets=", ".join(f'"127.0.0.1:{port}"' for port in targets))
         (directory / "prometheus.yml").write_text(config, "utf-8")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -112,7 +112,7 @@ def prometheus(directory: Path, target: int, rules: str) -> Iterator[Prometheus]
     """Start one for a test, and stop it. Skip the test where there is none."""
     if PROMETHEUS is None:
         pytest.skip(f"prometheus is {MISSING}")
-    server = Prometheus(directory, target, rules)
+    server = Prometheus(directory, target, rules=rules)
     try:
         server.start()
         yield server

@@ -34,8 +34,8 @@ from snowredis.cli.output import (
 )
 from snowredis.cli.pool_text import pool_lines, status_lines
 from snowredis.core.presets import preset_name
-from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.core.values import duration
+from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS
 from snowredis.signatures import settings_of
