@@ -49,20 +49,11 @@ def status_lines(
 
 def headline(status: Status) -> Line:
     """Return the level and the headline; the level is a word, and not shown by its color alone."""
-    return [
-        ("status ", "dim"),
-        (f"{status.level}: {printable(status.headline, 200)}", LEVEL_STYLES[status.level]),
-    ]
+    return [("status ", "dim"), (f"{status.level}: {printable(status.headline, 200)}", LEVEL_STYLES[status.level])]
 
 
 # kinds of events that are no reason for alarm; the others are "bad"
-_EVENT_STYLES = {
-    "claimed": "good",
-    "released": "dim",
-    "clock-back": "warn",
-    "adopted": "note",
-    "returned": "note",
-}
+_EVENT_STYLES = {"claimed": "good", "released": "dim", "clock-back": "warn", "adopted": "note", "returned": "note"}
 
 
 def event_line(event: Event, time_text: Callable[[int], str]) -> Line:

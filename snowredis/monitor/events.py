@@ -129,23 +129,16 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
 
 def expiry_of(ended: WorkerInfo) -> Event:
     """Return the event of a lease that ended without a release, before a script writes it."""
+    same = ("worker", "host", "pid", "label", "claimed_ms", "renewed_ms", "generator", "lane_until_ms", "taken_ms")
     return Event(
         at_ms=ended.lease_end_ms,
         kind=EventKind.EXPIRED,
-        worker=ended.worker,
-        host=ended.host,
-        pid=ended.pid,
-        label=ended.label,
         from_ms=ended.reserved_from_ms,
         until_ms=ended.reserved_until_ms,
         id="",
         stats=WorkerStats(*(getattr(ended, name) for name in WorkerStats._fields)),
-        claimed_ms=ended.claimed_ms,
-        renewed_ms=ended.renewed_ms,
-        generator=ended.generator,
         outage_until_ms=ended.outage_until_ms if ended.outage_from_ms <= ended.reserved_until_ms else 0,
-        lane_until_ms=ended.lane_until_ms,
-        taken_ms=ended.taken_ms,
+        **{name: getattr(ended, name) for name in same},
     )
 
 

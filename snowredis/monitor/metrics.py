@@ -149,10 +149,7 @@ PROCESS = (
     ),
     _process.seconds("lease_ttl", "length of a lease", "ttl_ms", "livemax"),
     _process.seconds(
-        "clock_offset",
-        "clock of this host minus the Redis clock",
-        "clock_reading.offset_ms",
-        "livemostrecent",
+        "clock_offset", "clock of this host minus the Redis clock", "clock_reading.offset_ms", "livemostrecent"
     ),
     _counts.histogram("heartbeat", "round trips of successful heartbeats", "heartbeats"),
     _counts.histogram("claim_wait", "time that calls waited for a worker id, until they had one", "claim_waits"),
@@ -175,10 +172,7 @@ SEGMENTS = (
     _segment.gauge("left", "numbers at hand, prefetched ones included", "{number}", merged="livesum"),
     _segment.gauge("step", "numbers of the newest segment", "{number}", merged="livemax"),
     _segment.gauge(
-        "tag_rate",
-        "numbers a second that Redis hands out to all processes",
-        "{number}/s",
-        merged="livemostrecent",
+        "tag_rate", "numbers a second that Redis hands out to all processes", "{number}/s", merged="livemostrecent"
     ),
     _segment.gauge(
         "used_up_seconds",
@@ -193,10 +187,7 @@ _pool, _info = _Metrics("snowredis_pool_", ""), _Metrics("snowredis_pool_", "inf
 # every pool has these, even one that cannot be read
 READING = (
     _pool.gauge(
-        "up",
-        "1: the pool was read; 0: Redis is unavailable or has no such pool",
-        "1",
-        lambda it: it.error is None,
+        "up", "1: the pool was read; 0: Redis is unavailable or has no such pool", "1", lambda it: it.error is None
     ),
     _pool.gauge(
         "level",

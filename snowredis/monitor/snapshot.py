@@ -440,13 +440,7 @@ def process_text(who: Owner | EndedLease | WorkerInfo) -> str:
 
 
 def worker_info(
-    worker: int,
-    record: LeaseRecord,
-    now_ms: int,
-    ttl_ms: int = 0,
-    *,
-    settling: str = "",
-    layout_end_ms: int = 10**15,
+    worker: int, record: LeaseRecord, now_ms: int, ttl_ms: int = 0, *, settling: str = "", layout_end_ms: int = 10**15
 ) -> WorkerInfo:
     """Return what *record* shows of a worker id at *now_ms* on the Redis clock.
 

@@ -53,10 +53,7 @@ def whois_lines(whois: Whois, time_text: Callable[[int], str]) -> list[Line]:
     """Return the lines about the process that made an id."""
     parts, now_ms, rows = whois.parts, whois.now_ms, list[Pair]()
     if parts is not None:
-        age: Line = [
-            (time_text(parts.timestamp_ms), "note"),
-            (f"  {ago(now_ms - parts.timestamp_ms)}", "dim"),
-        ]
+        age: Line = [(time_text(parts.timestamp_ms), "note"), (f"  {ago(now_ms - parts.timestamp_ms)}", "dim")]
         rows.append(("time", age))
         rows.append(("worker id", f"{parts.worker}, namespace {parts.backup}, sequence {parts.sequence}"))
     if (holder := whois.holder) is not None:

@@ -367,9 +367,4 @@ settings cannot be read, or of another version, is removed as if Redis had lost 
 )
 
 
-POOL = Command(
-    "pool",
-    "create, show, change and delete pools",
-    "",
-    commands=[_CREATE, _SHOW, _CHANGE_LAYOUT, _DELETE],
-)
+POOL = Command("pool", "create, show, change and delete pools", "", commands=[_CREATE, _SHOW, _CHANGE_LAYOUT, _DELETE])
