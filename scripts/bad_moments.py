@@ -132,7 +132,7 @@ class Stage:
         self.redis = Node(directory / "redis", *USER, "--unixsocket", str(directory / "redis.sock"))
         self.link, self.proxies = directory / "link.sock", [Proxy(directory / "link.sock") for _ in range(2)]
         self.processes: list[subprocess.Popen[str]] = []
-        # of the service, and of a worker that exports metrics
+        # the ports of the service, and of a worker that exports metrics
         self.port, self.metrics_port = free_port(), free_port()
         self.service: subprocess.Popen[bytes] | None = None
 
@@ -563,6 +563,9 @@ def play(name: str, moment: Moment, stage: Stage, page: Page, output: Path) -> t
         shown = page.text("#status-headline")
         page.screenshot(output / f"{name}.png")
         texts = {one: stage.command(one, "--pool", POOL) for one in ("workers", "doctor", "events")}
+        # parts that are off the screen are not drawn
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        time.sleep(1.5)
         texts["page"] = page.text("main")
         logs = [stage.directory / f"{of}.log" for of in ("workers", "service")]
         texts["log"] = "".join(log.read_text() for log in logs)
