@@ -206,7 +206,7 @@ class Stage:
 
     def wait_for_leases(self, count: int) -> None:
         with contextlib.closing(snowredis.WorkerPool(self.redis.url, POOL)) as pool:
-            eventually(lambda: pool.info().used == count, f"{count} leases", 30)
+            eventually(lambda: pool.info().used == count, f"{count} leases", START_S)
 
     def end(self, number: int) -> None:
         """Let a worker end in order: its stdin ends, and it releases."""
@@ -308,9 +308,9 @@ def _roll(stage: Stage) -> None:
     """Start one worker more than there are worker ids; an old one ends while it waits."""
     stage.add(1)
     stage.wait_for_leases(WORKERS + 2)
-    stage.add(1, extra={"metrics": stage.metrics_port}, claim_timeout=30)
+    stage.add(1, extra={"metrics": stage.metrics_port}, claim_timeout=60)
     log = stage.directory / "workers.log"
-    eventually(lambda: "waiting for a worker id" in log.read_text(), "a wait", 30)
+    eventually(lambda: "waiting for a worker id" in log.read_text(), "a wait", START_S)
     stage.end(WORKERS)
     stage.wait_for_leases(WORKERS + 2)
 
@@ -375,6 +375,14 @@ def _mode(stage: Stage) -> None:
     """Let others into the directory of crash records, as if another user had made it, and start workers."""
     stage.records.chmod(0o755)
     stage.add(2)
+
+
+def _add_others(count: int, **extra: Any) -> Callable[[Stage], object]:
+    def add(stage: Stage) -> None:
+        stage.add(count, extra=extra)
+        stage.wait_for_leases(WORKERS + 1 + count)
+
+    return add
 
 
 def _stop_half(stage: Stage) -> None:
@@ -489,7 +497,7 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
                                   "page": ("yes: all 7 workers go on for 24.0 h", "yes: it needs 14 worker ids")},
     ),
     "versions": lambda: Moment(
-        lambda stage: stage.add(6, extra={"version": "0.0.9"}), (),
+        _add_others(6, version="0.0.9"), (),
         says={"workers": ("version", "0.0.9"), "page": ("0.0.9: 6 workers",)},
     ),
     # more
@@ -505,7 +513,7 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
         settle_s=12,
     ),
     "two-environments": lambda: Moment(
-        lambda stage: stage.add(4, extra={"label": "staging"}), (),
+        _add_others(4, label="staging"), (),
         says={"workers": ("staging",), "page": ("staging",)},
     ),
     "pool-deleted": lambda: Moment(
