@@ -156,10 +156,9 @@ def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place
     assert behind.worker == holders[0].worker
     assert min(behind.lanes_ms) == holders[0].until_ms > behind.until_ms
     assert behind.release()
-    heir = place.holder().claim()
-    assert heir.worker == holders[1].worker
-    place.stage.wait(place.config.ttl_ms + 1)
-    assert min(place.holder().claim().lanes_ms) >= holders[0].until_ms
+    heirs = [place.holder().claim() for _ in range(2)]
+    (heir,) = [each for each in heirs if each.worker == behind.worker]
+    assert min(heir.lanes_ms) >= holders[0].until_ms
 
 
 def test_marks_out_of_reach_do_not_hide_worker_ids_that_fit() -> None:
