@@ -360,7 +360,7 @@ def _many_deaths(stage: Stage) -> None:
         granted = store.claim(ClaimRequest(token, now_ms, now_ms, 10**9, owner), seen)
         assert isinstance(granted, Granted), granted
         lease = PresentedLease(granted.worker, token, granted.renewal_id, "", granted.until_ms, granted.outage_until_ms)
-        store.release(ReleaseRequest(lease, now_ms, None, WorkerStats(7), reclaimed=True), granted.seen)
+        store.release(ReleaseRequest(lease, now_ms, "", WorkerStats(7), reclaimed=True), granted.seen)
     store.close()
 
 

@@ -234,7 +234,7 @@ class MemoryStore:
     def _choose(self, now: int, usable_from_ms: int, wait_ms: int, gives_up: bool) -> int | replies.ClaimRefused:
         """Choose the available worker id that fits best, the longest available first; or return why there is none."""
         free = sorted((r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now)
-        ranks = [(*self._rank(worker, usable_from_ms), place, worker) for place, (_, worker) in enumerate(free[:64])]
+        ranks = [(*self._rank(worker, usable_from_ms), place, worker) for place, (_, worker) in enumerate(free)]
         rank, mark_ms, _, best = min(ranks, default=(5, 0, 0, -1))
         unused = next(worker for worker in itertools.count() if worker not in self._records)
         is_open = not self.config.outage_reserve_ms or self._outage_floor_ms <= usable_from_ms

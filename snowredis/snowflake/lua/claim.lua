@@ -37,6 +37,8 @@ end
 -- step 2, extend: each reply has another first renewal id, so that of two clones that repeat one claim only the one with the
 -- last reply can renew. The ids of renewals are longer
 local FIRST_DIGITS = 12
+-- available worker ids that one claim looks at, at most
+local LOOKED_AT = 64
 
 -- Rebuilds the index if it has not as many entries as the hash has records, in bounded steps; returns false if it needs more.
 local function rebuild_index(pool)
@@ -101,7 +103,7 @@ return transaction(function(pool)
 
   local chosen, before, rank, mark = nil, nil, 5, math.huge
   -- more than one: the marks of those that ended while clocks were ahead are out of reach, perhaps for hours
-  local free = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 64)
+  local free = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, LOOKED_AT)
   for _, each in ipairs(free) do
     local r = record_of(each)
     if not r or #r.lanes ~= lane_count or tonumber(each) >= capacity then
@@ -110,8 +112,6 @@ return transaction(function(pool)
       redis.call('ZADD', KEYS[2], r.lease_end, each)
     else
       local its_rank, low = rank_of(r)
-      -- out of reach, perhaps for hours: the others are looked at first
-      if its_rank == 4 then redis.call('ZADD', KEYS[2], now, each) end
       if its_rank < rank or (its_rank == 4 and rank == 4 and low < mark) then
         chosen, before, rank, mark = each, r, its_rank, low
       end
@@ -133,6 +133,10 @@ return transaction(function(pool)
       pool.next, pool.records = pool.next + 1, pool.records + 1
       put(pool, 'next', pool.next, 'records', pool.records)
     end
+  end
+  if rank == 4 and #free == LOOKED_AT then
+    -- all of them are out of reach: the next claim looks at others
+    for _, each in ipairs(free) do redis.call('ZADD', KEYS[2], 'XX', 'GT', now, each) end
   end
   if rank == 4 and mark - usable_from > wait_ms then return { 'behind', tostring(mark - usable_from) } end
   if not chosen then
