@@ -286,17 +286,17 @@ def _add_copy(parser: Parser) -> None:
 
 
 def _copy(args: argparse.Namespace) -> int:
-    from snowredis.merge.copying import copy_script, run_copy
+    from snowredis.merge.copying import as_script, copy_commands, run_copy
 
     with _opened(args, args.plan) as (plan, _, databases, progress):
-        script = copy_script(plan, databases)
+        commands = copy_commands(plan, databases)
         progress.clear()
         if not args.runs:
-            print(script, end="")
+            print(as_script(commands), end="")
             return ExitCode.OK
         confirm(args, f"copy all rows of {plan.changed} into {plan.kept}?")
         progress.start("copying")
-        run_copy(script, plan, databases, progress)
+        run_copy(commands, plan, databases, progress)
     print(f"the rows were copied; next: snowredis merge check --copied {args.plan}")
     return ExitCode.OK
 

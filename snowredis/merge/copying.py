@@ -1,25 +1,30 @@
-"""The commands that copy the rows of the database that changed into the one whose ids stay. Nothing is run here.
+"""The copy of the rows of the database that changed into the one whose ids stay: its commands, and their run.
 
-They are the databases' own programs: psql with COPY, mariadb-dump, sqlite3. Each side has one transaction, which ends
-with COMMIT only after everything else succeeded. Columns go by name. Parents come first, or else their foreign keys
-are checked at the end. Triggers are off. No row is skipped or replaced: a key that is there already ends the copy. Of a
-matched table, rows go through a temporary table, and those that the server finds in the other one stay away. Sequences
-are never set to the other database's numbers.
+They are the databases' own programs: psql with COPY, mariadb-dump, sqlite3. Each side has one transaction. The COMMIT
+is no part of what the programs exchange: the process that reports sends it, after it saw that everything else
+succeeded, so whatever dies before that, nothing is copied. Columns go by name. Parents come first, or their foreign
+keys are checked at the end. Triggers are off. No row is skipped or replaced: a key that is there already ends the copy.
+Of a matched table, rows go through a temporary table, and those that the server finds in the other one stay away.
+Sequences are never set to the other database's numbers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator, Sequence
-from typing import Any
+import tempfile
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from snowredis.cli.exit_codes import uninterrupted
 from snowredis.merge import MergeError
-from snowredis.merge.databases import SETTINGS, reading, url_of
+from snowredis.merge.databases import LOCAL_SETTINGS, MYSQL_SETTINGS, reading, url_of
 from snowredis.merge.journal import Journal
 from snowredis.merge.pair import Databases
 from snowredis.merge.plan_file import Plan
@@ -29,7 +34,22 @@ from snowredis.merge.support import Support, support_of
 from snowredis.merge.verify import Copied, copied_columns
 
 _STAGE = "snowredis_copy"
-_DUMP = "--no-create-info --complete-insert --compact --skip-triggers --hex-blob --tz-utc --single-transaction"
+_LARGE_ROWS = "--max-allowed-packet=1G"
+_DUMP = (
+    "--no-create-info --complete-insert --compact --skip-triggers --hex-blob --tz-utc --single-transaction "
+    f"{_LARGE_ROWS}"
+)
+_READY, _COMMIT = b"snowredis: all rows", "COMMIT;"
+# the first command that fails ends the script, before the COMMIT
+_STRICT = "set -euo pipefail\n"
+_CHUNK_BYTES = 1 << 20
+
+
+class Commands(NamedTuple):
+    """Commands of bash: *source* prints statements with all rows, and *target* reads them; only the COMMIT lacks."""
+
+    source: str
+    target: str
 
 
 def check_applied(plan: Plan, changed: sa.Engine) -> None:
@@ -41,7 +61,7 @@ def check_applied(plan: Plan, changed: sa.Engine) -> None:
         )
 
 
-def copy_script(plan: Plan, databases: Databases) -> str:
+def copy_commands(plan: Plan, databases: Databases) -> Commands:
     """Return the commands: for bash, or for SQLite one script of SQL, for the database whose ids stay.
 
     Raises:
@@ -53,28 +73,54 @@ def copy_script(plan: Plan, databases: Databases) -> str:
     with reading(databases.kept) as kept:
         support = support_of(databases.kept)
         before, after = support.relaxing(kept, ordered, late)
-        lines = kinds.get(databases.kept.dialect.name, _mysql)(plan, databases, kept, ordered, before, after)
-        return "".join(f"{line}\n" for line in lines)
+        return kinds.get(databases.kept.dialect.name, _mysql)(plan, databases, kept, ordered, before, after)
 
 
-def run_copy(script: str, plan: Plan, databases: Databases, progress: Progress) -> None:
+def as_script(commands: Commands) -> str:
+    """Return the commands as one script, for a person to run."""
+    if not commands.target:
+        return f"{commands.source}{_COMMIT}\n"
+    return f"{_STRICT}{{\n{commands.source}echo '{_COMMIT}'\n}} |\n  {commands.target}\n"
+
+
+def run_copy(commands: Commands, plan: Plan, databases: Databases, progress: Progress) -> None:
     """Run the commands; on SQLite, the result is compared before the commit.
 
     Raises:
-        MergeError: they failed, and nothing was copied.
+        MergeError: they failed; the message says whether rows were copied.
     """
     if databases.kept.dialect.name == "sqlite":
-        _run_sqlite(script, plan, databases, progress)
+        _run_sqlite(commands.source, plan, databases, progress)
         return
     passwords = {"KEPT": databases.kept.url.password, "CHANGED": databases.changed.url.password}
     given = {f"{side}_PASSWORD": str(text) for side, text in passwords.items() if text}
-    environment = {**os.environ, **given}
-    done = subprocess.run(["bash", "-c", script], check=False, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        reason = " ".join(done.stderr.split())[-1000:].rstrip(".")
+    with tempfile.TemporaryFile() as said:
+        options: dict[str, Any] = {"env": {**os.environ, **given}, "stderr": said, "stdout": subprocess.PIPE}
+        target: Any
+        source: Any
+        committed = False
+        with (
+            contextlib.suppress(BrokenPipeError),
+            subprocess.Popen(["bash", "-c", commands.target], stdin=subprocess.PIPE, **options) as target,
+            subprocess.Popen(["bash", "-c", _STRICT + commands.source], stdin=subprocess.DEVNULL, **options) as source,
+        ):
+            # without a COMMIT, the target's transaction ends with its input
+            shutil.copyfileobj(source.stdout, target.stdin, _CHUNK_BYTES)
+            target.stdin.flush()
+            if not source.wait() and any(_READY in line for line in target.stdout):
+                with uninterrupted():
+                    committed = True
+                    target.communicate(f"{_COMMIT}\n".encode())
+        if committed and not target.returncode:
+            return
+        said.seek(0)
+        reason = " ".join(said.read().decode(errors="replace").split())[-1000:].rstrip(".")
+    if committed:
         raise MergeError(
-            f"the copy failed: {reason}. Nothing was copied; correct that, and run the same command again."
+            f"the copy failed at its commit: {reason}. The rows may be there or not; snowredis merge check --copied "
+            "says which."
         )
+    raise MergeError(f"the copy failed: {reason}. Nothing was copied; correct that, and run the same command again.")
 
 
 def _run_sqlite(script: str, plan: Plan, databases: Databases, progress: Progress) -> None:
@@ -83,7 +129,7 @@ def _run_sqlite(script: str, plan: Plan, databases: Databases, progress: Progres
     engine = sa.create_engine("sqlite://", creator=lambda: raw, poolclass=sa.StaticPool)
     try:
         with engine.connect() as kept, reading(databases.changed) as changed:
-            raw.executescript(script.removesuffix("COMMIT;\n"))
+            raw.executescript(script)
             findings = list(Copied(plan, databases, kept, changed, progress).findings())
             if findings:
                 raise MergeError(f"{'; '.join(findings)}. Nothing was copied; correct that, and run the command again.")
@@ -115,7 +161,9 @@ def _insert(support: Support, name: TableName, columns: Sequence[str], matched: 
     """Return the statement that inserts the rows of *other* into a table, without those that match one of its rows."""
     mine, names = support.name(name), ", ".join(map(support.quote, columns))
     always = "OVERRIDING SYSTEM VALUE " if support.kind == "postgresql" else ""
-    text = f"INSERT INTO {mine} ({names}) {always}SELECT {names} FROM {other} AS theirs"
+    # a key of SQLite may have another ON CONFLICT
+    insert = "INSERT OR ABORT" if support.kind == "sqlite" else "INSERT"
+    text = f"{insert} INTO {mine} ({names}) {always}SELECT {names} FROM {other} AS theirs"
     if matched:
         # SQLite compares by the collation of the left side
         equal = " AND ".join(f"mine.{support.quote(c)} = theirs.{support.quote(c)}" for c in matched)
@@ -132,34 +180,33 @@ def _password(side: str, variable: str) -> str:
 
 def _postgresql(
     plan: Plan, both: Databases, kept: sa.Connection, ordered: list[TableName], before: list[str], after: list[str]
-) -> Iterator[str]:
+) -> Commands:
     support = support_of(both.kept)
     programs = [
-        f"{_password(side, 'PGPASSWORD')} psql --no-psqlrc --quiet --tuples-only --no-align --set ON_ERROR_STOP=1 "
+        f"PGCLIENTENCODING=UTF8 {_password(side, 'PGPASSWORD')} psql --no-psqlrc --quiet --tuples-only --no-align "
+        "--set ON_ERROR_STOP=1 "
         + shlex.quote(engine.url._replace(password=None).set(drivername="postgresql").render_as_string())
         for side, engine in (("CHANGED", both.changed), ("KEPT", both.kept))
     ]
-    settings = ["SET client_encoding = 'UTF8'", *SETTINGS["postgresql"]]
-    yield "set -euo pipefail"
-    yield f"{programs[0]} <<'SQL' | {programs[1]} --output /dev/null"
-    yield from (f"{statement};" for statement in [*settings, "BEGIN ISOLATION LEVEL REPEATABLE READ"])
-    yield from (_echo(f"{statement};") for statement in [*settings, "BEGIN", *before])
+    lines = [f"{programs[0]} <<'SQL'", "BEGIN ISOLATION LEVEL REPEATABLE READ;"]
+    lines += (f"{statement};" for statement in LOCAL_SETTINGS)
+    lines += (_echo(f"{statement};") for statement in ["BEGIN", *LOCAL_SETTINGS, *before])
     for name in ordered:
         columns, matched = copied_columns(both.changed_schema.tables[name]), plan.matched.get(str(name), ())
         names, target = ", ".join(map(support.quote, columns)), support.name(name)
         if matched:
-            yield _echo(f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA;")
-        yield _echo(f"COPY {_STAGE if matched else target} ({names}) FROM STDIN;")
-        yield f"COPY (SELECT {names} FROM {target}) TO STDOUT;"
-        yield _echo("\\.")
+            lines.append(
+                _echo(f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA;")
+            )
+        lines.append(_echo(f"COPY {_STAGE if matched else target} ({names}) FROM STDIN;"))
+        lines += (f"COPY (SELECT {names} FROM {target}) TO STDOUT;", _echo("\\."))
         if matched:
-            yield _echo(_insert(support, name, columns, matched, _STAGE))
-            yield _echo(f"DROP TABLE {_STAGE};")
+            lines += (_echo(_insert(support, name, columns, matched, _STAGE)), _echo(f"DROP TABLE {_STAGE};"))
     # counters only move up: the next row must not get the id of a row that was copied
     moved = dict.fromkeys(counter.statement for counter in support.counters(kept, both.kept_schema) if counter.columns)
-    yield from (_echo(f"{statement};") for statement in [*after, *moved, "COMMIT"])
-    yield "COMMIT;"
-    yield "SQL"
+    lines += (_echo(f"{statement};") for statement in [*after, *moved])
+    lines += (_echo("\\o"), _echo(f"SELECT '{_READY.decode()}';"), "COMMIT;", "SQL", "")
+    return Commands("\n".join(lines), f"{programs[1]} --output /dev/null")
 
 
 def _echo(text: str) -> str:
@@ -172,12 +219,12 @@ def _echo(text: str) -> str:
 
 def _mysql(
     plan: Plan, both: Databases, _kept: sa.Connection, ordered: list[TableName], before: list[str], _after: list[str]
-) -> Iterator[str]:
+) -> Commands:
     support = support_of(both.kept)
     own = both.changed.dialect.is_mariadb  # type: ignore[attr-defined]
     dump, client = ("mariadb-dump", "mariadb") if own else ("mysqldump --set-gtid-purged=OFF", "mysql")
     source = f"{_password('CHANGED', 'MYSQL_PWD')} {dump} {_mysql_options(both.changed.url)} {_DUMP}"
-    target = f"{_password('KEPT', 'MYSQL_PWD')} {client} {_mysql_options(both.kept.url)}"
+    target = f"{_password('KEPT', 'MYSQL_PWD')} {client} --unbuffered {_LARGE_ROWS} {_mysql_options(both.kept.url)}"
     names = dict.fromkeys((None,), both.kept.url.database) | {n.schema: n.schema for n in ordered if n.schema}
 
     def dumped(schema: str | None, tables: Sequence[TableName]) -> str:
@@ -186,7 +233,7 @@ def _mysql(
     def say(*statements: str) -> list[str]:
         return [f"printf '%s;\\n' {shlex.quote(statement)}" for statement in statements]
 
-    parts = say("SET NAMES utf8mb4", *SETTINGS["mysql"], "SET SESSION unique_checks = 1", *before)
+    parts = say("SET NAMES utf8mb4", MYSQL_SETTINGS, "SET SESSION unique_checks = 1", *before)
     if any(column.computed is not None for name in ordered for column in both.changed_schema.tables[name].c):
         # mariadb-dump writes values of computed columns, which the server ignores, or refuses in strict mode
         parts += say("SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'")
@@ -206,13 +253,8 @@ def _mysql(
         staged = f"{support.quote(str(names[name.schema]))}.{stage}"
         full = TableName(names[name.schema], name.table)
         parts += say(_insert(support, full, columns, plan.matched[str(name)], staged).rstrip(";"))
-    yield "set -euo pipefail"
-    # the first command that fails ends the list before the COMMIT
-    yield (
-        "{ "
-        + " &&\n  ".join([*parts, *say("COMMIT")])
-        + f"; }} |\n  {target} {shlex.quote(str(both.kept.url.database))}"
-    )
+    parts += say(f"SELECT '{_READY.decode()}'")
+    return Commands("\n".join([*parts, ""]), f"{target} {shlex.quote(str(both.kept.url.database))}")
 
 
 def _mysql_options(url: sa.URL) -> str:
@@ -226,13 +268,14 @@ def _mysql_options(url: sa.URL) -> str:
 
 def _sqlite(
     plan: Plan, both: Databases, _kept: sa.Connection, ordered: list[TableName], before: list[str], after: list[str]
-) -> Iterator[str]:
+) -> Commands:
     support = support_of(both.kept)
     path = str(both.changed.url.database).replace("'", "''")
-    yield from ("PRAGMA foreign_keys = OFF;", f"ATTACH '{path}' AS theirs;", "BEGIN;")
-    yield from (f"{statement};" for statement in before)
+    lines = ["PRAGMA foreign_keys = OFF;", f"ATTACH '{path}' AS theirs;", "BEGIN;"]
+    lines += (f"{statement};" for statement in before)
     for name in ordered:
         columns, matched = copied_columns(both.changed_schema.tables[name]), plan.matched.get(str(name), ())
-        yield _insert(support, TableName("main", name.table), columns, matched, f"theirs.{support.quote(name.table)}")
-    yield from (f"{statement};" for statement in after)
-    yield "COMMIT;"
+        other = f"theirs.{support.quote(name.table)}"
+        lines.append(_insert(support, TableName("main", name.table), columns, matched, other))
+    lines += (f"{statement};" for statement in after)
+    return Commands("\n".join([*lines, ""]), "")

@@ -26,20 +26,18 @@ _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 LOCK_WAIT_S = 15
 # rows that are fetched at once
 _FETCH = 20_000
-# the same text of a time or a float on every server, no hidden rows, no time limits of the server's
-SETTINGS = {
-    "postgresql": (
-        *("SET TimeZone = 'UTC'", "SET DateStyle = 'ISO, YMD'", "SET IntervalStyle = 'postgres'"),
-        *("SET extra_float_digits = 1", "SET bytea_output = 'hex'", "SET row_security = off"),
-        *("SET statement_timeout = 0", "SET idle_in_transaction_session_timeout = 0"),
-        *("SET default_transaction_read_only = off", f"SET lock_timeout = '{LOCK_WAIT_S}s'"),
-    ),
-    "mysql": (
-        "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO', sql_safe_updates = 0, "
-        f"innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S}",
-    ),
-    "sqlite": (f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}",),
-}
+# the same text of a time or a float on every server, no hidden rows, no time limits of the server's. They are those of
+# a transaction: behind a pooler, the session is the application's, too
+LOCAL_SETTINGS = (
+    *("SET TRANSACTION READ WRITE", "SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'"),
+    *("SET LOCAL IntervalStyle = 'postgres'", "SET LOCAL extra_float_digits = 1", "SET LOCAL bytea_output = 'hex'"),
+    *("SET LOCAL row_security = off", "SET LOCAL statement_timeout = 0"),
+    *("SET LOCAL idle_in_transaction_session_timeout = 0", f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'"),
+)
+MYSQL_SETTINGS = (
+    "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO', sql_safe_updates = 0, "
+    f"innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S}"
+)
 
 
 def url_of(engine: sa.Engine) -> str:
@@ -71,7 +69,9 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
                 f"{url.get_backend_name()} is not supported. Nothing was read; the URL of a database begins with "
                 "sqlite://, postgresql://, mysql:// or mariadb://."
             )
-        engine = sa.create_engine(url)
+        # a statement that is prepared on one session of a pooler is unknown to the next
+        unprepared = {"prepare_threshold": None} if url.get_driver_name() == "psycopg" else {}
+        engine = sa.create_engine(url, connect_args=unprepared)
     except (ArgumentError, ValueError) as error:
         raise SourceError(
             f"{shown(text)} is not the URL of a database. Nothing was read; write one such as "
@@ -86,7 +86,10 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
         engine = _sqlite(url, read_only=read_only)
     # such a column is not read; SQLAlchemy would say so at each table
     warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
-    event.listen(engine, "connect", _set_up(engine.dialect.name))
+    if engine.dialect.name == "postgresql":
+        event.listen(engine, "begin", _begin_postgresql)
+    else:
+        event.listen(engine, "connect", _set_up_sqlite if engine.dialect.name == "sqlite" else _set_up_mysql)
     with database_errors(engine), engine.connect():
         pass
     return engine
@@ -108,21 +111,20 @@ def _sqlite(url: sa.URL, *, read_only: bool) -> sa.Engine:
     return engine
 
 
-def _set_up(dialect: str) -> Any:
-    kind = "mysql" if dialect == "mariadb" else dialect
+def _set_up_sqlite(connection: Any, _record: object) -> None:
+    # transactions begin where SQLAlchemy begins them, not at the first change
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
 
-    def connected(connection: Any, _record: object) -> None:
-        if kind == "sqlite":
-            # transactions begin where SQLAlchemy begins them, not at the first change
-            connection.isolation_level = None
-        cursor = connection.cursor()
-        for statement in SETTINGS[kind]:
-            cursor.execute(statement)
-        cursor.close()
-        if kind == "postgresql":
-            connection.commit()
 
-    return connected
+def _set_up_mysql(connection: Any, _record: object) -> None:
+    with contextlib.closing(connection.cursor()) as cursor:
+        cursor.execute(MYSQL_SETTINGS)
+
+
+def _begin_postgresql(connection: sa.Connection) -> None:
+    for statement in LOCAL_SETTINGS:
+        connection.exec_driver_sql(statement)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
@@ -227,13 +229,13 @@ def lock(engine: sa.Engine, name: str) -> Iterator[None]:
     if engine.dialect.name == "sqlite":
         yield
         return
-    with database_errors(engine), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with database_errors(engine), engine.connect() as connection:
         if not _take(connection, name, LOCK_WAIT_S):
             raise other_process(engine)
         try:
             yield
         finally:
-            # a lock ends with its session
+            # a lock of MariaDB ends with its session, that of PostgreSQL with its transaction
             connection.invalidate()
 
 
@@ -251,9 +253,9 @@ def _take(connection: sa.Connection, name: str, wait_s: int) -> bool:
         return bool(connection.scalar(query, {"name": name, "wait": wait_s}))
     key = {"key": int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest())}
     if not wait_s:
-        return bool(connection.scalar(sa.text("SELECT pg_try_advisory_lock(:key)"), key))
+        return bool(connection.scalar(sa.text("SELECT pg_try_advisory_xact_lock(:key)"), key))
     try:
-        connection.execute(sa.text("SELECT pg_advisory_lock(:key)"), key)
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), key)
     except StatementError:
         return False
     return True
