@@ -16,13 +16,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
+from snowredis.merge.copyable import check_copyable
 from snowredis.merge.databases import count_rows, database_errors, lock, open_database, reading, url_of, writing
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished
 from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.pair import Databases, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import ColumnName, Schema, read_schema
+from snowredis.merge.schema import ColumnName, Schema, TableName, read_schema
 from snowredis.merge.support import support_of
 from snowredis.merge.verify import check_result, id_sums, sums
 from snowredis.merge.workspace import IdStore, Workspace
@@ -121,10 +122,11 @@ def _check(plan: Plan, file: PlanFile, databases: Databases, progress: Progress)
     renamed = [domain.domain for domain in plan.renamed]
     with reading(databases.kept) as kept, reading(databases.changed) as changed, Workspace() as workspace:
         check_obstacles(changed, databases.changed_schema, renamed, with_triggers=plan.with_triggers)
+        sides = ((kept, databases.kept_schema), (changed, databases.changed_schema))
+        check_copyable(sides)
         store = IdStore(workspace)
         for domain in plan.domains:
             progress.start(f"proving that no id of {domain.name} clashes any more")
-            sides = ((kept, databases.kept_schema), (changed, databases.changed_schema))
             if plan.ids[domain.name] == [id_sums(*side, domain.domain) for side in sides]:
                 # the ids are those for which the plan was proved
                 continue
@@ -296,26 +298,37 @@ class _Rewriter:
             if not count:
                 return run
             before = run.changed
-            run = self._batch(run, plan, done_to, int(last), backwards=backwards)
+            run = self._batch(run, plan, done_to, int(last), count, backwards=backwards)
             done_to = int(last)
             # a batch of twice as many ids, unless it would be too large
             size = max(1, min(2 * count, count * self._batch_rows // max(run.changed - before, 1)))
             self.ids += count
             self._progress.add(count)
 
-    def _batch(self, run: Run, plan: DomainPlan, after: int | None, last: int, *, backwards: bool) -> Run:
+    def _batch(self, run: Run, plan: DomainPlan, after: int | None, last: int, ids: int, *, backwards: bool) -> Run:
         text = f"{run.changed:,} values were changed until then, and stay as they are"
         with writing(self._engine, text) as connection:
             # locks the journal's row: a second process finds another version
             run = self._journal.advance(connection, run, domain=plan.number, done_to=last)
             with self._support.relaxed(connection, plan.domain.tables):
-                changed = self._update_all(connection, plan, _range(run, plan.number, after, last), backwards)
+                changed = self._update_all(connection, run, plan, after, last, backwards=backwards)
+            # going back, a row may be gone
+            if changed < ids and not backwards:
+                raise MergeError(
+                    f"{plan.name}: {ids:,} ids were to change, and the database changed {changed:,} values. {text}; "
+                    "something keeps rows as they are, such as a rule or a policy: remove it."
+                )
             return self._journal.advance(connection, run, changed=run.changed + changed)
 
     def _update_all(
-        self, connection: sa.Connection, plan: DomainPlan, mine: list[sa.ColumnElement[bool]], backwards: bool
+        self, connection: sa.Connection, run: Run, plan: DomainPlan, after: int | None, last: int, *, backwards: bool
     ) -> int:
         """Change the ids of a batch, through temporary ids where new ids are also old ones of other rows."""
+        mine = _range(run, plan.number, after, last)
+        if plan.kind == "counter" and not backwards:
+            # all numbers move, so none is looked up
+            changed = self._update_partials(connection, plan, mine, MAP.c.old, MAP.c.new)
+            return changed + sum(self._move(connection, name, plan, after, last) for name in plan.domain.columns)
         is_chain = connection.scalar(sa.select(sa.func.count()).where(*mine, MAP.c.via != MAP.c.new))
         through = [MAP.c.old, *([MAP.c.via] if is_chain else []), MAP.c.new]
         if backwards:
@@ -326,6 +339,20 @@ class _Rewriter:
         for old, new in pairwise(through):
             changed += sum(self._update(connection, name, old, new, mine) for name in plan.domain.columns)
         return changed + (partials() if backwards else 0)
+
+    def _move(self, connection: sa.Connection, name: ColumnName, plan: DomainPlan, after: int | None, last: int) -> int:
+        column = self._schema.column(name)
+        first = plan.lowest if after is None else after + 1
+        statement = sa.update(column.table).where(column.between(first, last))
+        values = {column: column + plan.offset} | self._unchanged(connection, name.table_name)
+        return connection.execute(statement.values(values)).rowcount
+
+    def _unchanged(self, connection: sa.Connection, name: TableName) -> dict[Any, Any]:
+        """Return the columns that the database would change by itself, with their own values."""
+        if name not in self._self_updated:
+            self._self_updated[name] = self._support.self_updated_columns(connection, name)
+        columns = self._schema.tables[name].c
+        return {columns[other]: columns[other] for other in self._self_updated[name]}
 
     def _update(
         self,
@@ -339,9 +366,7 @@ class _Rewriter:
         is_text: bool = False,
     ) -> int:
         table, column = self._schema.tables[name.table_name], self._schema.column(name)
-        if name.table_name not in self._self_updated:
-            self._self_updated[name.table_name] = self._support.self_updated_columns(connection, name.table_name)
-        values: dict[Any, Any] = {table.c[other]: table.c[other] for other in self._self_updated[name.table_name]}
+        values = self._unchanged(connection, name.table_name)
         from_, to = (sa.cast(side, sa.String(40)) if is_text else side for side in (old, new))
         if connection.dialect.name == "sqlite":
             # SQLite would read the whole table for each batch of an UPDATE FROM without statistics
@@ -362,8 +387,7 @@ class _Rewriter:
         """Change references of some rows; no constraint is on them, so new ids may be old ones of other rows."""
         changed = 0
         for part in plan.domain.partials:
-            kind = self._schema.tables[part.column.table_name].c[part.kind]
-            is_kind = sa.cast(kind, sa.String(200)) == part.value
+            is_kind = part.applies(self._schema.tables[part.column.table_name].c)
             changed += self._update(connection, part.column, old, new, mine, [is_kind], is_text=part.is_text)
         return changed
 

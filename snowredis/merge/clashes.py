@@ -17,10 +17,10 @@ from snowredis.merge.matching import plain_columns, stage, translated_rows
 from snowredis.merge.obstacles import triggers
 from snowredis.merge.pair import Work
 from snowredis.merge.plan_file import DomainPlan
-from snowredis.merge.schema import ColumnName, TableName, is_integer
+from snowredis.merge.schema import ColumnName, TableName, is_integer, option
 
-# rows that a finding names, and rows of tables that are compared as a whole
-_NAMED, _SMALL = 3, 500
+# rows that a finding names, and the first rows of tables that are compared as a whole
+_NAMED, _FIRST = 3, 10_000
 # partitions that hold rows themselves, with the whole condition of each
 _PARTITIONS = sa.text(
     "SELECT c.oid::regclass::text AS name, p.oid::regclass::text AS parent, "
@@ -43,7 +43,11 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
     """Return what would make the copy fail, or rows be there twice."""
     renewed = {column for plan in plans.values() if plan.kind != "match" for column in plan.domain.all_columns}
     counted = _composite_counters(work)
-    found = [f"{name} is counted, and only a part of the key: --id {name} or --independent {name}" for name in counted]
+    found = [
+        f"{name} is counted, and only a part of the key: {option('id', name)} or {option('independent', name)}"
+        for name in counted
+    ]
+    found += _codes(work)
     renewed.update(counted)
     for name, table in work.changed_schema.tables.items():
         if name in work.kept_schema.tables:
@@ -129,19 +133,24 @@ def _remedy(work: Work, name: TableName, key: _Key) -> str:
         column for counter in work.support.counters(work.changed, work.changed_schema) for column in counter.columns
     }
     if numbers := [part for part in key.parts if ColumnName(*name, part) in counted]:
-        return f"--id {name}.{numbers[0]}"
-    return f"--match {name}={','.join(key.parts)} or {correct}"
+        return option("id", f"{name}.{numbers[0]}")
+    primary = set(work.changed_schema.tables[name].primary_key.columns.keys())
+    domains = [work.domain_of(ColumnName(*name, part)) for part in key.parts]
+    # equal ids are no reason to take rows for the same, unless they are pairs of rows that are the same
+    if primary == set(key.parts) and not all(domain and work.is_matched(domain) for domain in domains):
+        return f"{correct}, or give them other keys"
+    return f"{option('match', f'{name}=' + ','.join(key.parts))} or {correct}"
 
 
 # --- tables that both have, counters, trees --------------------------------------------------------------
 
 
 def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[ColumnName]) -> Iterator[str]:
-    """Yield small tables of which most rows are in both databases."""
+    """Yield tables of which most of the first rows are in both databases."""
     for plan in plans.values():
         key = plan.domain.keys[0]
         name, mine = key.table_name, work.kept_schema.tables.get(key.table_name)
-        if plan.kind == "match" or mine is None or plan.changed > _SMALL:
+        if plan.kind == "match" or mine is None:
             continue
         theirs = work.changed_schema.tables[name]
         columns = [column.name for column in theirs.c if ColumnName(*name, column.name) not in renewed]
@@ -150,22 +159,35 @@ def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[Colum
         rows, other = (
             [
                 tuple(map(str, row))
-                for row in connection.execute(sa.select(*plain_columns(table, columns)).limit(_SMALL))
+                for row in connection.execute(
+                    sa.select(*plain_columns(table, columns)).order_by(table.c[key.column]).limit(_FIRST)
+                )
             ]
             for connection, table in ((work.changed, theirs), (work.kept, mine))
         )
         same = len(set(rows) & set(other))
         if rows and same * 2 >= len(rows):
-            best = next(
-                (k.parts for k in _unique_keys(work, name) if k.is_plain and set(k.parts) <= set(columns)), None
-            )
-            texts = [c for c in columns if isinstance(theirs.c[c].type, sa.String) and not theirs.c[c].nullable]
-            names = best or texts[:1] or columns
-            text = f"{name}: {same} of {len(rows)} rows are in both databases, and would be there twice"
+            names = next((k.parts for k in _unique_keys(work, name) if k.is_plain and set(k.parts) <= set(columns)), ())
+            text = f"{name}: {same:,} of {len(rows):,} rows are in both databases, and would be there twice"
             if key in work.independent:
                 work.notes.append(f"{text}, since --independent {key} says that they are other rows")
             else:
-                yield f"{text}: --match {name}={','.join(names)} or --independent {key}"
+                # without a unique key, a person must know what names a row
+                matched = option("match", f"{name}={','.join(names) or 'COLUMNS'}")
+                yield f"{text}: {matched} or {option('independent', key)}"
+
+
+def _codes(work: Work) -> Iterator[str]:
+    """Yield unique numbers that others refer to, and that may be codes of rows in place of ids."""
+    counted = {name for counter in work.support.counters(work.changed, work.changed_schema) for name in counter.columns}
+    for domain in work.changed_schema.domains:
+        scan = work.scans[domain.name]
+        if scan.clashes and not set(domain.keys) & counted and work.changed_schema.is_code(domain):
+            new, stay = option("id", domain.name), option("independent", domain.name)
+            text = (
+                f"{domain.name}: {scan.clashes:,} of these numbers are in both databases, and they are no primary key"
+            )
+            yield f"{text}: {new} for new numbers or {stay} if they are codes that stay"
 
 
 def _composite_counters(work: Work) -> list[ColumnName]:
@@ -183,7 +205,8 @@ def _clashing_trees(work: Work, name: TableName, table: sa.Table) -> Iterator[st
         return
     both = [set(c.scalars(sa.select(s.tables[name].c.tree_id).distinct())) for c, s in work.sides]
     if both[0] & both[1]:
-        yield f"{name}: {len(both[0] & both[1])} trees have the same tree_id: --id {column} or --independent {column}"
+        options = f"{option('id', column)} or {option('independent', column)}"
+        yield f"{name}: {len(both[0] & both[1])} trees have the same tree_id: {options}"
 
 
 # --- partitions ------------------------------------------------------------------------------------------
@@ -223,18 +246,3 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
                     missing = [f"CREATE TABLE {name.table}_rest PARTITION OF {work.support.name(name)} DEFAULT;"]
                 texts = ", ".join(map(row_text, rows))
                 yield f"{name}: rows have no partition in the {where} database, such as {texts}: {' '.join(missing)}"
-
-
-# --- notes -----------------------------------------------------------------------------------------------
-
-
-def notes(work: Work) -> Iterator[str]:
-    """Yield what a person should know, and need not decide."""
-    inside = [
-        str(ColumnName(*name, column.name))
-        for name, table in work.changed_schema.tables.items()
-        for column in table.c
-        if isinstance(column.type, sa.JSON | sa.ARRAY)
-    ]
-    if inside:
-        yield f"ids inside {', '.join(inside)} keep their old values; rewrite them with snowredis_merge_map"

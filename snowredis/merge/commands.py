@@ -99,7 +99,7 @@ def _check_copied(args: argparse.Namespace) -> int:
         return ExitCode.FOUND_ERRORS
     print(
         f"all {copied.rows:,} rows of {copied.tables} tables of {printable(plan.changed)} are in "
-        f"{printable(plan.kept)}; every counter is above them, and every foreign key leads to a row"
+        f"{printable(plan.kept)}; every counter is above them, and {printable(plan.verdict)}"
     )
     return ExitCode.OK
 
@@ -243,20 +243,19 @@ def _apply(args: argparse.Namespace) -> int:
         confirm(args, "change this?")
         outcome = apply_plan(plan, file, databases, batch_rows=args.batch_rows, progress=progress)
         progress.clear()
-        _print_outcome(outcome, "new")
+        _print_outcome(outcome, "new", plan.verdict)
         print(f"old and new ids: snowredis_merge_map in {plan.changed}")
         print(f"next: snowredis merge copy {args.plan} --run")
     return ExitCode.OK
 
 
-def _print_outcome(outcome: Outcome, kind: str) -> None:
+def _print_outcome(outcome: Outcome, kind: str, verdict: str) -> None:
     if not outcome.ids:
         print("\nno id was changed")
         return
     print(
         f"\n{outcome.ids:,} ids have {kind} values, in {outcome.values:,} places; the checksums of "
-        f"{outcome.rows:,} rows in {outcome.tables} tables are as before but for the ids, and every foreign "
-        "key leads to a row"
+        f"{outcome.rows:,} rows in {outcome.tables} tables are as before but for the ids, and {printable(verdict)}"
     )
 
 
@@ -271,7 +270,7 @@ def _revert(args: argparse.Namespace, *, finished: bool) -> int:
     confirm(args, "change this?")
     with interrupted_by_signals(), Progress() as progress:
         outcome = revert(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
-    _print_outcome(outcome, "their old")
+    _print_outcome(outcome, "their old", "every foreign key of the catalog leads to a row")
     return ExitCode.OK
 
 

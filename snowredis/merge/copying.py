@@ -24,6 +24,7 @@ import sqlalchemy as sa
 
 from snowredis.cli.exit_codes import uninterrupted
 from snowredis.merge import MergeError
+from snowredis.merge.copyable import check_copyable
 from snowredis.merge.databases import LOCAL_SETTINGS, MYSQL_SETTINGS, reading, url_of
 from snowredis.merge.journal import Journal
 from snowredis.merge.pair import Databases
@@ -70,7 +71,8 @@ def copy_commands(plan: Plan, databases: Databases) -> Commands:
     check_applied(plan, databases.changed)
     ordered, late = _parents_first(databases.kept_schema, list(databases.changed_schema.tables))
     kinds = {"postgresql": _postgresql, "sqlite": _sqlite}
-    with reading(databases.kept) as kept:
+    with reading(databases.kept) as kept, reading(databases.changed) as changed:
+        check_copyable(((kept, databases.kept_schema), (changed, databases.changed_schema)))
         support = support_of(databases.kept)
         before, after = support.relaxing(kept, ordered, late)
         return kinds.get(databases.kept.dialect.name, _mysql)(plan, databases, kept, ordered, before, after)

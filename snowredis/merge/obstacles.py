@@ -22,10 +22,6 @@ _LOWER_BOUND = re.compile(
     r"[\s(]*[\"`]?(\w+)[\"`]?[\s)]*(?:>=?\s*\(?'?[01]'?\)?(::\w+)?|IS NOT NULL)[\s)]*", re.IGNORECASE
 )
 
-_ENGINES = sa.text(
-    "SELECT table_name AS tab, engine AS engine FROM information_schema.tables "
-    "WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_type = 'BASE TABLE' AND engine <> 'InnoDB'"
-)
 _OUTSIDE = sa.text(
     "SELECT table_schema AS other, table_name AS tab, constraint_name AS name "
     "FROM information_schema.key_column_usage WHERE referenced_table_schema = COALESCE(:schema, DATABASE()) "
@@ -34,12 +30,6 @@ _OUTSIDE = sa.text(
 _MYSQL_TRIGGERS = sa.text(
     "SELECT trigger_name AS name, event_object_table AS tab FROM information_schema.triggers "
     "WHERE event_object_schema = COALESCE(:schema, DATABASE()) AND event_manipulation = :event ORDER BY 1"
-)
-# old-style inheritance: rows of the heir are also seen, and changed, in the table that it inherits from
-_HEIRS = sa.text(
-    "SELECT p.relname AS tab, NULLIF(n.nspname, current_schema()) AS schema, c.oid::regclass::text AS heir "
-    "FROM pg_inherits JOIN pg_class p ON p.oid = inhparent JOIN pg_namespace n ON n.oid = p.relnamespace "
-    "JOIN pg_class c ON c.oid = inhrelid WHERE NOT c.relispartition AND p.relkind = 'r'"
 )
 
 
@@ -56,7 +46,9 @@ def _without_parent(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, 
     pairs = list(zip(key.columns, key.parents, strict=True))
     found = sa.exists().where(*(parent.c[one.column] == child.c[other.column] for other, one in pairs))
     columns = [child.c[column.column] for column in key.columns]
-    return sa.select(*columns).where(*(column.is_not(None) for column in columns), ~found)
+    # without a constraint, 0 and -1 often stand for no row
+    is_given = [column.is_not(None) if key.name else column > 0 for column in columns]
+    return sa.select(*columns).where(*is_given, ~found)
 
 
 def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> None:
@@ -70,31 +62,6 @@ def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> N
             f"the database {which} has rows of {key.child} whose {', '.join(c.column for c in key.columns)} leads to "
             f"no row of {key.parent}, such as {', '.join(values)}. Nothing was planned, since a row of the other "
             "database may have that id; delete those rows, or set the column to NULL."
-        )
-
-
-def check_same_types(kept_schema: Schema, changed_schema: Schema) -> None:
-    """Refuse tables whose columns differ: their rows could not be copied without a loss.
-
-    Raises:
-        MergeError: with the first differences.
-    """
-    differences = []
-    for name, table in changed_schema.tables.items():
-        if (other := kept_schema.tables.get(name)) is None:
-            differences.append(f"the table {name} is only in the database that changes")
-            continue
-        for column in dict.fromkeys([*table.c.keys(), *other.c.keys()]):
-            if column not in table.c or column not in other.c:
-                which = "changes" if column in table.c else "is kept"
-                differences.append(f"{name}.{column} is only in the database that {which}")
-            elif (one := str(other.c[column].type)) != (two := str(table.c[column].type)):
-                differences.append(f"{name}.{column} is {one} in one, and {two} in the other")
-    if differences:
-        more = f" and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
-        raise MergeError(
-            f"the tables differ: {'; '.join(differences[:_NAMED])}{more}. Nothing was planned; make the schemas equal, "
-            "or --exclude a table."
         )
 
 
@@ -157,22 +124,12 @@ def _words(text: str) -> set[str]:
 
 def _in_catalog(connection: sa.Connection, tables: set[TableName], with_triggers: bool) -> Iterator[str]:
     kind = connection.dialect.name
-    if kind == "postgresql":
-        for row in connection.execute(_HEIRS):
-            if TableName(row.schema, row.tab) in tables:
-                yield f"the table {row.heir} inherits from {row.tab} (INHERITS): make it a table of its own"
-    elif kind == "sqlite":
+    if kind == "sqlite":
         problems = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
         if problems != "ok":
             yield f"the file is damaged: {problems}: repair it, with .recover of sqlite3"
-    else:
+    elif kind != "postgresql":
         for schema in {table.schema for table in tables}:
-            for row in connection.execute(_ENGINES, {"schema": schema}):
-                if TableName(schema, row.tab) in tables:
-                    yield (
-                        f"table {row.tab} is of the engine {row.engine}, which has no transactions: ALTER TABLE "
-                        f"{row.tab} ENGINE=InnoDB"
-                    )
             for row in connection.execute(_OUTSIDE, {"schema": schema}):
                 if TableName(row.other, row.tab) not in tables:
                     yield (

@@ -14,7 +14,7 @@ from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.schema import ColumnName, Domain, Partial
 
-_VERSION = 6
+_VERSION = 7
 _TABLES = """
 CREATE TABLE about (plan TEXT NOT NULL);
 CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRIMARY KEY (domain, old)) WITHOUT ROWID;
@@ -35,7 +35,7 @@ class DomainPlan:
         clashes: how many of them both have.
         renamed: how many get a new id.
         at_once: all ids are rewritten in one transaction.
-        offset: of a counter.
+        offset, lowest: of a counter, and the least number that it moves.
         lanes: of a layout: what the new ids have in common, as ids of tick 0 and sequence 0.
     """
 
@@ -48,6 +48,7 @@ class DomainPlan:
     renamed: int = 0
     at_once: bool = False
     offset: int = 0
+    lowest: int = 0
     lanes: tuple[int, ...] = ()
 
     @property
@@ -80,6 +81,7 @@ class Plan:
         same: how many rows of each matched table both have.
         with_triggers: triggers that cannot be switched off do no harm, says a person.
         ids: by domain, the checksums of the ids of both databases.
+        judged: columns of which a person said what they refer to, and no catalog.
         notes: what a person should know before the plan is applied.
     """
 
@@ -96,12 +98,21 @@ class Plan:
     same: dict[str, int]
     with_triggers: bool
     ids: dict[str, list[str]]
+    judged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def renamed(self) -> list[DomainPlan]:
         """Domains in which ids change, in their order."""
         return [domain for domain in self.domains if domain.renamed]
+
+    @property
+    def verdict(self) -> str:
+        """What is known of the references afterwards."""
+        said = "every foreign key of the catalog leads to a row"
+        if self.judged:
+            said += f"; a person judged {len(self.judged)} columns: {', '.join(self.judged)}"
+        return said
 
 
 class PlanFile:

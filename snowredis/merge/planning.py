@@ -15,7 +15,8 @@ from snowredis.core.presets import resolve_layout
 from snowredis.core.values import utc_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError, Undecided, obstacles
-from snowredis.merge.clashes import clashes, notes
+from snowredis.merge.clashes import clashes
+from snowredis.merge.copyable import check_copyable
 from snowredis.merge.databases import count_rows, reading, url_of
 from snowredis.merge.journal import Journal, check_finished
 from snowredis.merge.matching import match, matches_in_order, same_rows
@@ -24,7 +25,7 @@ from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import Domain, Schema, TableName, tables_called
 from snowredis.merge.support import support_of
-from snowredis.merge.undecided import CONTENT_TYPES, check_asked, find_partials, undecided
+from snowredis.merge.undecided import CONTENT_TYPES, find_partials, undecided
 from snowredis.merge.verify import id_sums
 from snowredis.merge.workspace import IdStore, Workspace
 
@@ -96,12 +97,14 @@ def _matched(request: Request, kept_schema: Schema, changed_schema: Schema) -> d
 def _plan(work: Work, file: PlanFile) -> Plan:
     request = work.request
     work.progress.start("looking for rows without a parent")
-    obstacles.check_same_types(work.kept_schema, work.changed_schema)
+    check_copyable(work.sides)
     obstacles.check_no_orphans(work.kept, work.kept_schema, "that is kept")
     obstacles.check_no_orphans(work.changed, work.changed_schema, "that changes")
     partials, findings = find_partials(work.changed, work.changed_schema, work.independent)
     work.changed_schema = work.changed_schema.with_partials(partials)
-    check_asked(work)
+    # codes of rows, such as those of countries, stay
+    schema = work.changed_schema
+    schema.domains = [d for d in schema.domains if not (work.independent & set(d.keys) and schema.is_code(d))]
     # in the other database, the kinds have other ids
     work.kept_schema = work.kept_schema.with_partials(find_partials(work.kept, work.kept_schema, set())[0])
     kept_partials = {domain.name: domain.partials for domain in work.kept_schema.domains}
@@ -115,9 +118,8 @@ def _plan(work: Work, file: PlanFile) -> Plan:
         work.scans[domain.name] = scan = work.store.scan(number, work.layout)
         work.lanes |= scan.lanes
     work.progress.start("looking for references without a foreign key")
-    named = undecided(work)
-    # a column that is called like a table is asked about once
-    findings = [text for text in findings if text.split()[0] not in {other.split()[0] for other in named}] + named
+    known = {text.split()[0] for text in findings}
+    findings += [text for text in undecided(work) if text.split()[0].rstrip(":") not in known]
     # ids that change may make rows the same, so they are chosen first
     plans = {domain.name: _choose(work, domain) for domain in ordered if not work.is_matched(domain)}
     for domain in matches_in_order(work, ordered):
@@ -129,7 +131,6 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     findings += clashes(work, plans)
     if findings:
         raise Undecided(findings)
-    work.notes += notes(work)
     plans = {name: replace(plan, at_once=_at_once(work, plan)) for name, plan in plans.items()}
     domains = sorted(plans.values(), key=lambda plan: plan.number)
     for plan in domains:
@@ -156,6 +157,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
         same=work.same,
         with_triggers=request.with_triggers,
         ids={plan.name: [id_sums(*side, plan.domain) for side in work.sides] for plan in domains},
+        judged=[*request.references, *(f"{column} (no reference)" for column in request.independent)],
         notes=work.notes,
     )
 
@@ -190,7 +192,9 @@ def _at_once(work: Work, plan: DomainPlan) -> bool:
         text = f"all ids of {plan.name} are changed in one transaction, which reads the table once"
         if work.support.kind == "postgresql" and name in constrained:
             text = f"to check its foreign key, PostgreSQL reads the table once for each id of {plan.name} that changes"
-        index = f"CREATE INDEX {name.table}_{name.column} ON {name.table_name} ({name.column})"
+        quote = work.support.quote
+        index = f"CREATE INDEX {quote(f'{name.table}_{name.column}')} ON {work.support.name(name.table_name)} ("
+        index += f"{quote(name.column)})"
         work.notes.append(f"{name} has no index: {text}. Make one first: {index};")
     return bool(slow)
 
@@ -212,7 +216,7 @@ def _choose(work: Work, domain: Domain) -> DomainPlan:
         offset = counter_offset(scan.lowest, scan.highest, limit, domain.name)
         work.store.add_offset(number, offset)
         obstacles.check_columns(work, domain, scan.highest + offset)
-        return replace(work.domain_plan(domain, "counter"), offset=offset)
+        return replace(work.domain_plan(domain, "counter"), offset=offset, lowest=scan.lowest)
     clashes = work.store.clashes(number)
     layout, lanes = _lanes(work, domain, clashes)
     work.store.add(number, ((old, new, new) for old, new in new_ids(clashes, layout, lanes)))

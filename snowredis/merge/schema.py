@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -25,7 +26,7 @@ _NOT_MERGED = {
 }
 OWN_TABLES = "snowredis_merge_"
 _SYSTEM_SCHEMAS = {"information_schema", "pg_catalog", "pg_toast"}
-_REFERENCE = re.compile(r"\s*(\S+?)\s*=\s*(\S+?)\s*(?:\s+WHERE\s+(\S+?)\s*=\s*'?(.*?)'?\s*)?", re.IGNORECASE)
+_REFERENCE = re.compile(r"\s*(.+?)\s*=\s*(.+?)\s*(?:\s+WHERE\s+(.+?)\s*=\s*'?(.*?)'?\s*)?", re.IGNORECASE)
 
 
 class TableName(NamedTuple):
@@ -58,6 +59,7 @@ class Partial(NamedTuple):
     """A column that refers to a domain in some rows: where the column *kind* of its table has a value.
 
     Attributes:
+        kind: empty: in all rows. So are columns that are no integers.
         value: as text.
         is_text: the column holds ids as texts.
     """
@@ -69,11 +71,16 @@ class Partial(NamedTuple):
 
     @property
     def kind_column(self) -> ColumnName:
-        """The column that says the kind."""
-        return ColumnName(*self.column.table_name, self.kind)
+        """The column that says the kind; in all rows: the column itself."""
+        return ColumnName(*self.column.table_name, self.kind or self.column.column)
+
+    def applies(self, columns: Any) -> sa.ColumnElement[bool]:
+        """Return the condition for the rows; *columns*: of the table, by name."""
+        # MySQL has no BOOLEAN that is compared
+        return sa.cast(columns[self.kind], sa.String(200)) == self.value if self.kind else sa.literal(1) == 1
 
     def __str__(self) -> str:
-        return f"{self.column} WHERE {self.kind}={self.value}"
+        return f"{self.column} WHERE {self.kind}={self.value}" if self.kind else str(self.column)
 
 
 class ForeignKey(NamedTuple):
@@ -153,6 +160,8 @@ class Schema:
         foreign_keys: with those by hand.
         partials: references of some rows, each with a column of the domain that it refers to.
         domains: in the order of their names.
+        names: of the schemas that were read; None: the default one.
+        excluded: tables that take no part, as a person wrote them.
     """
 
     def __init__(
@@ -161,11 +170,19 @@ class Schema:
         foreign_keys: Iterable[ForeignKey],
         ids: Iterable[ColumnName] = (),
         partials: Iterable[tuple[Partial, ColumnName]] = (),
+        names: Sequence[str | None] = (None,),
+        excluded: Iterable[str] = (),
     ) -> None:
         self.tables = dict(sorted(tables.items(), key=lambda item: str(item[0])))
         self.foreign_keys = sorted(foreign_keys, key=str)
         self.ids, self.partials = set(ids), list(partials)
+        self.names, self.excluded = names, {*excluded, *_NOT_MERGED}
         self.domains = self._domains()
+
+    def names_table(self, name: TableName) -> bool:
+        """Return whether a table, of whatever kind, is in these schemas, and not excluded."""
+        is_excluded = {str(name), name.table} & self.excluded or name.table.startswith(OWN_TABLES)
+        return name.schema in self.names and not is_excluded
 
     def has(self, name: ColumnName) -> bool:
         """Return whether this database has the column."""
@@ -176,9 +193,15 @@ class Schema:
 
     def with_partials(self, partials: Iterable[tuple[Partial, ColumnName]]) -> Schema:
         """Return the same with more references of some rows."""
-        return Schema(self.tables, self.foreign_keys, self.ids, [*self.partials, *partials])
+        both = [*self.partials, *partials]
+        return Schema(self.tables, self.foreign_keys, self.ids, both, self.names, self.excluded)
 
-    def named(self, text: str, option: str) -> ColumnName:
+    def is_code(self, domain: Domain) -> bool:
+        """Return whether a domain's numbers are no primary key and no ids by the word of a person."""
+        primary = {ColumnName(*name, c.name) for name, table in self.tables.items() for c in table.primary_key.columns}
+        return not (primary | self.ids) & set(domain.keys)
+
+    def named(self, text: str, given: str) -> ColumnName:
         """Return the column that table.column or schema.table.column names; MergeError if there is not exactly one."""
         found = [
             ColumnName(*name, column.name)
@@ -190,7 +213,7 @@ class Schema:
             return found[0]
         why = f"is in {len(found)} schemas" if found else "does not exist, or its table does not take part"
         raise MergeError(
-            f"{option}: column {shown(text)} {why}. Nothing was planned; write table.column or schema.table.column as "
+            f"{given}: column {shown(text)} {why}. Nothing was planned; write table.column or schema.table.column as "
             "it is in the database."
         )
 
@@ -257,6 +280,14 @@ def is_integer(column: sa.Column[object]) -> bool:
     return isinstance(getattr(column.type, "data_type", column.type), sa.Integer)
 
 
+def is_rewritable(column: sa.Column[object]) -> bool:
+    """Return whether ids in a column can be changed: in whole numbers, decimals, texts, or without a type."""
+    of = getattr(column.type, "data_type", column.type)
+    return isinstance(of, sa.Integer | sa.Numeric | sa.String | sa.types.NullType) and not isinstance(
+        of, sa.Float | sa.JSON
+    )
+
+
 def _connected(neighbors: Mapping[ColumnName, set[ColumnName]]) -> Iterator[list[ColumnName]]:
     """Yield the sets of columns that are connected over any number of steps, each in the order of names."""
     left = dict.fromkeys(sorted(neighbors, key=str))
@@ -296,8 +327,8 @@ def read_schema(
     """
     inspector = sa.inspect(engine)
     metadata, default, found = sa.MetaData(), inspector.default_schema_name, list[ForeignKey]()
-    for schema in schemas or _all_schemas(engine, inspector):
-        name = None if schema == default else schema
+    names = [None if name == default else name for name in schemas or _all_schemas(engine, inspector)]
+    for name in names:
         metadata.reflect(engine, schema=name, resolve_fks=False)
         found += _foreign_keys(inspector, name)
     reflected = {
@@ -306,12 +337,15 @@ def read_schema(
         if not table.name.startswith(OWN_TABLES)
     }
     partitions = _partitions(engine)
-    left_out = {name for text in excluded for name in tables_called(text, reflected, "--exclude")}
-    left_out |= {name for name in reflected if name.table in _NOT_MERGED}
+    for text in excluded:
+        # SQLAlchemy lists no table of another kind, such as a foreign one
+        if not inspector.has_table(text.rpartition(".")[2], text.rpartition(".")[0] or None):
+            tables_called(text, reflected, "--exclude")
+    plain = Schema({}, (), names=names, excluded=excluded)
     tables = {
         name: table
         for name, table in reflected.items()
-        if name not in left_out and partitions.get(name, name) not in left_out and name not in partitions
+        if name not in partitions and plain.names_table(partitions.get(name, name)) and plain.names_table(name)
     }
     keys = {_between_whole_tables(key, partitions) for key in found}
     keys = {key for key in keys if key.child in tables or key.parent in tables}
@@ -337,7 +371,7 @@ def read_schema(
     given_ids = [plain.named(text, "--id") for text in ids]
     for column in given_ids:
         _check_integer(column, plain)
-    return Schema(tables, keys, given_ids, partials)
+    return Schema(tables, keys, given_ids, partials, names, excluded)
 
 
 def _all_schemas(engine: sa.Engine, inspector: sa.Inspector) -> list[str | None]:
@@ -391,13 +425,16 @@ def _between_whole_tables(key: ForeignKey, partitions: Mapping[TableName, TableN
 # --- names that a person wrote -------------------------------------------------------------------------
 
 
-def tables_called(text: str, tables: Mapping[TableName, object], option: str) -> list[TableName]:
+def option(name: str, text: object) -> str:
+    """Return an option of a plan as a person pastes it."""
+    return f"--{name} {shlex.quote(str(text))}"
+
+
+def tables_called(text: str, tables: Mapping[TableName, object], given: str) -> list[TableName]:
     """Return the tables that table or schema.table names; MergeError if there is none."""
     found = [name for name in tables if text in (str(name), name.table)]
     if not found:
-        raise MergeError(
-            f"{option}: there is no table {shown(text)}. Nothing was planned; write table or schema.table."
-        )
+        raise MergeError(f"{given}: there is no table {shown(text)}. Nothing was planned; write table or schema.table.")
     return found
 
 
@@ -412,11 +449,15 @@ def _parse_foreign_key(text: str, schema: Schema) -> ForeignKey | tuple[Partial,
     if child == parent:
         raise MergeError(f"--reference {shown(text)}: a column cannot refer to itself. Nothing was planned.")
     _check_integer(parent, schema)
-    if match[3] is None:
-        _check_integer(child, schema)
+    is_text = isinstance(schema.column(child).type, sa.String)
+    if match[3] is None and is_integer(schema.column(child)):
         return ForeignKey("", (child,), (parent,))
+    if not is_rewritable(schema.column(child)):
+        _check_integer(child, schema)
+    if match[3] is None:
+        return Partial(child, "", "", is_text), parent
     kind = schema.named(f"{child.table_name}.{match[3].rpartition('.')[2]}", "--reference").column
-    return Partial(child, kind, match[4], not is_integer(schema.column(child))), parent
+    return Partial(child, kind, match[4], is_text), parent
 
 
 def _check_integer(name: ColumnName, schema: Schema) -> None:

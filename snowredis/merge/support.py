@@ -108,7 +108,7 @@ class Support:
         self.run(connection, f"ANALYZE {self.quote(table)}")
 
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
-        """Return a number below 2**60 for what is in *columns*, computed by the server."""
+        """Return a number of 64 bits for what is in *columns*, computed by the server."""
         raise NotImplementedError
 
     def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
@@ -191,9 +191,8 @@ class PostgreSQL(Support):
         return [*before, "SET CONSTRAINTS ALL DEFERRED"], after
 
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
-        row = sa.cast(sa.func.row(*columns), sa.Text)
-        half = sa.literal_column("'x'").concat(sa.func.left(sa.func.md5(row), 15))
-        return sa.cast(sa.cast(half, _BIT60), sa.BigInteger)
+        # a fifth of the time of md5
+        return sa.func.hashtextextended(sa.cast(sa.func.row(*columns), sa.Text), 0)
 
     def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
         found: dict[str, list[Any]] = {}
@@ -216,13 +215,6 @@ class PostgreSQL(Support):
             following, highest = connection.execute(sa.text(query)).one()
             counters.append(Counter(sequence, columns, following, highest or 0, statement))
         return counters
-
-
-class _BIT60(sa.types.UserDefinedType[str]):
-    cache_ok = True
-
-    def get_col_spec(self, **_: Any) -> str:
-        return "bit(60)"
 
 
 # --- MariaDB and MySQL -----------------------------------------------------------------------------------
@@ -261,15 +253,18 @@ class MySQL(Support):
         self.run(connection, f"ANALYZE TABLE {self.quote(table)}")
 
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
-        # numbers are not hashed one by one, which takes half the time; texts may have any characters and any length
-        parts = [
-            sa.func.ifnull(
-                column if isinstance(column.type, sa.Integer) else sa.func.md5(sa.cast(column, sa.LargeBinary)), "n"
-            )
-            for column in columns
-        ]
-        half = sa.func.conv(sa.func.left(sa.func.md5(sa.func.concat_ws("|", *parts)), 15), 16, 10)
-        return sa.cast(half, sa.Numeric(20, 0))
+        def part(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+            if isinstance(column.type, sa.Float):
+                # as text, a FLOAT has six digits
+                return column + sa.literal_column("0e0")
+            # numbers are not hashed one by one; texts may have any characters and any length
+            is_number = isinstance(column.type, sa.Integer)
+            return column if is_number else sa.func.crc32(sa.cast(column, sa.LargeBinary))
+
+        parts = [sa.func.ifnull(part(column), "n") for column in columns]
+        # CRC32 takes a tenth of the time of MD5. It is linear: without a weight of each row, two rows that exchange a
+        # value may have the same sum as before
+        return sa.func.crc32(sa.func.concat_ws("|", *parts)) * (sa.func.crc32(parts[0]) % 65521 + 1)
 
     def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
         counters = []

@@ -1,30 +1,40 @@
 """References that the catalog does not have: those of some rows, which are found, and those that a person must decide.
 
-A column that refers to ids without a constraint would keep its old values, and its rows would lead to nobody. So each
-column that looks like one is named, with all that it may refer to, each held against the values in both databases.
-Nothing is planned before --reference or --independent says what it is.
+A column that refers to ids without a constraint would keep its old values, and its rows would lead to rows of the other
+database. So the values of each column that the catalog does not explain are compared with the ids that change, in both
+databases. If they are such ids, nothing is planned before a person says with --reference or --independent what the
+column is. Its name is only a hint.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.pair import Work
-from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer
+from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer, is_rewritable, option
 
 CONTENT_TYPES = "django_content_type"
 # kinds of one reference; each is a statement of its own
 _MAX_KINDS = 500
-# how many values of a column are compared with the ids of a table
-_HELD = 10_000
+# how many rows of a column are compared with the ids that change; of texts, which are parsed
+_ROWS, _TEXTS = 10_000, 2_000
+# characters of a text that are read
+_LENGTH = 20_000
+# the part of the values that are ids, from which a column may be a reference: rows that were deleted leave some behind
+_MOST = 0.9
+# a value from here on is an id by itself; smaller ones may be amounts
+_LARGE = 1 << 32
 # up to this many ids that count from 1 say nothing about another table
 _FEW = 20
 # names of columns that hold ids of several tables
+_NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;|/. ]\s*\d{1,19})*\s*")
 _OBJECT = re.compile(r"(^|_)(id|pk|object|obj|target)(_|$)")
 Found = tuple[list[tuple[Partial, ColumnName]], list[str]]
 
@@ -47,10 +57,9 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
                 asked = ColumnName(*column.table_name, other.name)
                 # most columns of this type say the kind of their own row, and of no other
                 if _OBJECT.search(other.name) and is_integer(other) and asked not in decided:
-                    findings.append(
-                        f"{asked} may be of the table that {kind} says: --reference '{asked}=TABLE.id WHERE "
-                        f"{kind}=VALUE' or --independent {asked}"
-                    )
+                    reference = option("reference", f"{asked}=TABLE.id WHERE {kind}=VALUE")
+                    text = f"{asked} may be of the table that {kind} says: {reference}"
+                    findings.append(f"{text} or {option('independent', asked)}")
             continue
         if column in independent or column in referring:
             continue
@@ -61,10 +70,9 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
             if table is None:
                 if not _has_numbers(connection, schema.column(column)):
                     continue
-                findings.append(
-                    f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: "
-                    f"--reference '{column}=TABLE.id WHERE {kind}={value}' or --independent {column}"
-                )
+                reference = option("reference", f"{column}=TABLE.id WHERE {kind}={value}")
+                text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: {reference}"
+                findings.append(f"{text} or {option('independent', column)}")
                 continue
             key = list(schema.tables[table].primary_key.columns)
             if len(key) == 1 and is_integer(key[0]):
@@ -125,120 +133,248 @@ def _kinds(connection: sa.Connection, column: sa.Column[object]) -> list[str]:
 
 def _tables_of_class(schema: str | None, name: str) -> list[TableName]:
     """Return the tables that Rails may keep a class in: Admin::BlogEntry is in admin_blog_entries or blog_entries."""
-    words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part).lower() for part in name.split("::")]
+    words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part).lower() for part in re.split(r"::|[.:/\\]", name)]
     return [
         TableName(schema, plural)
-        for stem in ("_".join(words), words[-1])
+        for stem in dict.fromkeys(("_".join(words), words[-1]))
         for plural in (f"{stem}s", f"{stem[:-1]}ies", f"{stem}es", stem)
     ]
 
 
-def check_asked(work: Work) -> None:
-    """Refuse --independent for a column that is neither a reference nor an id; MergeError."""
-    schema = work.changed_schema
-    kinds = {column for column, _, _ in _pairs(work.changed, schema)}
-    matched = {ColumnName(*name, column) for name, columns in work.matched.items() for column in columns}
-    for name in sorted(work.independent - kinds - matched, key=str):
-        if not is_integer(schema.column(name)):
-            raise MergeError(
-                f"--independent {name}: it is {schema.column(name).type}, neither an id nor a reference, so this would "
-                "change nothing. Nothing was planned; leave it out. Rows that both databases have are named with "
-                f"--match {name.table_name}={name.column}."
-            )
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values of a column, or of one place inside of it.
+
+    Attributes:
+        found: from each database, the one whose ids stay first.
+        place: inside of an array, a list or JSON; empty: the whole value.
+    """
+
+    found: tuple[list[int], list[int]]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A domain that values may refer to.
+
+    Attributes:
+        held: the part of the values that are its ids.
+        hint: how well the name of the column fits that of the table; 0: not.
+    """
+
+    domain: Domain
+    held: float
+    hint: int
 
 
 def undecided(work: Work) -> list[str]:
-    """Return findings about columns that look like references, with what to write for each."""
-    return [*_called_like_a_table(work), *_with_values_of_a_table(work)]
-
-
-def _called_like_a_table(work: Work) -> Iterator[str]:
-    """Yield integer columns that are called as if they referred to a table, and have no foreign key."""
-    schema = work.changed_schema
-    decided = work.independent | {column for domain in schema.domains for column in domain.references}
-    decided |= {partial.column for domain in schema.domains for partial in domain.partials}
-    decided |= {parent for key in schema.foreign_keys for parent in key.parents}
+    """Return findings about columns whose values are ids that change, with what to write for each."""
+    schema, findings = work.changed_schema, list[str]()
+    counted = {name for counter in work.support.counters(work.changed, schema) for name in counter.columns}
+    explained = {column for domain in schema.domains for column in domain.references} | counted
+    explained |= {parent for key in schema.foreign_keys for parent in key.parents}
+    explained |= {key for domain in schema.domains for key in domain.keys if not _may_refer(work, domain)}
     for table_name, table in schema.tables.items():
+        kinds = _kinds_of(work, table_name)
         for column in table.c:
             name = ColumnName(*table_name, column.name)
-            if name in decided or not is_integer(column):
-                continue
-            stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.name).lower().removesuffix("id").removesuffix("_")
-            others = [domain for domain in schema.domains if domain.table_name != table_name]
-            meant = {domain.name: _means(stem, domain.keys[0].table.lower()) for domain in others}
-            candidates = [domain for domain in others if meant[domain.name] is not None]
-            held = {domain.name: _held(work, name, domain) for domain in candidates}
-            # exact names come first, then those with the most values
-            ordered = sorted(candidates, key=lambda d: (meant[d.name], -min(held[d.name], default=1)))
-            # a similar name alone is no reason, if no value is there
-            texts = [
-                f"{_percent(held[d.name])}--reference {name}={d.name}"
-                for d in ordered
-                if meant[d.name] == 0 or min(held[d.name], default=column.name.lower().endswith("id")) > 0
-            ]
-            if texts:
-                yield f"{name} is called like {ordered[0].table_name}: {' or '.join(texts)} or --independent {name}"
+            if name not in explained and not _is_other(work, column):
+                findings += _of_column(work, name, kinds)
+    return findings
 
 
-def _percent(held: Sequence[float]) -> str:
-    return f"({min(held):.0%} of its values are there) " if held else ""
+def _is_other(work: Work, column: sa.Column[object]) -> bool:
+    """Return whether the type says that a column holds no ids: a flag, an amount, a time, bytes."""
+    others = (sa.Boolean, sa.Date, sa.DateTime, sa.Time, sa.Interval, sa.LargeBinary, sa.Uuid, sa.Float)
+    is_flag = getattr(column.type, "display_width", None) == 1
+    # MariaDB makes no text of a geometry
+    is_geometry = isinstance(column.type, sa.types.NullType) and work.support.kind in ("mysql", "mariadb")
+    return isinstance(column.type, others) or is_flag or is_geometry or bool(getattr(column.type, "scale", None))
 
 
-def _held(work: Work, name: ColumnName, domain: Domain) -> list[float]:
-    """Return which part of the values of a column are ids of a domain, for each database in which it has values."""
-    parts = []
-    for side, (connection, schema) in zip(("kept", "changed"), work.sides, strict=True):
-        if schema.has(name):
-            query = sa.select(schema.column(name)).where(schema.column(name).is_not(None)).distinct().limit(_HELD)
-            values = [int(str(value)) for value in connection.scalars(query)]
-            if values:
-                there = work.store.count_of(side, work.numbers[domain.name], values)
-                parts.append(there / len(values))
-    return parts
-
-
-def _means(stem: str, table: str) -> int | None:
-    """Return whether a column STEM or STEM_id may refer to *table*: 0 by its name, 1 by a similar one, None: not.
-
-    old_order_id may refer to orders, order_id to shop_order.
-    """
-    singulars = {table, table.removesuffix("s"), table.removesuffix("es"), re.sub("ies$", "y", table)} - {""}
-    if not stem or stem in singulars:
-        return 0 if stem else None
-    return 1 if any(stem.endswith(f"_{name}") or name.endswith(f"_{stem}") for name in singulars) else None
-
-
-def _with_values_of_a_table(work: Work) -> Iterator[str]:
-    """Yield keys that the database does not number itself, and whose values are all ids of another table."""
-    schema, store = work.changed_schema, work.store
-    counted = {name for counter in work.support.counters(work.changed, schema) for name in counter.columns}
-    counted |= work.independent | {parent for key in schema.foreign_keys for parent in key.parents}
-    domains = [domain for domain in schema.domains if not work.is_matched(domain)]
-    for domain in domains:
-        scan, number = work.scans[domain.name], work.numbers[domain.name]
-        if set(domain.keys) & counted or _is_row_number(work.changed, schema, domain):
-            continue
-        # 1, 2, 3 are ids of every table
-        if scan.lowest >= 0 and scan.changed_highest - scan.lowest < scan.changed <= _FEW and scan.lowest <= 1:
-            continue
-        sides = [side for side, ids in (("kept", scan.kept), ("changed", scan.changed)) if ids]
-        parents = [
-            other
-            for other in domains
-            if other is not domain
-            and scan.changed
-            and all(store.is_subset(side, number, work.numbers[other.name]) for side in sides)
-        ]
-        # the smallest table that has all of them is the likeliest
-        parents.sort(key=lambda other: work.scans[other.name].changed)
-        if parents:
-            texts = " or ".join(f"--reference {domain.name}={other.name}" for other in parents)
-            yield f"all values of {domain.name} are also in {parents[0].name}: {texts} or --independent {domain.name}"
-
-
-def _is_row_number(connection: sa.Connection, schema: Schema, domain: Domain) -> bool:
-    """Return whether SQLite numbers the rows by itself, and the column is called like a key of its own table."""
-    (key, *_) = domain.keys
-    is_key = [column.name for column in schema.tables[key.table_name].primary_key.columns] == [key.column]
+def _may_refer(work: Work, domain: Domain) -> bool:
+    """Return whether a key that the database does not count may hold ids of another table."""
+    scan, (key, *_) = work.scans[domain.name], domain.keys
+    # SQLite numbers the rows by itself
     names = {"id", f"{key.table}_id".lower(), f"{key.table.removesuffix('s')}_id".lower()}
-    return connection.dialect.name == "sqlite" and is_key and key.column.lower() in names
+    if work.support.kind == "sqlite" and key.column.lower() in names:
+        return False
+    if any(_hint(key, other) == 2 for other in work.changed_schema.domains if other is not domain):
+        return True
+    # 1, 2, 3 are ids of every table
+    return scan.lowest > 1 or scan.changed > _FEW or scan.changed_highest - scan.lowest >= scan.changed
+
+
+def _of_column(work: Work, name: ColumnName, kinds: Mapping[str, Mapping[str, Domain]]) -> Iterator[str]:
+    is_decided = name in work.independent
+    for values in _values_of(work, name):
+        candidates = _candidates(work, name, values)
+        if not candidates:
+            continue
+        names = ", ".join(dict.fromkeys(str(candidate.domain.table_name) for candidate in candidates))
+        count = f"{max(candidate.held for candidate in candidates):.0%} of its values are ids of {names}"
+        if values.place or not is_rewritable(work.changed_schema.column(name)):
+            place = f"{name}{values.place.removeprefix('$')}"
+            text = f"{place}: {count}, which apply does not change: rewrite them between apply and copy"
+            if is_decided:
+                work.notes.append(text)
+            else:
+                yield f"{text}; then {option('independent', name)}"
+        elif not is_decided:
+            yield from _plain(work, name, candidates, count, kinds)
+
+
+def _plain(
+    work: Work,
+    name: ColumnName,
+    candidates: list[_Candidate],
+    count: str,
+    kinds: Mapping[str, Mapping[str, Domain]],
+) -> Iterator[str]:
+    """Yield findings about a column that apply can rewrite."""
+    best, independent = candidates[0], f"or {option('independent', name)}"
+    others = [candidate for candidate in candidates if candidate.hint == best.hint]
+    is_clear = len(others) == 1 and (best.hint or _is_large(work, best.domain))
+    if not best.hint:
+        for kind, domains in kinds.items():
+            yield from (found := list(_of_kinds(work, name, kind, domains)))
+            if found:
+                return
+    target = best.domain.name if is_clear else "TABLE.COLUMN"
+    yield f"{name}: {count}: {option('reference', f'{name}={target}')} {independent}"
+
+
+def _is_large(work: Work, domain: Domain) -> bool:
+    return work.scans[domain.name].lowest >= _LARGE
+
+
+def _of_kinds(work: Work, name: ColumnName, kind: str, domains: Mapping[str, Domain]) -> Iterator[str]:
+    """Yield a finding for each table that another column of the rows names, if all of its rows fit that table."""
+    for value, domain in domains.items():
+        where = Partial(name, kind, value, is_text=False)
+        for values in _values_of(work, name, where):
+            candidates = [one for one in _candidates(work, name, values) if one.domain is domain]
+            if candidates:
+                reference = option("reference", f"{name}={domain.name} WHERE {kind}={value}")
+                yield (
+                    f"{name} where {kind} is {shown(value)}: {candidates[0].held:.0%} of its values are ids of "
+                    f"{domain.table_name}: {reference} or {option('independent', name)}"
+                )
+
+
+def _kinds_of(work: Work, name: TableName) -> dict[str, dict[str, Domain]]:
+    """Return the columns of a table whose values are all names of tables, and the ids of each of these tables."""
+    tables = {key.table_name: domain for domain in work.changed_schema.domains for key in domain.keys}
+    found = {}
+    for column in work.changed_schema.tables[name].c:
+        if not isinstance(column.type, sa.String):
+            continue
+        query = sa.select(column).where(column.is_not(None)).limit(_ROWS).distinct()
+        values = list(map(str, work.changed.scalars(query.limit(_FEW))))
+        named = {
+            value: next(
+                (t for t in (TableName(name.schema, value), *_tables_of_class(name.schema, value)) if t in tables), None
+            )
+            for value in values
+        }
+        if named and all(named.values()):
+            found[column.name] = {value: tables[table] for value, table in named.items() if table}
+    return found
+
+
+# --- values ----------------------------------------------------------------------------------------------
+
+
+def _values_of(work: Work, name: ColumnName, only: Partial | None = None) -> Iterator[_Values]:
+    """Yield the numbers in a column, by the place where they are, without those of rows that are decided.
+
+    Args:
+        only: rows of this kind.
+    """
+    sides: list[dict[str, list[int]]] = []
+    for connection, schema in work.sides:
+        places: dict[str, list[int]] = {}
+        sides.append(places)
+        if not schema.has(name):
+            continue
+        column, table = schema.column(name), schema.tables[name.table_name]
+        plain = isinstance(column.type, sa.Integer | sa.Numeric)
+        text = sa.func.substr(sa.cast(column, sa.Text), 1, _LENGTH)
+        query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(column.is_not(None))
+        query = query.where(*([only.applies(table.c)] if only else []))
+        for domain in work.changed_schema.domains:
+            query = query.where(*(~part.applies(table.c) for part in domain.partials if part.column == name))
+        for value in connection.scalars(query.limit(_ROWS if plain else _TEXTS)):
+            for place, number in _numbers_in(value):
+                places.setdefault(place, []).append(number)
+    for place in sorted({*sides[0], *sides[1]}):
+        yield _Values((sides[0].get(place, []), sides[1].get(place, [])), place)
+
+
+def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
+    """Yield places and numbers that may be ids: whole numbers, digits, lists, JSON, long numbers in a text."""
+    text = str(value).strip()
+    if not isinstance(value, str | bytes):
+        if float(text) == int(float(text)):
+            yield "", int(text.partition(".")[0])
+    elif _NUMBER.fullmatch(text):
+        yield "", int(text)
+    elif _LIST.fullmatch(text.strip("{}[]").replace('"', "")):
+        yield from (("[*]", int(number)) for number in re.findall(r"\d+", text))
+    else:
+        try:
+            yield from _numbers_in_json(json.loads(text), "$")
+        except (ValueError, RecursionError):
+            yield from ((" (inside a text)", int(number)) for number in re.findall(r"(?<!\d)[1-9]\d{9,18}(?!\d)", text))
+
+
+def _numbers_in_json(value: object, place: str) -> Iterator[tuple[str, int]]:
+    if isinstance(value, dict):
+        for key, of_key in value.items():
+            if _NUMBER.fullmatch(key):
+                yield f"{place} (its keys)", int(key)
+            yield from _numbers_in_json(of_key, f"{place}.{key}" if not _NUMBER.fullmatch(key) else f"{place}.*")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _numbers_in_json(item, f"{place}[*]")
+    elif not isinstance(value, bool | float | None) and _NUMBER.fullmatch(str(value)):
+        yield place, int(str(value))
+
+
+def _candidates(work: Work, name: ColumnName, values: _Values) -> list[_Candidate]:
+    """Return the domains that change, and whose ids the values are; the likeliest first."""
+    domains = {
+        work.numbers[domain.name]: domain
+        for domain in work.changed_schema.domains
+        if (work.scans[domain.name].clashes or work.is_matched(domain)) and name not in domain.columns
+    }
+    held: dict[int, float] = {}
+    most = 0.0
+    for side, numbers in zip(("kept", "changed"), values.found, strict=True):
+        # 0 and -1 stand for no row
+        distinct = [number for number in set(numbers) if 0 < number < 1 << 63]
+        if not distinct or not values.found[1]:
+            continue
+        there, either = work.store.domains_of(side, distinct, list(domains))
+        certain = either if max(distinct) >= _LARGE and not values.place else 0
+        most = max(most, either / len(distinct), float(bool(certain)))
+        for number, count in there.items():
+            held[number] = max(held.get(number, 0.0), count / len(distinct))
+    found = [_Candidate(domains[number], part, _hint(name, domains[number])) for number, part in held.items()]
+    found.sort(key=lambda one: (-one.hint, -one.held, one.domain.name))
+    if most >= _MOST:
+        return [one for one in found if one.held >= _MOST] or found
+    return [one for one in found if one.hint > 1 and not values.place]
+
+
+def _hint(name: ColumnName, domain: Domain) -> int:
+    """Return how well a column STEM or STEM_id is called like a table: 2 by its name, 1 by a similar one."""
+    stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.column).lower().removesuffix("id").removesuffix("_")
+    table = domain.keys[0].table.lower()
+    singulars = {table, table.removesuffix("s"), table.removesuffix("es"), re.sub("ies$", "y", table)} - {""}
+    if stem in singulars:
+        return 2
+    if stem == "parent" and name.table_name == domain.table_name:
+        return 1
+    return int(any(stem.endswith(f"_{one}") or (stem and one.endswith(f"_{stem}")) for one in singulars))

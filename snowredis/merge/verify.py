@@ -12,34 +12,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.databases import reading, row_text, stream
+from snowredis.merge.databases import count_rows, reading, row_text, stream
 from snowredis.merge.journal import MAP, Run
 from snowredis.merge.matching import plain_columns, stage
 from snowredis.merge.obstacles import orphans
 from snowredis.merge.pair import Databases
 from snowredis.merge.plan_file import DomainPlan, Plan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import ColumnName, Domain, Schema, TableName
+from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, is_integer
 from snowredis.merge.support import support_of
 from snowredis.merge.workspace import Workspace
 
 # rows that are compared at once, and rows that a finding names
 _PAGE, _NAMED = 100_000, 3
+# blocks of a table whose sums are compared before its rows
+_BLOCKS = 1_000
 
 
 def sums(
-    engine: sa.Engine, schema: Schema, run: Run, mapped: Iterable[DomainPlan], progress: Progress
+    engine: sa.Engine,
+    schema: Schema,
+    run: Run,
+    mapped: Iterable[DomainPlan],
+    progress: Progress,
+    *,
+    by_map: bool = True,
 ) -> dict[str, list[Any]]:
     """Return how many rows each table has, and their checksum.
 
     Args:
         mapped: domains whose new ids count as the old ones.
+        by_map: rows may have been made since, whose numbers a counter did not move.
     """
     support, domains = support_of(engine), list(mapped)
     found: dict[str, list[Any]] = {}
@@ -47,7 +56,7 @@ def sums(
         support.prepare(connection)
         for name, table in schema.tables.items():
             progress.start(f"adding up the rows of {name}")
-            columns, source = _columns_before(name, table, domains, run)
+            columns, source = _columns_before(name, table, domains, run, by_map=by_map)
             query = sa.select(sa.func.count(), support.checksum(columns)).select_from(source)
             count, total = connection.execute(query).one()
             found[str(name)] = [int(count), str(total or 0)]
@@ -66,24 +75,27 @@ def id_sums(connection: sa.Connection, schema: Schema, domain: Domain) -> str:
 
 
 def _columns_before(
-    name: TableName, table: sa.Table, domains: Sequence[DomainPlan], run: Run
+    name: TableName, table: sa.Table, domains: Sequence[DomainPlan], run: Run, *, by_map: bool
 ) -> tuple[list[sa.ColumnElement[Any]], sa.FromClause]:
     """Return the columns of a table with old ids in place of new ones, and what they are selected from."""
     source: sa.FromClause = table
     values: dict[str, sa.ColumnElement[Any]] = {}
-    plain = {name_.column: d.number for d in domains for name_ in d.domain.columns if name_.table_name == name}
+    plain = {name_.column: d for d in domains for name_ in d.domain.columns if name_.table_name == name}
     for column in table.c:
         values[column.name] = column
-        if column.name in plain:
+        if (of := plain.get(column.name)) and of.kind == "counter" and not by_map:
+            moved = sa.cast(column, sa.BigInteger)
+            values[column.name] = sa.case((moved >= of.lowest + of.offset, moved - of.offset), else_=moved)
+        elif of:
             pairs = MAP.alias(f"m{len(values)}")
-            source = source.outerjoin(pairs, _is_new(pairs, run, plain[column.name], column))
+            source = source.outerjoin(pairs, _is_new(pairs, run, of.number, column))
             # MariaDB makes a decimal of an unsigned column and a signed one
             values[column.name] = sa.cast(sa.func.coalesce(pairs.c.old, column), sa.BigInteger)
     partials = [(d.number, part) for d in domains for part in d.domain.partials if part.column.table_name == name]
     for at, (number, part) in enumerate(partials):
         column, pairs = table.c[part.column.column], MAP.alias(f"p{at}")
         # the kind may be an id that has changed, too
-        is_kind = sa.cast(values[part.kind], sa.String(200)) == part.value
+        is_kind = part.applies(values)
         source = source.outerjoin(pairs, sa.and_(is_kind, _is_new(pairs, run, number, column, is_text=part.is_text)))
         old = sa.cast(pairs.c.old, sa.String(40)) if part.is_text else pairs.c.old
         before = sa.func.coalesce(old, values[part.column.column])
@@ -113,7 +125,7 @@ def check_result(
         mapped: domains whose new ids count as the old ones.
         tail: the end of the message: what was changed, and what to do.
     """
-    for name, (count, total) in sums(engine, schema, run, mapped, progress).items():
+    for name, (count, total) in sums(engine, schema, run, mapped, progress, by_map=False).items():
         had, before = run.sums.get(name, [0, ""])
         if [count, total] != [had, before]:
             what = f"has {count:,} rows, and had {had:,}"
@@ -134,6 +146,24 @@ def check_result(
 def copied_columns(table: sa.Table) -> list[str]:
     """Return the columns that are copied: all but those that the database computes."""
     return [column.name for column in table.c if column.computed is None]
+
+
+class _Blocks(NamedTuple):
+    """Blocks of rows by their integer key.
+
+    Attributes:
+        least: the least key of the database that changed.
+        numbers: some of them.
+    """
+
+    key: str
+    least: int
+    size: int
+    numbers: list[int]
+
+    def number_of(self, table: sa.Table) -> sa.ColumnElement[int]:
+        """Return the number of the block of a row."""
+        return (sa.cast(table.c[self.key], sa.BigInteger) - self.least) // self.size
 
 
 class Copied:
@@ -168,14 +198,17 @@ class Copied:
         theirs = self._databases.changed_schema.tables[name]
         columns = copied_columns(theirs)
         keys = [column.name for column in theirs.primary_key.columns] or columns
+        mine, count = (count_rows(connection, schema.tables[name]) for connection, schema in both)
+        blocks = self._blocks_that_differ(name, keys, columns)
         workspace.rows("CREATE OR REPLACE TEMP TABLE copied (side INTEGER, k BIGINT, h BIGINT)")
-        for side, (connection, schema) in enumerate(both):
-            hashes = [self._support.row_hash([schema.tables[name].c[c] for c in of]) for of in (keys, columns)]
-            found = stream(connection, sa.select(*hashes))
+        for side, (connection, schema) in enumerate(both if blocks is None or blocks.numbers else ()):
+            table = schema.tables[name]
+            hashes = [self._support.row_hash([table.c[c] for c in of]) for of in (keys, columns)]
+            condition = [] if blocks is None else [blocks.number_of(table).in_(blocks.numbers)]
+            found = stream(connection, sa.select(*hashes).where(*condition))
             while page := list(islice(found, _PAGE)):
                 values = np.array([(int(k), int(h)) for k, h in page], dtype=np.int64)
                 workspace.insert("copied", f"{side}, k, h", {"k": values[:, 0], "h": values[:, 1]})
-        mine, count = (workspace.rows(f"SELECT count(*) FROM copied WHERE side = {side}")[0][0] for side in (0, 1))
         self.rows += count
         same, had = self._plan.same.get(str(name), 0), self._plan.kept_rows[str(name)]
         if mine < had + count - same:
@@ -204,6 +237,29 @@ class Copied:
         for text, (number, examples) in texts:
             if number:
                 yield f"{name}: the first database {text} {number:,} rows, such as {', '.join(examples)}"
+
+    def _blocks_that_differ(self, name: TableName, keys: list[str], columns: list[str]) -> _Blocks | None:
+        """Return the blocks whose sums differ, so that only their rows are fetched; None: the key has no blocks."""
+        theirs = self._databases.changed_schema.tables[name]
+        if len(keys) != 1 or not is_integer(theirs.c[keys[0]]):
+            return None
+        ends = sa.select(sa.func.min(theirs.c[keys[0]]), sa.func.max(theirs.c[keys[0]]))
+        least, most = self._changed.execute(ends).one()
+        if least is None:
+            return None
+        blocks = _Blocks(keys[0], least, (most - least) // _BLOCKS + 1, [])
+        both = []
+        for connection, schema in (
+            (self._kept, self._databases.kept_schema),
+            (self._changed, self._databases.changed_schema),
+        ):
+            table = schema.tables[name]
+            number = blocks.number_of(table)
+            query = sa.select(number, sa.func.count(), self._support.checksum([table.c[c] for c in columns]))
+            found = connection.execute(query.where(table.c[keys[0]].between(least, most)).group_by(number))
+            both.append({int(row[0]): (row[1], int(row[2])) for row in found})
+        mine, other = both
+        return blocks._replace(numbers=[at for at, of_block in other.items() if mine.get(at) != of_block])
 
     def _keys_of(self, name: TableName, keys: list[str], hashes: list[int]) -> tuple[int, list[str]]:
         """Return how many rows these are, and the keys of some."""

@@ -179,8 +179,8 @@ class IdStore:
         """
         for part in domain.partials:
             table = schema.tables[part.column.table_name]
-            of_kind = sa.cast(table.c[part.kind], sa.String(200)) == part.value
-            found = connection.scalars(sa.select(schema.column(part.column)).where(of_kind).distinct())
+            query = sa.select(schema.column(part.column)).where(part.applies(table.c))
+            found = connection.scalars(query.distinct())
             ids = [int(str(value)) for value in found if re.fullmatch(r"[0-9]{1,18}", str(value))]
             self.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
         for name in domain.keys:
@@ -230,18 +230,15 @@ class IdStore:
         """Return the ids of one side, sorted."""
         return [an_id for (an_id,) in self.rows(f"SELECT id FROM {side} WHERE domain = {number} ORDER BY id")]
 
-    def is_subset(self, side: str, number: int, other: int) -> bool:
-        """Return whether one domain has all ids of another, on one side."""
-        of_other = f"SELECT id FROM {side} WHERE domain = {other}"
-        missing = f"SELECT 1 FROM {side} a WHERE domain = {number} AND id NOT IN ({of_other})"
-        return not self.rows(f"SELECT EXISTS ({missing})")[0][0]
-
-    def count_of(self, side: str, number: int, values: list[int]) -> int:
-        """Return how many of *values* are ids of a domain, on one side."""
+    def domains_of(self, side: str, values: list[int], domains: list[int]) -> tuple[dict[int, int], int]:
+        """Return how many of *values* are ids of each of these domains that has some, on one side, and of any."""
         self.insert("page", "id", {"id": np.array(values, dtype=np.int64)})
-        (count,) = self.rows(f"SELECT count(*) FROM {side} SEMI JOIN page USING (id) WHERE domain = {number}")[0]
+        listed = ", ".join(map(str, [0, *domains]))
+        found = f"SELECT DISTINCT domain, id FROM {side} SEMI JOIN page USING (id) WHERE domain IN ({listed})"
+        there = dict(self.rows(f"SELECT domain, count(*) FROM ({found}) GROUP BY domain"))
+        (either,) = self.rows(f"SELECT count(DISTINCT id) FROM ({found})")[0]
         self.rows("DELETE FROM page")
-        return int(count)
+        return there, either
 
     # --- new ids ---------------------------------------------------------------------------------------
 

@@ -200,7 +200,7 @@ REFRESH MATERIALIZED VIEW spent
         "FROM rental r JOIN customer c USING (customer_id) JOIN payment p USING (rental_id) "
         "JOIN customer o ON o.customer_id = p.customer_id",
     ),
-    options={"ids": ["payment.payment_id"]},
+    options={"ids": ["payment.payment_id"], "independent": ["customer.data"]},
 )
 
 GAME = FieldSchema(

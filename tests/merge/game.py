@@ -21,7 +21,7 @@ PART_OF_KEY, SAME = "quest.id", "kind"
 # the second is a foreign key, which SQLite does not add to a table
 BY_HAND = ["audit.player=player.id", "player.guild=guild.id"]
 # keys that the database does not number, and whose values are also in other tables
-INDEPENDENT = ("player.id", "guild.id", "item.id", "quest.id")
+INDEPENDENT = ("player.id", "guild.id", "item.id", "quest.id", "progress.step")
 METADATA = sa.MetaData()
 
 

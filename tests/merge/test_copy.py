@@ -283,30 +283,59 @@ INSERT INTO few VALUES (1, '{0} 7'), (2, '{0} 8'), (3, '{0} 9');
 INSERT INTO child VALUES (1, 1), (2, 2), (3, 3), (4, 3)"""
     kept, changed = two(kind, tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
     assert findings_of(kept, changed, tmp_path / "p") == [
-        "report.slice_id is called like slices: (100% of its values are there) --reference report.slice_id=slices.id "
+        "report.slice_id: 100% of its values are ids of slices: --reference report.slice_id=slices.id "
         "or --independent report.slice_id"
     ]
     execute(kept, "UPDATE report SET slice_id = 10 WHERE id = 50")
     (finding,) = findings_of(kept, changed, tmp_path / "p")
-    assert "(50% of its values are there) --reference report.slice_id=slices.id" in finding
+    assert finding.startswith(
+        "report.slice_id: 100% of its values are ids of slices: --reference report.slice_id=slices"
+    )
+    execute(changed, "UPDATE report SET slice_id = 10 WHERE id = 50")
+    (finding,) = findings_of(kept, changed, tmp_path / "p")
+    assert finding.startswith(
+        "report.slice_id: 50% of its values are ids of slices: --reference report.slice_id=slices"
+    )
 
 
-def test_what_is_no_reference_is_not_accepted_as_independent(two: Two, tmp_path: Path) -> None:
+def test_equal_texts_of_a_primary_key_are_no_reason_to_take_rows_for_the_same(two: Two, tmp_path: Path) -> None:
     tables = """CREATE TABLE country (iso char(2) PRIMARY KEY, name text);
 CREATE TABLE town (id int PRIMARY KEY, name text)"""
     rows = "INSERT INTO country VALUES ('de', 'x'); INSERT INTO town VALUES (1, '{0}')"
     kept, changed = two("postgresql", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
-    with pytest.raises(Exception, match=r"--independent country\.iso: .*would change nothing.*--match country=iso"):
-        plan_of(kept, changed, tmp_path / "p", independent=["country.iso"])
     assert findings_of(kept, changed, tmp_path / "p") == [
-        "country: 1 rows have the same iso as one in the other, such as 'de': --match country=iso or correct "
-        "those rows in one of the databases"
+        "country: 1 rows have the same iso as one in the other, such as 'de': correct those rows in one of the "
+        "databases, or give them other keys"
     ]
     execute(changed, "INSERT INTO country VALUES ('DE', 'y')")
     with pytest.raises(Exception, match=r"--match country: rows are nearly the same.*'DE' and 'de'"):
         plan_of(kept, changed, tmp_path / "p", matched=["country=iso"])
     execute(changed, "DELETE FROM country WHERE iso = 'DE'")
     plan_of(kept, changed, tmp_path / "p", matched=["country=iso"])
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_code_that_others_refer_to_stays_if_a_person_says_so(
+    two: Two, tmp_path: Path, offline: Cli, kind: str
+) -> None:
+    tables = """
+CREATE TABLE country (id int PRIMARY KEY, iso int NOT NULL UNIQUE, name varchar(20));
+CREATE TABLE city (id int PRIMARY KEY, iso int, name varchar(20), FOREIGN KEY (iso) REFERENCES country (iso))
+"""
+    rows = """INSERT INTO country VALUES (1, 276, 'de'), (2, 40, 'at'); INSERT INTO city VALUES (1, 276, 'a1')
+--
+INSERT INTO country VALUES (1, 40, 'at'), (2, 276, 'de'), (3, 756, 'ch');
+INSERT INTO city VALUES (1, 276, 'b1'), (2, 756, 'b2')"""
+    kept, changed = two(kind, tables, rows)
+    (finding,) = [text for text in findings_of(kept, changed, tmp_path / "p") if text.startswith("country.iso")]
+    assert finding.endswith("--id country.iso for new numbers or --independent country.iso if they are codes that stay")
+    options: dict[str, Any] = {"independent": ["country.iso", "country.id", "city.id"]}
+    (finding,) = findings_of(kept, changed, tmp_path / "p", **options)
+    assert "2 rows have the same iso as one in the other" in finding
+    assert "--match country=iso" in finding
+    merge(offline, kept, changed, tmp_path / "p", matched=["country=iso"], **options)
+    assert rows_of(kept, "SELECT iso, name FROM country ORDER BY 1") == [(40, "at"), (276, "de"), (756, "ch")]
+    assert rows_of(kept, "SELECT name, iso FROM city ORDER BY 1") == [("a1", 276), ("b1", 276), ("b2", 756)]
 
 
 def test_tables_that_both_have_counters_in_keys_and_trees_are_named_together(
@@ -324,20 +353,26 @@ INSERT INTO status (name) VALUES ('open'), ('closed')
 INSERT INTO node (path, depth, numchild, name) VALUES ('000Z', 1, 1, '{0} root'), ('000Z0001', 2, 0, '{0} leaf');
 INSERT INTO branch (tree_id, lft, rght, name) VALUES (1, 1, 4, '{0} root'), (1, 2, 3, '{0} leaf')"""
     kept, changed = two("postgresql", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
-    findings = findings_of(kept, changed, tmp_path / "p")
+    of_trees = ["branch.lft", "branch.rght", "node.numchild", "node.depth", "item.player"]
+    options: dict[str, Any] = {"independent": of_trees}
+    findings = findings_of(kept, changed, tmp_path / "p", **options)
     assert findings == [
+        "branch.tree_id: 100% of its values are ids of branch, node, status, ticket: --reference "
+        "branch.tree_id=TABLE.COLUMN or --independent branch.tree_id",
         "item.id is counted, and only a part of the key: --id item.id or --independent item.id",
         "branch: 1 trees have the same tree_id: --id branch.tree_id or --independent branch.tree_id",
         "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': --match node=path or "
         "correct those rows in one of the databases",
-        "status: 2 of 2 rows are in both databases, and would be there twice: --match status=name or "
+        "status: 2 of 2 rows are in both databases, and would be there twice: --match status=COLUMNS or "
         "--independent status.id",
     ]
-    done = offline("merge", "plan", kept, changed, "--out", str(tmp_path / "p"))
+    said = [f"--independent={column}" for column in of_trees]
+    done = offline("merge", "plan", kept, changed, "--out", str(tmp_path / "p"), *said)
     assert (done.code, done.out.splitlines()) == (ExitCode.MERGE_REFUSED, findings)
-    assert "4 findings, as above. Nothing was planned" in done.err
+    assert "5 findings, as above. Nothing was planned" in done.err
     execute(changed, "UPDATE node SET path = '0010' || substr(path, 5)")
-    merge(offline, kept, changed, tmp_path / "p", ids=["item.id", "branch.tree_id"], matched=["status=name"])
+    options |= {"ids": ["item.id", "branch.tree_id"], "matched": ["status=name"]}
+    merge(offline, kept, changed, tmp_path / "p", **options)
     query = "SELECT s.name, t.text FROM ticket t JOIN status s ON s.id = status ORDER BY 2"
     assert rows_of(kept, query) == [("closed", "a"), ("closed", "b")]
     query = "SELECT b.name, r.name FROM branch b JOIN branch r USING (tree_id) WHERE b.lft = 2 AND r.lft = 1 ORDER BY 1"
@@ -364,16 +399,19 @@ INSERT INTO log (at, text) VALUES ('2026-01-02', 'b')"""
     findings = findings_of(kept, changed, tmp_path / "p", **options)
     first, second = (f"pay: rows have no partition in the {which} database" for which in ("first", "second"))
     assert [text.partition(",")[0] for text in findings] == [
+        "pay.data.pay: 100% of its values are ids of pay",
         "log: rows have no partition in the first database",
         first,
         second,
     ]
-    assert findings[0].endswith(": CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02');")
+    assert findings[0].endswith("rewrite them between apply and copy; then --independent pay.data")
+    options["independent"].append("pay.data")
+    assert findings[1].endswith(": CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02');")
     for url in (kept, changed):
         execute(url, "CREATE TABLE pay_rest PARTITION OF pay DEFAULT")
     execute(kept, "CREATE TABLE log_2 PARTITION OF log FOR VALUES IN ('2026-01-02')")
     plan = plan_of(kept, changed, tmp_path / "first", **options)
-    assert plan.notes == ["ids inside pay.data keep their old values; rewrite them with snowredis_merge_map"]
+    assert [text.partition(",")[0] for text in plan.notes] == ["pay.data.pay: 100% of its values are ids of pay"]
     merge(offline, kept, changed, tmp_path / "p", **options)
     assert rows_of(kept, "SELECT count(*) FROM pay") == [(4,)]
 
@@ -388,7 +426,7 @@ INSERT INTO django_content_type VALUES (1, 'shop', 'page')
 """
     rows = "INSERT INTO page VALUES (5, 1, 1, '{0}'); INSERT INTO remark VALUES (6, 1, 5, '{0}')"
     kept, changed = two("sqlite", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
-    findings = findings_of(kept, changed, tmp_path / "p", independent=["page.id", "remark.id"])
+    findings = findings_of(kept, changed, tmp_path / "p", independent=["page.id", "remark.id", "page.depth"])
     assert [text.partition(" says")[0] for text in findings] == [
         "remark.target_pk may be of the table that content_type_id"
     ]
