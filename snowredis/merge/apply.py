@@ -25,7 +25,7 @@ from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Schema, TableName, read_schema
 from snowredis.merge.support import support_of
-from snowredis.merge.verify import check_result, id_sums, sums
+from snowredis.merge.verify import check_result, id_sums, old_ids, sums
 from snowredis.merge.workspace import IdStore, Workspace
 
 # pairs that one transaction stores in the map
@@ -250,17 +250,14 @@ def _domains_begun(run: Run) -> int:
 
 def _check_unused(engine: sa.Engine, schema: Schema, run: Run) -> None:
     """Refuse to undo if a row was made since that has an old id; MergeError."""
+    # the old ids of matched rows are new ids of others
+    plans = [plan for plan in run.domains if plan.kind != "match"]
     with reading(engine) as connection:
-        for plan in run.domains:
-            # the old ids of matched rows are new ids of others
-            for name in plan.domain.keys if plan.kind != "match" else ():
-                column = schema.column(name)
-                query = sa.select(column).join(MAP, column == MAP.c.old).where(*_range(run, plan.number, None, None))
-                if (row := connection.execute(query.limit(1)).first()) is not None:
-                    raise MergeError(
-                        f"{name} has a row with the id {row[0]}, which another row gets back. Nothing was changed; "
-                        "the row was made since: give it another id, or remove it."
-                    )
+        for name, an_id in old_ids(connection, schema, run, plans):
+            raise MergeError(
+                f"{name} has a row with the id {an_id}, which another row gets back. Nothing was changed; the row was "
+                "made since: give it another id, or remove it."
+            )
 
 
 # --- the rewriting ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from snowredis.merge.catalog import catalog_query
 from snowredis.merge.databases import count_rows, row_text
 from snowredis.merge.matching import plain_columns, stage, translated_rows
 from snowredis.merge.obstacles import triggers
@@ -21,14 +22,6 @@ from snowredis.merge.schema import ColumnName, TableName, is_integer, option
 
 # rows that a finding names, and the first rows of tables that are compared as a whole
 _NAMED, _FIRST = 3, 10_000
-# partitions that hold rows themselves, with the whole condition of each
-_PARTITIONS = sa.text(
-    "SELECT c.oid::regclass::text AS name, p.oid::regclass::text AS parent, "
-    "pg_get_expr(c.relpartbound, c.oid) AS bound, pg_get_partition_constraintdef(c.oid) AS condition "
-    "FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid "
-    "JOIN pg_class p ON p.oid = i.inhparent WHERE c.relispartition AND c.relkind = 'r' "
-    "AND pg_partition_root(c.oid) = to_regclass(:root) ORDER BY 1"
-)
 
 
 class _Key(NamedTuple):
@@ -216,8 +209,9 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
     """Yield rows that have no partition: in the other database, or here under their new ids."""
     offsets = {column: plan.offset for plan in plans.values() for column in plan.domain.columns}
     for name, table in work.changed_schema.tables.items():
+        query = catalog_query("postgresql", "partition_conditions")
         root = {"root": work.support.name(name)}
-        theirs, mine = (connection.execute(_PARTITIONS, root).all() for connection in (work.changed, work.kept))
+        theirs, mine = (connection.execute(query, root).all() for connection in (work.changed, work.kept))
         for where, partitions in (("first", mine), ("second", theirs)):
             conditions = [
                 re.sub(r"satisfies_hash_partition\(.*?\)", "true", row.condition) for row in partitions if row.condition

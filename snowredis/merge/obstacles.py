@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
+from snowredis.merge.catalog import catalog_query
 from snowredis.merge.databases import database_errors, row_text
 from snowredis.merge.pair import Work
 from snowredis.merge.schema import ColumnName, Domain, ForeignKey, Schema, TableName
@@ -20,16 +21,6 @@ SMALL_TABLE = 10_000
 # a check that greater numbers pass, too: new ids are never below 1
 _LOWER_BOUND = re.compile(
     r"[\s(]*[\"`]?(\w+)[\"`]?[\s)]*(?:>=?\s*\(?'?[01]'?\)?(::\w+)?|IS NOT NULL)[\s)]*", re.IGNORECASE
-)
-
-_OUTSIDE = sa.text(
-    "SELECT table_schema AS other, table_name AS tab, constraint_name AS name "
-    "FROM information_schema.key_column_usage WHERE referenced_table_schema = COALESCE(:schema, DATABASE()) "
-    "AND table_schema <> referenced_table_schema"
-)
-_MYSQL_TRIGGERS = sa.text(
-    "SELECT trigger_name AS name, event_object_table AS tab FROM information_schema.triggers "
-    "WHERE event_object_schema = COALESCE(:schema, DATABASE()) AND event_manipulation = :event ORDER BY 1"
 )
 
 
@@ -130,7 +121,7 @@ def _in_catalog(connection: sa.Connection, tables: set[TableName], with_triggers
             yield f"the file is damaged: {problems}: repair it, with .recover of sqlite3"
     elif kind != "postgresql":
         for schema in {table.schema for table in tables}:
-            for row in connection.execute(_OUTSIDE, {"schema": schema}):
+            for row in connection.execute(catalog_query(kind, "references_from_outside"), {"schema": schema}):
                 if TableName(row.other, row.tab) not in tables:
                     yield (
                         f"the foreign key {row.name} of the database {row.other} leads here: name all databases with "
@@ -141,7 +132,7 @@ def _in_catalog(connection: sa.Connection, tables: set[TableName], with_triggers
 
 def triggers(connection: sa.Connection, schema: str | None, tables: Iterable[TableName], event: str) -> Iterator[str]:
     """Yield the triggers of MariaDB and MySQL, where none can be switched off, that run at each UPDATE or INSERT."""
-    for row in connection.execute(_MYSQL_TRIGGERS, {"schema": schema, "event": event}):
+    for row in connection.execute(catalog_query("mysql", "triggers"), {"schema": schema, "event": event}):
         if TableName(schema, row.tab) in tables:
             yield (
                 f"the trigger {row.name} of {row.tab} would run at each {event}: drop it, and create it again "

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
+from snowredis.merge.catalog import catalog_query
 
 # tables of migration tools: each database has its own
 _NOT_MERGED = {
@@ -385,12 +386,7 @@ def _partitions(engine: sa.Engine) -> dict[TableName, TableName]:
     """Return the partitioned table, the outermost one, of every partition."""
     if engine.dialect.name != "postgresql":
         return {}
-    query = sa.text(
-        "SELECT NULLIF(n.nspname, current_schema()), c.relname, NULLIF(rn.nspname, current_schema()), r.relname "
-        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class r ON r.oid = "
-        "pg_partition_root(c.oid) JOIN pg_namespace rn ON rn.oid = r.relnamespace "
-        "WHERE c.relispartition AND c.relkind IN ('r', 'p')"
-    )
+    query = catalog_query("postgresql", "partitions")
     with engine.connect() as connection:
         return {TableName(*row[:2]): TableName(*row[2:]) for row in connection.execute(query).all()}
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from snowredis.merge.catalog import catalog_query
 from snowredis.merge.schema import ColumnName, Schema, TableName
 
 _MAX_INT64 = (1 << 63) - 1
@@ -131,35 +132,6 @@ def support_of(engine: sa.Engine) -> Support:
 
 # --- PostgreSQL ------------------------------------------------------------------------------------------
 
-_WITH_PARTITIONS = sa.text(
-    "SELECT oid FROM pg_class WHERE oid IN (SELECT to_regclass(n) FROM unnest(CAST(:names AS text[])) n) "
-    "OR relispartition AND pg_partition_root(oid) IN (SELECT to_regclass(n) FROM unnest(CAST(:names AS text[])) n)"
-)
-# constraints of partitions follow those of the partitioned table, unless a partition has its own
-_CONSTRAINTS = sa.text(
-    "SELECT conrelid::regclass::text AS relation, conname AS name FROM pg_constraint WHERE contype = 'f' "
-    "AND conparentid = 0 AND NOT condeferrable AND (conrelid = ANY(:oids) OR confrelid = ANY(:oids)) ORDER BY 1, 2"
-)
-_TRIGGERS = sa.text(
-    "SELECT tgrelid::regclass::text AS relation, tgname AS name, tgenabled AS mode FROM pg_trigger "
-    "WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgrelid = ANY(:oids) ORDER BY 1, 2"
-)
-_IDENTITIES = sa.text(
-    "SELECT attrelid::regclass::text AS relation, attname AS name FROM pg_attribute "
-    "WHERE attidentity = 'a' AND NOT attisdropped AND attrelid = ANY(:oids) ORDER BY 1, 2"
-)
-# sequences that a column owns (serial, identity), those that its default uses, and the others
-_SEQUENCES = sa.text(
-    "SELECT s.oid::regclass::text AS seq, q.seqincrement AS step, NULLIF(n.nspname, current_schema()) AS schema, "
-    "t.relname AS tab, a.attname AS col FROM pg_class s JOIN pg_sequence q ON q.seqrelid = s.oid LEFT JOIN "
-    "(SELECT objid AS seq, refobjid AS tab, refobjsubid AS col FROM pg_depend WHERE classid = 'pg_class'::regclass "
-    "AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i') AND refobjsubid > 0 UNION "
-    "SELECT d.refobjid, f.adrelid, f.adnum FROM pg_depend d JOIN pg_attrdef f ON d.classid = 'pg_attrdef'::regclass "
-    "AND d.objid = f.oid AND d.refclassid = 'pg_class'::regclass) u ON u.seq = s.oid "
-    "LEFT JOIN pg_class t ON t.oid = u.tab LEFT JOIN pg_namespace n ON n.oid = t.relnamespace "
-    "LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = u.col WHERE s.relkind = 'S' ORDER BY 1, 3, 4, 5"
-)
-
 
 class PostgreSQL(Support):
     """PostgreSQL 12 or later."""
@@ -169,22 +141,22 @@ class PostgreSQL(Support):
     ) -> tuple[Statements, Statements]:
         def oids_of(tables: Sequence[TableName]) -> dict[str, list[int]]:
             names = {"names": [self.name(table) for table in tables]}
-            return {"oids": list(connection.scalars(_WITH_PARTITIONS, names))}
+            return {"oids": list(connection.scalars(catalog_query(self.kind, "with_partitions"), names))}
 
         oids = oids_of(tables)
         # checks the foreign keys now: a table with checks that are due cannot be altered
         before, after = Statements(), ["SET CONSTRAINTS ALL IMMEDIATE"]
-        for row in connection.execute(_CONSTRAINTS, oids if late is None else oids_of(late)):
+        for row in connection.execute(catalog_query(self.kind, "constraints"), oids if late is None else oids_of(late)):
             alter = f"ALTER TABLE {row.relation} ALTER CONSTRAINT {self.quote(row.name)}"
             before.append(f"{alter} DEFERRABLE")
             after.append(f"{alter} NOT DEFERRABLE")
-        for row in connection.execute(_TRIGGERS, oids):
+        for row in connection.execute(catalog_query(self.kind, "triggers"), oids):
             alter, name = f"ALTER TABLE {row.relation}", self.quote(row.name)
             before.append(f"{alter} DISABLE TRIGGER {name}")
             always = row.mode in ("A", b"A")
             after.append(f"{alter} ENABLE {'ALWAYS ' if always else ''}TRIGGER {name}")
         # COPY takes the values of such columns as they are
-        for row in connection.execute(_IDENTITIES, oids) if late is None else ():
+        for row in connection.execute(catalog_query(self.kind, "identities"), oids) if late is None else ():
             alter = f"ALTER TABLE {row.relation} ALTER COLUMN {self.quote(row.name)} SET GENERATED"
             before.append(f"{alter} BY DEFAULT")
             after.append(f"{alter} ALWAYS")
@@ -196,7 +168,7 @@ class PostgreSQL(Support):
 
     def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
         found: dict[str, list[Any]] = {}
-        for row in connection.execute(_SEQUENCES):
+        for row in connection.execute(catalog_query(self.kind, "sequences")):
             if row.tab is None or TableName(row.schema, row.tab) in schema.tables:
                 found.setdefault(row.seq, []).append(row)
         counters = []
@@ -219,19 +191,11 @@ class PostgreSQL(Support):
 
 # --- MariaDB and MySQL -----------------------------------------------------------------------------------
 
-_ON_UPDATE = sa.text(
-    "SELECT column_name FROM information_schema.columns WHERE table_schema = COALESCE(:schema, DATABASE()) "
-    "AND table_name = :table AND lower(extra) LIKE '%on update current_timestamp%'"
-)
-_COUNTERS = sa.text(
-    "SELECT table_name AS tab, auto_increment AS next FROM information_schema.tables "
-    "WHERE table_schema = COALESCE(:schema, DATABASE()) AND auto_increment IS NOT NULL ORDER BY 1"
-)
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "BIGINT": 64}
 
 
 class MySQL(Support):
-    """MariaDB 10.5 or later, MySQL 8."""
+    """MariaDB 10.5 or later; MySQL 8 was not tested."""
 
     def limit(self, column: sa.Column[Any]) -> int:
         if not isinstance(column.type, sa.Integer):
@@ -247,7 +211,8 @@ class MySQL(Support):
         return ["SET SESSION foreign_key_checks = 0"], ["SET SESSION foreign_key_checks = 1"]
 
     def self_updated_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
-        return list(connection.scalars(_ON_UPDATE, {"schema": table.schema, "table": table.table}))
+        query = catalog_query(self.kind, "on_update")
+        return list(connection.scalars(query, {"schema": table.schema, "table": table.table}))
 
     def analyze(self, connection: sa.Connection, table: str) -> None:
         self.run(connection, f"ANALYZE TABLE {self.quote(table)}")
@@ -269,7 +234,7 @@ class MySQL(Support):
     def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
         counters = []
         for name in {table.schema for table in schema.tables}:
-            for row in connection.execute(_COUNTERS, {"schema": name}):
+            for row in connection.execute(catalog_query(self.kind, "counters"), {"schema": name}):
                 table = TableName(name, row.tab)
                 column = schema.tables[table].autoincrement_column if table in schema.tables else None
                 if column is not None:
@@ -286,7 +251,7 @@ class MySQL(Support):
 
 
 class SQLite(Support):
-    """SQLite 3.33 or later."""
+    """SQLite 3.37 or later."""
 
     def limit(self, column: sa.Column[Any]) -> int:
         # a column's type says nothing of its size

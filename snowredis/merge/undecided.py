@@ -198,7 +198,7 @@ def _may_refer(work: Work, domain: Domain) -> bool:
     scan, (key, *_) = work.scans[domain.name], domain.keys
     # SQLite numbers the rows by itself
     names = {"id", f"{key.table}_id".lower(), f"{key.table.removesuffix('s')}_id".lower()}
-    if work.support.kind == "sqlite" and key.column.lower() in names:
+    if work.support.kind == "sqlite" and key.column.lower() in names and scan.lowest < _LARGE:
         return False
     if any(_hint(key, other) == 2 for other in work.changed_schema.domains if other is not domain):
         return True
@@ -238,8 +238,8 @@ def _plain(
     is_clear = len(others) == 1 and (best.hint or _is_large(work, best.domain))
     if not best.hint:
         for kind, domains in kinds.items():
-            yield from (found := list(_of_kinds(work, name, kind, domains)))
-            if found:
+            if found := _of_kinds(work, name, kind, domains):
+                yield from found
                 return
     target = best.domain.name if is_clear else "TABLE.COLUMN"
     yield f"{name}: {count}: {option('reference', f'{name}={target}')} {independent}"
@@ -249,18 +249,20 @@ def _is_large(work: Work, domain: Domain) -> bool:
     return work.scans[domain.name].lowest >= _LARGE
 
 
-def _of_kinds(work: Work, name: ColumnName, kind: str, domains: Mapping[str, Domain]) -> Iterator[str]:
-    """Yield a finding for each table that another column of the rows names, if all of its rows fit that table."""
+def _of_kinds(work: Work, name: ColumnName, kind: str, domains: Mapping[str, Domain]) -> list[str]:
+    """Return a finding for each table that another column of the rows names, if all values fit their tables."""
+    found = []
     for value, domain in domains.items():
-        where = Partial(name, kind, value, is_text=False)
-        for values in _values_of(work, name, where):
+        for values in _values_of(work, name, Partial(name, kind, value, is_text=False)):
             candidates = [one for one in _candidates(work, name, values) if one.domain is domain]
-            if candidates:
-                reference = option("reference", f"{name}={domain.name} WHERE {kind}={value}")
-                yield (
-                    f"{name} where {kind} is {shown(value)}: {candidates[0].held:.0%} of its values are ids of "
-                    f"{domain.table_name}: {reference} or {option('independent', name)}"
-                )
+            if not candidates:
+                return []
+            reference = option("reference", f"{name}={domain.name} WHERE {kind}={value}")
+            found.append(
+                f"{name} where {kind} is {shown(value)}: {candidates[0].held:.0%} of its values are ids of "
+                f"{domain.table_name}: {reference} or {option('independent', name)}"
+            )
+    return found
 
 
 def _kinds_of(work: Work, name: TableName) -> dict[str, dict[str, Domain]]:
@@ -271,7 +273,7 @@ def _kinds_of(work: Work, name: TableName) -> dict[str, dict[str, Domain]]:
         if not isinstance(column.type, sa.String):
             continue
         query = sa.select(column).where(column.is_not(None)).limit(_ROWS).distinct()
-        values = list(map(str, work.changed.scalars(query.limit(_FEW))))
+        values = sorted(map(str, work.changed.scalars(query.limit(_FEW))))
         named = {
             value: next(
                 (t for t in (TableName(name.schema, value), *_tables_of_class(name.schema, value)) if t in tables), None
@@ -308,6 +310,10 @@ def _values_of(work: Work, name: ColumnName, only: Partial | None = None) -> Ite
         for value in connection.scalars(query.limit(_ROWS if plain else _TEXTS)):
             for place, number in _numbers_in(value):
                 places.setdefault(place, []).append(number)
+    for places in sides:
+        # one number is a short list if others are longer
+        if any("[*]" in other for other in sides):
+            places.setdefault("[*]", []).extend(places.pop("", []))
     for place in sorted({*sides[0], *sides[1]}):
         yield _Values((sides[0].get(place, []), sides[1].get(place, [])), place)
 

@@ -85,7 +85,9 @@ def _columns_before(
         values[column.name] = column
         if (of := plain.get(column.name)) and of.kind == "counter" and not by_map:
             moved = sa.cast(column, sa.BigInteger)
-            values[column.name] = sa.case((moved >= of.lowest + of.offset, moved - of.offset), else_=moved)
+            # a number that did not move is not what it was
+            unmoved = (moved >= of.lowest, -1 - moved)
+            values[column.name] = sa.case((moved >= of.lowest + of.offset, moved - of.offset), unmoved, else_=moved)
         elif of:
             pairs = MAP.alias(f"m{len(values)}")
             source = source.outerjoin(pairs, _is_new(pairs, run, of.number, column))
@@ -116,8 +118,21 @@ def _is_new(
     return sa.and_(pairs.c.run == run.number, pairs.c.domain == number, new == column)
 
 
+def old_ids(
+    connection: sa.Connection, schema: Schema, run: Run, plans: Iterable[DomainPlan]
+) -> Iterator[tuple[ColumnName, Any]]:
+    """Yield the key columns that have ids from before, each with one of them."""
+    for plan in plans:
+        for name in plan.domain.keys:
+            column = schema.column(name)
+            mine = (MAP.c.run == run.number, MAP.c.domain == plan.number)
+            query = sa.select(column).join(MAP, column == MAP.c.old).where(*mine).limit(1)
+            if (row := connection.execute(query).first()) is not None:
+                yield name, row[0]
+
+
 def check_result(
-    engine: sa.Engine, schema: Schema, run: Run, mapped: Iterable[DomainPlan], tail: str, progress: Progress
+    engine: sa.Engine, schema: Schema, run: Run, mapped: Sequence[DomainPlan], tail: str, progress: Progress
 ) -> None:
     """Refuse a database that is not what it was, besides its ids, or in which a reference leads to no row; MergeError.
 
@@ -136,6 +151,8 @@ def check_result(
             )
     progress.start("checking references")
     with reading(engine) as connection:
+        for column, an_id in old_ids(connection, schema, run, [plan for plan in mapped if plan.kind == "layout"]):
+            raise MergeError(f"{column} still has the old id {an_id}. {tail}; a trigger may keep it.")
         for key, values in orphans(connection, schema):
             raise MergeError(f"foreign key {key} leads nowhere from {values[0]}. {tail}.")
 
