@@ -57,8 +57,8 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
                 asked = ColumnName(*column.table_name, other.name)
                 # most columns of this type say the kind of their own row, and of no other
                 if _OBJECT.search(other.name) and is_integer(other) and asked not in decided:
-                    reference = option("reference", f"{asked}=TABLE.id WHERE {kind}=VALUE")
-                    text = f"{asked} may be of the table that {kind} says: {reference}"
+                    pasted = option("reference", f"{asked}=TABLE.id WHERE {kind}=VALUE")
+                    text = f"{asked} may be of the table that {kind} says: {pasted}"
                     findings.append(f"{text} or {option('independent', asked)}")
             continue
         if column in independent or column in referring:
@@ -70,8 +70,8 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
             if table is None:
                 if not _has_numbers(connection, schema.column(column)):
                     continue
-                reference = option("reference", f"{column}=TABLE.id WHERE {kind}={value}")
-                text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: {reference}"
+                pasted = option("reference", f"{column}=TABLE.id WHERE {kind}={value}")
+                text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: {pasted}"
                 findings.append(f"{text} or {option('independent', column)}")
                 continue
             key = list(schema.tables[table].primary_key.columns)
@@ -257,10 +257,10 @@ def _of_kinds(work: Work, name: ColumnName, kind: str, domains: Mapping[str, Dom
             candidates = [one for one in _candidates(work, name, values) if one.domain is domain]
             if not candidates:
                 return []
-            reference = option("reference", f"{name}={domain.name} WHERE {kind}={value}")
+            pasted = option("reference", f"{name}={domain.name} WHERE {kind}={value}")
             found.append(
                 f"{name} where {kind} is {shown(value)}: {candidates[0].held:.0%} of its values are ids of "
-                f"{domain.table_name}: {reference} or {option('independent', name)}"
+                f"{domain.table_name}: {pasted} or {option('independent', name)}"
             )
     return found
 
