@@ -17,6 +17,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -33,7 +34,7 @@ SHARDS = ("eu", "us")
 REGISTRY = "world"
 SERVERS = [f"{shard}-{number}" for shard in SHARDS for number in (1, 2, 3)]
 KILLED, IN_ITS_PLACE, SET_BACK = "eu-2", "eu-4", "us-2"
-SET_BACK_S = 45
+SET_BACK_S = 12
 AHEAD_MS = 10_300
 BURSTS, PLAYERS, ITEMS_EACH = 20, 60, 4
 # each server also writes server, from_ms and to_ms into its rows; report() compares them with the ids
@@ -75,7 +76,7 @@ def url_of(home: Path, name: str) -> str:
 
 def serve(name: str, directory: Path, home: Path) -> None:
     shard = name.partition("-")[0]
-    clock = StepClock()
+    clock, began_s = StepClock(), time.monotonic()
     snowflakes, counters = connect(directory / f"{shard}.db"), connect(directory / f"{shard}-counters.db")
     settings: snowredis.connection.Settings = {
         "layout": LAYOUT,
@@ -94,6 +95,8 @@ def serve(name: str, directory: Path, home: Path) -> None:
         # the server that will be killed continues until then
         while burst < BURSTS or name == KILLED:
             if name == SET_BACK and burst == BURSTS // 2:
+                # no ids have times before the pool began
+                time.sleep(max(0.0, began_s + SET_BACK_S - time.monotonic()))
                 clock.step(-SET_BACK_S * 1000)
             from_ms = clock.time_ns() // 1_000_000
             players, items = ids.next_ids(PLAYERS), ids.next_ids(PLAYERS * ITEMS_EACH)

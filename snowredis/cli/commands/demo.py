@@ -205,7 +205,7 @@ _KILL_AT, _STEP_CLOCK_AT = 0.25, 0.36
 # the rest is for stopping the processes and checking their ids
 _END_AT = 0.91
 # far more than a generator waits for
-_CLOCK_STEP_MS = -5000
+_CLOCK_STEP_MS = -1000
 
 
 class Demo:
