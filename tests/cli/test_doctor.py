@@ -240,6 +240,7 @@ def test_crash_records_that_cannot_be_made_are_said_in_doctor_and_once_in_the_lo
 
     new_pool(own.url, "orders")
     assert said() == "ok"
+    records.rmdir()
     if fault == "file":
         records.touch(0o600)
     else:

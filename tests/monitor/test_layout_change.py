@@ -125,7 +125,8 @@ def test_a_planned_change_cannot_be_moved_or_taken_back(pool: snowredis.WorkerPo
     assert change(pool, NEW, 90_000).at_ms == first.at_ms
     with pytest.raises(ConfigError, match=r"already ends at .* An end cannot be changed"):
         change(pool, Layout(timestamp_bits=41, backup_bits=1, worker_bits=11, sequence_bits=10), 90_000)
-    assert pool.delete().end_ms == first.at_ms
+    with pytest.raises(ConfigError, match=r"already ends at .* An end cannot be changed; nothing was deleted"):
+        pool.delete()
     info = pool.info()
     assert ([each.layout for each in info.layouts], info.changes_ms) == ([OLD, NEW], first.at_ms)
 

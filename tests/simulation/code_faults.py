@@ -146,7 +146,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
     ),
     "lanes too low in a client's request": CodeFault(Rule(store=LowLanesStore), _SILENT),
     "one tick used twice": CodeFault(Rule(allocator=ReopeningAllocator), ("step", "skew"), seed=1001),
-    "one tick too late": CodeFault(Rule(lease_manager=_keeper(LateTickSlot)), ("down", "starve"), seed=1003),
+    "one tick too late": CodeFault(Rule(lease_manager=_keeper(LateTickSlot)), ("down", "starve"), seed=1007),
     "one tick too early": CodeFault(Rule(lease_manager=_keeper(EarlyTickSlot)), _SILENT),
     "1 ms too late (until)": CodeFault(Rule(lease_manager=_keeper(LateMsSlot)), ("down", "starve")),
     "1 ms too early (from)": CodeFault(Rule(lease_manager=_keeper(EarlyMsSlot)), _SILENT),
@@ -185,7 +185,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
     ),
     "release too low": CodeFault(Rule((("release", _GOES_BACK, "local goes_back = true or"),)), ("release",)),
     "take-over without deleting the record": CodeFault(Rule(machines=SharedMachines), ("inherited",)),
-    "take-over without what was used": CodeFault(Rule(lease_manager=ForgetfulKeeper), ("inherited",), seed=1003),
+    "take-over without what was used": CodeFault(Rule(lease_manager=ForgetfulKeeper), ("inherited",), seed=1009),
     "horizon without skew": CodeFault(
         Rule((("common", _HORIZON, _HORIZON.replace("skew + ", "")),)), ("deposed",), seed=1001),
     "horizon without failover_slack": CodeFault(
