@@ -80,14 +80,15 @@ class Acknowledged:
         return reply, int(acknowledged)
 
 
-def save_snapshot(client: Any, key: str) -> bool:
+def save_snapshot(client: Any, key: str) -> bool | None:
     """Let the server of *key* put what it holds where a restart finds it, if it keeps anything on disk.
 
-    Returns False if the user may not do that. Blocks until it is done, SAVE_LIMIT_S at most. Raises redis-py's errors.
+    Returns None if the user may not do that, and False if it failed. Blocks until it is done, SAVE_LIMIT_S at most.
+    Raises redis-py's errors.
     """
     info, rules = on_one_connection(client, key, [("INFO", "persistence"), ("CONFIG", "GET", "save")])
     if not isinstance(info, dict):
-        return False
+        return None
     if int(info.get("aof_enabled", 0)):
         # enough for appendfsync everysec; a snapshot says nothing then
         time.sleep(FSYNC_S)
@@ -97,7 +98,7 @@ def save_snapshot(client: Any, key: str) -> bool:
     started = int(time.time())
     (reply,) = on_one_connection(client, key, [("BGSAVE", "SCHEDULE")])
     if isinstance(reply, exceptions.ResponseError):
-        return False
+        return None
     deadline_s = time.monotonic() + SAVE_LIMIT_S
     while time.monotonic() < deadline_s:
         time.sleep(0.05)

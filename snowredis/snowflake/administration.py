@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from snowredis.core.layout import Layout
+from snowredis.errors import StoreUnavailable
 from snowredis.servers.acknowledged import Acknowledged, save_snapshot
 from snowredis.servers.failover import on_one_connection
 from snowredis.servers.runner import translated
@@ -83,7 +84,7 @@ class Administration(ScriptStore):
     def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         """Make a *change* that a person asked for; subclasses put it on every copy of the pool that can come back.
 
-        If *strict*, they raise StoreUnavailable if a replica does not have it.
+        If *strict*, they raise StoreUnavailable if one does not have it.
         """
         return change()
 
@@ -98,7 +99,8 @@ class PoolAdministration(RedisStore, Administration):
         SAVE_LIMIT_S and a few seconds. A warning says what does not have it.
 
         Raises:
-            StoreUnavailable: *strict*, and a replica does not have it. Repeat the change: it is made once.
+            StoreUnavailable: *strict*, and a replica does not have it, or a snapshot failed. Repeat the change: it is
+                made once.
         """
         key, before = self._keys[0], self._acknowledged
         if self._fresh:
@@ -120,8 +122,11 @@ class PoolAdministration(RedisStore, Administration):
             self._acknowledged = before
         with translated(self.where):
             is_saved = save_snapshot(self._client, key)
+        if strict and is_saved is False:
+            raise StoreUnavailable(self.where, "it could not write a snapshot, without which a crash would undo this")
         if acknowledged.error or not is_saved:
-            missing = "a replica does not have this" if acknowledged.error else "this user cannot make a snapshot"
+            missing = "a snapshot failed" if is_saved is False else "this user cannot make a snapshot"
+            missing = "a replica does not have this" if acknowledged.error else missing
             text = "pool %s: %s at %s. If Redis goes back to a time before, repeat this command"
             log.warning(text, self.config.name, missing, self.where)
         return reply

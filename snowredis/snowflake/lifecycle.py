@@ -409,8 +409,7 @@ class LeaseLifecycle:
         held, opened = locked(self._generator._lock, self._detach)
         if held is not None:
             self._leases.release(held, opened, self.stats())
-        else:
-            self._leases.withdraw()
+        self._leases.withdraw()
 
     def _detach(self) -> tuple[HeldLease | None, str]:
         """Detach and seal; return the lease, if there was one, and which of its lanes were opened."""

@@ -25,7 +25,7 @@ from tests.support.holder import Holder
 
 OLD = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 NEW = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=7)
-_OVER = "local over = v[1] and (v[9] == 'now' or v[9] == 'then' and ends <= now)"
+_OVER = "local over = v[1] and (v[9] == 'now' or v[9] == 'then' and ends <= math.min(now, caller_ms + lead + ttl))"
 # fragments of the scripts, and what stands there without the rule
 RULES = {
     # until a process with the new one comes

@@ -73,7 +73,7 @@ PoolAfter(s) == srv'[s].pool
 Bounded(P, R) == [P EXCEPT !.rec = [w \in Wids |-> [@[w] EXCEPT !.end = Min(@, R + RS + TTL)]]]
 Stamped(P) == IF Has("ver") THEN [P EXCEPT !.log = Step.inc, !.no = Step.no, !.ver = Step.ver] ELSE P
 (* An end counts once each copy of the pool has it.                         *)
-TraceOver(P, R) == P.there /\ P.end # 0 /\ (P.over \/ (P.sure /\ P.end <= R))
+TraceOver(P, R) == P.there /\ P.end # 0 /\ (P.over \/ (P.sure /\ P.end <= Min(R, IF Has("c") THEN Step.c + SK + TTL ELSE R)))
 TraceLook(s, x, R, c) ==
   Stamped(Bounded(Opened(srv[s].pool, NoPool, Over(srv[s].pool, R), srv[s].id, R, c, x, cnt.inc + 1), R))
 

@@ -205,7 +205,7 @@ _KILL_AT, _STEP_CLOCK_AT = 0.25, 0.36
 # the rest is for stopping the processes and checking their ids
 _END_AT = 0.91
 # far more than a generator waits for
-_CLOCK_STEP_MS = -1000
+_CLOCK_STEP_MS = -300
 
 
 class Demo:
@@ -342,8 +342,7 @@ class Demo:
         self.log(f"a new process starts (pid {newcomer.pid})")
         self._wait(_START_TIMEOUT_S, lambda: bool(newcomer.workers) or newcomer.stopped)
         if newcomer.workers:
-            which = ", the dead one's" if newcomer.workers == [freed] else ""
-            self.log(f"it claimed worker id {newcomer.workers[0]}{which}", "good")
+            self.log(f"it claimed worker id {newcomer.workers[0]}", "good")
 
     def _end(self) -> None:
         self.making_s = (self.making_s[0], self.now_s)

@@ -202,7 +202,8 @@ local function open_pool()
   end
   -- the end of a pool: nothing of it reaches beyond, and what starts then starts there
   local ends = v[8] and stored('end', v[8]) or math.huge
-  local over = v[1] and (v[9] == 'now' or v[9] == 'then' and ends <= now)
+  -- two clocks have to show a later time: one that is ahead ends nothing
+  local over = v[1] and (v[9] == 'now' or v[9] == 'then' and ends <= math.min(now, caller_ms + lead + ttl))
   local current = over and (v[10] or signature) or v[1]
   if current and current ~= signature then
     -- hints for people
