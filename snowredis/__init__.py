@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis import errors
 from snowredis.errors import *  # noqa: F403 - a list of their names is in errors.__all__
+from snowredis.process import VERSION
 
 # takes the system's functions of time before a test replaces them, as freezegun does: loaded at the first id, it would
 # keep those of the test for ever
 from snowredis.process import clock as _clock  # noqa: F401
-from snowredis.signatures import VERSION
 
 if TYPE_CHECKING:
     from snowredis import embedded, readers, testing

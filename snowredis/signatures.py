@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import time
 
-# processes tell the version of this package, since versions may be mixed in a fleet
-VERSION = "0.1.0"
 # fields that the scripts add to a signature; see pool.lua
 HINTS = ("changes_at", "ends_at", "changed", "unsure", "lost")
 # settings that are stored only if they are not these

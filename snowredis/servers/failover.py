@@ -101,6 +101,9 @@ class ClusterClient(OwnCluster):
     def hget(self, name: str, key: str) -> Any:
         return self._run("HGET", name, key, key=name)
 
+    def hmget(self, name: str, keys: Sequence[str]) -> Any:
+        return self._run("HMGET", name, *keys, key=name)
+
     def _run(self, *command: Any, key: str) -> Any:
         (reply,) = self.on_one_connection(key, [command])
         if isinstance(reply, Exception):

@@ -23,10 +23,10 @@ from snowredis.errors import (
     SnowredisError,
     StoreUnavailable,
 )
+from snowredis.process import VERSION
 from snowredis.process.exit import EXIT
 from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
-from snowredis.signatures import VERSION
 from snowredis.snowflake.context import Context, PoolView
 from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_slot import LeaseSlot

@@ -241,7 +241,9 @@ class LeaseLifecycle:
             # refused a moment ago: Redis is not asked for every id
             raise errors.ClockMovedBack(behind_ms, self._context.rules.policy)
         try:
-            claimed = self.claim(0, held.serial)
+            # with durability none, each new lease begins as after a loss
+            wait_ms = self._context.longest_wait_ms if self._context.config.durability == "none" else 0
+            claimed = self.claim(wait_ms, held.serial)
         except (errors.PoolExhausted, errors.ClockMovedBack, errors.StoreUnavailable) as error:
             cause = errors.as_cause(error)
         if claimed.settling_ms or cause is not None:

@@ -196,6 +196,9 @@ class RedisStore(RedisScripts, ScriptStore):
         Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
         """
         with translated(self.where), time_limit(CALL_LIMIT_S):
-            value, over, end = self._client.hmget(self._keys[0], field, "over", "end")
-        is_over = text_of(over or b"") == "now" or (over is not None and int(end) <= now_ms())
+            value, over, end = self._client.hmget(self._keys[0], (field, "over", "end"))
+        end_text = text_of(end or b"")
+        is_over = text_of(over or b"") == "now" or (
+            over is not None and end_text.isdecimal() and int(end_text) <= now_ms()
+        )
         return "" if is_over else text_of(value or b"")

@@ -114,7 +114,7 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
                     return json.loads(reply.read())
 
             eventually(lambda: ask("/openapi.json"), "the service", 40, ignored=(OSError,))
-            assert ask("/readyz") == {"ready": True}
+            assert ask("/ready") == {"ready": True}
             made = [ask("/orders", {"customer": "Ada"}) for _ in range(20)]
             assert ask(f"/orders/{made[0]['id']}") == made[0]
             engine = sa.create_engine(database)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from snowredis.errors import LayoutMismatch, SnowredisError
+from snowredis.errors import LayoutMismatch, SnowredisError, StoreRefused
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import Administration, Ends
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
@@ -85,6 +85,8 @@ def _come_back(sim: Simulation, name: str, config: PoolConfig, *, created: bool)
     except SnowredisError as error:
         # a process with the settings of before came first, or a right is missing
         sim.say("the pool does not come back: %s", type(error).__name__)
+        if isinstance(error, StoreRefused):
+            sim.world.at(sim.world.now_us + 1_000_000, lambda: _come_back(sim, name, config, created=created))
         return
     sim.fired[name] += 1
     sim.say("the pool comes back with ttl %d ms", config.ttl_ms)

@@ -151,8 +151,9 @@ class _Order:
         # the name of an incarnation begins with the moment at which it began; outage lanes open by that
         created_ms = name.partition("-")[0]
         send: Entry = {"do": "send", "call": "create", "process": "driver", "script": "create"}
+        send |= {"seen_incarnation": "", "seen_version": 0}
         send["caller_ms"] = int(created_ms)
-        reply = ["created", created_ms, name, "1", "0", "", ""]
+        reply = ["created", created_ms, name, "1", created_ms, "", ""]
         return [send, {"do": "run", "run": 0, "call": "create", "server": SERVER, "reply": reply}]
 
     def _incarnations(self) -> list[Incarnation]:
