@@ -37,7 +37,14 @@ class AtTheServer(Administration):
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
         self._script = script.name
-        return self._server.eval(self._sim.network.edit(script.name, script.source), keys, args)
+        source, tracer = self._sim.network.edit(script.name, script.source), self._sim.tracer
+        if tracer is None:
+            return self._server.eval(source, keys, args)
+        call = tracer.sent("person", script.name, args)
+        tracer.arrives(self._server, keys[0])
+        reply = self._server.eval(source, keys, args)
+        tracer.ran(self._server, keys[0], call, reply)
+        return reply
 
     def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         reply = change()

@@ -73,7 +73,7 @@ Renew(s, p, R, c, answered) ==
       P == Looked(s, Shows(p), R, c)
       r == P.rec
       mine == r.who = p
-      adopted == x.u["a"] > (IF On("adopt-later-clock") THEN Max(R, c) ELSE R) + RS + SK + SLACK /\ (~r.has \/ mine \/ r.u["a"] <= x.f["a"])
+      adopted == x.u["a"] > Now(R, c, "adopt-later-clock") + RS + SK + SLACK /\ (~r.has \/ mine \/ r.u["a"] <= x.f["a"])
       ok == IF r.inc = P.inc THEN mine ELSE adopted
       holds(l) == x.u[l] > x.f[l]
       u == [l \in L |-> IF holds(l) THEN Max(Max(x.u[l], IF mine THEN r.u[l] ELSE 0), Till(P, l, c, R)) ELSE r.u[l]]
@@ -117,8 +117,7 @@ Create ==
   /\ On("word") => \A p \in Procs, l \in L : pr[p].u[l] <= now \/ pr[p].u[l] <= pr[p].f[l]
   /\ \E d \in Devs : pool' =
        [NoPool EXCEPT !.there = TRUE, !.inc = cnt.inc + 1, !.id = cnt.id, !.pid = cnt.inc + 1,
-                      !.lost = IF On("create-now")
-                               THEN (IF On("create-later-clock") THEN Max(now + jump, now + d) ELSE now + jump) ELSE 0]
+                      !.lost = IF On("create-now") THEN Now(now + jump, now + d, "create-later-clock") ELSE 0]
   /\ cnt' = [cnt EXCEPT !.inc = @ + 1]
   /\ UNCHANGED <<now, jump, save, old, pr>>
 

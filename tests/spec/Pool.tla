@@ -41,10 +41,8 @@ Nobody == [pid |-> 0, until |-> 0, out |-> 0]
 
 (* A pool of this name, but another one: a loss, unless both floors cover   *)
 (* what the caller may hold.                                                *)
-Covers(P, R, x) == Floor(P, "a") > R /\ x.until <= Floor(P, "a") /\ x.out <= Floor(P, "out")
-Foreign(P, R, x) ==
-  /\ On("foreign") /\ x.pid # 0 /\ x.pid # P.pid /\ Max(x.until, x.out) > 0
-  /\ ~Covers(P, R, x)
+Foreign(P, R, x) == /\ On("foreign") /\ x.pid # 0 /\ x.pid # P.pid
+                    /\ x.until > Floor(P, "a") \/ x.out > Floor(P, "out")
 
 (* A caller saw a newer state of this pool. No version is counted here, so  *)
 (* this is only in Trace.tla.                                               *)
@@ -52,22 +50,24 @@ Older(P, x) == FALSE
 
 Lost(P, id, R, x) == ~P.there \/ P.id # id \/ Older(P, x) \/ Foreign(P, R, x)
 
-(* The clock that noticed the loss was ahead: it counts as noticed now.     *)
-Ahead(P, R) == On("again") /\ P.there /\ P.lost > R + SK + TTL
 (* "Now" is the later one of both clocks: that of Redis may be behind.      *)
-Moment(R, c) == IF On("later-clock") THEN Max(R, c) ELSE R
+Now(R, c, rule) == IF On(rule) THEN Max(R, c) ELSE R
+
+(* The clock that noticed the loss was ahead: it counts as noticed now.     *)
+Ahead(P, R, c) == On("again") /\ P.there /\ P.lost > Now(R, c, "again-later-clock") + SK + TTL
+Again(P, R, c) == IF ~Ahead(P, R, c) THEN P
+                  ELSE [P EXCEPT !.lost = IF On("again-now") THEN Now(R, c, "again-later-clock") ELSE 0]
 
 (* The pool after that. none: no pool. over: P is over. inc: the next       *)
-(* incarnation.                                                             *)
-Opened(P, none, over, id, R, c, x, inc) ==
-  LET Q == IF over
-           THEN [none EXCEPT !.there = TRUE, !.inc = inc, !.id = P.id, !.pid = P.pid, !.lost = P.lost, !.new = P.new,
-                             !.start = IF On("start-at-end") THEN Max(P.start, P.end) ELSE P.start]
-           ELSE P
-  IN IF Lost(P, id, R, x)
-     THEN [Q EXCEPT !.there = TRUE, !.inc = inc, !.id = id, !.lost = Moment(R, c), !.new = FALSE,
+(* incarnation. The moment of a loss is never moved back by another loss.   *)
+Begun(P, none, inc) ==
+  [none EXCEPT !.there = TRUE, !.inc = inc, !.id = P.id, !.pid = P.pid, !.lost = P.lost, !.new = P.new,
+               !.start = IF On("start-at-end") THEN Max(P.start, P.end) ELSE P.start]
+Opened(P0, none, over, id, R, c, x, inc) ==
+  LET P == Again(P0, R, c)
+      Q == IF over THEN Begun(P, none, inc) ELSE P
+  IN IF ~Lost(P, id, R, x) THEN Q
+     ELSE [Q EXCEPT !.there = TRUE, !.inc = inc, !.id = id, !.new = FALSE,
+                    !.lost = IF P.there THEN Max(@, Now(R, c, "later-clock")) ELSE Now(R, c, "later-clock"),
                     !.pid = IF P.there THEN @ ELSE IF x.pid # 0 THEN x.pid ELSE inc]
-     ELSE IF Ahead(Q, R)
-     THEN [Q EXCEPT !.lost = IF On("again-now") THEN (IF On("again-later-clock") THEN Moment(R, c) ELSE R) ELSE 0]
-     ELSE Q
 =============================================================================

@@ -71,11 +71,13 @@ Pool(s) == srv[s].pool
 PoolAfter(s) == srv'[s].pool
 (* Ends of leases that were made while the clock was ahead are lowered.     *)
 Bounded(P, R) == [P EXCEPT !.rec = [w \in Wids |-> [@[w] EXCEPT !.end = Min(@, R + RS + TTL)]]]
-Stamped(P) == IF Has("ver") THEN [P EXCEPT !.log = Step.inc, !.no = Step.no, !.ver = Step.ver] ELSE P
-(* An end counts once each copy of the pool has it.                         *)
-TraceOver(P, R) == P.there /\ P.end # 0 /\ (P.over \/ (P.sure /\ P.end <= Min(R, IF Has("c") THEN Step.c + SK + TTL ELSE R)))
+Stamped(P, s) == IF Has("ver") THEN [P EXCEPT !.log = Step.inc, !.no = Step.no, !.ver = Step.ver]
+                 ELSE IF P.inc # Pool(s).inc THEN [P EXCEPT !.log = 0] ELSE P
+(* An end counts once each copy of the pool has it, and by both clocks.     *)
+TraceOver(P, R) ==
+  P.there /\ P.end # 0 /\ (P.over \/ (P.sure /\ P.end <= Min(R, IF Has("c") THEN Step.c + SK + TTL ELSE R)))
 TraceLook(s, x, R, c) ==
-  Stamped(Bounded(Opened(srv[s].pool, NoPool, Over(srv[s].pool, R), srv[s].id, R, c, x, cnt.inc + 1), R))
+  Stamped(Bounded(Opened(srv[s].pool, NoPool, Over(srv[s].pool, R), srv[s].id, R, c, x, cnt.inc + 1), R), s)
 
 TraceInit ==
   /\ run \in DOMAIN Runs /\ at = 1
@@ -111,10 +113,14 @@ OutOf(r) == IF Outage /\ r.out > r.lanes["out"] THEN r.out ELSE 0
 GrantOK(r) == /\ r.until = Step.until
               /\ IF Outage /\ Step.out > Step.lanes["out"] THEN r.out = Step.out ELSE OutOf(r) = 0
 
-(* The record after the step, where the log has it.                         *)
+(* The record after the step, where the log has it. The end of a lease that *)
+(* was made while the clock was ahead is lowered sooner or later.           *)
 RecordOK(r) ==
-  Has("end") => /\ r.end = Step.end /\ (r.before # NoTok) = (Step.before = 1) /\ r.lanes = Step.begin /\ r.until = Step.ends
-                /\ r.out = Step.ends_out \/ (OutOf(r) = 0 /\ Outage /\ Step.ends_out <= Step.begin["out"])
+  Has("end") =>
+    /\ r.end = Step.end \/ (r.end < Step.end /\ Step.end = Step.R + RS + TTL)
+    /\ (r.before # NoTok) = (Step.before = 1)
+    /\ r.lanes = Step.begin /\ r.until = Step.ends
+    /\ r.out = Step.ends_out \/ (OutOf(r) = 0 /\ Outage /\ Step.ends_out <= Step.begin["out"])
 
 ServedClaim ==
   /\ Step.op = "granted"
@@ -305,6 +311,12 @@ Copies1 ==
   /\ uses' = [uses EXCEPT ![Step.q] = Each(NoUse)]
   /\ Same(<<run, incs, pids, kept, held, lift>>)
 
+(* A child of a fork sends the claim that was under way, until it finds out. *)
+Twins ==
+  /\ Step.op = "twin" /\ Blank(Step.q) /\ pr[Step.p].st = "claim"
+  /\ pr' = [pr EXCEPT ![Step.q] = [pr[Step.p] EXCEPT !.n = pr[Step.q].n]]
+  /\ Same(<<now, srv, save, net, ans, wit, cnt, dup>>) /\ Same(<<run, incs, pids, kept, held, uses, lift>>)
+
 (* Ticks lo to hi of a lane: all within the own grants, behind those        *)
 (* that the process used before, where the log shows that, and used by      *)
 (* nobody else, but for what is documented as remaining.                    *)
@@ -380,7 +392,7 @@ ShowStep ==
 TraceNext ==
   \/ /\ at <= Size /\ at' = at + 1
      /\ \/ ServedClaim \/ ServedRenewal \/ ServedRefusal \/ ServedRelease \/ Refused \/ Created \/ Ends1 \/ Unseen
-        \/ Claims \/ Renews \/ Repeats \/ Delivers \/ Holds \/ Unholds \/ Told \/ Releases \/ Takes \/ Copies1 \/ Uses
+        \/ Claims \/ Renews \/ Repeats \/ Delivers \/ Holds \/ Unholds \/ Told \/ Releases \/ Takes \/ Copies1 \/ Twins \/ Uses
         \/ Keeps \/ Found \/ Lifts
   \/ ShowStep
 TraceSpec == TraceInit /\ [][TraceNext]_<<LedgerVars, traceVars>>

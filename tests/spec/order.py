@@ -148,12 +148,13 @@ class _Order:
         if not incarnations or str(incarnations[0].name)[-8:] in self._nonces:
             return []
         name = incarnations[0].name
-        # the name of an incarnation begins with the moment at which it began; outage lanes open by that
+        # the name of an incarnation begins with the moment at which it began
         created_ms = name.partition("-")[0]
+        # the floor of a new pool is that moment, on the later clock
+        floor_ms = incarnations[0].served[0].reply["reply"][4]
         send: Entry = {"do": "send", "call": "create", "process": "driver", "script": "create"}
-        send |= {"seen_incarnation": "", "seen_version": 0}
-        send["caller_ms"] = int(created_ms)
-        reply = ["created", created_ms, name, "1", created_ms, "", ""]
+        send |= {"caller_ms": int(floor_ms), "seen_incarnation": "", "seen_version": 0}
+        reply = ["created", created_ms, name, "1", floor_ms, "", ""]
         return [send, {"do": "run", "run": 0, "call": "create", "server": SERVER, "reply": reply}]
 
     def _incarnations(self) -> list[Incarnation]:

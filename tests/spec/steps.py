@@ -162,9 +162,7 @@ class Converter:
             return slot
         others = [slot for slot in self._by_owner.values() if slot.token == token]
         if script == "claim":
-            return self._claim_taken_over(others, entry) or (
-                self._new_slot(entry["process"], token) if token in self._tokens else None
-            )
+            return self._claim_taken_over(others, entry) or self._twin(others, entry)
         if script == "renew":
             return None
         # a release of another process: that of a killed one (reclaimed), or of one that ended and could not release
@@ -185,6 +183,18 @@ class Converter:
                 self._by_owner[slot.owner, slot.token] = slot
                 return slot
         return None
+
+    def _twin(self, slots: list[Slot], entry: Entry) -> Slot | None:
+        """Return a new slot; that of a child of a fork if the claim is one that another process has under way."""
+        token = entry["token"]
+        if token not in self._tokens:
+            return None
+        under_way = [slot for slot in slots if slot.state == "claim"]
+        slot = self._new_slot(entry["process"], token)
+        if under_way:
+            self._add("twin", p=under_way[-1].name, q=slot.name)
+            slot.asked = False
+        return slot
 
     def _one_of(self, slots: list[Slot], ids: set[str]) -> Slot | None:
         """Return the slot that has one of the renewal *ids*; if none has, or several, the last one."""
@@ -214,7 +224,7 @@ class Converter:
         if slot is None:
             return
         if script == "claim":
-            if len(self.out.slots) > before:
+            if len(self.out.slots) > before and slot.asked:
                 self._add("claim", p=slot.name)
             elif not slot.asked:
                 self._repeat(slot)

@@ -14,6 +14,7 @@ import pytest
 # they register their schedules, too
 import tests.simulation.crash_scenarios
 import tests.simulation.durability_scenarios
+import tests.simulation.end_scenarios
 import tests.simulation.holder_scenarios
 import tests.simulation.outage_scenarios
 import tests.simulation.take_over_scenarios  # noqa: F401
@@ -40,6 +41,13 @@ SMALL = (
     Run("fork", "violation", ("void-fork",)),
     Run("end-crash", "violation", ("cut",)),
 )
+# schedules in which other settings come, where a log ends
+OTHER_SETTINGS = (
+    "start at the end",
+    "end on every copy",
+    "settings that may start",
+    "refused processes create nothing",
+)
 # schedules of pools that nobody may trust: their scripts grant what the specification refuses
 OTHER_DURABILITY = ("none: newcomers wait", "none: no adoption", "none: no late renewal", "reachable marks")
 
@@ -50,10 +58,6 @@ def test_the_smallest_configurations_come_out_as_expected(run: Run) -> None:
     outcome = run.check()
     assert outcome.result == run.expected, outcome.output
     assert bool(outcome.trail) == (run.expected == "violation")
-
-
-# a person's script runs at the server, past the network that logs: there a log ends
-BY_PEOPLE = tuple(name for name, play in SCENARIOS.items() if play.__module__.endswith("end_scenarios"))
 
 
 def verdicts_on(log: io.StringIO, directory: Path, *, explain: bool = False) -> list[Verdict]:
@@ -80,7 +84,7 @@ def log_of_scenarios(names: Iterable[str], *, off: bool) -> io.StringIO:
 
 
 def test_a_run_without_a_rule_is_not_allowed_and_with_it_is_as_schedules_of_faults_are(tmp_path: Path) -> None:
-    names = [name for name in SCENARIOS if name not in (*STARVING, *OTHER_DURABILITY, *BY_PEOPLE)]
+    names = [name for name in SCENARIOS if name not in (*STARVING, *OTHER_SETTINGS, *OTHER_DURABILITY)]
     seeds = range(0, len(FAULTS), 11)
     # one log, since Java takes a second to start
     log = io.StringIO()

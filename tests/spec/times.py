@@ -25,10 +25,6 @@ def set_times(header: Entry, steps: Sequence[Step]) -> None:
     """
     skew, lead = header["redis_skew_ms"], header["max_clock_lead_ms"]
     reach = max(header["ttl_ms"], header["outage_ms"]) + lead + skew + header["failover_slack_ms"]
-    for step in steps:
-        for asked in step.get("any", (step,)) if "R" in step else ():
-            # a clock that is further ahead than any that is not refused
-            asked["c"] = min(asked["c"], asked["R"] + lead + header["ttl_ms"] + 1)
     points = sorted({time for step in steps for time in _times(step)} | {0})
     mapped = [0]
     for before, after in itertools.pairwise(points):
