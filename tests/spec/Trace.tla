@@ -114,10 +114,11 @@ GrantOK(r) == /\ r.until = Step.until
               /\ IF Outage /\ Step.out > Step.lanes["out"] THEN r.out = Step.out ELSE OutOf(r) = 0
 
 (* The record after the step, where the log has it. The end of a lease that *)
-(* was made while the clock was ahead is lowered sooner or later.           *)
+(* was made while the clock was ahead is lowered sooner or later; a later   *)
+(* one is safe.                                                             *)
 RecordOK(r) ==
   Has("end") =>
-    /\ r.end = Step.end \/ (r.end < Step.end /\ Step.end = Step.R + RS + TTL)
+    /\ r.end <= Step.end /\ Step.end <= Max(r.end, Step.R + RS + TTL)
     /\ (r.before # NoTok) = (Step.before = 1)
     /\ r.lanes = Step.begin /\ r.until = Step.ends
     /\ r.out = Step.ends_out \/ (OutOf(r) = 0 /\ Outage /\ Step.ends_out <= Step.begin["out"])
