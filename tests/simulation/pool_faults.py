@@ -92,7 +92,8 @@ def _come_back(sim: Simulation, name: str, config: PoolConfig, *, created: bool)
     except SnowredisError as error:
         # a process with the settings of before came first, or a right is missing
         sim.say("the pool does not come back: %s", type(error).__name__)
-        if isinstance(error, StoreRefused):
+        if isinstance(error, StoreRefused) or (name == "changed_layout" and isinstance(error, LayoutMismatch)):
+            # a right is missing, or the clock of Redis was set back since
             sim.world.at(sim.world.now_us + 1_000_000, lambda: _come_back(sim, name, config, created=created))
         return
     sim.fired[name] += 1
@@ -100,7 +101,10 @@ def _come_back(sim: Simulation, name: str, config: PoolConfig, *, created: bool)
     strangers = [process for process in sim.living if process.config != config]
     sim.replace_config(config)
     for stranger in strangers:
-        sim.before_heal(sim.random.randint(0, 2 * sim.ttl_us), stranger.crash)
+        if sim.healed:
+            stranger.crash()
+        else:
+            sim.before_heal(sim.random.randint(0, 2 * sim.ttl_us), stranger.crash)
     for _ in range(sim.random.randint(1, sim.size)):
         sim.process_class(sim, sim.new_host()).run(sim.random.randint(0, 1_000_000))
 
