@@ -169,7 +169,7 @@ def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
         "snowredis demo  on its own ",
         "they claimed worker ids 0, 1, 2",
         "kill -9 worker 1 ",
-        "clock of worker 2 set back by 0.3 s",
+        "clock of worker 2 set back by 1.0 s",
         "it goes on in namespace 1",
         ", whose lease would end in ",
         "after the kill: another process released it",

@@ -45,7 +45,7 @@ MAY_IMPORT = {
 }
 LOWER = MAY_IMPORT.keys() - {"merge"}
 MAY_IMPORT |= {
-    "snowredis": LOWER - {"numbers", "servers", "settings"},
+    "snowredis": LOWER - {"numbers", "servers", "settings", "signatures"},
     # "cli": a framework's own commands show what ours show
     "integrations": {*LOWER, "snowredis", "cli"} - {"lent_worker", "numbers", "readers", "servers", "signatures"},
     # "integrations": metrics are shown there, too

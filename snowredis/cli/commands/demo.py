@@ -205,7 +205,7 @@ _KILL_AT, _STEP_CLOCK_AT = 0.25, 0.36
 # the rest is for stopping the processes and checking their ids
 _END_AT = 0.91
 # far more than a generator waits for
-_CLOCK_STEP_MS = -300
+_CLOCK_STEP_MS = -1000
 
 
 class Demo:
@@ -321,6 +321,11 @@ class Demo:
 
     def _step_clock(self, process: Process) -> None:
         before = process.namespace
+        # no ids have times before the pool began
+        self._wait(
+            _STEP_TIMEOUT_S,
+            lambda: self.info is not None and self.info.now_ms - self.info.created_ms > 1.5 * -_CLOCK_STEP_MS,
+        )
         process.step_clock(_CLOCK_STEP_MS)
         self.log(f"clock of worker {process.workers[-1]} set back by {duration(-_CLOCK_STEP_MS)}", "warn")
         self._wait(_STEP_TIMEOUT_S, lambda: process.namespace != before)
