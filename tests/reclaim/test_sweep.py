@@ -160,14 +160,16 @@ def test_a_name_of_a_file_says_whose_it_is() -> None:
     assert FileName.parse("notes", "abc") is None
 
 
-def test_a_heartbeat_releases_what_others_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
+def test_heartbeats_release_what_others_left(server: RedisServer, new_pool: Callable[..., str], records: Path) -> None:
     pool = new_pool()
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.claim()
         holder_of_another = Holder(server.url, pool, layout=None)
         holder_of_another.kill()
         assert len(snowredis.WorkerPool(server.url, pool).workers()) == 2
-        ids._beat()
+        # each looks at one record, and the next one at another
+        for _ in files_in(records):
+            ids._beat()
         assert [worker.worker for worker in snowredis.WorkerPool(server.url, pool).workers()] == [ids.claim().worker]
 
 
