@@ -331,10 +331,10 @@ class SlowPath:
         if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
             if self._lifecycle.has_opened and self._lifecycle.open_outage_lane():
                 return
-            offset_ms = self._leases.view.offset_ms
-            if offset_ms > config.max_clock_lead_ms:
-                raise errors.ClockSkewed(offset_ms, config.ttl_ms + config.max_clock_lead_ms)
-            # the reply was longer under way than its reservation lasts
+            offset_ms, limit_ms = self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms
+            if offset_ms >= limit_ms:
+                raise errors.ClockSkewed(offset_ms, limit_ms)
+            # the reply was longer under way than its reservation lasts; or that is short, since this clock is ahead
             self._lifecycle.renew_in_need()
             held = self._leases.held
             if held is not None and config.layout.tick_at(self._context.now_ms()) >= held.lease.until:

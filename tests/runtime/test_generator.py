@@ -328,6 +328,23 @@ def test_a_clock_that_jumps_far_ahead_is_starved_and_recovers(pool: MemoryPool, 
     assert ids.next_id() > before
 
 
+def test_a_clock_that_is_nearly_too_far_ahead_gets_short_reservations(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    ids.next_id()
+    # ttl and max_clock_lead, but for 50 ms
+    clock.step(32_450)
+    made = [ids.next_id()]
+    for _ in range(3):
+        clock.advance(60)
+        made.append(ids.next_id())
+    assert made == sorted(set(made))
+    clock.step(60)
+    clock.advance(60)
+    with pytest.raises(snowredis.ClockSkewed) as caught:
+        ids.next_id()
+    assert caught.value.offset_ms >= caught.value.limit_ms
+
+
 def test_a_clock_behind_redis_is_harmless(pool: MemoryPool, clock: ManualClock) -> None:
     pool.connect().claim()
     clock.advance(HOUR_MS)
