@@ -77,12 +77,8 @@ def lost(stage: Stage) -> None:
     """Wipe Redis, and have another generator claim the same worker id."""
     working(stage)
     stage.place.wipe()
-    # its ids and marks are far ahead on both lanes: the next holder of the worker id makes other ids than the first
-    clock = StageClock(stage.start_ms + 15_000)
-    rival = stage.place.connect(clock)
-    rival.next_id()
-    clock.step(-5_000)
-    rival.next_id()
+    rival = stage.place.connect(StageClock(stage.start_ms))
+    rival.claim()
     stage.rivals.append(rival)
     stage.lost += 1
 

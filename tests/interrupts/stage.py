@@ -22,6 +22,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.generator import SnowflakeGenerator
+from snowredis.snowflake.protocol import pool_keys
 from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points, stopped_in_product
 
@@ -60,11 +61,21 @@ class RedisPlace:
             pool = WorkerPool(self.url, self._name)
             with contextlib.closing(pool):
                 pool.create(ids._config)
+        # an old pool, as in memory: clocks of cases go back behind this moment
+        self._client.hset(pool_keys(self._name)[0], "lost_at", 0)
 
     def wipe(self) -> None:
         """Delete everything, and create the pool as if it were new, which it is not."""
+        pool = pool_keys(self._name)[0]
+        before = str(self._client.hget(pool, "incarnation"), "ascii")
         self._client.flushdb()
         self.create()
+        # with the digits of the pool before: another pool raises the floors, which the clock of Redis never reaches
+        number, _, digits = str(self._client.hget(pool, "incarnation"), "ascii").partition("-")
+        self._client.hset(pool, "incarnation", f"{number}-{before.partition('-')[2][:8]}{digits[8:]}")
+
+    def advance(self, ms: float) -> None:
+        """Do nothing: the clock of Redis goes on by itself."""
 
     def connect(self, clock: ManualClock) -> SnowflakeGenerator:
         return snowredis.connect(self.url, pool=self._name, layout=LAYOUT, clock=clock)
@@ -83,6 +94,10 @@ class MemoryPlace:
         for store in self._pool._stores.values():
             store.wipe()
             store.create(now_ms())
+
+    def advance(self, ms: float) -> None:
+        """Let *ms* pass on the clock of the pool."""
+        self._now.advance(ms)
 
     def connect(self, clock: ManualClock) -> SnowflakeGenerator:
         return self._pool.connect(layout=LAYOUT, clock=clock)
@@ -176,7 +191,7 @@ class Stage:
         # that it goes on
         self.report_fd = -1
         self.waiting: list[tuple[int, int, int]] = []
-        # generators with the same worker id, which make no ids
+        # generators that took the worker id over, hold it to the end, and make no ids
         self.rivals: list[SnowflakeGenerator] = []
         self.in_hook = False
         self.made_in_hook: list[int] = []
@@ -315,8 +330,6 @@ class Stage:
         self.wait_for_children()
         self._keeps_lease_beside_children()
         self.ids.close()
-        for rival in self.rivals:
-            rival.close()
 
     def _keeps_lease_beside_children(self) -> None:
         # the first heartbeat releases what dead children left; the second one would find out that it was this one's
@@ -325,17 +338,19 @@ class Stage:
                 self._keeps_lease()
 
     def take_over(self) -> list[int]:
-        """Claim all worker ids anew, make ids at the same clock reading, and return them."""
+        """Claim all worker ids that no rival has anew, make ids at the same clock reading, and return them."""
         made: list[int] = []
         heirs = []
+        # more than max_clock_lead: what a clock that was ahead had reserved is within reach; no lease ends so soon
+        self.place.advance(3_000)
         try:
-            for _ in range(LAYOUT.workers):
+            for _ in range(LAYOUT.workers - len(self.rivals)):
                 ids = self.place.connect(StageClock(self.start_ms))
                 heirs.append(ids)
                 made += (ids.next_id(), ids.next_id())
         except SnowredisError as error:
             self.leaked = f"a worker id was not released: {type(error).__name__}: {error}"
-        for ids in heirs:
+        for ids in (*heirs, *self.rivals):
             ids.close()
         return made
 
