@@ -47,7 +47,7 @@ class RedisPlace:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._client = redis.Redis.from_url(url)
+        self._client = redis.Redis.from_url(url, decode_responses=True)
         self._name = ""
 
     def new_pool(self) -> None:
@@ -67,11 +67,11 @@ class RedisPlace:
     def wipe(self) -> None:
         """Delete everything, and create the pool as if it were new, which it is not."""
         pool = pool_keys(self._name)[0]
-        before = str(self._client.hget(pool, "incarnation"), "ascii")
+        before = str(self._client.hget(pool, "incarnation"))
         self._client.flushdb()
         self.create()
         # with the digits of the pool before: another pool raises the floors, which the clock of Redis never reaches
-        number, _, digits = str(self._client.hget(pool, "incarnation"), "ascii").partition("-")
+        number, _, digits = str(self._client.hget(pool, "incarnation")).partition("-")
         self._client.hset(pool, "incarnation", f"{number}-{before.partition('-')[2][:8]}{digits[8:]}")
 
     def advance(self, ms: float) -> None:

@@ -162,7 +162,7 @@ class Converter:
             return slot
         others = [slot for slot in self._by_owner.values() if slot.token == token]
         if script == "claim":
-            return self._claim_taken_over(others, entry) or self._twin(others, entry)
+            return self._claim_taken_over(others, entry) or self._child_of_claim(others, entry)
         if script == "renew":
             return None
         # a release of another process: that of a killed one (reclaimed), or of one that ended and could not release
@@ -184,7 +184,7 @@ class Converter:
                 return slot
         return None
 
-    def _twin(self, slots: list[Slot], entry: Entry) -> Slot | None:
+    def _child_of_claim(self, slots: list[Slot], entry: Entry) -> Slot | None:
         """Return a new slot; that of a child of a fork if the claim is one that another process has under way."""
         token = entry["token"]
         if token not in self._tokens:
