@@ -282,11 +282,16 @@ class RedisModel:
         after = "0" if len(page) == len(rest) else str(page[-1][0] + 1)
         return [after, [text for _, name in page for text in (name, self._of(key)[name])]]
 
-    def _zadd(self, key: str, score: str, member: str) -> int:
+    def _zadd(self, key: str, *args: str) -> int:
+        *flags, score, member = args
+        assert flags in ([], ["XX", "GT"])
         scores = self.data.setdefault(key, {})
         is_new = member not in scores
-        scores[member] = float(score)
-        return int(is_new)
+        if not flags:
+            scores[member] = float(score)
+        elif not is_new:
+            scores[member] = max(scores[member], float(score))
+        return int(is_new and not flags)
 
     def _zrem(self, key: str, member: str) -> int:
         return int(self._of(key).pop(member, None) is not None)

@@ -12,7 +12,8 @@ import pytest
 
 from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import plain_schedule
-from tests.simulation.schedule import Result, run_schedule
+from tests.simulation.schedule import Result, quiet, run_schedule
+from tests.simulation.stage import Stage
 
 # besides those in which every class of faults fires
 SCHEDULES = 20
@@ -72,3 +73,30 @@ def test_a_plain_ttl_lease_repeats_ids_under_the_same_faults() -> None:
 
 def test_a_plain_ttl_lease_repeats_nothing_without_faults() -> None:
     assert not any(plain_schedule(seed, ()).duplicates for seed in range(10))
+
+
+def test_worker_ids_whose_marks_are_out_of_reach_do_not_hide_the_others() -> None:
+    """More of them than one claim looks at: their processes ran while all clocks were ahead."""
+    ahead_us = 7_200_000_000
+    with quiet():
+        stage = Stage(worker_bits=7, tick_ms=1).with_pool()
+        stage.master.offset_us = ahead_us
+        early = [stage.process() for _ in range(65)]
+        for process in early:
+            process.host.offset_us = ahead_us
+            stage.make(process)
+        for process in early:
+            stage.do(process, lambda process: process.generator.close())
+            process.crash()
+        stage.master.offset_us = 0
+        made = 0
+        # more than there are unused worker ids
+        for _ in range(66):
+            stage.wait(7_000)
+            late = stage.process()
+            stage.make(late)
+            made += stage.checker.made.get(late.name, 0)
+            stage.do(late, lambda process: process.generator.close())
+            late.crash()
+    # one claim sees none but those, and the next one looks at others
+    assert made >= 65

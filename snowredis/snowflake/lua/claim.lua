@@ -134,10 +134,9 @@ return transaction(function(pool)
       put(pool, 'next', pool.next, 'records', pool.records)
     end
   end
-  if rank == 4 and #free == LOOKED_AT then
-    -- all of them are out of reach: the next claim looks at others
-    for _, each in ipairs(free) do redis.call('ZADD', KEYS[2], 'XX', 'GT', now, each) end
-  end
+  -- all that it looked at are out of reach: the next claim looks at others
+  local passed = rank == 4 and #free == LOOKED_AT and free or {}
+  for _, each in ipairs(passed) do redis.call('ZADD', KEYS[2], 'XX', 'GT', now, each) end
   if rank == 4 and mark - usable_from > wait_ms then return { 'behind', tostring(mark - usable_from) } end
   if not chosen then
     if gives_up then count(pool, 'refused') end
