@@ -73,15 +73,15 @@ def boot_ahead(sim: Simulation) -> None:
     sim.ended_early, server.offset_us = True, right_us + ahead_us
     host = sim.new_host()
     host.offset_us = ahead_us
-    booted = sim.process_class(sim, host)
-    booted.run()
+    sim.process_class(sim, host).run()
     sim.say("%s and a process boot with a clock that is ahead by %d ms", server.name, ahead_us // 1000)
 
     def set_right() -> None:
         server.offset_us, host.offset_us = right_us, 0
         if sim.options["rules"].policy != "backup":
-            # it would raise errors, or wait, for hours: a person starts it again
-            booted.crash()
+            # they would raise errors, or wait, for hours: a person starts them again
+            for process in [each for each in sim.living if each.host is host]:
+                process.crash()
 
     sim.before_heal(random.randint(sim.ttl_us // 2, 3 * sim.ttl_us), set_right)
 
