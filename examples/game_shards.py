@@ -94,9 +94,10 @@ def serve(name: str, directory: Path, home: Path) -> None:
         burst = 0
         # the server that will be killed continues until then
         while burst < BURSTS or name == KILLED:
-            if name == SET_BACK and burst == BURSTS // 2:
+            if name == SET_BACK and burst == BURSTS // 2 - 1:
                 # no ids have times before the pool began
                 time.sleep(max(0.0, began_s + SET_BACK_S - time.monotonic()))
+            if name == SET_BACK and burst == BURSTS // 2:
                 clock.step(-SET_BACK_S * 1000)
             from_ms = clock.time_ns() // 1_000_000
             players, items = ids.next_ids(PLAYERS), ids.next_ids(PLAYERS * ITEMS_EACH)

@@ -384,7 +384,9 @@ class Checker:
         flags = enumerate(opened or "1" * len(claim.opens))
         goes_back = [lane > 0 and flag == "0" and lane not in claim.used for lane, flag in flags]
         ends = zip(claim.opens, claim.until, goes_back, strict=True)
-        claim.ends = tuple(opens if back else until for opens, until, back in ends)
+        now = tuple(opens if back else until for opens, until, back in ends)
+        # a neighbor that finds the record later does not know what the holder said
+        claim.ends = now if claim.ends is None else tuple(map(min, claim.ends, now))
 
     def cloned(self, leases: Iterable[HeldLease | None], claim_token: str) -> None:
         """Record that a process was cloned while it had these leases, or was claiming."""
