@@ -23,7 +23,7 @@ from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import pool_keys, signature_fields
+from snowredis.snowflake.protocol import is_deleted, pool_keys, signature_fields
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Alarm
 
@@ -50,9 +50,8 @@ class PoolReader(ABC):
 
     def __init__(self, name: str, where: str, now_ms: int, texts: Mapping[str, str]) -> None:
         self.name, self.where, self.now_ms, self._texts = name, where, now_ms, texts
-        over_ms = {"now": 0, "then": self._count("end")}.get(texts["over"], now_ms + 1)
-        # a pool that was deleted is over; what it remembers is for the next one of its name
-        if not texts["signature"] or (over_ms <= now_ms and not texts["next_signature"]):
+        # what a pool that was deleted remembers is for the next one of its name
+        if not texts["signature"] or is_deleted(texts["over"], texts["end"], texts["next_signature"], now_ms):
             raise PoolNotFound(name)
 
     @abstractmethod

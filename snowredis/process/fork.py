@@ -122,7 +122,7 @@ class ForkGuard:
         return self.generation != generation
 
     def is_still(self, generation: int) -> bool:
-        """Return whether this is the process that read *generation*, and no child of it: R8 (fork).
+        """Return whether this is the process that read *generation*, and no child of it (step 5, own).
 
         What was taken since then may be used. Asked last: nothing is called here, nor between this and the use, so no
         signal handler runs that could fork.

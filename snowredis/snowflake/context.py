@@ -75,8 +75,7 @@ class Context(NamedTuple):
     def longest_wait_ms(self) -> int:
         """Longest time until the lanes of a claimed worker id open, in ms: a floor, to the end of its tick."""
         # a floor by a clock of Redis that is ahead, as it may be, or for a reply that was late
-        slack_ms = self.config.floor_ms - self.config.ttl_ms
-        return self.config.floor_ms + slack_ms + self.config.layout.tick_ms
+        return self.config.floor_ms + self.config.horizon_ms(0) + self.config.layout.tick_ms
 
     def now_ms(self) -> int:
         """Return the wall clock in ms since 1970."""
@@ -87,7 +86,7 @@ class PoolView:
     """The newest reply of one generator's pool.
 
     Attributes:
-        seen: the state of the pool, which every request carries (R10, versions).
+        seen: the state of the pool, which every request carries (step 3, lose).
         floor_ms: the pool's floor, ms since 1970.
         renewed_at_s: the monotonic clock at the last reply that granted something.
     """

@@ -212,7 +212,7 @@ class LeaseManager:
         # maybe one that a suspension made void and that could not be released then
         replaced = self.slot.latest
         record = self.slot.open_record(serial)
-        # R6 (fresh tokens): made here, so after any fork; R5 (renewal chain): kept until it has a reply
+        # step 5, own: made here, so after any fork; step 2, extend: kept until it has a reply
         unanswered = self.slot.token
         token = unanswered or self._fresh_name()
         self.slot.set_token(token, serial)
@@ -422,7 +422,7 @@ class LeaseManager:
             return False
         sent_s = self._clock.monotonic()
         request = held.release_request(self._context.now_ms(), opened, stats)
-        # R7 (release): noted before the request is sent
+        # step 5, own: noted before the request is sent
         self.slot.note_release(held, sent=True)
         try:
             reply = self.store.release(request, self.view.seen)

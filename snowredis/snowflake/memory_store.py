@@ -278,7 +278,7 @@ class MemoryStore:
         """Return why the renewal of a lease whose worker id has this *record* is refused; None if it is not."""
         if record is None:
             # by now, another server may have leased this worker id
-            is_old = request.lease.until_ms <= max(now, request.caller_ms) + self.config.floor_ms - self.config.ttl_ms
+            is_old = request.lease.until_ms <= max(now, request.caller_ms) + self.config.horizon_ms(0)
             return LossReason.TOO_OLD if is_old else None
         if is_held(record, request.lease):
             return None

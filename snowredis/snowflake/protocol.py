@@ -57,6 +57,14 @@ FORMAT = 5
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 
+
+def is_deleted(over: str, end: str, next_signature: str, now_ms: int) -> bool:
+    """Return whether a pool with these fields has ended, and any settings may start at its name."""
+    if not over or next_signature:
+        return False
+    return over == "now" or (end.isdecimal() and int(end) <= now_ms)
+
+
 # two heartbeats may fail before a lease ends; and each is repeated twice a second meanwhile
 HEARTBEATS_PER_TTL = 3
 # a longer ttl is a mistake: ms instead of s
@@ -169,7 +177,11 @@ class PoolConfig:
     @property
     def floor_ms(self) -> int:
         """Return how long new workers wait after Redis may have lost something."""
-        return self.ttl_ms + self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
+        return self.horizon_ms(self.ttl_ms)
+
+    def horizon_ms(self, length_ms: int) -> int:
+        """Return after how long all has ended that lasts *length_ms* and that any server granted, as in pool.lua."""
+        return length_ms + self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
 
     def floors_ms(self, start_ms: int, lost_at_ms: int, *, is_new: bool) -> tuple[int, int]:
         """Return the floor of a pool, and that of its outage lanes, as set_floors() of pool.lua does.
@@ -178,8 +190,7 @@ class PoolConfig:
             start_ms: the end of the pool before at this name, or 0.
             lost_at_ms: when the last loss was noticed; with *is_new* when a person created the pool.
         """
-        most_ms = self.floor_ms - self.ttl_ms
-        waits_ms = (0, 0) if is_new else (self.floor_ms, most_ms + self.outage_reserve_ms)
+        waits_ms = (0, 0) if is_new else (self.floor_ms, self.horizon_ms(self.outage_reserve_ms))
         floor_ms, outage_floor_ms = (max(start_ms, lost_at_ms + wait_ms) for wait_ms in waits_ms)
         return floor_ms, outage_floor_ms
 

@@ -191,14 +191,11 @@ class RedisStore(RedisScripts, ScriptStore):
         RedisScripts.__init__(self, server, min_replicas)
 
     def stored(self, field: protocol.StoredField) -> str:
-        """Return a field of the pool in this Redis; "" if there is no pool, or if it is over.
+        """Return a field of the pool in this Redis; "" if there is no pool, or if it was deleted and has ended.
 
         Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
         """
         with translated(self.where), time_limit(CALL_LIMIT_S):
-            value, over, end = self._client.hmget(self._keys[0], (field, "over", "end"))
-        end_text = text_of(end or b"")
-        is_over = text_of(over or b"") == "now" or (
-            over is not None and end_text.isdecimal() and int(end_text) <= now_ms()
-        )
-        return "" if is_over else text_of(value or b"")
+            values = self._client.hmget(self._keys[0], (field, "over", "end", "next_signature"))
+        text, over, end, next_signature = (text_of(value or b"") for value in values)
+        return "" if protocol.is_deleted(over, end, next_signature, now_ms()) else text

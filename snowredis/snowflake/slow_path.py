@@ -76,16 +76,18 @@ class SharedWaits:
     def gives_up(self, began_s: float) -> bool:
         """Return whether a call that began at *began_s* gives up if the pool is full now."""
         now_s = self._clock.monotonic()
-        is_first = self._failed_s is None or now_s - self._failed_s > self._timeout_s
-        return now_s >= (began_s if is_first else self._began_s) + self._timeout_s
+        return now_s >= (began_s if self._is_first(now_s) else self._began_s) + self._timeout_s
+
+    def _is_first(self, now_s: float) -> bool:
+        """Return whether a failure begins a wait: after a longer silence, there may have been worker ids meanwhile."""
+        return self._failed_s is None or now_s - self._failed_s > self._timeout_s
 
     def left_s(self, error: errors.PoolExhausted | errors.StoreUnavailable, began_s: float) -> float:
         """Return how long a call that began at *began_s* may go on waiting after *error*; 0 or less: not at all."""
         if isinstance(error, errors.StoreUnavailable) and not error.timed_out:
             return 0
         now_s = self._clock.monotonic()
-        # after a longer silence, there may have been worker ids meanwhile
-        if self._failed_s is None or now_s - self._failed_s > self._timeout_s:
+        if self._is_first(now_s):
             self._began_s = began_s
             if self._timeout_s > 0:
                 reason = "Redis does not reply in time"
