@@ -299,7 +299,7 @@ _EARLIEST = f"math.max(now, {_MARKS}, {_FLOORS})"
 _CURRENT = "local current = over and (v[10] or signature) or v[1]"
 _LATE = "durability == 'none' and r.lease_end <= now + skew + slack"
 _BEYOND = "'(' .. latest_end, '+inf', 'LIMIT', 0, AT_ONCE)"
-_ONCE = "  if stored[1] then\n"
+_ONCE = "  if has_end then\n"
 
 RULES: dict[str, Rule] = {
     # step 1, grant

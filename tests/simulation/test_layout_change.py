@@ -144,7 +144,7 @@ PERSISTENT: dict[str, Edits] = {
     "end on every copy": ((_OVER, "local over = v[1] and ends <= now"),),
     "not before marks and floors": (
         ("  elseif at ~= 0 and at < earliest then\n", "  elseif false then\n"),
-        ("at = math.max(at, stored[1] and 0 or earliest)", "at = at == 0 and earliest or at"),
+        ("at = math.max(at, has_end and 0 or earliest)", "at = at == 0 and earliest or at"),
     ),
 }
 

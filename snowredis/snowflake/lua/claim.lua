@@ -56,8 +56,7 @@ local function rebuild_index(pool)
   -- between the steps, the index may have been lost again; leases that were renewed are in it already
   local have = redis.call('ZCARD', KEYS[2])
   if cursor ~= '0' or have < found then return false end
-  pool.records = have
-  put(pool, 'records', have)
+  pool.records, pool.changed = have, true
   return true
 end
 
@@ -124,14 +123,13 @@ return transaction(function(pool)
     while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do
       pool.next, looked_at = pool.next + 1, looked_at + 1
       if looked_at == 500 then
-        put(pool, 'next', pool.next)
+        pool.changed = true
         return { 'settling', '1' }
       end
     end
     if pool.next < capacity then
       chosen, before, rank = tostring(pool.next), nil, 1
-      pool.next, pool.records = pool.next + 1, pool.records + 1
-      put(pool, 'next', pool.next, 'records', pool.records)
+      pool.next, pool.records, pool.changed = pool.next + 1, pool.records + 1, true
     end
   end
   -- all that it looked at are out of reach: the next claim looks at others

@@ -19,7 +19,7 @@ local is_sure = int('is_sure', ARGV[9], 0, 1) == 1
 local SCANNED = 10000
 
 return transaction(function(pool)
-  local stored = redis.call('HMGET', KEYS[1], 'end', 'next_signature')
+  local has_end = pool.ends < math.huge
   local latest, is_held, is_unknown, fields = 0, false, pool.records > SCANNED, {}
   local all = is_unknown and {} or redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
@@ -30,20 +30,19 @@ return transaction(function(pool)
     if string.find(all[i], '^[wt]:') then fields[#fields + 1] = all[i] end
   end
   -- with durability none, something may be lost at any time
-  if durability == 'none' then pool.lost_at, pool.is_new = now, false end
-  set_floors(pool)
+  if durability == 'none' then note_loss(pool) end
   -- all that was granted, and all that may have been before a loss
   local earliest = math.max(now, is_unknown and pool.top or latest, pool.floor, outage > 0 and pool.outage_floor or 0)
-  if stored[1] then
-    at, next_signature = pool.ends, stored[2] or ''
+  if has_end then
+    at, next_signature = pool.ends, pool.next_signature
   elseif at ~= 0 and at < earliest then
     return { 'early', tostring(earliest) }
   end
-  at = math.max(at, stored[1] and 0 or earliest)
+  at = math.max(at, has_end and 0 or earliest)
   local over = at <= now or (not is_held and not is_unknown and at >= latest and at <= horizon(now, ttl))
   put(pool, 'end', at)
   if next_signature ~= '' then put(pool, 'next_signature', next_signature) end
-  if stored[1] and is_sure then
+  if has_end and is_sure then
     put(pool, 'over', over and 'now' or 'then')
     -- nobody reads its records any more
     for _, field in ipairs(over and fields or {}) do redis.call('HDEL', KEYS[1], field) end

@@ -74,6 +74,8 @@ local seen_version = int('version', ARGV[5], 0, YEAR_5138)
 local caller_ms = int('caller_ms', ARGV[6], 0, YEAR_5138)
 -- the ends of what the caller holds, of this pool or of another one: renew and claim know them
 local held_until, held_outage, held_incarnation = 0, 0, ''
+-- Returns the incarnation in which the caller saw the pool, or was granted something; or an empty text.
+local function known_incarnation() return seen_incarnation ~= '' and seen_incarnation or held_incarnation end
 
 -- step 1, grant: a clock that is ahead cannot raise marks above this
 -- Step 3, lose: the Redis clock may be behind, too
@@ -145,16 +147,17 @@ end
 
 -- The first digits after the dash are the pool's: made with it, the same after a loss if a client knew them.
 local function id_of(incarnation) return string.match(incarnation, '^%d+%-(%x%x%x%x%x%x%x%x)') end
--- Step 3, lose: begins a new incarnation. If something may be *lost*, the loss is noticed now, whenever it happened: clients
--- may have been sent here only now. The later of both clocks, since that of Redis may be behind.
+-- Step 3, lose: something may be lost. It counts as noticed now, whenever it happened: clients may have been sent here only
+-- now. The later of both clocks, since that of Redis may be behind.
+local function note_loss(pool)
+  pool.lost_at, pool.is_new = math.max(pool.lost_at, later_clock), false
+  set_floors(pool)
+end
+-- Begins a new incarnation.
 local function begin_incarnation(pool, reason, lost)
-  if lost then
-    pool.lost_at, pool.is_new = math.max(pool.lost_at, later_clock), false
-    set_floors(pool)
-  end
-  local known = seen_incarnation ~= '' and seen_incarnation or held_incarnation
+  if lost then note_loss(pool) end
   pool.incarnation = math.max(now, (number_in(pool.incarnation) or 0) + 1, (number_in(seen_incarnation) or 0) + 1)
-    .. '-' .. (id_of(pool.incarnation) or id_of(known) or string.sub(nonce, 1, 8)) .. string.sub(nonce, 9, 16)
+    .. '-' .. (id_of(pool.incarnation) or id_of(known_incarnation()) or string.sub(nonce, 1, 8)) .. string.sub(nonce, 9, 16)
   pool.raised = reason
 end
 -- Notes that processes with leases that were granted before this moment, or lost, may use times up to the floors.
@@ -181,7 +184,7 @@ local function loss_of(pool, stored, run_id)
     return 'rolled-back'
   end
   -- the caller holds something of another pool of this name that the floors do not cover
-  local known = seen_incarnation ~= '' and seen_incarnation or held_incarnation
+  local known = known_incarnation()
   local is_foreign = known ~= pool.incarnation and (id_of(known) or '') ~= id_of(pool.incarnation) and known ~= ''
   if is_foreign and (held_until > pool.floor or held_outage > pool.outage_floor) then
     note_alarm(pool, math.max(0, math.max(held_until - ttl, held_outage - outage) - lead))
@@ -215,7 +218,7 @@ local function open_pool()
     lost_at = stored('lost_at', v[6]), is_new = v[7] == '1', ends = over and math.huge or ends,
     records = stored('records', v[11]), next = stored('next', v[12]), swept = stored('swept', v[13]),
     last = math.min(stored('last', v[14]), now), top = stored('top', v[15]), run_id = '', fields = {}, later = {},
-    is_stuck = ends <= now and not over, record = not over and v[16] }
+    is_stuck = ends <= now and not over, next_signature = v[10] or '', record = not over and v[16] }
   local is_known = pool.incarnation ~= '' and pool.incarnation == seen_incarnation
   if v[1] and not is_known and not number_in(pool.incarnation) then wrong = wrong or broken('incarnation', v[2]) end
   if wrong then return nil, wrong end
@@ -287,8 +290,7 @@ local function extend(pool, of_worker, r)
   r.renewed, r.incarnation = now_text, pool.incarnation
   -- the latest end of all, or up to a ttl more: it is not written each time
   if math.max(r['until'], r.outage) > pool.top then
-    pool.top = math.max(r['until'], r.outage) + ttl
-    put(pool, 'top', pool.top)
+    pool.top, pool.changed = math.max(r['until'], r.outage) + ttl, true
   end
   r['until'], r.outage = tostring(r['until']), tostring(r.outage)
   redis.call('ZADD', KEYS[2], r.lease_end, of_worker)

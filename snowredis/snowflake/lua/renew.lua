@@ -35,10 +35,7 @@ local function adopted_record(pool, r, is_own)
     end
   end
   if r and not is_own and r.token ~= '' then drop_token(r.token) end
-  if not r then
-    pool.records = pool.records + 1
-    put(pool, 'records', pool.records)
-  end
+  if not r then pool.records, pool.changed = pool.records + 1, true end
   put(pool, 't:' .. token_hash, worker)
   return { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, outage = mark,
     before = is_own and r.before or '', lease_end = 0, claimed = now_text, stats = is_own and r.stats or stats }
