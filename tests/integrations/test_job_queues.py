@@ -93,6 +93,10 @@ def test_jobs_of_a_plain_worker_of_rq_release_what_the_jobs_before_them_left(que
     info = queue.info()
     assert (info.claims, info.releases, info.reclaimed, info.used) == (TASKS, TASKS - 1, 0, 1)
     assert info.peak == 2
+    # a process with another parent reads none of their records: the last lease ends by itself
+    with snowredis.connect(queue.url, pool=POOL) as ids:
+        ids.claim()
+        assert queue.info().used == 2
 
 
 def test_the_processes_of_dramatiq_release_their_worker_ids_when_they_stop(queue: Queue) -> None:
