@@ -329,14 +329,6 @@ def _first_replica(stage: Stage) -> None:
     stage.standby.start()
 
 
-def _out_of_outage(stage: Stage) -> None:
-    """Let Redis come back after a ttl, to workers whose outage lanes are not open."""
-    stage.redis.kill()
-    time.sleep(1.5 * TTL_S)
-    (stage.directory / "redis.sock").unlink(missing_ok=True)
-    stage.redis.start()
-
-
 def _memory(stage: Stage) -> None:
     # 2 % of it are more than the connections of the views take
     stage.redis.ask("SET", "other", "x" * 64_000_000)
@@ -485,7 +477,7 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
         _mode, (), says={"log": ("no crash records",), "doctor": ("crash records", "has to be 0700")},
     ),
     "no-lanes": lambda: Moment(
-        _out_of_outage, ("no-ids", "floor"), ("NoIds",), with_ids=-1, options={"outage_reserve": 0}, settle_s=2,
+        _restart, ("no-ids", "floor"), ("NoIds",), with_ids=-1, options={"outage_reserve": 0}, settle_s=2,
         never={"workers": ("without a pause",)},
     ),
     "first-replica": lambda: Moment(

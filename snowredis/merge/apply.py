@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from snowredis.merge import MergeError
 from snowredis.merge.copyable import check_copyable
 from snowredis.merge.databases import count_rows, database_errors, lock, open_database, reading, url_of, writing
-from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished
+from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished, pairs_of
 from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.pair import Databases, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
@@ -287,7 +287,7 @@ class _Rewriter:
         size = _FIRST
         self._progress.start(f"changing {plan.name}{' back' if backwards else ''}", plan.renamed)
         while True:
-            ids = sa.select(MAP.c.old).where(*_range(run, plan.number, done_to, None)).order_by(MAP.c.old)
+            ids = sa.select(MAP.c.old).where(*pairs_of(run, plan.number, after=done_to)).order_by(MAP.c.old)
             ids = ids if plan.at_once else ids.limit(size)
             with reading(self._engine) as connection:
                 part = ids.subquery()
@@ -321,7 +321,7 @@ class _Rewriter:
         self, connection: sa.Connection, run: Run, plan: DomainPlan, after: int | None, last: int, *, backwards: bool
     ) -> int:
         """Change the ids of a batch, through temporary ids where new ids are also old ones of other rows."""
-        mine = _range(run, plan.number, after, last)
+        mine = pairs_of(run, plan.number, after=after, last=last)
         if plan.kind == "counter" and not backwards:
             # all numbers move, so none is looked up
             changed = self._update_partials(connection, plan, mine, MAP.c.old, MAP.c.new)
@@ -387,12 +387,3 @@ class _Rewriter:
             is_kind = part.applies(self._schema.tables[part.column.table_name].c)
             changed += self._update(connection, part.column, old, new, mine, [is_kind], is_text=part.is_text)
         return changed
-
-
-def _range(run: Run, number: int, after: int | None, last: int | None) -> list[sa.ColumnElement[bool]]:
-    conditions = [MAP.c.run == run.number, MAP.c.domain == number]
-    if after is not None:
-        conditions.append(MAP.c.old > after)
-    if last is not None:
-        conditions.append(MAP.c.old <= last)
-    return conditions

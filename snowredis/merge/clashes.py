@@ -122,10 +122,7 @@ def _remedy(work: Work, name: TableName, key: _Key) -> str:
         return f"{correct}; {', '.join(work.matched[name])} says that they are not the same"
     if not key.is_plain:
         return correct
-    counted = {
-        column for counter in work.support.counters(work.changed, work.changed_schema) for column in counter.columns
-    }
-    if numbers := [part for part in key.parts if ColumnName(*name, part) in counted]:
+    if numbers := [part for part in key.parts if ColumnName(*name, part) in work.counted]:
         return option("id", f"{name}.{numbers[0]}")
     primary = set(work.changed_schema.tables[name].primary_key.columns.keys())
     domains = [work.domain_of(ColumnName(*name, part)) for part in key.parts]
@@ -172,10 +169,9 @@ def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[Colum
 
 def _codes(work: Work) -> Iterator[str]:
     """Yield unique numbers that others refer to, and that may be codes of rows in place of ids."""
-    counted = {name for counter in work.support.counters(work.changed, work.changed_schema) for name in counter.columns}
     for domain in work.changed_schema.domains:
         scan = work.scans[domain.name]
-        if scan.clashes and not set(domain.keys) & counted and work.changed_schema.is_code(domain):
+        if scan.clashes and not set(domain.keys) & work.counted and work.changed_schema.is_code(domain):
             new, stay = option("id", domain.name), option("independent", domain.name)
             text = (
                 f"{domain.name}: {scan.clashes:,} of these numbers are in both databases, and they are no primary key"
@@ -186,9 +182,9 @@ def _codes(work: Work) -> Iterator[str]:
 def _composite_counters(work: Work) -> list[ColumnName]:
     """Return columns of keys that the database counts, and that are no ids of a domain: they would be there twice."""
     known = {column for domain in work.changed_schema.domains for column in domain.all_columns} | work.independent
-    counters = work.support.counters(work.changed, work.changed_schema)
-    found = {column for counter in counters for column in counter.columns} - known
-    return sorted((column for column in found if work.changed_schema.column(column).primary_key), key=str)
+    return sorted(
+        (column for column in work.counted - known if work.changed_schema.column(column).primary_key), key=str
+    )
 
 
 def _clashing_trees(work: Work, name: TableName, table: sa.Table) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a copy is known to carry over without a loss: the one list, for both databases and all of their tables.
+"""List of what a copy carries over without a loss, for both databases and all of their tables.
 
 The catalog of each database is read into facts. A fact that is not on the list is refused, with what to do, and so is
 one that differs between the two databases. Data is not read.
@@ -22,7 +22,7 @@ _NAMED = 10
 
 
 class Fact(NamedTuple):
-    """What the catalog says of a table.
+    """Fact of the catalog about a table.
 
     Attributes:
         what: such as a column; empty: the table itself.
@@ -74,9 +74,10 @@ def _facts(connection: sa.Connection, schema: Schema, support: Support) -> Itera
     elif support.kind != "sqlite":
         columns = columns.bindparams(sa.bindparam("types", list(_MYSQL_TYPES), expanding=True))
     # on PostgreSQL, one query has all schemas
-    for name in schema.names if "schema" in tables.compile().params else [None]:
+    is_by_schema = "schema" in tables.compile().params
+    for name in schema.names if is_by_schema else [None]:
         for query in (tables, columns):
-            of_schema = query.bindparams(schema=name) if "schema" in tables.compile().params else query
+            of_schema = query.bindparams(schema=name) if is_by_schema else query
             for row in connection.execute(of_schema):
                 refusal = row.refusal or _conflict(getattr(row, "sql", None) or "")
                 facts.append(Fact(TableName(getattr(row, "schema", name), row.tab), row.what, row.value, refusal))

@@ -181,7 +181,7 @@ class Journal:
         new = ids.c.id + plan.offset
         rows = sa.select(sa.literal(run.number), sa.literal(plan.number), ids.c.id, new, new)
         connection.execute(sa.insert(MAP).from_select(["run", "domain", "old", "via", "new"], rows))
-        mine = sa.select(sa.func.count()).where(MAP.c.run == run.number, MAP.c.domain == plan.number)
+        mine = sa.select(sa.func.count()).where(*pairs_of(run, plan.number))
         if connection.scalar(mine) != plan.renamed:
             raise MergeError(f"{plan.name} has other ids than planned. Nothing was changed; make a new plan.")
 
@@ -189,6 +189,18 @@ class Journal:
         """Remove the map of a run, whose ids are old again."""
         for table in (MAP, _COLUMNS):
             connection.execute(sa.delete(table).where(table.c.run == run.number))
+
+
+def pairs_of(
+    run: Run, number: int, *, after: int | None = None, last: int | None = None
+) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for the pairs of the domain *number*, of old ids behind *after*, up to *last*."""
+    conditions = [MAP.c.run == run.number, MAP.c.domain == number]
+    if after is not None:
+        conditions.append(MAP.c.old > after)
+    if last is not None:
+        conditions.append(MAP.c.old <= last)
+    return conditions
 
 
 def check_finished(engine: sa.Engine, last: Run | None) -> None:

@@ -12,7 +12,7 @@ from snowredis.merge import MergeError
 from snowredis.merge.databases import database_errors, is_same_database, open_database, url_of
 from snowredis.merge.plan_file import DomainPlan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, read_schema
+from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, is_there, read_schema
 from snowredis.merge.support import Support
 from snowredis.merge.workspace import IdStore, Scan
 
@@ -79,6 +79,8 @@ class Work:
     scans: dict[str, Scan] = field(default_factory=dict)
     lanes: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    # columns of the database that changes whose values it counts itself
+    counted: set[ColumnName] = field(default_factory=set)
     # how many rows of each matched table both have
     same: dict[str, int] = field(default_factory=dict)
 
@@ -132,4 +134,4 @@ def open_both(kept_url: str, changed_url: str, options: dict[str, list[str]]) ->
 def _known(engine: sa.Engine, excluded: Iterable[str]) -> list[str]:
     """Return those of the excluded tables that this database has, too."""
     inspector = sa.inspect(engine)
-    return [text for text in excluded if inspector.has_table(text.rpartition(".")[2], text.rpartition(".")[0] or None)]
+    return [text for text in excluded if is_there(inspector, text)]

@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def verdict(self) -> str:
-        """What is known of the references afterwards."""
+        """Sentence about the references afterwards."""
         said = "every foreign key of the catalog leads to a row"
         if self.judged:
             said += f"; a person judged {len(self.judged)} columns: {', '.join(self.judged)}"

@@ -98,6 +98,8 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     request = work.request
     work.progress.start("looking for rows without a parent")
     check_copyable(work.sides)
+    counters = work.support.counters(work.changed, work.changed_schema)
+    work.counted = {column for counter in counters for column in counter.columns}
     obstacles.check_no_orphans(work.kept, work.kept_schema, "that is kept")
     obstacles.check_no_orphans(work.changed, work.changed_schema, "that changes")
     partials, findings = find_partials(work.changed, work.changed_schema, work.independent)

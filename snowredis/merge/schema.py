@@ -305,6 +305,12 @@ def _connected(neighbors: Mapping[ColumnName, set[ColumnName]]) -> Iterator[list
 # --- the catalog -----------------------------------------------------------------------------------------
 
 
+def is_there(inspector: sa.Inspector, text: str) -> bool:
+    """Return whether a table with this name, TABLE or SCHEMA.TABLE, exists, of whatever kind."""
+    schema, _, name = text.rpartition(".")
+    return inspector.has_table(name, schema or None)
+
+
 def read_schema(
     engine: sa.Engine,
     *,
@@ -340,14 +346,10 @@ def read_schema(
     partitions = _partitions(engine)
     for text in excluded:
         # SQLAlchemy lists no table of another kind, such as a foreign one
-        if not inspector.has_table(text.rpartition(".")[2], text.rpartition(".")[0] or None):
+        if not is_there(inspector, text):
             tables_called(text, reflected, "--exclude")
     plain = Schema({}, (), names=names, excluded=excluded)
-    tables = {
-        name: table
-        for name, table in reflected.items()
-        if name not in partitions and plain.names_table(partitions.get(name, name)) and plain.names_table(name)
-    }
+    tables = {name: table for name, table in reflected.items() if name not in partitions and plain.names_table(name)}
     keys = {_between_whole_tables(key, partitions) for key in found}
     keys = {key for key in keys if key.child in tables or key.parent in tables}
     for key in sorted(keys, key=str):

@@ -171,16 +171,14 @@ class _Candidate:
 def undecided(work: Work) -> list[str]:
     """Return findings about columns whose values are ids that change, with what to write for each."""
     schema, findings = work.changed_schema, list[str]()
-    counted = {name for counter in work.support.counters(work.changed, schema) for name in counter.columns}
-    explained = {column for domain in schema.domains for column in domain.references} | counted
+    explained = {column for domain in schema.domains for column in domain.references} | work.counted
     explained |= {parent for key in schema.foreign_keys for parent in key.parents}
     explained |= {key for domain in schema.domains for key in domain.keys if not _may_refer(work, domain)}
     for table_name, table in schema.tables.items():
-        kinds = _kinds_of(work, table_name)
         for column in table.c:
             name = ColumnName(*table_name, column.name)
             if name not in explained and not _is_other(work, column):
-                findings += _of_column(work, name, kinds)
+                findings += _of_column(work, name)
     return findings
 
 
@@ -206,7 +204,7 @@ def _may_refer(work: Work, domain: Domain) -> bool:
     return scan.lowest > 1 or scan.changed > _FEW or scan.changed_highest - scan.lowest >= scan.changed
 
 
-def _of_column(work: Work, name: ColumnName, kinds: Mapping[str, Mapping[str, Domain]]) -> Iterator[str]:
+def _of_column(work: Work, name: ColumnName) -> Iterator[str]:
     is_decided = name in work.independent
     for values in _values_of(work, name):
         candidates = _candidates(work, name, values)
@@ -222,22 +220,16 @@ def _of_column(work: Work, name: ColumnName, kinds: Mapping[str, Mapping[str, Do
             else:
                 yield f"{text}; then {option('independent', name)}"
         elif not is_decided:
-            yield from _plain(work, name, candidates, count, kinds)
+            yield from _plain(work, name, candidates, count)
 
 
-def _plain(
-    work: Work,
-    name: ColumnName,
-    candidates: list[_Candidate],
-    count: str,
-    kinds: Mapping[str, Mapping[str, Domain]],
-) -> Iterator[str]:
+def _plain(work: Work, name: ColumnName, candidates: list[_Candidate], count: str) -> Iterator[str]:
     """Yield findings about a column that apply can rewrite."""
     best, independent = candidates[0], f"or {option('independent', name)}"
     others = [candidate for candidate in candidates if candidate.hint == best.hint]
     is_clear = len(others) == 1 and (best.hint or _is_large(work, best.domain))
     if not best.hint:
-        for kind, domains in kinds.items():
+        for kind, domains in _kinds_of(work, name.table_name).items():
             if found := _of_kinds(work, name, kind, domains):
                 yield from found
                 return
@@ -272,8 +264,8 @@ def _kinds_of(work: Work, name: TableName) -> dict[str, dict[str, Domain]]:
     for column in work.changed_schema.tables[name].c:
         if not isinstance(column.type, sa.String):
             continue
-        query = sa.select(column).where(column.is_not(None)).limit(_ROWS).distinct()
-        values = sorted(map(str, work.changed.scalars(query.limit(_FEW))))
+        query = sa.select(column).where(column.is_not(None)).distinct().limit(_FEW)
+        values = sorted(map(str, work.changed.scalars(query)))
         named = {
             value: next(
                 (t for t in (TableName(name.schema, value), *_tables_of_class(name.schema, value)) if t in tables), None

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from snowredis.merge import MergeError
 from snowredis.merge.databases import count_rows, reading, row_text, stream
-from snowredis.merge.journal import MAP, Run
+from snowredis.merge.journal import MAP, Run, pairs_of
 from snowredis.merge.matching import plain_columns, stage
 from snowredis.merge.obstacles import orphans
 from snowredis.merge.pair import Databases
@@ -125,8 +125,7 @@ def old_ids(
     for plan in plans:
         for name in plan.domain.keys:
             column = schema.column(name)
-            mine = (MAP.c.run == run.number, MAP.c.domain == plan.number)
-            query = sa.select(column).join(MAP, column == MAP.c.old).where(*mine).limit(1)
+            query = sa.select(column).join(MAP, column == MAP.c.old).where(*pairs_of(run, plan.number)).limit(1)
             if (row := connection.execute(query).first()) is not None:
                 yield name, row[0]
 
@@ -194,6 +193,7 @@ class Copied:
         self, plan: Plan, databases: Databases, kept: sa.Connection, changed: sa.Connection, progress: Progress
     ) -> None:
         self._plan, self._databases, self._kept, self._changed = plan, databases, kept, changed
+        self._sides = (kept, databases.kept_schema), (changed, databases.changed_schema)
         self._progress, self._support = progress, support_of(databases.kept)
         self.rows, self.tables = 0, len(databases.changed_schema.tables)
 
@@ -211,14 +211,13 @@ class Copied:
             yield f"foreign key {key} leads nowhere from {', '.join(values)}"
 
     def _compare_table(self, workspace: Workspace, name: TableName) -> Iterator[str]:
-        both = ((self._kept, self._databases.kept_schema), (self._changed, self._databases.changed_schema))
         theirs = self._databases.changed_schema.tables[name]
         columns = copied_columns(theirs)
         keys = [column.name for column in theirs.primary_key.columns] or columns
-        mine, count = (count_rows(connection, schema.tables[name]) for connection, schema in both)
+        mine, count = (count_rows(connection, schema.tables[name]) for connection, schema in self._sides)
         blocks = self._blocks_that_differ(name, keys, columns)
         workspace.rows("CREATE OR REPLACE TEMP TABLE copied (side INTEGER, k BIGINT, h BIGINT)")
-        for side, (connection, schema) in enumerate(both if blocks is None or blocks.numbers else ()):
+        for side, (connection, schema) in enumerate(self._sides if blocks is None or blocks.numbers else ()):
             table = schema.tables[name]
             hashes = [self._support.row_hash([table.c[c] for c in of]) for of in (keys, columns)]
             condition = [] if blocks is None else [blocks.number_of(table).in_(blocks.numbers)]
@@ -266,10 +265,7 @@ class Copied:
             return None
         blocks = _Blocks(keys[0], least, (most - least) // _BLOCKS + 1, [])
         both = []
-        for connection, schema in (
-            (self._kept, self._databases.kept_schema),
-            (self._changed, self._databases.changed_schema),
-        ):
+        for connection, schema in self._sides:
             table = schema.tables[name]
             number = blocks.number_of(table)
             query = sa.select(number, sa.func.count(), self._support.checksum([table.c[c] for c in columns]))

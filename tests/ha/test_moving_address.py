@@ -10,8 +10,7 @@ import pytest
 
 import snowredis
 from tests.chaos.proxy import Proxy
-from tests.support.ports import free_port
-from tests.support.servers import PROGRAM, RedisServer
+from tests.support.servers import PROGRAM, RedisServer, follow, replicated
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
@@ -21,24 +20,8 @@ TTL_S = 3.0
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
     """Return a master and its replica."""
-    servers = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        servers.append(RedisServer(tmp_path / name, "--port", str(free_port()), "--repl-diskless-sync-delay", "0"))
-    master, replica = servers
-    try:
-        for server in servers:
-            server.start()
-        follow(replica, master)
-        yield master, replica
-    finally:
-        for server in servers:
-            server.kill()
-
-
-def follow(replica: RedisServer, master: RedisServer) -> None:
-    replica.client().replicaof("127.0.0.1", master.client().config_get("port")["port"])
-    eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "the link", 20)
+    with replicated(tmp_path) as both:
+        yield both
 
 
 @pytest.mark.parametrize("refusal", ["replica", "too few replicas"])

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.process.names import own_name, parent_name
-from snowredis.snowflake.protocol import Store
-from snowredis.snowflake.record_files import VARIABLE, FileName, family_name
+from snowredis.snowflake.record_files import VARIABLE, FileName
 from tests.support.pools import new_pool as make
 from tests.support.servers import RedisServer
 
@@ -31,18 +29,6 @@ def name_of(path: Path) -> FileName:
     name = FileName.parse(path.name, path.parent.name.partition(".")[2])
     assert name is not None
     return name
-
-
-def family_of(records: Path, store: Store) -> Path:
-    """Return the directory of the records of this process, and make it."""
-    own = own_name()
-    assert own is not None
-    parent = parent_name(own)
-    assert parent is not None
-    path = records / family_name(store, parent)
-    path.mkdir(0o700, parents=True)
-    records.chmod(0o700)
-    return path
 
 
 def files_in(records: Path) -> list[Path]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from snowredis.core.lanes import Lanes, Position
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import NO_STATS, RenewRequest, WorkerStats
+from snowredis.snowflake.protocol import RenewRequest, WorkerStats
 from snowredis.snowflake.replies import RenewReply, Seen
-from tests.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, UnopenedKeeper, apply
+from tests.simulation.rules import RULES, ForgetfulKeeper, HeirlessKeeper, Rule, SharedMachines, UnopenedKeeper, apply
 from tests.simulation.schedule import Result, Simulation
 from tests.simulation.stand_ins import SimKeeper, SimSlot, SimStore
 from tests.simulation.tracing import attach_to_schedule
@@ -76,13 +76,6 @@ class FirstWorkerSlot(WrongSlot):
 
 def _keeper(slot: type[SimSlot]) -> type[SimKeeper]:
     return type(f"KeeperOf{slot.__name__}", (SimKeeper,), {"slot_class": slot})
-
-
-class UnusedKeeper(SimKeeper):
-    """A client that releases the lease of a dropped generator as if that had made no id."""
-
-    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
-        super().release(held, opened or "0" * len(held.lanes_ms), stats)
 
 
 class LowLanesStore(SimStore):
@@ -193,7 +186,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
     ),
     "two processes with one worker id": CodeFault(Rule(lease_manager=_keeper(FirstWorkerSlot)), _SILENT),
     "outage lane released too low": CodeFault(Rule(lease_manager=UnopenedKeeper), ("released_late",), seed=1001),
-    "dropped generator taken for unused": CodeFault(Rule(lease_manager=UnusedKeeper), ("drop",), seed=1030),
+    "dropped generator taken for unused": CodeFault(Rule(lease_manager=HeirlessKeeper), ("drop",), seed=1030),
     "end before the ends of outage lanes": CodeFault(
         Rule((("end", _ENDS, _ENDS.replace("r.outage, ", "")),)), ("relaned",), blind="TLC"
     ),

@@ -143,16 +143,9 @@ def two_processes_that_start_in_an_outage(off: str | None) -> Stage:
     return stage
 
 
-@shows("take-over behind what was used")
+@shows("take-over behind what was used", "outage lane's use on record")
 def a_process_that_starts_in_an_outage(off: str | None) -> Stage:
     # it has the lease in the same tick
-    stage, heirs = killed_in_an_outage(off, tick_ms=4_000)
-    stage.make(heirs[0])
-    return stage
-
-
-@shows("outage lane's use on record")
-def a_process_that_is_killed_as_soon_as_it_made_an_id_in_an_outage(off: str | None) -> Stage:
     stage, heirs = killed_in_an_outage(off, tick_ms=4_000)
     stage.make(heirs[0])
     return stage

@@ -11,8 +11,6 @@ from tests.simulation.redis_model import RedisModel
 from tests.simulation.scenarios import shows
 from tests.simulation.stage import Stage
 
-KEY = "snowredis:{sim}"
-
 
 @shows("run id")
 def a_restart_from_a_snapshot(off: str | None) -> Stage:

@@ -51,14 +51,17 @@ class Ended(Stage):
             self.wait(2_000)
             self.beat(process)
 
-    def take_turns(self, old: Process, new: Process, seconds: int) -> Stage:
-        """Let a process of each layout make ids in turn; the old one does not reach Redis."""
-        self.cut_off(old)
+    def take_turns(self, old: Process, seconds: int) -> Process:
+        """Let a process of the new layout, which is returned, and an old one make ids in turn."""
+        new = self.process(config=self.new)
         for _ in range(seconds):
             self.begin(new, lambda process: process.make(1))
             self.make(old)
             self.wait(1_000)
-        return self.need(new)
+        return new
+
+    def wait_until(self, ms: int) -> None:
+        self.wait(max(0, ms - self.redis_now_ms))
 
     def need(self, process: Process) -> Stage:
         """Let *process* make an id, and fail if it cannot."""
@@ -76,8 +79,8 @@ def a_holder_that_renews_its_lease_until_the_end(off: str | None) -> Stage:
     old = stage.living()
     stage.go_on(old, end_ms)
     stage.cut_off(old)
-    stage.wait(max(0, end_ms + 500 - stage.redis_now_ms))
-    return stage.take_turns(old, stage.process(config=stage.new), 4)
+    stage.wait_until(end_ms + 500)
+    return stage.need(stage.take_turns(old, 4))
 
 
 @shows("end of outage lanes")
@@ -88,8 +91,8 @@ def a_holder_that_goes_on_in_its_outage_lane_until_the_end(off: str | None) -> S
     old = stage.living()
     stage.go_on(old, end_ms - 20_000)
     stage.cut_off(old)
-    stage.wait(max(0, end_ms + 500 - stage.redis_now_ms))
-    return stage.take_turns(old, stage.process(config=stage.new), 4)
+    stage.wait_until(end_ms + 500)
+    return stage.need(stage.take_turns(old, 4))
 
 
 @shows("start at the end")
@@ -101,7 +104,7 @@ def a_new_layout_and_a_host_whose_clock_is_behind(off: str | None) -> Stage:
     stage.go_on(old, end_ms)
     stage.make(old)
     stage.cut_off(old)
-    stage.wait(max(0, end_ms + 100 - stage.redis_now_ms))
+    stage.wait_until(end_ms + 100)
     new = stage.process(config=stage.new)
     stage.set_clock(new, end_ms - 4_000)
     for _ in range(12):
@@ -117,11 +120,7 @@ def an_end_before_the_end_of_an_outage_lane(off: str | None) -> Stage:
     stage.cut_off(old)
     stage.end(8_000)
     stage.wait(8_100)
-    new = stage.process(config=stage.new)
-    for _ in range(4):
-        stage.begin(new, lambda process: process.make(1))
-        stage.make(old)
-        stage.wait(1_000)
+    stage.take_turns(old, 4)
     return stage
 
 
@@ -136,11 +135,7 @@ def an_end_after_a_loss(off: str | None) -> Stage:
     stage.wait(100)
     stage.end(10_000)
     stage.wait(10_100)
-    new = stage.process(config=stage.new)
-    for _ in range(4):
-        stage.begin(new, lambda process: process.make(1))
-        stage.make(old)
-        stage.wait(1_000)
+    stage.take_turns(old, 4)
     return stage
 
 
@@ -156,13 +151,8 @@ def an_end_that_is_set_again(off: str | None) -> Stage:
     stage.go_on(old, end_ms)
     stage.cut_off(old)
     stage.master.restart(backup)
-    stage.wait(max(0, end_ms + 500 - stage.redis_now_ms))
-    new = stage.process(config=stage.new)
-    for _ in range(9):
-        stage.begin(new, lambda process: process.make(1))
-        stage.make(old)
-        stage.wait(1_000)
-    return stage.need(new)
+    stage.wait_until(end_ms + 500)
+    return stage.need(stage.take_turns(old, 9))
 
 
 @shows("end on every copy")
@@ -172,7 +162,7 @@ def a_crash_after_an_end(off: str | None) -> Stage:
     stage.living().crash()
     reply = stage.end()
     assert isinstance(reply, Ends)
-    stage.wait(max(0, reply.end_ms + 100 - stage.redis_now_ms))
+    stage.wait_until(reply.end_ms + 100)
     new = stage.process(config=stage.new)
     stage.need(new)
     stage.master.crash()
@@ -192,7 +182,7 @@ def a_stray_process_that_comes_first_after_an_end(off: str | None) -> Stage:
     stage = Ended(off)
     reply = stage.end()
     assert isinstance(reply, Ends)
-    stage.wait(max(0, reply.end_ms + 100 - stage.redis_now_ms))
+    stage.wait_until(reply.end_ms + 100)
     stray = stage.process(config=replace(stage.config, ttl_ms=7_000))
     stage.make(stray)
     return stage.need(stage.process(config=stage.new))

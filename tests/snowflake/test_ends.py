@@ -15,9 +15,7 @@ from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Renewed
 from tests.lease.conftest import wall_ms
 from tests.support.holder import Holder
-from tests.support.ports import free_port
-from tests.support.servers import PROGRAM, RedisServer
-from tests.support.waiting import eventually
+from tests.support.servers import PROGRAM, RedisServer, replicated
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
 OLD = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
@@ -58,16 +56,7 @@ def test_a_server_that_keeps_nothing_on_disk_gets_no_snapshot(own_server: RedisS
 
 
 def test_an_end_does_not_count_before_each_replica_has_it(tmp_path: Path) -> None:
-    servers = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        servers.append(RedisServer(tmp_path / name, "--port", str(free_port()), "--repl-diskless-sync-delay", "0"))
-    master, replica = servers
-    try:
-        for server in servers:
-            server.start()
-        replica.client().replicaof("127.0.0.1", str(master.client().config_get("port")["port"]))
-        eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "the link", 20)
+    with replicated(tmp_path) as (master, replica):
         PoolAdministration(master.url, CONFIG).create(wall_ms())
         living = Holder(PoolAdministration(master.url, CONFIG), wall_ms).claim()
         replica.kill(signal.SIGSTOP)
@@ -83,10 +72,6 @@ def test_an_end_does_not_count_before_each_replica_has_it(tmp_path: Path) -> Non
         assert again.end_ms == int(set_ms or 0)
         assert master.client().hget(KEY, "over") == "then"
         assert replica.client().hget(KEY, "end") == set_ms
-    finally:
-        replica.kill(signal.SIGCONT)
-        for server in servers:
-            server.kill()
 
 
 def test_without_the_right_to_make_a_snapshot_the_end_counts_with_a_warning(

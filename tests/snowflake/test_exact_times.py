@@ -96,10 +96,6 @@ def pool() -> Pool:
     return new_pool()
 
 
-def status(reply: Reply) -> str:
-    return type(reply).__name__
-
-
 def test_a_change_of_a_pool_that_was_deleted_meanwhile_finds_no_pool(pool: Pool) -> None:
     ends = pool.end(pool.now_ms())
     assert isinstance(ends, Ends)

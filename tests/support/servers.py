@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 # the variable names another version, or a relative of Redis; see scripts/servers.py
@@ -94,3 +95,22 @@ def redis_server(directory: Path, *options: str, program: Path | str | None = PR
         with contextlib.suppress(ProcessLookupError):
             server.kill(signal.SIGCONT)
         server.kill()
+
+
+@contextlib.contextmanager
+def replicated(directory: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
+    """Run a master and its replica."""
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for name in ("a", "b"):
+            (directory / name).mkdir()
+            options = ("--port", str(free_port()), "--repl-diskless-sync-delay", "0")
+            servers.append(stack.enter_context(redis_server(directory / name, *options)))
+        master, replica = servers
+        follow(replica, master)
+        yield master, replica
+
+
+def follow(replica: RedisServer, master: RedisServer) -> None:
+    replica.client().replicaof("127.0.0.1", master.client().config_get("port")["port"])
+    eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "the link", 20)
