@@ -16,7 +16,7 @@ from starlette.types import Send
 
 from snowredis import errors
 from snowredis.core.as_json import to_json
-from snowredis.core.layout import Layout
+from snowredis.core.layout import MAX_WORKER_BITS, Layout
 from snowredis.core.text import moment_ms, parse_user_id
 from snowredis.process.clock import now_ms
 from snowredis.snowflake.codes import EventKind
@@ -29,6 +29,8 @@ _REDIS_WAIT_MS = 3_000
 # corrections of a clock take minutes
 _CLOCK_WAIT_MS = 10_000
 PROBLEM_JSON = "application/problem+json"
+# of any pool
+MAX_WORKER_ID = (1 << MAX_WORKER_BITS) - 1
 
 
 class HttpProblem(Exception):
@@ -222,8 +224,8 @@ def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int 
     kind, worker = query.get("kind"), query.get("worker")
     if kind is not None and kind not in set(EventKind):
         raise HttpProblem(400, "BadKind", f"kind must be one of {', '.join(EventKind)}, not {kind[:40]!r}")
-    if worker is not None and not re.fullmatch(r"0|[1-9]\d{0,6}", worker, re.ASCII):
-        raise HttpProblem(400, "BadWorker", f"worker must be a worker id, not {worker[:40]!r}")
+    if worker is not None and not (re.fullmatch(r"0|[1-9]\d{0,6}", worker, re.ASCII) and int(worker) <= MAX_WORKER_ID):
+        raise HttpProblem(400, "BadWorker", f"worker must be a worker id up to {MAX_WORKER_ID}, not {worker[:40]!r}")
     return EventKind(kind) if kind is not None else None, int(worker) if worker is not None else None
 
 

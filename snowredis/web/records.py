@@ -19,7 +19,7 @@ from snowredis.monitor.polling import PoolReport
 from snowredis.monitor.status import Status
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.codes import EventKind
-from snowredis.web.messages import BINARY, JSON, MAX_ID_TEXT, PROBLEM_JSON, TEXT
+from snowredis.web.messages import BINARY, JSON, MAX_ID_TEXT, MAX_WORKER_ID, PROBLEM_JSON, TEXT
 from snowredis.web.settings import Limits
 
 
@@ -150,7 +150,7 @@ def _paths_of_ids(limits: Limits, pool: Json, others: Sequence[tuple[str, str]])
 
 def _paths_of_pools(pool: Json) -> Json:
     """Return the other paths. *pool*: the parameter of that name."""
-    worker_id: Json = {"type": "integer", "minimum": 0, "maximum": 4_194_303}
+    worker_id: Json = {"type": "integer", "minimum": 0, "maximum": MAX_WORKER_ID}
     filters = (
         _choice("kind", "only events of this kind", list(EventKind)),
         _parameter("worker", "only events of this worker id", worker_id),

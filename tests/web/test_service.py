@@ -537,7 +537,7 @@ def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(server: R
         assert {event["worker"] for event in of_one} == {worker}
         assert {event["kind"] for event in of_one} >= {"claimed", "released"}
         assert client.get(f"/events?worker={worker}&kind=lost").json()["events"] == []
-        for query in ("kind=nonsense", "worker=-1", "worker=x", "worker=" + "9" * 30):
+        for query in ("kind=nonsense", "worker=-1", "worker=x", "worker=4194304", "worker=" + "9" * 30):
             assert client.get(f"/events?{query}").status_code == 400
         points = client.get("/history").json()["points"]
         assert [point.keys() for point in points] == [{"at", "living", "ids_per_second", "deaths"}]
