@@ -79,7 +79,7 @@ class Pool(ScriptStore):
 
 @dataclass
 class Counts:
-    """What happened in the counted part: starts, the waits of those that waited, and process time.
+    """Result of the counted part: starts, the waits of those that waited, and process time.
 
     Attributes:
         open_ms: time with an open outage lane.

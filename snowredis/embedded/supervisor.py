@@ -47,7 +47,6 @@ class _ServerProgram:
             if prctl and (prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != supervisor):
                 os._exit(1)
 
-        self.url = _url(home)
         self._child = subprocess.Popen(
             [program, "--port", "0", "--unixsocket", str(home.socket), "--unixsocketperm", "700"]
             # nothing that was acknowledged is lost, even if the machine loses power
@@ -107,7 +106,6 @@ class _Fake:
         # a path in place of host and port, as the address family has it
         server = UnixFakeServer(str(home.socket), server_version=(7, 0, 0))  # type: ignore[arg-type]
         server.daemon_threads = True
-        self.url = _url(home)
         self._thread = threading.Thread(target=server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -124,12 +122,13 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
     with contextlib.ExitStack() as start_lock, home.be_supervisor() as write_state:
         state: dict[str, object] = {"pid": os.getpid(), "kind": kind}
         write_state(state)
+        url = _url(home)
         running = _ServerProgram(home, program) if program else _Fake(home)
         try:
-            wait_until(lambda: is_ready(running.url) or not running.is_alive(), _READY_LIMIT_S)
-            if not is_ready(running.url):
-                raise StoreUnavailable(running.url, "it was started but does not reply")
-            state["url"] = running.url
+            wait_until(lambda: is_ready(url) or not running.is_alive(), _READY_LIMIT_S)
+            if not is_ready(url):
+                raise StoreUnavailable(url, "it was started but does not reply")
+            state["url"] = url
             write_state(state)
             print(json.dumps(state), flush=True)
             # this closes stdout: the process that started this one reads until the end of the file

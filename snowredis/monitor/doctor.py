@@ -18,7 +18,7 @@ from snowredis.monitor.polling import PoolPoller, Reading
 from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import Condition
-from snowredis.monitor.worker_pool import WorkerPool, config_of
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.numbers.stores import tag_keys
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
@@ -94,7 +94,7 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
     """Check that the server is fit for the durability of the pool."""
     stored = info.settings.get("durability", "detect")
     if stored == "none":
-        wait_s = config_of(info).floor_ms / 1000
+        wait_s = info.floor_length_ms / 1000
         return ok(f"durability is none: data loss is not detected, so every new worker waits {wait_s:.1f} s")
     if stored == "assured":
         if not int(_info(pool.client, "persistence").get("aof_enabled", 1)):

@@ -20,6 +20,9 @@ FOREVER_MS = 10**15
 # events that end a holding
 _ENDS = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.RECLAIMED)
 
+# with a floor for one of these reasons, the worker ids of a pool begin anew
+ANEW = (FloorReason.LAYOUT_CHANGED, FloorReason.ENDED)
+
 
 @dataclass(frozen=True, slots=True)
 class Past:
@@ -273,9 +276,7 @@ class HoldingHistory:
         if not self.events:
             return "this pool has no events"
         first = self.events[0]
-        # a change of the layout begins the worker ids anew, too
-        began = (FloorReason.NO_POOL, FloorReason.LAYOUT_CHANGED)
-        created = first.kind == EventKind.FLOOR and first.reason in began
+        created = first.kind == EventKind.FLOOR and first.reason in (FloorReason.NO_POOL, *ANEW)
         if self.past.trimmed or (self.past.trimmed is None and not created):
             return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
         if not created or (first.reason == FloorReason.NO_POOL and first.from_ms > first.at_ms):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.monitor.snapshot import SESSIONS_KEY
 from snowredis.numbers import stores
 from snowredis.numbers.administration import tag_info
 from snowredis.numbers.tag_store import NumbersBroken
@@ -36,8 +37,6 @@ _OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
 _ADVICE = "enough for monitoring; generators need the rules in docs/how-to/monitoring.md"
 # tags named in a text
 _MAX_NAMED = 5
-# zset of `snowredis serve`: session that was logged out -> end of its cookie, s since 1970
-SESSIONS_KEY = "snowredis:ended-sessions"
 
 
 class Needs(NamedTuple):

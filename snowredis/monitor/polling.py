@@ -13,7 +13,7 @@ from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.fleet import PlanAnswer, answers
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
-from snowredis.monitor.worker_pool import WorkerPool, config_of
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import now_ms
 
 
@@ -70,8 +70,8 @@ class Reading:
         """The answers to what people ask before they restart something; none if the pool could not be read now."""
         if self.snapshot is None or self.error is not None:
             return ()
-        config = config_of(self.snapshot.info)
-        return answers(self.snapshot, 0 if config.durability == "assured" else config.floor_ms)
+        info = self.snapshot.info
+        return answers(self.snapshot, 0 if info.settings.get("durability") == "assured" else info.floor_length_ms)
 
 
 def _out_of_date(snapshot: Snapshot) -> Snapshot:

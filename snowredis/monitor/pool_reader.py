@@ -142,9 +142,8 @@ class PoolReader(ABC):
     @functools.cached_property
     def _floor_ms(self) -> int:
         """The floor, as set_floors() of pool.lua computes it."""
-        constants = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
-        wait_ms = sum(snapshot.setting_ms(self._texts["signature"], name) for name in constants)
-        return max(self._count("start"), self._count("lost_at") + (0 if self._count("is_new") else wait_ms))
+        wait_ms = 0 if self._count("is_new") else snapshot.floor_length_ms(self._texts["signature"])
+        return max(self._count("start"), self._count("lost_at") + wait_ms)
 
     @functools.cached_property
     def _layout_end_ms(self) -> int:

@@ -35,6 +35,8 @@ POOL_COUNTERS = (
     "alarms",
     "mismatches",
 )
+# zset of `snowredis serve`: session that was logged out -> end of its cookie, s since 1970
+SESSIONS_KEY = "snowredis:ended-sessions"
 # how long a death is shown
 DEATH_SHOWN_MS = 3_600_000
 
@@ -247,8 +249,12 @@ class PoolInfo:
     @in_json
     def heartbeat_ms(self) -> int:
         """Time between two heartbeats of a worker."""
-        others = ("max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
-        return protocol.heartbeat_ms_of(self.ttl_ms, sum(setting_ms(self.signature, name) for name in others))
+        return protocol.heartbeat_ms_of(self.ttl_ms, self.floor_length_ms - self.ttl_ms)
+
+    @property
+    def floor_length_ms(self) -> int:
+        """How long new workers wait after Redis may have lost something."""
+        return floor_length_ms(self.signature)
 
     @property
     def raised_ms(self) -> int | None:
@@ -407,6 +413,12 @@ def stored_int(text: str) -> int | None:
 def setting_ms(signature: str, name: str) -> int:
     """Return the setting *name* of a signature, in ms; 0 if it is absent."""
     return stored_int(protocol.signature_fields(signature).get(name, "")) or 0
+
+
+def floor_length_ms(signature: str) -> int:
+    """Return how long new workers of a pool wait after Redis may have lost something, as PoolConfig.floor_ms."""
+    constants = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
+    return sum(setting_ms(signature, name) for name in constants)
 
 
 def state_of(

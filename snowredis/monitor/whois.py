@@ -14,11 +14,11 @@ from snowredis.core.layout import Layout, Parts
 from snowredis.core.values import check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import read_events, read_gaps
-from snowredis.monitor.holdings import Holder, HoldingHistory, Past
+from snowredis.monitor.holdings import ANEW, Holder, HoldingHistory, Past
 from snowredis.monitor.pool_reader import RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
 from snowredis.monitor.verdict import DuplicateCause, Verdict, duplicate_causes, judge
-from snowredis.snowflake.codes import EventKind, FloorReason
+from snowredis.snowflake.codes import EventKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,7 @@ def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
 def _in_period(history: HoldingHistory, info: PoolInfo, period: LayoutPeriod) -> HoldingHistory:
     """Return the part of the *history* of one layout: worker ids mean another thing in the others."""
     changes = [
-        index
-        for index, event in enumerate(history.events)
-        if event.kind == EventKind.FLOOR and event.reason in (FloorReason.LAYOUT_CHANGED, FloorReason.ENDED)
+        index for index, event in enumerate(history.events) if event.kind == EventKind.FLOOR and event.reason in ANEW
     ]
     # old events are trimmed, so the parts are counted from the end; a planned layout has none before its first script
     parts = list(itertools.pairwise([0, *changes, len(history.events)]))

@@ -392,6 +392,7 @@ def change_layout(pool: WorkerPool, layout: Layout, *, delay_ms: int = 0) -> Lay
     if isinstance(reply, Early) and not delay_ms:
         # leases may be extended meanwhile
         at_ms = reply.earliest_ms + 2 * info.ttl_ms
+        check_change(info, layout, at_ms)
         reply = store.end(now_ms(), layout=layout, at_ms=at_ms)
     if isinstance(reply, Absent):
         raise PoolNotFound(info.name)
@@ -401,7 +402,7 @@ def change_layout(pool: WorkerPool, layout: Layout, *, delay_ms: int = 0) -> Lay
             "old layout as long as they do not reach Redis. Nothing was changed. Plan it for "
             f"{utc_text(reply.earliest_ms)} or later: in {math.ceil((reply.earliest_ms - info.now_ms) / 1000)} s."
         )
-    if reply.next_signature != config_of(info).with_layout(layout).signature:
+    if reply.next_signature != store.config.with_layout(layout).signature:
         raise ConfigError(
             f"pool {info.name!r} already ends at {utc_text(reply.end_ms)}, and "
             f"{'a pool with other settings starts there' if reply.next_signature else 'any pool may start there'}. "

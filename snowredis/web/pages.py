@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from snowredis.errors import SnowredisError
-from snowredis.monitor.number_checks import SESSIONS_KEY
+from snowredis.monitor.snapshot import SESSIONS_KEY
 from snowredis.process.coroutines import in_thread
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of

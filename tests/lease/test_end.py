@@ -72,7 +72,7 @@ class Place:
 
     @property
     def wider(self) -> PoolConfig:
-        """The same pool with another layout."""
+        """Return the same pool with another layout."""
         layout = self.config.layout
         return self.config.with_layout(replace(layout, worker_bits=layout.worker_bits + 1))
 

@@ -305,7 +305,7 @@ def refuse_writes(server: RedisServer, how: str) -> None:
 
 
 def test_a_process_with_many_generators_counts_as_one() -> None:
-    """Of six processes one hangs, which has as many leases as the others together."""
+    """One of six processes hangs: it has as many leases as the others together."""
     leases = [replace(ended(number), host="web-9") for number in range(5, 10)]
     snapshot = snapshot_of(*leases, living=5)
     assert snapshot.mass_silence is None

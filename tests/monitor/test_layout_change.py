@@ -15,6 +15,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
 from snowredis.monitor.snapshot import LayoutPeriod
 from snowredis.monitor.worker_pool import LayoutChange, change_layout, check_change
+from snowredis.process.clock import now_ms
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -115,6 +116,24 @@ def test_a_change_that_could_repeat_ids_is_refused(pool: snowredis.WorkerPool) -
     assert pool.info().layouts == info.layouts
     # the same bits in the same places
     assert check_change(info, Layout(timestamp_bits=41, backup_bits=2, worker_bits=8, sequence_bits=12), info.now_ms)
+
+
+def test_no_end_is_set_that_was_not_proved(server: RedisServer) -> None:
+    """Ids of the new layout equal old ones two hours from now, when the outage lanes end, and not before."""
+    hour_ms = 3_600_000
+    old = Layout(timestamp_bits=40, backup_bits=2, worker_bits=10, sequence_bits=11, epoch_ms=now_ms() - hour_ms)
+    new = Layout(
+        timestamp_bits=41, backup_bits=2, worker_bits=10, sequence_bits=10, epoch_ms=now_ms() - 2 * hour_ms - 60_000
+    )
+    with closing(snowredis.WorkerPool(server.url, "proved")) as pool:
+        pool.create(PoolConfig(name="proved", layout=old, outage_reserve_ms=2 * hour_ms))
+        check_change(pool.info(), new, now_ms())
+        with closing(snowredis.connect(server.url, pool="proved", layout=old, outage_reserve=7_200)) as ids:
+            ids.next_id()
+            with pytest.raises(ConfigError, match="Nothing was changed"):
+                change(pool, new, 0)
+        info = pool.info()
+        assert (info.end_ms, [period.layout for period in info.layouts]) == (0, [old])
 
 
 def test_a_planned_change_cannot_be_moved_or_taken_back(pool: snowredis.WorkerPool) -> None:

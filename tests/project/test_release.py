@@ -1,4 +1,4 @@
-"""What the release workflow does to the files: links for a package index; and what it builds them with."""
+"""Files of the release workflow: links for a package index, and the tools that build them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watermark refuses, each with the row that a reader would miss without the refusal."""
+"""Refusals of a watermark, each with the row that a reader would miss without the refusal."""
 
 from __future__ import annotations
 

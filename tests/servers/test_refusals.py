@@ -1,4 +1,4 @@
-"""What an error says if Redis replied: what the reply names, and not that the URL may be wrong."""
+"""Errors after a reply of Redis: they advise what the reply names, and not to check the URL."""
 
 from __future__ import annotations
 

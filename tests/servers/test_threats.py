@@ -1,4 +1,4 @@
-"""What the threat model says that a user of Redis can do, on a real Redis."""
+"""Statements of the threat model about users of Redis, on a real Redis."""
 
 from __future__ import annotations
 

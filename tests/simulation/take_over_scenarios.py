@@ -144,7 +144,7 @@ def a_process_of_another_service(off: str | None) -> Stage:
 
 @shows("abandoned lease of a dead process")
 def a_lease_that_is_taken_over_and_dropped(off: str | None) -> Stage:
-    """What the dead process used of its outage lane is unknown to who took the lease over, and made no id."""
+    """The process that took the lease over made no id, and does not know which ticks the dead one used."""
     stage = _stage(off)
     dying, began_ms = stage.process(), stage.redis_now_ms
     stage.make(dying)

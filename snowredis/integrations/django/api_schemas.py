@@ -1,4 +1,4 @@
-"""What other Django apps say of ids in descriptions of an API: strings, and the type ID of GraphQL.
+"""Types of ids in the API documents of other Django apps: strings, and the type ID of GraphQL.
 
 They know fields by their class, and take an id for a number, of which JavaScript loses digits past 2**53.
 """

@@ -1,4 +1,4 @@
-"""What docs/how-to/javascript.md says to write, layer by layer: each function returns the JSON of one id.
+"""Lines of docs/how-to/javascript.md, layer by layer: each function returns the JSON of one id.
 
 Local classes: each function is read as one example, and the packages are loaded one by one.
 """
