@@ -32,7 +32,8 @@ def test_claims_and_renewals_work_with_enough_replicas(
         for replica in replicated.replicas[: 2 if enough == "all" else enough]:
             assert eventually(partial(replica.ask, "EXISTS", f"snowredis:{{{name}}}"))
         ids._beat()
-        assert ids.lease.renewals == 1
+        # the heartbeat's own thread may have renewed it, too
+        assert ids.lease.renewals >= 1
 
 
 @pytest.mark.parametrize("needed", [2, "all"])
@@ -70,7 +71,8 @@ def test_a_replica_that_stops_later_costs_renewals_and_no_ids_before_the_reserva
         finally:
             replicated.replicas[0].kill(signal.SIGCONT)
         ids._beat()
-        assert ids.lease.renewals == 1
+        # the heartbeat's own thread may have renewed it, too
+        assert ids.lease.renewals >= 1
 
 
 def test_a_server_without_replicas_is_refused(tmp_path: Path, new_pool: Callable[..., str]) -> None:
