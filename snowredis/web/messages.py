@@ -29,7 +29,7 @@ _REDIS_WAIT_MS = 3_000
 # corrections of a clock take minutes
 _CLOCK_WAIT_MS = 10_000
 PROBLEM_JSON = "application/problem+json"
-# of any pool
+# the highest worker id that any pool can have
 MAX_WORKER_ID = (1 << MAX_WORKER_BITS) - 1
 
 
