@@ -2,13 +2,14 @@
 --
 -- KEYS, ARGV[1..6] as in pool
 -- ARGV[7] token        hex, random: names this claim; a repeated claim with the same token gets the same lease
--- ARGV[8] usable_from_ms  int, start of the caller's tick: a lane with its mark at or below it is usable at once
+-- ARGV[8] usable_from_ms  int, start of the tick of the caller's clock, at least 0: a lane with its mark at or below it is
+--                      usable at once
 -- ARGV[9] wait_ms      int, how much later than usable_from_ms the best lane may begin
 -- ARGV[10] owner       owner_of: the process that claims
 -- ARGV[11] lane_until_ms  int, end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none
 -- ARGV[12] gives_up    0 | 1, 1: the caller gives up if the pool is full, which is counted
--- ARGV[13] capacity    int, worker ids of the pool
--- ARGV[14] lane_count  int, lanes of a worker id, with its outage lane
+-- ARGV[13] capacity    int, worker ids of the pool: 2^worker bits
+-- ARGV[14] lane_count  int, lanes of a worker id, with its outage lane: 2^backup bits
 -- ARGV[15] refused     0 | 1, 1: the pool refused the settings of this caller before
 --
 -- Returns granted, common fields, worker, until, lanes (beginning of the reservation in each), first renewal id, end of the

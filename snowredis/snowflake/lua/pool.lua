@@ -1,28 +1,41 @@
 -- pool: the beginning of the scripts of a pool, after arguments: the record of a worker id, and the pool itself.
 --
--- KEYS[1] pool    hash    fields of the pool, "w:<worker id>" -> record, "t:<token hash>" -> worker id
--- KEYS[2] leases  zset    worker id -> lease end, ms on the Redis clock; an index, rebuilt from the hash if lost
--- KEYS[3] events  stream  events of the pool, trimmed; for people only
+-- KEYS[1] pool    hash    snowredis:{POOL}: fields of the pool, "w:<worker id>" -> record, "t:<token hash>" -> worker id;
+--                         never expires
+-- KEYS[2] leases  zset    snowredis:{POOL}:leases: worker id -> lease end, ms on the Redis clock; an index, rebuilt from the
+--                         hash if lost
+-- KEYS[3] events  stream  snowredis:{POOL}:events: events of the pool, trimmed; for people only
 -- ARGV[1..2] as in arguments
 -- ARGV[3] constants    string, of the pool, separated by commas: ttl_ms; lead_ms, how far a caller's clock may be ahead of
 --                      the Redis clock; skew_ms, how far two Redis servers' clocks may differ; slack_ms, how long a
 --                      deposed master may go on answering; outage_ms, for how long the outage lane is reserved, the last
 --                      lane of each worker id, 0: there is none; max_events, length at which the event stream is trimmed;
 --                      and durability, detect | assured | none, whether Redis may lose writes that it acknowledged
--- ARGV[4] incarnation  incarnation_of: the newest that the caller saw, or empty
--- ARGV[5] version      int, the highest that the caller saw in that incarnation
+-- ARGV[4] incarnation  incarnation_of: the newest that the caller saw, that of its newest reply, or empty
+-- ARGV[5] version      int, the highest that the caller saw in that incarnation; 0: none
 -- ARGV[6] caller_ms    int, the caller's wall clock
+--
+-- Several scripts take:
+--
+-- - lease_of: a lease as its holder has it, six values separated by commas: worker id; token of the claim; id of the last
+--   renewal that was answered, or of the claim; id of a renewal that was sent and not answered, or empty; the ends of its
+--   reservation and of its outage lane (at or below its beginning: the holder has no such lane)
+-- - owner_of: for people, JSON without control characters, up to 1000 bytes: an object with host, pid, label, and generator,
+--   random hex that tells two of one pid apart
+-- - stats: for people, five ints separated by commas: ids made since the process started, ids a second, the caller's clock
+--   minus the Redis clock in ms, lane in use, how often the caller's clock went back under this lease
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: durability is detect, and the server has no identity; or "clock": Redis may have lost
 --         something, and its clock is so far behind the caller's that no floor can be computed
 --       | broken, as in arguments
--- and grants nothing in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
--- when the caller's becomes the pool's, " ends_at=MS" when the pool ends, " changed=1" that the caller's was the pool's, and
--- " unsure=1" that the pool ended, but some copies of it may not know that. Instead of it, "lost=1": the pool that refused
--- the caller before is not there.
+-- and grants nothing in these cases; else see the header of the script. These replies are arrays of texts: status, fields,
+-- nonce. Each other reply is an array of one text, with a line for each of these, and for the common fields after the status:
+-- time of the call, incarnation, version, floor, alarm (empty if the call raised none). Lists are separated by commas.
 --
--- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
+-- After the stored signature, " changes_at=MS" says when the caller's becomes the pool's, " ends_at=MS" when the pool ends,
+-- " changed=1" that the caller's was the pool's, and " unsure=1" that the pool ended, but some copies of it may not know that.
+-- Instead of it, "lost=1": the pool that refused the caller before is not there.
 --
 -- The invariant: each tick of a lane is granted at most once. Nothing that was granted is ever lowered; the one exception,
 -- a lane that was never opened, is in release.lua. Readings of the clock are stored as readings (lost_at), and the floor
@@ -94,10 +107,8 @@ local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text en
 
 -- the worker id that renew and release are about; its record is read with the pool
 local worker = ''
--- Reads the lease that a caller of renew or release has, PresentedLease of protocol.py, with one pattern: worker id,
--- token of the claim, id of the last renewal that was answered or of the claim, id of one that was sent and not
--- answered, or empty, and the ends of its reservation and of its outage lane; at or below its beginning: it has no such
--- lane. Returns the token as its hash, and both ids.
+-- Reads the lease that a caller of renew or release has, PresentedLease of protocol.py, with one pattern. Returns the token as
+-- its hash, and both ids.
 local function lease_of(name, text)
   local id, token, renewal_id, pending, ends, outage_ends =
     string.match(text or '', '^(%d+),(%x+),(%x*),(%x*),(%d+),(%d+)$')

@@ -2,8 +2,8 @@
 --
 -- KEYS, ARGV[1..6] as in pool
 -- ARGV[7] lease      lease_of: what the holder has
--- ARGV[8] opened     string of 0 | 1, one for each lane: whether its holder may have made ids in it; empty: unknown
--- ARGV[9] stats      string: as in renew
+-- ARGV[8] opened     string of 0 | 1, one for each lane: 1 if its holder may have made ids in it; empty: unknown
+-- ARGV[9] stats      string: as in pool
 -- ARGV[10] reclaimed 0 | 1, 1: on behalf of a process that was killed
 --
 -- Returns released, common fields | gone, common fields: the caller is not the holder any more, nothing changed

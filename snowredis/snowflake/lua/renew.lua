@@ -3,8 +3,8 @@
 -- KEYS, ARGV[1..6] as in pool
 -- ARGV[7] lease              lease_of: what the holder has; its pending renewal id is that of this renewal, and the same
 --                            in a repeated one
--- ARGV[8] held_lanes_ms      ints, comma separated: the beginning of each of its lanes
--- ARGV[9] stats              string: WorkerStats of protocol.py, ints separated by commas
+-- ARGV[8] held_lanes_ms      ints, comma separated: the beginning of each of its lanes as it was granted, whatever was used
+-- ARGV[9] stats              string: as in pool
 -- ARGV[10] owner             owner_of: the process that holds the lease
 -- ARGV[11] held_incarnation  incarnation_of: of the pool when the lease was granted or renewed last; empty: unknown
 --
