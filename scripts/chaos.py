@@ -6,6 +6,7 @@
     scripts/chaos.py --faults 60 --seconds 15 --processes 4       a short one
     scripts/chaos.py --faults 0 --ids 50_000_000                  without faults
     scripts/chaos.py --ids 100_000_000 --into postgresql://me@localhost/test     a primary key compares all ids, too
+    scripts/chaos.py --also node                                  half of the processes are of examples/client.mjs
     scripts/chaos.py --trace run.log                              log it, for scripts/model --trace run.log
     scripts/chaos.py --plain-ttl --faults 120 --seconds 40 --ttl 1.5 --layout 41/0/2/3/16
                                                                leases that trust their ttl: what is caught then
@@ -68,6 +69,9 @@ def main() -> int:
         "--ids", type=int, default=0, metavar="N", help="continue after the faults until there are this many"
     )
     parser.add_argument("--processes", type=int, default=8, metavar="P")
+    parser.add_argument(
+        "--also", choices=("node",), default="", help="half of the processes are of examples/client.mjs"
+    )
     parser.add_argument("--faults", type=int, default=1000, metavar="N")
     parser.add_argument("--seconds", type=float, default=300, metavar="S", help="over which they are spread")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the faults; default: random")

@@ -75,7 +75,9 @@ class Fleet:
                 plan.trace or "",
             )
             clock = StepClock(directory / f"{number}.clock", library)
-            self.slots.append(Slot(number, directory, clock, arguments))
+            # the second half of each four is of the other language: one with the proxy, one without
+            language = plan.also if plan.also and number % 4 >= 2 else "python"
+            self.slots.append(Slot(number, directory, clock, arguments, language))
         self._busy = {"redis": False, "proxy": False}
         # what is still to be done: when, what, and whether it can be done before
         self._later: list[tuple[float, Callable[[], None], Callable[[], bool]]] = []

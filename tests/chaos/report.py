@@ -41,6 +41,8 @@ class Plan:
     durability: str = "detect"
     plain_ttl: bool = False
     rest_s: float = 0.0
+    # "node": half of the processes are of examples/client.mjs
+    also: str = ""
     # the file in which the run is logged
     trace: Path | None = None
 

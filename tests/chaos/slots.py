@@ -20,17 +20,25 @@ ROOT = Path(__file__).parents[2]
 END_LIMIT_S = 5.0
 
 
-class Slot:
-    """arguments: of tests.chaos.worker."""
+PROGRAMS = {
+    "python": [sys.executable, "-W", "ignore", "-X", "faulthandler", "-m", "tests.chaos.worker"],
+    "node": ["node", str(Path(__file__).with_name("worker.mjs"))],
+}
 
-    def __init__(self, number: int, directory: Path, clock: StepClock, arguments: Sequence[object]) -> None:
+
+class Slot:
+    """language: of its programs. arguments: of tests.chaos.worker."""
+
+    def __init__(
+        self, number: int, directory: Path, clock: StepClock, arguments: Sequence[object], language: str = "python"
+    ) -> None:
         self.number, self.clock = number, clock
         self.proxied = number % 2 == 1
         # how many faults are going on, and until when there may be no ids (s, monotonic)
         self.busy = 0
         self.excused_s = 0.0
         self.problems: list[str] = []
-        self._directory, self._arguments = directory, [str(argument) for argument in arguments]
+        self._directory, self._command = directory, [*PROGRAMS[language], *map(str, arguments)]
         self._process: subprocess.Popen[bytes] | None = None
         self._told_to_end = False
         self._file: Path | None = None
@@ -38,16 +46,7 @@ class Slot:
     def start(self) -> None:
         with (self._directory / "workers.log").open("ab") as log:
             self._process = warm.Popen(
-                [
-                    sys.executable,
-                    "-W",
-                    "ignore",
-                    "-X",
-                    "faulthandler",
-                    "-m",
-                    "tests.chaos.worker",
-                    *self._arguments,
-                ],
+                self._command,
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=log,

@@ -23,7 +23,7 @@ from snowredis.servers.scripts import split_reply
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from tests.chaos.runs import read_runs, read_status
-from tests.spec.log import NONCE, header, request_of
+from tests.spec.log import NONCE, header
 
 # the scripts of generators
 TRACED = ("claim", "renew", "release")
@@ -51,8 +51,7 @@ def trace_calls(path: Path) -> None:
             return run(self, script, keys, args)
         pid = os.getpid()
         call = f"{pid}-{next(numbers)}"
-        request = request_of(script.name, args)
-        file.write(do="send", call=call, process=str(pid), nonce=args[NONCE], **request)
+        file.write(do="send", call=call, process=str(pid), script=script.name, args=list(map(str, args)))
         reply = run(self, script, keys, args)
         texts = split_reply(reply)
         # the reply to another request is not logged, nor what a child reads that was forked meanwhile

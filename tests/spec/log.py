@@ -4,7 +4,7 @@ One JSON object a line. All times are ms since 1970, on the clock of whoever sho
 
 begin: a run begins: kind (simulation or chaos), and the constants of its pool
 send: a process sends a request: call (a number), process, script, the fields of its request; of all, what its process
-    saw last of the pool: seen_incarnation, seen_version
+    saw last of the pool: seen_incarnation, seen_version; in chaos, the arguments of the script instead
 run: a server runs the script of a call: run (a number), call, server, and its reply, without the nonce. Only the
     simulation sees this, and what is stored after it: of the pool, and of the worker id; in chaos, a reply that arrived
     shows it
@@ -80,6 +80,8 @@ def read_log(path: Path) -> Iterator[list[Entry]]:
     with path.open() as file:
         for line in file:
             entry = json.loads(line)
+            if args := entry.pop("args", None):
+                entry |= request_of(entry["script"], args) | {"nonce": args[NONCE]}
             if entry["do"] == "begin" and entries:
                 yield entries
                 entries = []
