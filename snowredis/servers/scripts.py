@@ -81,6 +81,8 @@ class Scripted(ABC):
     """
 
     where: str
+    # the server, as crash records tell it from others: see Store.locator
+    locator = ""
 
     def __init__(
         self,

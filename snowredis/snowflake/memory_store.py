@@ -43,7 +43,7 @@ class MemoryStore:
 
     where = "memory"
     urls = ()
-    shared = False
+    locator = ""
 
     def __init__(self, config: protocol.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
         self.config = config

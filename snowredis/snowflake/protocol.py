@@ -334,8 +334,11 @@ class Store(Protocol):
         """Return the URLs with which another process reaches the store; none if it was opened without URLs."""
 
     @property
-    def shared(self) -> bool:
-        """Return True if other processes can reach the pool: False for one in the memory of this process."""
+    def locator(self) -> str:
+        """Return what tells the server from all others that processes of this machine reach.
+
+        Empty if that is unknown, or if no other process can reach the pool: its leases have no crash records.
+        """
 
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         """Lease a worker id; return the lease, or why there is none. *seen*: of the newest reply of this store."""

@@ -64,7 +64,6 @@ class ScriptStore(Scripted):
         random_bytes: source of the nonces.
     """
 
-    shared = True
     script_names: Sequence[str] = SCRIPTS
 
     def __init__(

@@ -463,7 +463,7 @@ def test_a_redis_that_does_not_reply_costs_no_record(
     config = config_of(pool)
     away = open_store(f"unix://{tmp_path}/no.sock", config)
     # as if this was the address that the dead process used
-    away.where = server.url  # type: ignore[misc]
+    away.locator = open_store(server.url, config).locator  # type: ignore[misc]
     access = sweep.own_access(away)
     assert access is not None
     with pytest.raises(StoreUnavailable):

@@ -278,6 +278,8 @@ class SimRegistry(Registry):
 
 
 class SimStore(ScriptStore):
+    locator = "simulated"
+
     def __init__(self, sim: Simulation, server: RedisModel, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=sim.random.randbytes)
         self._sim, self._server, self.where = sim, server, server.name
