@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -158,7 +159,8 @@ def _plan(args: argparse.Namespace) -> int:
         text = f"{len(error.findings)} findings, as above. Nothing was planned; decide or correct each."
         raise CommandError(ExitCode.MERGE_REFUSED, text) from None
     write(_lines_of(plan))
-    print(f"\nthe plan is in {args.out}; next: snowredis merge apply {args.out} --dry-run")
+    path = shlex.quote(str(args.out))
+    print(f"\nthe plan is in {path}; next: snowredis merge apply {path} --dry-run")
     return ExitCode.OK
 
 
@@ -245,7 +247,7 @@ def _apply(args: argparse.Namespace) -> int:
         progress.clear()
         _print_outcome(outcome, "new", plan.verdict)
         print(f"old and new ids: snowredis_merge_map in {plan.changed}")
-        print(f"next: snowredis merge copy {args.plan} --run")
+        print(f"next: snowredis merge copy {shlex.quote(str(args.plan))} --run")
     return ExitCode.OK
 
 
@@ -296,7 +298,7 @@ def _copy(args: argparse.Namespace) -> int:
         confirm(args, f"copy all rows of {plan.changed} into {plan.kept}?")
         progress.start("copying")
         run_copy(commands, plan, databases, progress)
-    print(f"the rows were copied; next: snowredis merge check --copied {args.plan}")
+    print(f"the rows were copied; next: snowredis merge check --copied {shlex.quote(str(args.plan))}")
     return ExitCode.OK
 
 

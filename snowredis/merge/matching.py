@@ -20,7 +20,7 @@ from snowredis.merge.databases import row_text, stream
 from snowredis.merge.obstacles import check_columns
 from snowredis.merge.pair import Work
 from snowredis.merge.plan_file import DomainPlan, Pair
-from snowredis.merge.schema import ColumnName, Domain, TableName
+from snowredis.merge.schema import ColumnName, Domain, TableName, option
 
 _PAGE = 5_000
 _NEAR = "CREATE OR REPLACE TEMP TABLE near (side INTEGER, norm VARCHAR, named VARCHAR)"
@@ -161,5 +161,5 @@ def _check_near(work: Work, name: TableName, ours: sa.Select[Any], left: sa.Sele
         raise MergeError(
             f"--match {name}: rows are nearly the same, and the server holds them to be different, such as {pairs}. "
             "Nothing was planned; correct them in one of the databases, or say that they are different rows with "
-            f"--independent {name}.{columns[0]}."
+            f"{option('independent', ColumnName(*name, columns[0]))}."
         )

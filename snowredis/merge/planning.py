@@ -23,7 +23,7 @@ from snowredis.merge.matching import match, matches_in_order, same_rows
 from snowredis.merge.pair import Request, Work, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import Domain, Schema, TableName, tables_called
+from snowredis.merge.schema import Domain, Schema, TableName, option, tables_called
 from snowredis.merge.support import support_of
 from snowredis.merge.undecided import CONTENT_TYPES, find_partials, undecided
 from snowredis.merge.verify import id_sums
@@ -102,7 +102,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     work.counted = {column for counter in counters for column in counter.columns}
     obstacles.check_no_orphans(work.kept, work.kept_schema, "that is kept")
     obstacles.check_no_orphans(work.changed, work.changed_schema, "that changes")
-    partials, findings = find_partials(work.changed, work.changed_schema, work.independent)
+    partials, asked = find_partials(work.changed, work.changed_schema, work.independent)
     work.changed_schema = work.changed_schema.with_partials(partials)
     # codes of rows, such as those of countries, stay
     schema = work.changed_schema
@@ -120,8 +120,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
         work.scans[domain.name] = scan = work.store.scan(number, work.layout)
         work.lanes |= scan.lanes
     work.progress.start("looking for references without a foreign key")
-    known = {text.split()[0] for text in findings}
-    findings += [text for text in undecided(work) if text.split()[0].rstrip(":") not in known]
+    findings = [text for _, text in asked] + undecided(work, {column for column, _ in asked})
     # ids that change may make rows the same, so they are chosen first
     plans = {domain.name: _choose(work, domain) for domain in ordered if not work.is_matched(domain)}
     for domain in matches_in_order(work, ordered):
@@ -234,13 +233,13 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
         raise MergeError(
             f"{domain.name}: {len(clashes):,} ids clash, and they are too large for numbers of a counter "
             f"({clashes[-1]}). Nothing was planned; say how they were made with --layout, or, if they are plain "
-            f"numbers, --counter {domain.name}."
+            f"numbers, {option('counter', domain.name)}."
         )
     if clashes[0] < 0 or clashes[-1] >> layout.total_bits:
         wrong = clashes[0] if clashes[0] < 0 else clashes[-1]
         raise MergeError(
             f"{domain.name}: {wrong} clashes, and is no id of the layout {layout}. Nothing was planned; name the "
-            f"layout that the ids were made with, or --counter {domain.name}."
+            f"layout that the ids were made with, or {option('counter', domain.name)}."
         )
     newest_ms = layout.ms_at(clashes[-1] >> layout.timestamp_shift)
     if newest_ms > time.time_ns() // 1_000_000:

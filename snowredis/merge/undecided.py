@@ -18,7 +18,17 @@ import sqlalchemy as sa
 from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.pair import Work
-from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer, is_rewritable, option
+from snowredis.merge.schema import (
+    ColumnName,
+    Domain,
+    Partial,
+    Schema,
+    TableName,
+    is_integer,
+    is_rewritable,
+    kind_is,
+    option,
+)
 
 CONTENT_TYPES = "django_content_type"
 # kinds of one reference; each is a statement of its own
@@ -36,11 +46,11 @@ _FEW = 20
 # names of columns that hold ids of several tables
 _NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;|/. ]\s*\d{1,19})*\s*")
 _OBJECT = re.compile(r"(^|_)(id|pk|object|obj|target)(_|$)")
-Found = tuple[list[tuple[Partial, ColumnName]], list[str]]
+Found = tuple[list[tuple[Partial, ColumnName]], list[tuple[ColumnName, str]]]
 
 
 def find_partials(connection: sa.Connection, schema: Schema, independent: set[ColumnName]) -> Found:
-    """Return references of some rows, and findings about those whose table is unknown.
+    """Return references of some rows, and findings about columns whose table is unknown.
 
     Found are Django's generic foreign keys (content_type_id and object_id) and Rails' polymorphic associations
     (owner_type and owner_id).
@@ -48,7 +58,7 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
     known = {(partial.column, partial.kind, partial.value) for partial, _ in schema.partials}
     referring = {column for domain in schema.domains for column in domain.columns}
     found: list[tuple[Partial, ColumnName]] = []
-    findings: list[str] = []
+    findings: list[tuple[ColumnName, str]] = []
     for column, kind, targets in _pairs(connection, schema):
         if not column.column:
             # a permission is of a content type, and of no row
@@ -59,7 +69,7 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
                 if _OBJECT.search(other.name) and is_integer(other) and asked not in decided:
                     pasted = option("reference", f"{asked}=TABLE.id WHERE {kind}=VALUE")
                     text = f"{asked} may be of the table that {kind} says: {pasted}"
-                    findings.append(f"{text} or {option('independent', asked)}")
+                    findings.append((asked, f"{text} or {option('independent', asked)}"))
             continue
         if column in independent or column in referring:
             continue
@@ -70,9 +80,9 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
             if table is None:
                 if not _has_numbers(connection, schema.column(column)):
                     continue
-                pasted = option("reference", f"{column}=TABLE.id WHERE {kind}={value}")
+                pasted = option("reference", f"{column}=TABLE.id WHERE {kind_is(kind, value)}")
                 text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: {pasted}"
-                findings.append(f"{text} or {option('independent', column)}")
+                findings.append((column, f"{text} or {option('independent', column)}"))
                 continue
             key = list(schema.tables[table].primary_key.columns)
             if len(key) == 1 and is_integer(key[0]):
@@ -168,10 +178,14 @@ class _Candidate:
     hint: int
 
 
-def undecided(work: Work) -> list[str]:
-    """Return findings about columns whose values are ids that change, with what to write for each."""
+def undecided(work: Work, asked: set[ColumnName]) -> list[str]:
+    """Return findings about columns whose values are ids that change, with what to write for each.
+
+    Args:
+        asked: columns that have a finding already.
+    """
     schema, findings = work.changed_schema, list[str]()
-    explained = {column for domain in schema.domains for column in domain.references} | work.counted
+    explained = {column for domain in schema.domains for column in domain.references} | work.counted | asked
     explained |= {parent for key in schema.foreign_keys for parent in key.parents}
     explained |= {key for domain in schema.domains for key in domain.keys if not _may_refer(work, domain)}
     for table_name, table in schema.tables.items():
@@ -249,7 +263,7 @@ def _of_kinds(work: Work, name: ColumnName, kind: str, domains: Mapping[str, Dom
             candidates = [one for one in _candidates(work, name, values) if one.domain is domain]
             if not candidates:
                 return []
-            pasted = option("reference", f"{name}={domain.name} WHERE {kind}={value}")
+            pasted = option("reference", f"{name}={domain.name} WHERE {kind_is(kind, value)}")
             found.append(
                 f"{name} where {kind} is {shown(value)}: {candidates[0].held:.0%} of its values are ids of "
                 f"{domain.table_name}: {pasted} or {option('independent', name)}"
@@ -290,12 +304,12 @@ def _values_of(work: Work, name: ColumnName, only: Partial | None = None) -> Ite
     for connection, schema in work.sides:
         places: dict[str, list[int]] = {}
         sides.append(places)
-        if not schema.has(name):
-            continue
         column, table = schema.column(name), schema.tables[name.table_name]
         plain = isinstance(column.type, sa.Integer | sa.Numeric)
         text = sa.func.substr(sa.cast(column, sa.Text), 1, _LENGTH)
-        query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(column.is_not(None))
+        # SQLAlchemy compares some types with a warning, such as YEAR
+        is_given = sa.type_coerce(column, sa.types.NULLTYPE).is_not(None)
+        query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(is_given)
         query = query.where(*([only.applies(table.c)] if only else []))
         for domain in work.changed_schema.domains:
             query = query.where(*(~part.applies(table.c) for part in domain.partials if part.column == name))
@@ -368,8 +382,10 @@ def _candidates(work: Work, name: ColumnName, values: _Values) -> list[_Candidat
 
 def _hint(name: ColumnName, domain: Domain) -> int:
     """Return how well a column STEM or STEM_id is called like a table: 2 by its name, 1 by a similar one."""
-    stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.column).lower().removesuffix("id").removesuffix("_")
-    table = domain.keys[0].table.lower()
+    column, table = (
+        re.sub(r"(?<=[a-z0-9])(?=[A-Z])|\W", "_", text).lower() for text in (name.column, domain.keys[0].table)
+    )
+    stem = column.removesuffix("id").removesuffix("_")
     singulars = {table, table.removesuffix("s"), table.removesuffix("es"), re.sub("ies$", "y", table)} - {""}
     if stem in singulars:
         return 2

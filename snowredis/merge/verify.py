@@ -312,7 +312,8 @@ class Copied:
                 yield f"{text}: {counter.statement};"
         for theirs in self._support.counters(self._changed, both.changed_schema):
             if not theirs.columns and (own := mine.get(theirs.name)) and own.next < theirs.next:
+                literal = theirs.name.replace("'", "''")
                 yield (
                     f"the sequence {theirs.name}, which no column uses, gives {own.next:,} next, and {theirs.next:,} "
-                    f"in the second database: SELECT setval('{theirs.name}', {theirs.next - 1});"
+                    f"in the second database: SELECT setval('{literal}', {theirs.next - 1});"
                 )

@@ -6,7 +6,7 @@ SELECT table_name AS tab, '' AS what, CONCAT_WS(' ', table_type, engine) AS valu
     'is system-versioned, and its history cannot be copied: DROP SYSTEM VERSIONING in both, or --exclude it'
     WHEN table_type <> 'BASE TABLE' THEN CONCAT('is a ', table_type, ': --exclude it')
     WHEN engine <> 'InnoDB' THEN CONCAT('is of the engine ', engine,
-    ', which has no transactions: ALTER TABLE `', table_name, '` ENGINE=InnoDB')
+    ', which has no transactions: ALTER TABLE `', REPLACE(table_name, '`', '``'), '` ENGINE=InnoDB')
     END AS refusal FROM information_schema.tables
     WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_type NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE');
 
