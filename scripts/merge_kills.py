@@ -92,7 +92,7 @@ class Pair:
             revert(self.changed, finished=True, batch_rows=batch_rows, progress=Progress())
 
     def abandon(self, batch_rows: int) -> None:
-        if self.state() in ("rewriting", "loading", "verifying", "undoing"):
+        if self.state() in ("rewriting", "loading", "undoing"):
             revert(self.changed, finished=False, batch_rows=batch_rows, progress=Progress())
 
     def copy(self, _batch_rows: int) -> None:

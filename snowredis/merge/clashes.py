@@ -163,7 +163,7 @@ def _codes(work: Work) -> Iterator[str]:
             text = (
                 f"{domain.name}: {scan.clashes:,} of these numbers are in both databases, and they are no primary key"
             )
-            yield f"{text}: {new} for new numbers or {stay} if they are codes that stay"
+            yield f"{text}: {stay} if they are codes that stay or {new} for new numbers"
 
 
 def _composite_counters(work: Work) -> list[ColumnName]:
@@ -196,9 +196,7 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
         root = {"root": work.support.name(name)}
         theirs, mine = (connection.execute(query, root).all() for connection in (work.changed, work.kept))
         for where, partitions in (("first", mine), ("second", theirs)):
-            conditions = [
-                re.sub(r"satisfies_hash_partition\(.*?\)", "true", row.condition) for row in partitions if row.condition
-            ]
+            conditions = [re.sub(r"satisfies_hash_partition\(.*?\)", "true", row.condition) for row in partitions]
             if not conditions:
                 continue
             columns = [
@@ -209,18 +207,13 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
             ]
             # a row for which the condition is NULL is in no partition
             inner = sa.select(*columns).subquery("moved")
-            none = sa.text(" AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions).replace(":", "\\:"))
+            none: sa.ColumnElement[bool] = sa.literal_column(
+                " AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions)
+            )
             keys = [inner.c[column.name] for column in table.primary_key.columns] or list(inner.c)
             rows = work.changed.execute(sa.select(*keys).select_from(inner).where(none).limit(_NAMED)).all()
             if rows:
-                there = {row.name for row in mine}
-                missing = [
-                    f"CREATE TABLE {row.name} PARTITION OF {row.parent} {row.bound};"
-                    for row in theirs
-                    if row.name not in there
-                ]
-                if where == "second" or not missing:
-                    rest = work.support.name(TableName(name.schema, f"{name.table}_rest"))
-                    missing = [f"CREATE TABLE {rest} PARTITION OF {work.support.name(name)} DEFAULT;"]
+                rest = work.support.name(TableName(name.schema, f"{name.table}_rest"))
+                make = f"CREATE TABLE {rest} PARTITION OF {work.support.name(name)} DEFAULT;"
                 texts = ", ".join(map(row_text, rows))
-                yield f"{name}: rows have no partition in the {where} database, such as {texts}: {' '.join(missing)}"
+                yield f"{name}: rows have no partition in the {where} database, such as {texts}: make one, or {make}"

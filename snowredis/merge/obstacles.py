@@ -57,21 +57,18 @@ def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> N
 
 
 def check_columns(work: Work, domain: Domain, highest: int) -> None:
-    """Refuse new ids that do not fit all columns of a domain, in both databases.
+    """Refuse new ids that do not fit all columns of a domain, whose types are the same in both databases.
 
     Raises:
         MergeError: with the column.
     """
     for name in domain.all_columns:
-        for _, schema in work.sides:
-            if not schema.has(name):
-                continue
-            column = schema.column(name)
-            if highest > (limit := work.support.limit(column)):
-                raise MergeError(
-                    f"{name}: the new ids reach {highest:,}, and {column.type} holds at most {limit:,}. Nothing was "
-                    "planned; widen the column to 64 bits (BIGINT), with all foreign keys to it, in both databases."
-                )
+        column = work.changed_schema.column(name)
+        if highest > (limit := work.support.limit(column)):
+            raise MergeError(
+                f"{name}: the new ids reach {highest:,}, and {column.type} holds at most {limit:,}. Nothing was "
+                "planned; widen the column to 64 bits (BIGINT), with all foreign keys to it, in both databases."
+            )
 
 
 def check_obstacles(
