@@ -145,7 +145,7 @@ def test_a_right_that_lacks_is_found_before_the_first_change(two: Two, tmp_path:
             "mariadb",
             "CREATE TABLE parent (id tinyint PRIMARY KEY); INSERT INTO parent VALUES (1), (100)",
             "",
-            "its columns hold at most 127",
+            r"parent\.id: the new ids reach 200, and TINYINT holds at most 127",
         ),
         (
             "mariadb",
