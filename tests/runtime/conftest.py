@@ -14,7 +14,6 @@ from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.interrupts.points import stop_watching
-from tests.support.pools import open_outage_lanes
 from tests.support.servers import RedisServer
 
 _numbers = itertools.count(1)
@@ -49,7 +48,6 @@ def make_pool(
     config = PoolConfig(name=name, layout=resolve_layout(layout), ttl_ms=ttl_ms, outage_reserve_ms=outage_reserve_ms)
     pool = WorkerPool(server.url, name)
     assert pool.create(config)
-    open_outage_lanes(pool)
     return name
 
 
