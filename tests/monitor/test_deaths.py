@@ -39,16 +39,6 @@ TTL_MS = 30_000
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryPool:
-    return memory_pool(clock=clock)
-
-
-@pytest.fixture
 def seen(memory: MemoryPool) -> WorkerPool:
     return WorkerPool(memory, "test")
 

@@ -12,6 +12,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.replies import Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.interrupts.points import stop_watching
 from tests.support.servers import RedisServer
@@ -34,6 +35,18 @@ def clock() -> ManualClock:
 @pytest.fixture
 def pool(clock: ManualClock) -> MemoryPool:
     return memory_pool(clock=clock)
+
+
+def requests_to(store: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that gets each request of that name that *store* is asked from now on."""
+    sent, ask = [], getattr(store, name)
+
+    def recorded(request: Any, seen: Seen) -> Any:
+        sent.append(request)
+        return ask(request, seen)
+
+    monkeypatch.setattr(store, name, recorded)
+    return sent
 
 
 def make_pool(
