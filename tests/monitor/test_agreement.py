@@ -29,7 +29,7 @@ from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.testing import ManualClock, MemoryPool
 from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, info
 from tests.support.holder import Holder
 from tests.support.pools import new_pool
@@ -37,16 +37,6 @@ from tests.support.records import change_record
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 from tests.web.conftest import client_of
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryPool:
-    return memory_pool(clock=clock)
 
 
 @pytest.fixture

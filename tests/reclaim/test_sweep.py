@@ -42,7 +42,7 @@ from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.replies import Granted, Seen
-from tests.reclaim.conftest import files_in, name_of
+from tests.reclaim.conftest import Owned, files_in, name_of
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
@@ -501,15 +501,6 @@ def stranger(records: Path, own: ProcessName, namespace: str = "") -> Path:
     path.mkdir(0o700, parents=True)
     records.chmod(0o700)
     return path
-
-
-class Owned:
-    """The owner of a page of the test."""
-
-    is_writer = True
-
-    def touch(self) -> None: ...
-    def close(self, *, records_lease: bool) -> None: ...
 
 
 def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
