@@ -15,6 +15,7 @@ from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFou
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import Entry, Event, Follower
+from snowredis.monitor.fleet import count
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
@@ -261,11 +262,10 @@ class WorkerPool:
                 if not self.client.exists(key) or (self.client.hexists(key, "over") and not force):
                     raise
             return self._drop(str(error), force=force)
-        alive = len(self.workers())
-        if alive and not force:
+        if info.used and not force:
             raise ConfigError(
-                f"pool {self.name!r} has {alive} living {'worker' if alive == 1 else 'workers'}; nothing was deleted. "
-                "Stop them first, or delete it nevertheless with force=True (--force)."
+                f"pool {self.name!r} has {count(info.used, 'living worker')}; nothing was deleted. Stop them first, or "
+                "delete it nevertheless with force=True (--force)."
             )
         try:
             reply = PoolAdministration(self.server, config_of(info)).end(now_ms())
@@ -278,7 +278,7 @@ class WorkerPool:
                 f"pool {self.name!r} already ends at {utc_text(reply.end_ms)}, and a pool with another layout starts "
                 "there. An end cannot be changed; nothing was deleted."
             )
-        return Deletion(alive, reply.end_ms, max(0, reply.end_ms - reply.redis_ms), reply.over)
+        return Deletion(info.used, reply.end_ms, max(0, reply.end_ms - reply.redis_ms), reply.over)
 
     def _drop(self, reason: str, *, force: bool) -> Deletion:
         """Remove the keys of a pool that cannot be given an end, as if Redis had lost it."""
