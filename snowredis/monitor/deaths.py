@@ -222,21 +222,13 @@ def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
     """
     try:
         with translated(address(client)):
-            stored = text_of(client.get(_key(name)) or b"")
+            stored = text_of(client.get(acknowledgement_key(name)) or b"")
     except StoreRefused:
         return None
     until_ms = stored_int(stored)
     return None if until_ms is None else Acknowledgement(until_ms)
 
 
-def write_acknowledgement(client: Any, name: str, seen: Acknowledgement, shown_ms: int) -> None:
-    """Store *seen* for the pool *name*, for *shown_ms*: as long as ended leases are shown.
-
-    Blocks for a round trip. Raises StoreUnavailable.
-    """
-    with translated(address(client)):
-        client.set(_key(name), seen.until_ms, px=shown_ms)
-
-
-def _key(name: str) -> str:
+def acknowledgement_key(name: str) -> str:
+    """Return the key of the acknowledgement of the pool *name*."""
     return f"{pool_keys(name)[0]}:acknowledged"

@@ -22,7 +22,6 @@ from snowredis.monitor.deaths import mass_silence_in, split
 from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
 from snowredis.monitor.status import status_of
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.names import owner_text
 from snowredis.snowflake import record_files
 from snowredis.snowflake.codes import EventKind
@@ -30,6 +29,7 @@ from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, info
 from tests.support.holder import Holder
 from tests.support.pools import new_pool

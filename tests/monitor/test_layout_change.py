@@ -14,9 +14,9 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
 from snowredis.monitor.snapshot import LayoutPeriod
-from snowredis.monitor.worker_pool import LayoutChange, change_layout, check_change
 from snowredis.process.clock import now_ms
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.worker_pool import LayoutChange, change_layout, check_change
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
