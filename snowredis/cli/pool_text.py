@@ -193,7 +193,7 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     # spaces between columns: less on a narrow terminal
     gap = 2 if width is None or width >= 100 else 1
     # the versions only if they differ
-    columns = COLUMNS if len({worker.version for worker in workers if worker.alive}) > 1 else COLUMNS[:-1]
+    columns = COLUMNS if len({worker.owner.version for worker in workers if worker.alive}) > 1 else COLUMNS[:-1]
     rows = [_cells(worker, info, count)[: len(columns)] for worker in workers]
     return output.table(columns, rows, width, gap)
 
@@ -220,7 +220,7 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
         (output.offset(worker.clock_offset_ms), "warn" if far else normal),
         (str(worker.namespace), "note" if worker.namespace and worker.alive else normal),
         (str(worker.clock_backs), "warn" if worker.clock_backs and worker.alive else normal),
-        (printable(worker.version, MAX_FOREIGN) or "unknown", "note"),
+        (printable(worker.owner.version, MAX_FOREIGN) or "unknown", "note"),
     ]
 
 

@@ -79,7 +79,7 @@ def _check_writes(pool: PoolMonitor) -> Iterator[Result]:
 
 
 def _check_workers(pool: PoolMonitor) -> Iterator[Result]:
-    names = Counter((worker.host, worker.pid, worker.label) for worker in pool.workers())
+    names = Counter(worker.owner.name for worker in pool.workers())
     shared = sorted(name for name, times in names.items() if times > 1)
     if shared:
         yield warning(

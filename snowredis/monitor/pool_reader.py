@@ -190,7 +190,7 @@ class PoolReader(ABC):
             free=layout.workers - used,
             peak=numbers["peak"],
             mismatch_ms=snapshot.stored_int(refused_at) or 0,
-            mismatch_by=", ".join(snapshot.process_text(owner) for owner in owners if owner.host),
+            mismatch_by=", ".join(owner.text for owner in owners if owner.host),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,

@@ -84,7 +84,7 @@ def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
     if worker is None or worker.state == "free":
         return "no process has it"
     holder = whois.holder
-    same = holder and holder.from_ms == worker.claimed_ms and holder.process[:2] == (worker.host, worker.pid)
+    same = holder and holder.from_ms == worker.claimed_ms and holder.owner.process == worker.owner.process
     who = "the same process" if same else "".join(process_text(worker))
     return f"{who}, {worker.state}; last heartbeat {time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"
 
