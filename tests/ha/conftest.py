@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.worker_pool import WorkerPool
 from tests.support.ha import Cluster, Replicated, Sentinels, cluster, running, sentinels
 
 _numbers = itertools.count(1)

@@ -22,14 +22,14 @@ from snowredis.monitor.deaths import mass_silence_in, split
 from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
 from snowredis.monitor.status import status_of
-from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.names import owner_text
+from snowredis.process.names import Owner, owner_text
 from snowredis.snowflake import record_files
 from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool
+from snowredis.worker_pool import WorkerPool
 from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, info
 from tests.support.holder import Holder
 from tests.support.pools import new_pool
@@ -148,7 +148,7 @@ def test_a_worker_whose_last_call_was_refused_makes_no_ids(clock: ManualClock, m
         ids.next_id()
     ids._beat()
     (seen,) = WorkerPool(memory, "test").workers()
-    assert (seen.state, seen.refused) == ("no-ids", "ClockMovedBack")
+    assert (seen.state, seen.owner.refused) == ("no-ids", "ClockMovedBack")
     clock.step(100_001)
     ids.next_id()
     ids._beat()
@@ -184,7 +184,7 @@ def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock, memory: Memor
 def ended(number: int, ago_ms: int = 40_000, **values: Any) -> EndedLease:
     lasts = {"lasts_until_ms": NOW_MS + HOUR_MS, **values}
     return EndedLease(
-        NOW_MS - ago_ms + TTL_MS, number, f"web-{number}", 1, "", "expired", NOW_MS - ago_ms, NOW_MS - HOUR_MS,
+        NOW_MS - ago_ms + TTL_MS, number, Owner(f"web-{number}", 1), "expired", NOW_MS - ago_ms, NOW_MS - HOUR_MS,
         NOW_MS - ago_ms + TTL_MS, 5, **lasts,
     )  # fmt: skip
 
@@ -296,7 +296,7 @@ def refuse_writes(server: RedisServer, how: str) -> None:
 
 def test_a_process_with_many_generators_counts_as_one() -> None:
     """One of six processes hangs: it has as many leases as the others together."""
-    leases = [replace(ended(number), host="web-9") for number in range(5, 10)]
+    leases = [replace(ended(number), owner=Owner("web-9", 1)) for number in range(5, 10)]
     snapshot = snapshot_of(*leases, living=5)
     assert snapshot.mass_silence is None
     status = status_of(snapshot)
@@ -308,7 +308,7 @@ def test_a_process_with_many_generators_counts_as_one() -> None:
 
 
 def test_a_process_that_has_another_lease_lives() -> None:
-    lost = replace(ended(20), host="web-1", pid=100)
+    lost = replace(ended(20), owner=Owner("web-1", 100))
     assert mass_silence_in([lost, ended(21), ended(22)], FLEET[:2], info()) is None
     assert mass_silence_in([lost, ended(21), ended(22), ended(23)], FLEET[:2], info()) is not None
 

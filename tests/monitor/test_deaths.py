@@ -21,12 +21,12 @@ from snowredis.monitor.events import Follower
 from snowredis.monitor.polling import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.support import warm
 from tests.support.holder import Holder
 from tests.support.programs import ROOT

@@ -12,8 +12,8 @@ from types import FrameType
 import snowredis
 from scripts._docs.loaded import code_lines
 from snowredis.core.layout import Layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
 # most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code

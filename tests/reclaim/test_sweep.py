@@ -24,7 +24,6 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.errors import StoreUnavailable
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.names import ProcessName, own_name
 from snowredis.snowflake import record_files, sweep
 from snowredis.snowflake.codes import EventKind
@@ -42,6 +41,7 @@ from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.replies import Granted, Seen
+from snowredis.worker_pool import WorkerPool
 from tests.reclaim.conftest import Owned, files_in, name_of
 from tests.support.programs import run
 from tests.support.servers import RedisServer

@@ -10,10 +10,10 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.replies import Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.interrupts.points import stop_watching
 from tests.support.servers import RedisServer
 

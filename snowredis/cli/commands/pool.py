@@ -42,8 +42,8 @@ from snowredis.signatures import settings_of
 
 if TYPE_CHECKING:
     from snowredis.monitor.snapshot import PoolInfo
-    from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.replies import CreateReply
+    from snowredis.worker_pool import WorkerPool
 
 
 def _add_create_arguments(parser: Parser) -> None:
@@ -250,7 +250,7 @@ def _add_change_layout_arguments(parser: Parser) -> None:
 
 def _change_layout(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
-    from snowredis.monitor.worker_pool import change_layout
+    from snowredis.worker_pool import change_layout
 
     with open_known_pool(args) as pool:
         info, layout = pool.info(), resolve_layout(args.new_layout)
