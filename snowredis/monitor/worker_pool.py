@@ -19,11 +19,11 @@ from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoo
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.process.clock import now_ms
-from snowredis.servers.clients import OwnClient, close_client
+from snowredis.servers.clients import OwnClient, close_client, open_client
 from snowredis.servers.runner import translated
-from snowredis.settings import check, pool_or_default, url_or_default
+from snowredis.settings import check, is_in_memory, pool_or_default, url_or_default
 from snowredis.snowflake.administration import Early, Ends, PoolAdministration
-from snowredis.snowflake.open import is_in_memory, open_client, open_store, pool_config
+from snowredis.snowflake.open import open_store, pool_config
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Absent, Created
 

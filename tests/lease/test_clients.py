@@ -22,7 +22,7 @@ from snowredis.servers.clients import (
     address,
     client_of_url,
     fresh_copy,
-    own_client,
+    open_client,
     redacted,
     without_retries,
 )
@@ -193,8 +193,8 @@ def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, messa
     ],
 )
 def test_failover_slack_goes_by_the_kind_of_server(url: str, slack_ms: int) -> None:
-    assert own_client(url).failover_slack_ms == slack_ms
-    assert own_client(client_of_url(url)).failover_slack_ms == slack_ms
+    assert open_client(url).failover_slack_ms == slack_ms
+    assert open_client(client_of_url(url)).failover_slack_ms == slack_ms
 
 
 def test_connect_takes_that_slack_unless_told_otherwise() -> None:
