@@ -24,7 +24,7 @@ from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import EventKind
-from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.protocol import ids_until_ms, pool_keys
 
 # events without which ended_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
@@ -136,7 +136,7 @@ def _process(event: Event) -> tuple[object, ...]:
 def _ended_lease(event: Event) -> EndedLease:
     is_reclaimed = event.kind == EventKind.RECLAIMED
     offset_ms = event.stats.clock_offset_ms if event.stats else 0
-    ends_ms = max(event.until_ms, event.outage_until_ms, event.owner.lane_until_ms)
+    ends_ms = ids_until_ms(event.until_ms, (0, event.outage_until_ms), (0, event.owner.lane_until_ms))
     return EndedLease(
         at_ms=event.at_ms,
         worker=event.worker,

@@ -18,7 +18,7 @@ from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import REASONS, EventKind, FloorReason
-from snowredis.snowflake.protocol import WorkerStats, pool_keys
+from snowredis.snowflake.protocol import WorkerStats, lane_until_ms, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
@@ -131,7 +131,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         stats=WorkerStats(*(getattr(ended, name) for name in WorkerStats._fields)),
         claimed_ms=ended.claimed_ms,
         renewed_ms=ended.renewed_ms,
-        outage_until_ms=ended.outage_until_ms if ended.outage_from_ms <= ended.reserved_until_ms else 0,
+        outage_until_ms=lane_until_ms(ended.reserved_until_ms, (ended.outage_from_ms, ended.outage_until_ms)),
     )
 
 

@@ -13,9 +13,8 @@ from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import Entry, Event, Follower
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
-from snowredis.servers.clients import OwnClient, close_client
-from snowredis.settings import check, pool_or_default, url_or_default
-from snowredis.snowflake.open import is_in_memory, open_client
+from snowredis.servers.clients import OwnClient, close_client, open_client
+from snowredis.settings import check, is_in_memory, pool_or_default, url_or_default
 
 if TYPE_CHECKING:
     from snowredis.monitor.whois import Whois

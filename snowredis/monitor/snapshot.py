@@ -116,10 +116,9 @@ class WorkerInfo(Owned):
     @in_json
     def lasts_until_ms(self) -> TimeMs:
         """Until when it can make ids if it lives and cannot reach Redis. The generator knows the same of itself."""
-        is_open = self.outage_from_ms <= self.reserved_until_ms
-        ends_ms = max(self.reserved_until_ms, self.owner.lane_until_ms, self.outage_until_ms if is_open else 0)
+        lanes = (self.outage_from_ms, self.outage_until_ms), (0, self.owner.lane_until_ms)
         # reservations are on the clock of its host
-        return max(0, ends_ms - self.clock_offset_ms)
+        return max(0, protocol.ids_until_ms(self.reserved_until_ms, *lanes) - self.clock_offset_ms)
 
     @property
     def makes_no_ids(self) -> bool:

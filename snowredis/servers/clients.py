@@ -32,7 +32,7 @@ from snowredis.servers.connections import (
     prepare,
     settings_of_pool,
 )
-from snowredis.settings import SETTINGS, nearest
+from snowredis.settings import SETTINGS, is_embedded, nearest
 
 
 def client_of_url(url: str) -> Any:
@@ -120,8 +120,23 @@ class OwnClient(NamedTuple):
     fresh: bool
 
 
-def own_client(server: Any, *, fresh: bool = False) -> OwnClient:
-    """Return a client for *server*, a URL or a redis-py client. Does not connect. Raises ConfigError."""
+def open_client(server: Any, *, creates: bool = False) -> OwnClient:
+    """Return a client for *server*: a URL, a redis-py client, or what this function returned.
+
+    Connects to nothing, but starts the server of embedded:// if it is not running. Raises ConfigError,
+    StoreUnavailable.
+
+    Args:
+        creates: a pool that does not exist may be created with this client; else its ``fresh`` is False.
+    """
+    if isinstance(server, OwnClient):
+        return server
+    fresh = False
+    if is_embedded(server):
+        from snowredis import embedded
+
+        running = embedded.join(server)
+        server, fresh = running.url, running.fresh and creates
     _check_kind(server)
     is_url = isinstance(server, str)
     client = client_of_url(server) if is_url else without_retries(server)
@@ -214,7 +229,7 @@ def _disarm(client: Any) -> None:
 
 
 def close_client(client: Any) -> None:
-    """Close all connections of a client that own_client() made, also those to its Sentinels. Never raises."""
+    """Close all connections of a client that open_client() made, also those to its Sentinels. Never raises."""
     if isinstance(client, OwnCluster):
         client.close()
     else:

@@ -26,7 +26,7 @@ from snowredis.errors import (
     as_cause,
 )
 from snowredis.process.threads import is_interruption, raised_by_handler
-from snowredis.servers.clients import TLS_PREFIX, OwnClient, close_client, fresh_copy, is_cluster, own_client
+from snowredis.servers.clients import TLS_PREFIX, close_client, fresh_copy, is_cluster, open_client
 from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, time_limit
 from snowredis.servers.scripts import Script
 from snowredis.settings import MinReplicas, check
@@ -179,14 +179,14 @@ class RedisScripts:
     """Runs scripts in one Redis: what all stores in Redis have in common.
 
     Args:
-        server: a URL, a redis-py client, or what own_client() returned for one.
+        server: a URL, a redis-py client, or what open_client() returned for one.
         min_replicas: how many replicas must have each change, 0 or more, or "all".
     """
 
     def __init__(self, server: Any, min_replicas: MinReplicas) -> None:
         min_replicas = check("min_replicas", min_replicas)
         self.min_replicas = min_replicas
-        own = server if isinstance(server, OwnClient) else own_client(server)
+        own = open_client(server)
         self._client, self.where, self.locator = own.client, own.where, own.locator
         self._owned, self._fresh = own.owned, own.fresh
         self.urls: Sequence[str] = own.urls

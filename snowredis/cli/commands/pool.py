@@ -86,7 +86,7 @@ def _create(args: argparse.Namespace) -> None:
 
 def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
     """Create the pool with a number of its registry; return None if it existed and the number was confirmed."""
-    from snowredis.snowflake.registration import open_registered
+    from snowredis.registry.registration import open_registered
 
     with contextlib.closing(open_registered(url, options)) as registered:
         created = registered.register(now_ms)
