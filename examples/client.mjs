@@ -52,12 +52,9 @@ export class Layout {
     const widthOf = { tick, datacenter, lane, ...low, gene: Number(gene_bits) };
     Object.assign(this, { tickMs: Number(tick_ms), epochMs: Number(epoch_ms), endTick: 2 ** tick });
     Object.assign(this, { capacity: 2 ** worker, laneCount: 2 ** lane, lastSequence: 2 ** sequence - 1 });
-    let end = 0n;
-    this.parts = Object.entries(widthOf).reverse().map(([name, bits]) => {
-      const shift = end;
-      end += BigInt(bits);
-      return { name, shift, mask: (1n << BigInt(bits)) - 1n };
-    });
+    let end = 0;
+    const place = ([name, bits]) => ({ name, bits, shift: BigInt((end += bits) - bits) });
+    this.parts = Object.entries(widthOf).reverse().map(place);
     this.sequenceStep = this.encode({ sequence: 1 });
   }
 
@@ -65,7 +62,9 @@ export class Layout {
   firstTickFrom(ms) { return Math.ceil((ms - this.epochMs) / this.tickMs); }
   startOf(tick) { return this.epochMs + tick * this.tickMs; }
   encode(fields) { return this.parts.reduce((id, { name, shift }) => id | (BigInt(fields[name] ?? 0) << shift), 0n); }
-  decode(id) { return Object.fromEntries(this.parts.map((part) => [part.name, Number((id >> part.shift) & part.mask)])); }
+  decode(id) {
+    return Object.fromEntries(this.parts.map(({ name, bits, shift }) => [name, Number(BigInt.asUintN(bits, id >> shift))]));
+  }
 }
 
 export class Settings {
@@ -90,70 +89,59 @@ export class Settings {
 class Lease {
   constructor(settings, renewSoon, token, incarnation, [worker, until, begins, renewalId, outageEnd]) {
     Object.assign(this, { settings, renewSoon, token, incarnation, worker, renewalId, pendingId: "" });
-    this.outageEnd = Number(outageEnd);
-    this.begins = begins.split(",").map(Number);
+    [this.until, this.outageEnd, this.begins] = [Number(until), Number(outageEnd), begins.split(",").map(Number)];
     this.lanes = this.begins.slice(0, settings.usableLanes).map((beginMs, number) => {
-      return { number, firstTick: settings.layout.firstTickFrom(beginMs), tick: -Infinity, sequence: 0, id: 0n };
+      // not tick 0, of which an id may be 0
+      const firstTick = Math.max(1, settings.layout.firstTickFrom(beginMs));
+      return { number, firstTick, tick: -Infinity, sequence: 0, id: 0n };
     });
     this.lane = this.lanes[0];
-    this.extend(until);
-  }
-
-  extend(until) {
-    this.until = Math.max(this.until ?? 0, Number(until));
-    this.untilTick = this.settings.layout.firstTickFrom(this.until);
   }
 
   renewed(incarnation, [until, , outageBegin, outageEnd]) {
     [this.renewalId, this.pendingId, this.incarnation] = [this.pendingId, "", incarnation];
-    this.extend(until);
+    this.until = Math.max(this.until, Number(until));
     this.begins.push(Math.max(this.begins.pop(), Number(outageBegin)));
     this.outageEnd = Math.max(this.outageEnd, Number(outageEnd));
   }
 
-  get text() {
-    return [this.worker, this.token, this.renewalId, this.pendingId, this.until, this.outageEnd].join();
-  }
-
-  get opened() {
-    return this.begins.map((_, number) => (this.lanes[number]?.tick >= 0 ? "1" : "0")).join("");
-  }
+  get text() { return [this.worker, this.token, this.renewalId, this.pendingId, this.until, this.outageEnd].join(); }
+  get opened() { return this.begins.map((_, number) => (this.lanes[number]?.tick >= 0 ? "1" : "0")).join(""); }
 
   nextId(spinMs) {
     const { layout } = this.settings;
     const tick = layout.tickAt(Date.now());
-    let { lane } = this;
-    if (tick !== lane.tick || lane.sequence >= layout.lastSequence || tick >= this.untilTick) lane = this.open(spinMs);
-    lane.sequence += 1;
-    return (lane.id += layout.sequenceStep);
+    const { lane } = this;
+    const isOpen = tick === lane.tick && lane.sequence < layout.lastSequence && layout.startOf(tick) < this.until;
+    return isOpen ? this.take(lane) : this.open(spinMs);
   }
 
-  // a lane before its next id in this tick, or in a later one that begins within spinMs
+  take(lane) {
+    lane.sequence += 1;
+    return (lane.id += this.settings.layout.sequenceStep);
+  }
+
+  // the next id of this tick, or of one that begins within spinMs
   open(spinMs) {
-    const { layout } = this.settings;
+    const { layout, datacenter } = this.settings;
     for (const deadlineMs = performance.now() + spinMs; ; ) {
       const isLate = performance.now() > deadlineMs;
       const nowMs = Date.now();
-      const tick = layout.tickAt(nowMs);
+      const [tick, { lane }] = [layout.tickAt(nowMs), this];
       if (tick >= layout.endTick) throw refusal("LAYOUT", "the layout has no bits for this time; correct the clock");
-      if (tick >= this.untilTick) throw this.renewSoon();
-      if (this.nextTick(this.lane) <= tick) return this.begin(this.lane, tick);
-      const waitMs = layout.startOf(this.nextTick(this.lane)) - nowMs;
+      if (layout.startOf(tick) >= this.until) throw this.renewSoon();
+      if (this.nextTick(lane) <= tick) {
+        const first = layout.encode({ tick, datacenter, lane: lane.number, worker: this.worker });
+        if (lane.tick !== tick) Object.assign(lane, { tick, sequence: -1, id: first - layout.sequenceStep });
+        return this.take(lane);
+      }
+      const waitMs = layout.startOf(this.nextTick(lane)) - nowMs;
       if (waitMs <= spinMs && !isLate) continue;
-      if (tick === this.lane.tick) throw refusal("TICK_FULL", `the next tick begins in ${waitMs} ms`, waitMs);
-      const other = this.laneFor(tick);
-      if (!other) throw refusal("CLOCK_BACK", `the clock is ${waitMs} ms too early for every lane; correct it`, waitMs);
-      this.lane = other;
+      if (tick === lane.tick) throw refusal("TICK_FULL", `the next tick begins in ${waitMs} ms`, waitMs);
+      this.lane = this.laneFor(tick) ?? lane;
+      const code = lane.tick < 0 ? "NOT_BEGUN" : "CLOCK_BACK";
+      if (this.lane === lane) throw refusal(code, `no lane may be used for ${waitMs} ms; is the clock right?`, waitMs);
     }
-  }
-
-  begin(lane, tick) {
-    if (lane.tick === tick) return lane;
-    const [{ layout, datacenter }, { worker }] = [this.settings, this];
-    const first = layout.encode({ tick, datacenter, lane: lane.number, worker });
-    // 0 is no id
-    const [sequence, id] = first > 0n ? [-1, first - layout.sequenceStep] : [0, first];
-    return Object.assign(lane, { tick, sequence, id });
   }
 
   // the first tick that the lane can still make an id of
@@ -173,8 +161,7 @@ export class Client {
   #claimToken = "";
   #refused = "0";
   #fullMs = FIRST_FULL_MS / 2;
-  #incarnation = "";
-  #version = "0";
+  #seen = { incarnation: "", version: "0" };
   #renewedAtMs = 0;
   #repliedAtMs = 0;
   #wake = () => {};
@@ -204,36 +191,29 @@ export class Client {
   id() { return this.#patiently(() => this.nextId()); }
   close() { return (this.closing ??= this.#close()); }
 
-  // all of them, or an error
+  // all of them, strictly increasing, or an error
   nextIds(count) {
-    if (!Number.isInteger(count) || count < 1) throw new RangeError(`count is ${count}; ask for one or more ids`);
-    const ids = [this.nextId()];
-    const { lane } = this.lease;
-    while (ids.length < count) ids.push(this.nextId());
-    if (this.lease.lane !== lane) throw refusal("CLOCK_BACK", "the clock went back between these ids; call again", 0);
-    return ids;
+    const ids = Array.from({ length: count }, () => this.nextId());
+    if (!ids.some((id, index) => id <= ids[index - 1])) return ids;
+    throw refusal("CLOCK_BACK", "the clock went back between these ids; call again", 0);
   }
 
   // send a script and return its reply; override it to log both
   async run(name, args) {
-    const { text, sha } = this.scripts[name];
-    const send = (...words) => this.connection.sendCommand([...words, String(this.keys.length), ...this.keys, ...args]);
+    const [{ text, sha }, { connection, keys, minReplicas }] = [this.scripts[name], this];
+    const send = (...words) => connection.sendCommand([...words, `${keys.length}`, ...keys, ...args]);
     const reply = await send("EVALSHA", sha).catch((error) => {
       if (error.message.startsWith("NOSCRIPT")) return send("EVAL", text);
       throw error;
     });
-    if (this.minReplicas > 0) {
-      const words = ["WAIT", this.minReplicas, REPLY_LIMIT_MS / 2].map(String);
-      const replicas = await this.connection.sendCommand(words);
-      if (replicas < this.minReplicas) throw refusal("NO_REPLY", `only ${replicas} replicas have the write`);
-    }
+    const replicas = minReplicas && (await connection.sendCommand(["WAIT", `${minReplicas}`, `${REPLY_LIMIT_MS / 2}`]));
+    if (replicas < minReplicas) throw refusal("NO_REPLY", `only ${replicas} replicas have the write`);
     return reply.length === 1 ? reply[0].split("\n") : reply;
   }
 
   #leased() {
-    if (this.closing) throw refusal("CLOSED", "the client was closed; connect anew");
-    if (!this.lease) throw this.#problem;
-    return this.lease;
+    if (this.lease && !this.closing) return this.lease;
+    throw this.closing ? refusal("CLOSED", "the client was closed; connect anew") : this.#problem;
   }
 
   async #patiently(attempt) {
@@ -258,19 +238,18 @@ export class Client {
 
   async #claim() {
     const { layout, waitMs, heartbeatMs, repeatMs } = this.settings;
-    const { capacity, laneCount } = layout;
     const token = (this.#claimToken ||= randomName());
     const reply = await this.#call("claim", (nowMs) => {
       const usableFromMs = Math.max(0, layout.startOf(layout.tickAt(nowMs)));
       const [outageUntilMs, givesUp] = [0, 0];
-      return [token, usableFromMs, waitMs, this.owner, outageUntilMs, givesUp, capacity, laneCount, this.#refused];
+      const ours = [token, usableFromMs, waitMs, this.owner, outageUntilMs, givesUp];
+      return [...ours, layout.capacity, layout.laneCount, this.#refused];
     });
     if (!reply) return repeatMs;
     const { status, fields } = reply;
     this.#claimToken = "";
     this.#fullMs = status === "full" ? Math.min(this.#fullMs * 2, FULL_LIMIT_MS) : FIRST_FULL_MS / 2;
-    if (status === "granted")
-      this.lease = new Lease(this.settings, () => this.#renewSoon(), token, this.#incarnation, fields);
+    if (status === "granted") this.lease = new Lease(this.settings, this.#renewSoon, token, this.#seen.incarnation, fields);
     const settlingMs = Math.min(Number(fields[0]), heartbeatMs, REFUSED_MS);
     return { granted: repeatMs / 2, settling: settlingMs, full: this.#fullMs, behind: REPEAT_MS }[status] ?? REFUSED_MS;
   }
@@ -283,17 +262,17 @@ export class Client {
     const reply = await this.#call("renew", () => args);
     if (!reply) return settings.repeatMs;
     if (reply.status === "renewed") {
-      lease.renewed(this.#incarnation, reply.fields);
+      lease.renewed(this.#seen.incarnation, reply.fields);
       return settings.heartbeatMs * (1 - 0.15 * Math.random());
     }
     this.lease = undefined;
     return reply.status === "lost" ? 0 : REFUSED_MS;
   }
 
-  #renewSoon() {
+  #renewSoon = () => {
     if (performance.now() > this.#renewedAtMs + REPEAT_MS) this.#wake();
     return refusal("UNTIL", "the lease has reached its end; is Redis away, or the clock ahead?", POLL_MS);
-  }
+  };
 
   // no id is made from here on, since #leased() refuses
   async #close() {
@@ -301,8 +280,7 @@ export class Client {
     await this.kept;
     // the claim had no reply: repeat it once, to release what it granted
     if (this.#claimToken) await this.#claim();
-    const { lease } = this;
-    if (lease) await this.#call("release", () => [lease.text, lease.opened, this.#stats, "0"]);
+    if (this.lease) await this.#call("release", () => [this.lease.text, this.lease.opened, this.#stats, "0"]);
     this.#disconnect();
   }
 
@@ -313,14 +291,15 @@ export class Client {
     if (performance.now() > this.#repliedAtMs + ttlMs / 2) this.#disconnect();
     try {
       await this.#connect();
-      const [nonce, nowMs] = [randomName(), Date.now()];
-      const args = [signature, nonce, constants, this.#incarnation, this.#version, nowMs, ...argsAt(nowMs)].map(String);
+      const [nonce, nowMs, seen] = [randomName(), Date.now(), this.#seen];
+      const args = [signature, nonce, constants, seen.incarnation, seen.version, nowMs, ...argsAt(nowMs)].map(String);
       const reply = await inTime(this.run(name, args));
       const [status, ...fields] = reply;
       if (fields.pop() !== nonce || ["unidentified", "broken"].includes(status))
         throw refusal("NO_REPLY", `unusable reply: ${reply.join(" ")}`);
       this.#repliedAtMs = performance.now();
-      if (status !== "signature") [, this.#incarnation, this.#version] = fields.splice(0, 5);
+      const [, incarnation, version] = status === "signature" ? [] : fields.splice(0, 5);
+      if (version) this.#seen = { incarnation, version };
       if (status === "signature" || name === "claim") this.#refused = status === "signature" ? "1" : "0";
       if (ADVICE[status]) this.#problem = refusal(status.toUpperCase(), `${ADVICE[status]} ${fields[0]}`, POLL_MS);
       return { status, fields };
