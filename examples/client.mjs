@@ -15,12 +15,9 @@ import { createClient } from "redis";
 
 const REPLY_LIMIT_MS = 2_000;
 const REPEAT_MS = 500;
-const FIRST_FULL_MS = 20;
-const FULL_LIMIT_MS = 2_000;
 const REFUSED_MS = 1_000;
 // a caller who waits for an id tries again after at most this time
 const POLL_MS = 20;
-const MAX_EVENTS = 20_000;
 const LUA_DIRECTORY = fileURLToPath(new URL("../snowredis", import.meta.url));
 // what to do after a reply that leaves the client without a lease
 const ADVICE = {
@@ -45,12 +42,12 @@ function inTime(promise) {
 export class Layout {
   constructor(text) {
     const [widths, ...options] = text.split(";");
-    const { tick_ms, epoch_ms, worker_last, gene_bits = "0" } = Object.fromEntries(options.map((one) => one.split("=")));
+    const named = Object.fromEntries(options.map((option) => option.split("=")));
     const bitsOf = (part) => part.split(",").reduce((bits, field) => bits + Number(field.split(":").at(-1)), 0);
     const [tick, datacenter, lane, worker, sequence] = widths.split("/").map(bitsOf);
-    const low = worker_last === "1" ? { sequence, worker } : { worker, sequence };
-    const widthOf = { tick, datacenter, lane, ...low, gene: Number(gene_bits) };
-    Object.assign(this, { tickMs: Number(tick_ms), epochMs: Number(epoch_ms), endTick: 2 ** tick });
+    const low = named.worker_last === "1" ? { sequence, worker } : { worker, sequence };
+    const widthOf = { tick, datacenter, lane, ...low, gene: Number(named.gene_bits ?? 0) };
+    Object.assign(this, { tickMs: Number(named.tick_ms), epochMs: Number(named.epoch_ms), endTick: 2 ** tick });
     Object.assign(this, { capacity: 2 ** worker, laneCount: 2 ** lane, lastSequence: 2 ** sequence - 1 });
     let end = 0;
     const place = ([name, bits]) => ({ name, bits, shift: BigInt((end += bits) - bits) });
@@ -63,7 +60,8 @@ export class Layout {
   startOf(tick) { return this.epochMs + tick * this.tickMs; }
   encode(fields) { return this.parts.reduce((id, { name, shift }) => id | (BigInt(fields[name] ?? 0) << shift), 0n); }
   decode(id) {
-    return Object.fromEntries(this.parts.map(({ name, bits, shift }) => [name, Number(BigInt.asUintN(bits, id >> shift))]));
+    const read = ({ name, bits, shift }) => [name, Number(BigInt.asUintN(bits, id >> shift))];
+    return Object.fromEntries(this.parts.map(read));
   }
 }
 
@@ -79,7 +77,7 @@ export class Settings {
     this.heartbeatMs = ttlMs <= others + third ? Math.floor(third / 2) : third;
     this.repeatMs = Math.min(REPEAT_MS, this.heartbeatMs);
     this.waitMs = this.floorMs + others + layout.tickMs;
-    this.constants = [ttlMs, lead, skew, slack, outage, MAX_EVENTS, parts.durability ?? "detect"].join();
+    this.constants = [ttlMs, lead, skew, slack, outage, 20_000, parts.durability ?? "detect"].join();
     // the outage lane, the last one, is left out
     this.usableLanes = layout.laneCount - (outage > 0 ? 1 : 0);
   }
@@ -90,11 +88,11 @@ class Lease {
   constructor(settings, renewSoon, token, incarnation, [worker, until, begins, renewalId, outageEnd]) {
     Object.assign(this, { settings, renewSoon, token, incarnation, worker, renewalId, pendingId: "" });
     [this.until, this.outageEnd, this.begins] = [Number(until), Number(outageEnd), begins.split(",").map(Number)];
-    this.lanes = this.begins.slice(0, settings.usableLanes).map((beginMs, number) => {
-      // not tick 0, of which an id may be 0
-      const firstTick = Math.max(1, settings.layout.firstTickFrom(beginMs));
-      return { number, firstTick, tick: -Infinity, sequence: 0, id: 0n };
-    });
+    // not tick 0, of which an id may be 0
+    const firstTickOf = (beginMs) => Math.max(1, settings.layout.firstTickFrom(beginMs));
+    const unused = { tick: -Infinity, sequence: 0, id: 0n };
+    const laneOf = (beginMs, number) => ({ number, firstTick: firstTickOf(beginMs), ...unused });
+    this.lanes = this.begins.slice(0, settings.usableLanes).map(laneOf);
     this.lane = this.lanes[0];
   }
 
@@ -111,30 +109,23 @@ class Lease {
   nextId(spinMs) {
     const { layout } = this.settings;
     const tick = layout.tickAt(Date.now());
-    const { lane } = this;
+    let { lane } = this;
     const isOpen = tick === lane.tick && lane.sequence < layout.lastSequence && layout.startOf(tick) < this.until;
-    return isOpen ? this.take(lane) : this.open(spinMs);
-  }
-
-  take(lane) {
+    if (!isOpen) lane = this.open(spinMs);
     lane.sequence += 1;
-    return (lane.id += this.settings.layout.sequenceStep);
+    return (lane.id += layout.sequenceStep);
   }
 
-  // the next id of this tick, or of one that begins within spinMs
+  // a lane that has another id in this tick, or in one that begins within spinMs
   open(spinMs) {
-    const { layout, datacenter } = this.settings;
+    const { layout } = this.settings;
     for (const deadlineMs = performance.now() + spinMs; ; ) {
       const isLate = performance.now() > deadlineMs;
       const nowMs = Date.now();
       const [tick, { lane }] = [layout.tickAt(nowMs), this];
       if (tick >= layout.endTick) throw refusal("LAYOUT", "the layout has no bits for this time; correct the clock");
       if (layout.startOf(tick) >= this.until) throw this.renewSoon();
-      if (this.nextTick(lane) <= tick) {
-        const first = layout.encode({ tick, datacenter, lane: lane.number, worker: this.worker });
-        if (lane.tick !== tick) Object.assign(lane, { tick, sequence: -1, id: first - layout.sequenceStep });
-        return this.take(lane);
-      }
+      if (this.nextTick(lane) <= tick) return this.begin(lane, tick);
       const waitMs = layout.startOf(this.nextTick(lane)) - nowMs;
       if (waitMs <= spinMs && !isLate) continue;
       if (tick === lane.tick) throw refusal("TICK_FULL", `the next tick begins in ${waitMs} ms`, waitMs);
@@ -144,9 +135,15 @@ class Lease {
     }
   }
 
+  begin(lane, tick) {
+    const [{ layout, datacenter }, { worker }] = [this.settings, this];
+    const first = layout.encode({ tick, datacenter, lane: lane.number, worker });
+    return lane.tick === tick ? lane : Object.assign(lane, { tick, sequence: -1, id: first - layout.sequenceStep });
+  }
+
   // the first tick that the lane can still make an id of
-  nextTick({ firstTick, tick, sequence }) {
-    return Math.max(firstTick, sequence < this.settings.layout.lastSequence ? tick : tick + 1);
+  nextTick(lane) {
+    return Math.max(lane.firstTick, lane.sequence < this.settings.layout.lastSequence ? lane.tick : lane.tick + 1);
   }
 
   // of the lanes that may use the tick, the one whose last tick, or beginning, is the latest
@@ -160,8 +157,9 @@ export class Client {
   #problem = refusal("NO_LEASE", "no worker id has been leased yet", POLL_MS);
   #claimToken = "";
   #refused = "0";
-  #fullMs = FIRST_FULL_MS / 2;
-  #seen = { incarnation: "", version: "0" };
+  #fullMs = 10;
+  // incarnation and version of the newest reply
+  #seen = ["", "0"];
   #renewedAtMs = 0;
   #repliedAtMs = 0;
   #wake = () => {};
@@ -170,11 +168,15 @@ export class Client {
   // minReplicas: how many replicas must have each write, if the fleet uses min_replicas
   static async connect({ url, pool, label = "", signature, ...options }) {
     const client = new this();
-    Object.assign(client, { url, pool, maxWaitMs: 60_000, spinMs: 10, minReplicas: 0, luaDirectory: LUA_DIRECTORY }, options);
+    const defaults = { maxWaitMs: 60_000, spinMs: 10, minReplicas: 0, luaDirectory: LUA_DIRECTORY };
+    Object.assign(client, defaults, { url, pool }, options);
     client.owner = JSON.stringify({ host: hostname(), pid: process.pid, label, generator: randomName() });
     client.keys = ["", ":leases", ":events"].map((suffix) => `snowredis:{${pool}}${suffix}`);
     try {
-      client.settings = new Settings(signature ?? (await client.#readSignature()));
+      await client.#connect();
+      signature ??= await inTime(client.connection.sendCommand(["HGET", client.keys[0], "signature"]));
+      if (!signature) throw refusal("NO_POOL", `type: snowredis pool create ${pool}. Or give connect() the signature`);
+      client.settings = new Settings(signature);
       client.scripts = Object.fromEntries(["claim", "renew", "release"].map((name) => [name, client.#script(name)]));
       client.kept = client.#keep();
       await client.#patiently(() => client.worker);
@@ -202,10 +204,8 @@ export class Client {
   async run(name, args) {
     const [{ text, sha }, { connection, keys, minReplicas }] = [this.scripts[name], this];
     const send = (...words) => connection.sendCommand([...words, `${keys.length}`, ...keys, ...args]);
-    const reply = await send("EVALSHA", sha).catch((error) => {
-      if (error.message.startsWith("NOSCRIPT")) return send("EVAL", text);
-      throw error;
-    });
+    const evalIfNew = (error) => (error.message.startsWith("NOSCRIPT") ? send("EVAL", text) : Promise.reject(error));
+    const reply = await send("EVALSHA", sha).catch(evalIfNew);
     const replicas = minReplicas && (await connection.sendCommand(["WAIT", `${minReplicas}`, `${REPLY_LIMIT_MS / 2}`]));
     if (replicas < minReplicas) throw refusal("NO_REPLY", `only ${replicas} replicas have the write`);
     return reply.length === 1 ? reply[0].split("\n") : reply;
@@ -241,15 +241,14 @@ export class Client {
     const token = (this.#claimToken ||= randomName());
     const reply = await this.#call("claim", (nowMs) => {
       const usableFromMs = Math.max(0, layout.startOf(layout.tickAt(nowMs)));
-      const [outageUntilMs, givesUp] = [0, 0];
-      const ours = [token, usableFromMs, waitMs, this.owner, outageUntilMs, givesUp];
-      return [...ours, layout.capacity, layout.laneCount, this.#refused];
+      // it has no outage lane, and does not give up
+      return [token, usableFromMs, waitMs, this.owner, 0, 0, layout.capacity, layout.laneCount, this.#refused];
     });
     if (!reply) return repeatMs;
     const { status, fields } = reply;
     this.#claimToken = "";
-    this.#fullMs = status === "full" ? Math.min(this.#fullMs * 2, FULL_LIMIT_MS) : FIRST_FULL_MS / 2;
-    if (status === "granted") this.lease = new Lease(this.settings, this.#renewSoon, token, this.#seen.incarnation, fields);
+    this.#fullMs = status === "full" ? Math.min(this.#fullMs * 2, 2_000) : 10;
+    if (status === "granted") this.lease = new Lease(this.settings, this.#renewSoon, token, this.#seen[0], fields);
     const settlingMs = Math.min(Number(fields[0]), heartbeatMs, REFUSED_MS);
     return { granted: repeatMs / 2, settling: settlingMs, full: this.#fullMs, behind: REPEAT_MS }[status] ?? REFUSED_MS;
   }
@@ -262,7 +261,7 @@ export class Client {
     const reply = await this.#call("renew", () => args);
     if (!reply) return settings.repeatMs;
     if (reply.status === "renewed") {
-      lease.renewed(this.#seen.incarnation, reply.fields);
+      lease.renewed(this.#seen[0], reply.fields);
       return settings.heartbeatMs * (1 - 0.15 * Math.random());
     }
     this.lease = undefined;
@@ -291,15 +290,13 @@ export class Client {
     if (performance.now() > this.#repliedAtMs + ttlMs / 2) this.#disconnect();
     try {
       await this.#connect();
-      const [nonce, nowMs, seen] = [randomName(), Date.now(), this.#seen];
-      const args = [signature, nonce, constants, seen.incarnation, seen.version, nowMs, ...argsAt(nowMs)].map(String);
-      const reply = await inTime(this.run(name, args));
-      const [status, ...fields] = reply;
-      if (fields.pop() !== nonce || ["unidentified", "broken"].includes(status))
-        throw refusal("NO_REPLY", `unusable reply: ${reply.join(" ")}`);
+      const [nonce, nowMs] = [randomName(), Date.now()];
+      const args = [signature, nonce, constants, ...this.#seen, nowMs, ...argsAt(nowMs)].map(String);
+      const [status, ...fields] = await inTime(this.run(name, args));
+      const isUsable = fields.pop() === nonce && !["unidentified", "broken"].includes(status);
+      if (!isUsable) throw refusal("NO_REPLY", `Redis replied ${status} ${fields}`);
       this.#repliedAtMs = performance.now();
-      const [, incarnation, version] = status === "signature" ? [] : fields.splice(0, 5);
-      if (version) this.#seen = { incarnation, version };
+      if (status !== "signature") this.#seen = fields.splice(0, 5).slice(1, 3);
       if (status === "signature" || name === "claim") this.#refused = status === "signature" ? "1" : "0";
       if (ADVICE[status]) this.#problem = refusal(status.toUpperCase(), `${ADVICE[status]} ${fields[0]}`, POLL_MS);
       return { status, fields };
@@ -318,18 +315,11 @@ export class Client {
     return { text, sha: createHash("sha1").update(text).digest("hex") };
   }
 
-  async #readSignature() {
-    await this.#connect();
-    const signature = await inTime(this.connection.sendCommand(["HGET", this.keys[0], "signature"]));
-    if (signature) return signature;
-    throw refusal("NO_POOL", `create it: snowredis pool create ${this.pool} --url URL. If Redis lost it, give its signature`);
-  }
-
   // a connection is used until its first error, so that node-redis neither repeats nor queues a call
   async #connect() {
     if (this.connection?.isReady) return;
     this.#disconnect();
-    const socket = { reconnectStrategy: false, connectTimeout: REPLY_LIMIT_MS };
+    const socket = { reconnectStrategy: false };
     this.connection = createClient({ url: this.url, RESP: 2, disableOfflineQueue: true, socket });
     this.connection.on("error", () => {}); // the call that fails reports it
     await inTime(this.connection.connect());
@@ -338,9 +328,8 @@ export class Client {
   }
 
   #disconnect() {
-    const { connection } = this;
+    if (this.connection?.isOpen) this.connection.disconnect();
     this.connection = undefined;
-    if (connection?.isOpen) connection.destroy ? connection.destroy() : connection.disconnect().catch(() => {});
   }
 }
 
