@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Kill `merge apply`, `undo` and `abandon` with -9 at random moments, and compare with a run in peace.
+"""Kill `merge apply`, `undo`, `abandon` and `copy` at random moments, with -9 or SIGTERM; compare with a run in peace.
 
     scripts/merge_kills.py                                    # 40 kills on each of SQLite, PostgreSQL, MariaDB
     scripts/merge_kills.py --databases postgresql --kills 200 --seed 7
     scripts/merge_kills.py --players 2000 --crashes 10        # the database server crashes, too
 
 Two shards of a game (tests/merge/game.py), by turns with ids of counters and of a layout, on private servers. Each
-round applies a plan, takes it back, applies it again, and abandons it half-way; each of these is killed up to
-four times. After apply, every row must be what it is without kills; after undo and abandon, what it was at first.
+round applies a plan, takes it back, applies it again, abandons it half-way, and copies the rows; each of these is
+killed up to four times. After each kill, every row must refer to what it referred to, and all rows of a copy or none
+must be there. After apply, every row must be what it is without kills; after undo and abandon, what it was at first.
 Exits with 1 if not. Bounded by --minutes.
 """
 
@@ -28,8 +29,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from snowredis.cli.exit_codes import interrupted_by_signals
 from snowredis.merge import MergeError, SourceError
 from snowredis.merge.apply import apply_plan, open_databases, revert
+from snowredis.merge.copying import copy_commands, run_copy
 from snowredis.merge.databases import open_database
 from snowredis.merge.journal import Journal
 from snowredis.merge.pair import Request
@@ -53,6 +56,7 @@ class Counts:
     rounds: int = 0
     wrong: list[str] = field(default_factory=list)
     states: Counter[str] = field(default_factory=Counter)
+    copy_s: float = 1.0
 
 
 class Pair:
@@ -74,6 +78,7 @@ class Pair:
         )
         make_plan(request, self.path, Progress())
         self.before, self.story = game.contents(self.changed), game.story(self.changed)
+        self.of_kept = game.contents(self.kept)
 
     def apply(self, batch_rows: int) -> None:
         """Change the ids, in this process."""
@@ -87,8 +92,28 @@ class Pair:
             revert(self.changed, finished=True, batch_rows=batch_rows, progress=Progress())
 
     def abandon(self, batch_rows: int) -> None:
-        if self.state() in ("rewriting", "loading", "verifying", "undoing"):
+        if self.state() in ("rewriting", "loading", "undoing"):
             revert(self.changed, finished=False, batch_rows=batch_rows, progress=Progress())
+
+    def copy(self, _batch_rows: int) -> None:
+        plan, file = PlanFile.open(self.path)
+        with file:
+            databases = open_databases(plan)
+            run_copy(copy_commands(plan, databases), plan, databases, Progress())
+
+    def together(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return the rows of the first database after the copy, once the second has its new ids."""
+        both = game.contents(self.changed)
+        return {
+            name: sorted(rows + [row for row in both[name] if name != game.SAME or row not in rows], key=repr)
+            for name, rows in self.of_kept.items()
+        }
+
+    def copied(self) -> str:
+        """Say how many rows were copied."""
+        rows = game.contents(self.kept)
+        found = {"nothing": self.of_kept, "all rows": self.together()}
+        return next((text for text, expected in found.items() if rows == expected), "a part")
 
     def state(self) -> str:
         """Say how far it is."""
@@ -105,8 +130,11 @@ def start(work: Callable[[int], None], batch_rows: int) -> int:
         return pid
     code = 2
     try:
-        work(batch_rows)
+        with interrupted_by_signals():
+            work(batch_rows)
         code = 0
+    except KeyboardInterrupt:
+        code = 3
     except (MergeError, SourceError) as error:
         code = 1
         print(f"      {str(error)[:150]}", file=sys.stderr)
@@ -138,7 +166,7 @@ def step(
     finishes: bool = True,
 ) -> None:
     """Kill a step up to four times, then let it finish; or leave it killed."""
-    kills, work = 0, getattr(pair, name)
+    kills, work, copies = 0, getattr(pair, name), name == "copy"
     while not counts.wrong:
         at_s = chance.uniform(0, took_s) if kills < KILLS_A_STEP else LIMIT_S
         if kills == KILLS_A_STEP and not finishes:
@@ -160,11 +188,18 @@ def step(
             server.start()
             counts.crashes += 1
         else:
-            os.kill(pid, signal.SIGKILL)
-            ended(pid, 10)
+            number = chance.choice([signal.SIGKILL, signal.SIGTERM])
+            os.kill(pid, number)
+            ended(pid, LIMIT_S)
             counts.kills += 1
+            counts.states[number.name] += 1
         kills += 1
-        counts.states[f"{name}: {pair.state()}"] += 1
+        state = pair.copied() if copies else pair.state()
+        counts.states[f"{name}: {state}"] += 1
+        if state == "a part" or (not copies and game.story(pair.changed) != pair.story):
+            counts.wrong.append(f"a killed {name} left a part of its work")
+        if state == "all rows":
+            return
         # the rest takes less time than the whole
         took_s = max(0.05, took_s * 0.8)
 
@@ -182,11 +217,18 @@ def one_round(server: Any, pair: Pair, chance: random.Random, counts: Counts, op
         if not counts.wrong and game.contents(pair.changed) != contents:
             counts.wrong.append(f"after {name} other rows than without kills")
     step(server, pair, "apply", chance, counts, options, took_s, finishes=False)
-    if pair.state() == "done":
+    if pair.state() != "done":
+        step(server, pair, "abandon", chance, counts, options, took_s / 2)
+        if not counts.wrong and game.contents(pair.changed) != pair.before:
+            counts.wrong.append("after abandon other rows than at first")
+    if counts.wrong:
         return
-    step(server, pair, "abandon", chance, counts, options, took_s / 2)
-    if not counts.wrong and game.contents(pair.changed) != pair.before:
-        counts.wrong.append("after abandon other rows than at first")
+    pair.apply(options.batch_rows)
+    began_s = time.monotonic()
+    step(server, pair, "copy", chance, counts, options, counts.copy_s)
+    counts.copy_s = min(counts.copy_s, time.monotonic() - began_s)
+    if not counts.wrong and pair.copied() != "all rows":
+        counts.wrong.append("the copy ended without all rows")
 
 
 def try_kind(name: str, options: argparse.Namespace, directory: Path, deadline_s: float) -> Counts:

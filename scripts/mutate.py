@@ -40,6 +40,7 @@ from scripts.sanitize import ROOT, compile_extension
 
 FILES = (
     *("snowflake/*.py", "snowflake/lua/*.lua", "snowflake/_fastpath.c", "servers/lua/*.lua", "servers/runner.py"),
+    *("registry/*.py", "registry/lua/*.lua"),
     *("process/fork.py", "process/names.py", "process/clock.py", "core/lanes.py", "core/layout.py"),
 )
 # texts and counters for people

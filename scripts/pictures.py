@@ -109,8 +109,8 @@ def _in_terminal(command: list[str]) -> str:
 
 def dashboard() -> None:
     """Run `snowredis serve` and a fleet, and take a screenshot of the page."""
-    from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.protocol import PoolConfig
+    from snowredis.worker_pool import WorkerPool
 
     spawn = multiprocessing.get_context("spawn")
     with contextlib.ExitStack() as stack:

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from snowredis.kinds.lookup import generator
     from snowredis.lent_worker import worker_id
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
-    from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.process.sigterm import close_on_sigterm
     from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids, preload
     from snowredis.snowflake.fast_path import IMPLEMENTATION
     from snowredis.snowflake.generator import SnowflakeGenerator
     from snowredis.snowflake.lease import Lease
+    from snowredis.worker_pool import WorkerPool
 
 
 __version__ = VERSION
@@ -57,7 +57,7 @@ _MODULE_OF = {
     "Parts": "snowredis.core.layout",
     "PoolInfo": "snowredis.monitor.snapshot",
     "WorkerInfo": "snowredis.monitor.snapshot",
-    "WorkerPool": "snowredis.monitor.worker_pool",
+    "WorkerPool": "snowredis.worker_pool",
     "aconnect": "snowredis.connection",
     "anext_id": "snowredis.process_generator",
     "anext_ids": "snowredis.process_generator",

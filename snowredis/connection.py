@@ -161,7 +161,7 @@ def _open_store(url: Server, settings: Mapping[str, Any]) -> Store:
     if not has_registry(settings):
         return open_store_from_settings(url, settings)
     # loaded for pools of a registry only
-    from snowredis.snowflake.registration import open_registered
+    from snowredis.registry.registration import open_registered
 
     # 0 is the default: a pool whose registry is named has its number
     return open_registered(url, {**settings, "datacenter": settings["datacenter"] or "auto"})

@@ -43,6 +43,17 @@ class InMemory(Protocol):
 
 Server: TypeAlias = "str | redis.Redis | redis.RedisCluster | InMemory"
 
+
+def is_embedded(server: Any) -> bool:
+    """Return True for an embedded:// URL."""
+    return isinstance(server, str) and server.startswith("embedded:")
+
+
+def is_in_memory(server: Any) -> bool:
+    """Return True for a pool of snowredis.testing."""
+    return hasattr(server, "memory_store")
+
+
 Durability: TypeAlias = Literal["detect", "assured", "none"]
 MinReplicas: TypeAlias = int | Literal["all"]
 Datacenter: TypeAlias = int | Literal["auto"]

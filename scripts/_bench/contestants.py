@@ -27,7 +27,6 @@ class Contestant:
 
     statement: str
     package: str
-    makes: str
     setup: str = ""
     # whether threads may share it: read in its source, or it keeps no state of its own
     thread_safe: bool = True
@@ -43,29 +42,26 @@ class Contestant:
         return self.name or self.statement
 
 
-SNOWFLAKE = "64-bit int, in order"
 # SERVER and LAYOUT are names that Field.prepared() adds
 _IDS = "import snowredis; ids = snowredis.connect(SERVER, layout=LAYOUT); ids.next_id()"
 _DEFAULT_IDS = "import snowredis; ids = snowredis.connect(SERVER, pool='default', layout='default'); ids.next_id()"
 _BUFFER = "from array import array; buffer = array('q', bytes(8 * {}))"
 CONTESTANTS: tuple[Contestant, ...] = (
-    Contestant(BASE, "", "a clock reading", "import time"),
-    Contestant(FLOOR, "", "a clock reading, in C", f"from scripts._bench.floor import {FLOOR.removesuffix('()')}"),
-    Contestant(METHOD_FLOOR, "", "a clock reading, in C", "from scripts._bench.floor import clock"),
-    Contestant("ids.next_id()", OURS, SNOWFLAKE, _IDS),
+    Contestant(BASE, "", "import time"),
+    Contestant(FLOOR, "", f"from scripts._bench.floor import {FLOOR.removesuffix('()')}"),
+    Contestant(METHOD_FLOOR, "", "from scripts._bench.floor import clock"),
+    Contestant("ids.next_id()", OURS, _IDS),
     Contestant(
         "snowredis.next_id()",
         OURS,
-        SNOWFLAKE,
         "import snowredis; snowredis.configure(url=SERVER, layout=LAYOUT); snowredis.next_id()",
     ),
     # takes ids of the generator that the one before has configured; imported as the functions of other libraries are
-    Contestant(BY_NAME, OURS, SNOWFLAKE, "from snowredis import next_id; next_id()"),
+    Contestant(BY_NAME, OURS, "from snowredis import next_id; next_id()"),
     # fewer than the 1,024 ids that the default layout has in a ms
     Contestant(
         "ids.next_id()",
         OURS,
-        SNOWFLAKE,
         _DEFAULT_IDS,
         threads=(1,),
         calls=900,
@@ -74,7 +70,6 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(
         f"ids.next_ids({BATCH})",
         OURS,
-        SNOWFLAKE,
         _IDS,
         per_call=BATCH,
         name=f"ids.next_ids({BATCH:,}), an id",
@@ -82,7 +77,6 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(
         "ids.fill(buffer)",
         OURS,
-        SNOWFLAKE,
         f"{_IDS}; {_BUFFER.format(BATCH)}",
         per_call=BATCH,
         name=f"ids.fill() of {BATCH:,}, an id",
@@ -90,17 +84,15 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(
         "ids.fill(buffer)",
         OURS,
-        SNOWFLAKE,
         f"{_IDS}; {_BUFFER.format(BUFFER)}",
         per_call=BUFFER,
         name=f"ids.fill() of {BUFFER:,}, an id",
     ),
-    Contestant("await ids.anext_id()", OURS, SNOWFLAKE, _IDS, threads=(1,)),
+    Contestant("await ids.anext_id()", OURS, _IDS, threads=(1,)),
     # Snowflakes, in Python all of them
     Contestant(
         "next(gen)",
         "snowflake-id",
-        SNOWFLAKE,
         "from snowflake.snowflake import SnowflakeGenerator; gen = SnowflakeGenerator(42)",
         thread_safe=False,
         threads=(1,),
@@ -109,44 +101,41 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(
         "gen.get_next_id()",
         "pysnowflake",
-        SNOWFLAKE,
         "from snowflake.server.generator import Generator; gen = Generator(1, 1)",
         thread_safe=False,
         threads=(1,),
         calls=3_000,
     ),
-    Contestant("TSID.create()", "tsidpy", SNOWFLAKE, "from tsidpy import TSID"),
+    Contestant("TSID.create()", "tsidpy", "from tsidpy import TSID"),
     Contestant(
         "sf.next_id()",
         "sonyflake-py",
-        SNOWFLAKE,
         "from sonyflake import SonyFlake; sf = SonyFlake(machine_id=lambda: 1)",
     ),
     Contestant(
         "await gen.generate()",
         "snowflakekit",
-        SNOWFLAKE,
         "from snowflakekit import SnowflakeConfig, SnowflakeGenerator; "
         "gen = SnowflakeGenerator(SnowflakeConfig(epoch=1723323246031))",
         thread_safe=False,
         threads=(1,),
     ),
     # 128 bits, in order of time
-    Contestant("ulid_now_bytes()", "ulid-transform", "ULID, bytes", "from ulid_transform import ulid_now_bytes"),
-    Contestant("ulid_now()", "ulid-transform", "ULID, text", "from ulid_transform import ulid_now"),
-    Contestant("ULID()", "python-ulid", "ULID", "from ulid import ULID"),
-    Contestant("uuid_utils.uuid7()", "uuid-utils", "UUID, in order", "import uuid_utils"),
-    Contestant("fastuuid.uuid7()", "fastuuid", "UUID, in order", "import fastuuid"),
-    Contestant("uuid6.uuid7()", "uuid6", "UUID, in order", "import uuid6"),
-    Contestant("uuid.uuid7()", "", "UUID, in order", "import uuid\nif not hasattr(uuid, 'uuid7'): raise ImportError"),
-    Contestant("ksuid()", "cyksuid", "KSUID, 160 bits", "from cyksuid.v2 import ksuid"),
+    Contestant("ulid_now_bytes()", "ulid-transform", "from ulid_transform import ulid_now_bytes"),
+    Contestant("ulid_now()", "ulid-transform", "from ulid_transform import ulid_now"),
+    Contestant("ULID()", "python-ulid", "from ulid import ULID"),
+    Contestant("uuid_utils.uuid7()", "uuid-utils", "import uuid_utils"),
+    Contestant("fastuuid.uuid7()", "fastuuid", "import fastuuid"),
+    Contestant("uuid6.uuid7()", "uuid6", "import uuid6"),
+    Contestant("uuid.uuid7()", "", "import uuid\nif not hasattr(uuid, 'uuid7'): raise ImportError"),
+    Contestant("ksuid()", "cyksuid", "from cyksuid.v2 import ksuid"),
     # random
-    Contestant("uuid_utils.uuid4()", "uuid-utils", "UUID, random", "import uuid_utils"),
-    Contestant("fastuuid.uuid4()", "fastuuid", "UUID, random", "import fastuuid"),
-    Contestant("uuid.uuid4()", "", "UUID, random", "import uuid"),
-    Contestant("nanoid.generate()", "nanoid", "text, random", "import nanoid"),
-    Contestant("secrets.randbits(63)", "", "63 bits, random", "import secrets"),
-    Contestant("random.getrandbits(63)", "", "63 bits, can be guessed", "import random"),
+    Contestant("uuid_utils.uuid4()", "uuid-utils", "import uuid_utils"),
+    Contestant("fastuuid.uuid4()", "fastuuid", "import fastuuid"),
+    Contestant("uuid.uuid4()", "", "import uuid"),
+    Contestant("nanoid.generate()", "nanoid", "import nanoid"),
+    Contestant("secrets.randbits(63)", "", "import secrets"),
+    Contestant("random.getrandbits(63)", "", "import random"),
 )
 BY_LABEL: Mapping[str, Contestant] = {contestant.label: contestant for contestant in CONTESTANTS}
 

@@ -30,9 +30,9 @@ def single(results: Results) -> str:
         package = "" if contestant.package in ("", OURS) else contestant.package
         shared = number(four["to_one_thread"][1]) if four else "–" if contestant.thread_safe else "not thread-safe"
         what = f"**`{row['label']}`** {row['by']}" if row["by"] else f"`{row['label']}`"
-        rows.append([what, package, contestant.makes, number(row["ns"][1]), spread(row["ratio"]), shared])
-    head = ["one at a time", "package", "makes", "ns", f"to `{BASE}`", "4 threads to one"]
-    return markdown(head, rows, left=3)
+        rows.append([what, package, number(row["ns"][1]), spread(row["ratio"]), shared])
+    head = ["one at a time", "package", "ns", f"to `{BASE}`", "4 threads to one"]
+    return markdown(head, rows, left=2)
 
 
 def _singles(results: Results) -> list[dict[str, Any]]:

@@ -11,12 +11,11 @@ def start(results: Results) -> str:
     first = found["first_id"]
     table = markdown([f"over `python -c ''`, which takes {number(found['bare_ms'][1])} ms", "ms"], rows)
     return (
-        f"{table}\n\n`python app.py`, which claims on a redis-server on a unix socket, has its first id after "
-        f"{number(first['ready_ms'][1])} ms: {spread(first['ready_ratio'])} times what `python -c 'import redis'` "
-        f"takes in all, and {spread(first['ready_to_ready'])} times what that takes until redis is imported. With its "
-        f"exit, which releases the worker id, it takes {number(first['ms'][1])} ms: {spread(first['ratio'])} times; "
-        f"in CPU time {spread(first['cpu_ratio'])} times.\n\n"
-        f"A generator takes {found['made_bytes'] / 1000:,.0f} kB of Python objects when it is made, and "
+        f"{table}\n\n`python app.py`, with a redis-server on a unix socket, has its first id after "
+        f"{number(first['ready_ms'][1])} ms: {spread(first['ready_ratio'])} times `python -c 'import redis'` in all, "
+        f"{spread(first['ready_to_ready'])} times until redis is imported. With its exit it takes "
+        f"{number(first['ms'][1])} ms: {spread(first['ratio'])} times; in CPU time {spread(first['cpu_ratio'])}.\n\n"
+        f"A generator takes {found['made_bytes'] / 1000:,.0f} kB of Python objects, "
         f"{found['claimed_bytes'] / 1000:,.0f} kB with its lease, its connection and its heartbeat thread "
         f"({found['threads']:.0f} a generator); the process grows by {found['resident_bytes'] / 1000:,.0f} kB."
     )

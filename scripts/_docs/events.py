@@ -14,6 +14,7 @@ from snowredis.monitor.polling import PoolReport
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
 from snowredis.monitor.status import Condition, Status
 from snowredis.monitor.whois import Whois
+from snowredis.process.names import Owner
 from snowredis.snowflake.codes import REASONS, EventKind
 from snowredis.snowflake.protocol import WorkerStats
 
@@ -21,9 +22,7 @@ _EXAMPLE = Event(
     at_ms=1795230981059,
     kind=EventKind.RELEASED,
     worker=17,
-    host="web-3",
-    pid=4711,
-    label="orders",
+    owner=Owner("web-3", 4711, "orders"),
     from_ms=1795230950000,
     until_ms=1795230981042,
     id="1795230981059-0",

@@ -6,10 +6,10 @@ import re
 
 from scripts._docs.tables import table
 from snowredis.numbers import stores as numbers
+from snowredis.registry import registry
 from snowredis.servers.scripts import PROLOGUE, read_lua
 from snowredis.snowflake.administration import POOL_SCRIPTS
 from snowredis.snowflake.redis_store import lua_of
-from snowredis.snowflake.registry import REGISTRY_SCRIPTS
 
 # place, name, type, meaning
 _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")
@@ -17,8 +17,9 @@ _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: 
 
 def of_leases() -> str:
     """Return a section for each script of leases and registries; first for the parts that they begin with."""
-    names = (*PROLOGUE, "pool", *POOL_SCRIPTS, "registry", *REGISTRY_SCRIPTS)
-    return "\n\n".join(_section(lua_of(name)) for name in names)
+    texts = [lua_of(name) for name in (*PROLOGUE, "pool", *POOL_SCRIPTS)]
+    texts += [read_lua(name, registry.__file__) for name in ("registry", *registry.REGISTRY_SCRIPTS)]
+    return "\n\n".join(map(_section, texts))
 
 
 def of_segments() -> str:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError
 from snowredis.monitor.pool_reader import server_of
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import pool_keys
+from snowredis.worker_pool import WorkerPool
 
 # the default for Sentinel and Cluster; the end of a failover cannot be seen from here
 _LEAST_SLACK_S = 15

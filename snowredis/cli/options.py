@@ -28,7 +28,7 @@ from snowredis.settings import (
 )
 
 if TYPE_CHECKING:
-    from snowredis.monitor.worker_pool import WorkerPool
+    from snowredis.worker_pool import WorkerPool
 
 # the shortest interval: each reading of a pool is a few round trips
 MIN_SECONDS = 0.1
@@ -271,7 +271,7 @@ def layout_text(args: argparse.Namespace) -> str | None:
 
 def open_pool(args: argparse.Namespace, name: str | None = None) -> contextlib.closing[WorkerPool]:
     """Open a pool to read or change it: *name*, else the one that the command line or the environment names."""
-    from snowredis.monitor.worker_pool import WorkerPool
+    from snowredis.worker_pool import WorkerPool
 
     url, options = settings(args)
     return contextlib.closing(WorkerPool(url, options.get("pool") if name is None else name))

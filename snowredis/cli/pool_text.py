@@ -18,9 +18,9 @@ from snowredis.core.values import duration
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
-    from snowredis.monitor.holdings import Holder
     from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
     from snowredis.monitor.status import Status
+    from snowredis.process.names import Owner
 
 LEVEL_STYLES = {"ok": "good", "notice": "note", "unknown": "note", "warning": "warn", "critical": "bad"}
 # columns of the longest level, and a space
@@ -62,16 +62,25 @@ def event_line(event: Event, time_text: Callable[[int], str]) -> Line:
     is_new = event.kind == "floor" and not event.from_ms
     line.append((f"{event.kind:<10}  ", "good" if is_new else _EVENT_STYLES.get(event.kind, "bad")))
     if event.worker >= 0:
-        process, label = process_text(event)
+        process, label = process_text(event.owner)
         line += [(f"worker {event.worker:<6} ", ""), (process, "strong"), (label, "")]
     details = _details(event, time_text)
     return [*line, (f"  {details}" if details else "", "dim")]
 
 
-def process_text(of: Event | Holder | WorkerInfo) -> tuple[str, str]:
+# what is shown of a process; texts beside it name all of it, with the label in brackets
+OWNER_COLUMNS = (Column("host", shrinks=True), Column("pid", right=True), Column("label", shrinks=True))
+
+
+def owner_texts(owner: Owner) -> list[str]:
+    """Return the texts of OWNER_COLUMNS."""
+    return [printable(str(value or ""), MAX_FOREIGN) for value in owner.name]
+
+
+def process_text(owner: Owner) -> tuple[str, str]:
     """Return host and pid of a process, and its label in brackets, or ""."""
-    label = f" ({printable(of.label, MAX_FOREIGN)})" if of.label else ""
-    return f"{printable(of.host, MAX_FOREIGN)}:{of.pid}", label
+    host, pid, label = owner_texts(owner)
+    return f"{host}:{pid}", f" ({label})" if label else ""
 
 
 def _details(event: Event, time_text: Callable[[int], str]) -> str:
@@ -105,9 +114,7 @@ _ENDED_COLUMNS = (
     Column("worker", right=True),
     Column("ended"),
     Column("", right=True),
-    Column("host", shrinks=True),
-    Column("pid", right=True),
-    Column("label", shrinks=True),
+    *OWNER_COLUMNS,
     Column("last heartbeat", shrinks=True),
     Column("ids at least", right=True),
     Column("how"),
@@ -129,9 +136,7 @@ def ended_table(ended: Sequence[EndedLease], now_ms: int, time_text: Callable[[i
             (str(each.worker), "strong"),
             (time_text(each.at_ms), "bad"),
             (ago(max(0, now_ms - each.at_ms)), "dim"),
-            printable(each.host, MAX_FOREIGN),
-            str(each.pid or ""),
-            printable(each.label, MAX_FOREIGN),
+            *owner_texts(each.owner),
             ("unknown", "dim") if each.renewed_ms is None else time_text(each.renewed_ms),
             output.compact(each.ids_made),
             (how(each) + (", acknowledged" if each.acknowledged else ""), "dim"),
@@ -156,9 +161,7 @@ _STATE_STYLES = {
 COLUMNS = (
     Column("worker", right=True),
     Column("state", min_width=7, optional=True),
-    Column("host", shrinks=True),
-    Column("pid", right=True),
-    Column("label", shrinks=True),
+    *OWNER_COLUMNS,
     Column("lease", right=True, min_width=6),
     Column("beat", right=True, min_width=6),
     Column("ids", right=True, min_width=6, optional=True),
@@ -193,7 +196,7 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     # spaces between columns: less on a narrow terminal
     gap = 2 if width is None or width >= 100 else 1
     # the versions only if they differ
-    columns = COLUMNS if len({worker.version for worker in workers if worker.alive}) > 1 else COLUMNS[:-1]
+    columns = COLUMNS if len({worker.owner.version for worker in workers if worker.alive}) > 1 else COLUMNS[:-1]
     rows = [_cells(worker, info, count)[: len(columns)] for worker in workers]
     return output.table(columns, rows, width, gap)
 
@@ -210,9 +213,7 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
     return [
         (str(worker.worker), "strong" if worker.alive else "dim"),
         (worker.state, state),
-        (printable(worker.host, MAX_FOREIGN), normal),
-        (str(worker.pid or ""), normal),
-        (printable(worker.label, MAX_FOREIGN), normal),
+        *((text, normal) for text in owner_texts(worker.owner)),
         lease,
         (duration(worker.heartbeat_age_ms), state if worker.alive else "dim"),
         (count(worker.ids_made), normal),
@@ -220,7 +221,7 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
         (output.offset(worker.clock_offset_ms), "warn" if far else normal),
         (str(worker.namespace), "note" if worker.namespace and worker.alive else normal),
         (str(worker.clock_backs), "warn" if worker.clock_backs and worker.alive else normal),
-        (printable(worker.version, MAX_FOREIGN) or "unknown", "note"),
+        (printable(worker.owner.version, MAX_FOREIGN) or "unknown", "note"),
     ]
 
 

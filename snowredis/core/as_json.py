@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -60,12 +61,13 @@ class Shown:
     """Form in which JSON shows a field.
 
     Attributes:
-        kind: "value": as it is; "time": ms since 1970 as ISO 8601 text; "id": an int as text; "hidden": left out.
-        name: its name in JSON; empty: derived from the attribute.
+        kind: "value": as it is; "time": ms since 1970 as ISO 8601 text; "id": an int as text; "hidden": left out;
+            "parts": some fields of a record, in place of the record.
+        name: its name in JSON, or those of the parts, separated by spaces; empty: derived from the attribute.
         null: a value that stands for "none" and is shown as null.
     """
 
-    kind: Literal["value", "time", "id", "hidden"] = "value"
+    kind: Literal["value", "time", "id", "hidden", "parts"] = "value"
     name: str = ""
     null: int | str | None = None
 
@@ -113,7 +115,7 @@ def to_json(value: Any) -> Any:
         return {str(name): to_json(item) for name, item in value.items()}
     if _is_record(type(value)):
         kind: type = type(value)
-        return {name: convert(getattr(value, source)) for name, source, convert in _plan(kind)}
+        return {name: convert(get(value)) for name, get, convert in _plan(kind)}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_json(item) for item in value]
     return str(value)
@@ -162,7 +164,11 @@ def _find_fields(kind: type) -> Iterator[_Field]:
     hints, texts = get_type_hints(kind, include_extras=True) | _HINTS.get(kind, {}), _attribute_texts(kind)
     names = getattr(kind, "_fields", None) or [field.name for field in dataclasses.fields(kind)]
     for source in names:
-        if (shown := _split(hints[source])[1]).kind != "hidden":
+        hint, shown = _split(hints[source])
+        if shown.kind == "parts":
+            parts = (part._replace(source=f"{source}.{part.source}") for part in _fields(hint))
+            yield from (part for part in parts if part.name in shown.name.split())
+        elif shown.kind != "hidden":
             yield _Field(_json_name(source, shown), source, hints[source], texts.get(source, ""))
     for source, member in inspect.getmembers_static(kind, lambda each: isinstance(each, property)):
         if getattr(member.fget, "in_json", False):
@@ -193,9 +199,9 @@ def _attribute_texts(kind: type) -> dict[str, str]:
 
 
 @cache
-def _plan(kind: type) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
-    """Return for each field of *kind* its name in JSON, the attribute, and the function that converts its value."""
-    return tuple((field.name, field.source, _converter(field.hint)) for field in _fields(kind))
+def _plan(kind: type) -> tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...]:
+    """Return for each field of *kind* its name in JSON, and the functions that get and convert its value."""
+    return tuple((field.name, attrgetter(field.source), _converter(field.hint)) for field in _fields(kind))
 
 
 def _converter(hint: Any) -> Callable[[Any], Any]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from snowredis.errors import GeneratorClosed, GeneratorSuspended, PoolExhausted, SnowredisError, StoreUnavailable
+from snowredis.errors import GeneratorClosed, PoolExhausted, StoreUnavailable
 
 log = logging.getLogger("snowredis")
 
@@ -80,10 +80,11 @@ class _StartClaim:
         """Claim; return whether there is a worker id, or will be none."""
         try:
             worker = self._generator.claim().worker
-        except (GeneratorClosed, GeneratorSuspended):
+        except GeneratorClosed:
             self._claimed = True
             return True
-        except SnowredisError as error:
+        # whatever it is, an attempt is no condition of a start
+        except Exception as error:  # noqa: BLE001
             self._reason = str(error)
             # others than these do not pass by themselves within a start
             if not isinstance(error, PoolExhausted | StoreUnavailable):

@@ -32,7 +32,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from snowredis.monitor.metric_values import Family, SegmentTotals, TotalsTracker, families_of, new_durations
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
 from snowredis.monitor.polling import PoolPoller
-from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
 from snowredis.settings import pool_or_default
@@ -225,13 +225,13 @@ class PoolCollector:
     Args:
         url: as WorkerPool takes it, with rights to read.
         pools: their names. A registry takes one PoolCollector: all pools share the same metrics.
-        open_pool: makes the WorkerPool of a name, in place of one that is opened at *url*.
+        open_pool: makes the PoolMonitor of a name, in place of one that is opened at *url*.
 
     If Redis is unavailable or has no such pool, ``snowredis_pool_up`` is 0, and a scrape may take two seconds.
     """
 
-    def __init__(self, url: Any, *pools: str, open_pool: Callable[[str], WorkerPool] | None = None) -> None:
-        opened = open_pool or partial(WorkerPool, url)
+    def __init__(self, url: Any, *pools: str, open_pool: Callable[[str], PoolMonitor] | None = None) -> None:
+        opened = open_pool or partial(PoolMonitor, url)
         self._watches = {name: PoolPoller(opened(name)) for name in pools or (pool_or_default(),)}
         self._pid, self._lock = os.getpid(), threading.Lock()
 

@@ -8,7 +8,6 @@ same, from the map in the database, in the other direction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, pairwise
 from typing import Any
@@ -34,26 +33,6 @@ _LOADED = 20_000
 _FIRST = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Result of a run.
-
-    Attributes:
-        ids, values: how many ids changed, and in how many places.
-        tables, rows: how many were compared with what they were before.
-    """
-
-    ids: int
-    values: int
-    tables: int
-    rows: int
-
-    @classmethod
-    def of(cls, run: Run) -> Outcome:
-        rows = sum(count for count, _ in run.sums.values())
-        return cls(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows)
-
-
 def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | None = None) -> Databases:
     """Connect to the databases of a plan, and check that their tables are those of the plan.
 
@@ -77,7 +56,7 @@ def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | N
 # --- apply -----------------------------------------------------------------------------------------------
 
 
-def apply_plan(plan: Plan, file: PlanFile, databases: Databases, *, batch_rows: int, progress: Progress) -> Outcome:
+def apply_plan(plan: Plan, file: PlanFile, databases: Databases, *, batch_rows: int, progress: Progress) -> Run:
     """Rewrite the ids, from where the last process stopped, and verify the result. Returns at once if all is done.
 
     Args:
@@ -90,26 +69,19 @@ def apply_plan(plan: Plan, file: PlanFile, databases: Databases, *, batch_rows: 
     with lock(engine, LOCK):
         # the order matters: begin() refuses if another process made a run after the first read
         last, run = journal.read(), journal.read(plan.id)
-        if run is None:
+        if run is None or run.state == "undoing":
             check_finished(engine, last)
             _check(plan, file, databases, progress)
             run = journal.begin(plan, last)
-        if run.state in ("undoing", "undone"):
-            raise MergeError(
-                f"plan {plan.id} is being taken back in {url_of(engine)}. Nothing was changed; finish that first, with "
-                "`snowredis merge undo` and the URL."
-            )
         if run.state == "loading":
             run = _load(file, databases, journal, run, progress)
         if run.state == "rewriting":
             run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run)
             _move_counters(engine, schema, run)
-            run = _advance(engine, journal, run, state="verifying")
-        if run.state == "verifying":
             tail = "The ids were changed, and the check failed; `snowredis merge abandon` and the URL take it back"
             check_result(engine, schema, run, run.domains, tail, progress)
             run = _advance(engine, journal, run, state="done")
-    return Outcome.of(run)
+    return run
 
 
 def _advance(engine: sa.Engine, journal: Journal, run: Run, **changes: Any) -> Run:
@@ -130,9 +102,9 @@ def _check(plan: Plan, file: PlanFile, databases: Databases, progress: Progress)
             if plan.ids[domain.name] == [id_sums(*side, domain.domain) for side in sides]:
                 # the ids are those for which the plan was proved
                 continue
-            there = replace(domain.domain, partials=())
-            store.load("kept", domain.number, kept, databases.kept_schema, there)
-            store.load("changed", domain.number, changed, databases.changed_schema, domain.domain)
+            store.load("kept", domain.number, kept, databases.kept_schema, domain.domain, ())
+            of = domain.domain
+            store.load("changed", domain.number, changed, databases.changed_schema, of, of.partials)
             store.add(domain.number, file.pairs(domain.number))
             store.prove(domain.number, domain.name, matched=domain.kind == "match")
         for name, table in databases.changed_schema.tables.items():
@@ -188,7 +160,7 @@ def _move_counters(engine: sa.Engine, schema: Schema, run: Run) -> None:
 # --- undo ------------------------------------------------------------------------------------------------
 
 
-def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress) -> Outcome:
+def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress) -> Run:
     """Give the ids of the last run their old values again, from the map in the database; goes on if it was stopped.
 
     Args:
@@ -203,19 +175,16 @@ def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress) -> 
         run = _last_run(engine, journal.read(), finished)
         with database_errors(engine):
             schema = read_schema(engine, also=(), **run.options)
-        if run.state == "loading":
-            # no id was changed yet
-            run = _advance(engine, journal, run, state="undoing", domain=0, done_to=None, changed=0)
-        elif run.state != "undoing":
-            rewritten = len(run.domains) if run.state != "rewriting" else _domains_begun(run)
+        if run.state != "undoing":
+            before = run.sums
             if run.state == "done":
                 _check_unused(engine, schema, run)
-                run = _advance(engine, journal, run, sums=sums(engine, schema, run, run.domains, progress))
-            number = run.domains[rewritten - 1].number if rewritten else 0
+                before = sums(engine, schema, run, run.domains, progress)
             rehearse(engine, [plan.domain for plan in run.domains], schema)
-            run = _advance(engine, journal, run, state="undoing", domain=number, done_to=None, changed=0)
-        rewriter = _Rewriter(engine, schema, journal, batch_rows, progress)
-        run = rewriter.rewrite(run, backwards=True)
+            # while the map is filled, no id has changed yet
+            domain = 0 if run.state == "loading" else run.domain
+            run = _advance(engine, journal, run, state="undoing", domain=domain, done_to=None, changed=0, sums=before)
+        run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run, backwards=True)
         tail = "All ids have their old values, and the check failed; the map of old and new ids was kept"
         try:
             if run.sums:
@@ -226,8 +195,7 @@ def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress) -> 
             raise
         with writing(engine, "All ids have their old values") as connection:
             journal.forget(connection, run)
-            journal.advance(connection, run, state="undone", domain=0, done_to=None)
-    return replace(Outcome.of(run), ids=rewriter.ids)
+            return journal.advance(connection, run, state="undone", domain=0, done_to=None)
 
 
 def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
@@ -241,11 +209,6 @@ def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
             other = "is finished: take it back with `snowredis merge undo`"
         raise MergeError(f"the merge in {url_of(engine)} {other}. Nothing was changed.")
     return run
-
-
-def _domains_begun(run: Run) -> int:
-    """Return how many domains have new ids, the one under way included."""
-    return sum(1 for plan in run.domains if plan.number <= run.domain)
 
 
 def _check_unused(engine: sa.Engine, schema: Schema, run: Run) -> None:
@@ -272,7 +235,6 @@ class _Rewriter:
         self._engine, self._schema, self._support = engine, schema, support_of(engine)
         self._journal, self._batch_rows, self._progress = journal, batch_rows, progress
         self._self_updated: dict[object, list[str]] = {}
-        self.ids = 0
 
     def rewrite(self, run: Run, *, backwards: bool = False) -> Run:
         """Give all ids their new values, or the old ones again, from where *run* is; return its state after."""
@@ -299,7 +261,6 @@ class _Rewriter:
             done_to = int(last)
             # a batch of twice as many ids, unless it would be too large
             size = max(1, min(2 * count, count * self._batch_rows // max(run.changed - before, 1)))
-            self.ids += count
             self._progress.add(count)
 
     def _batch(self, run: Run, plan: DomainPlan, after: int | None, last: int, ids: int, *, backwards: bool) -> Run:

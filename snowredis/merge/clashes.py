@@ -42,12 +42,10 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
     ]
     found += _codes(work)
     renewed.update(counted)
-    for name, table in work.changed_schema.tables.items():
-        if name in work.kept_schema.tables:
-            found += _clashing_keys(work, name, renewed)
-            found += _clashing_trees(work, name, table)
-    tables = {text.partition(":")[0] for text in found}
-    found += [text for text in _same_tables(work, plans, renewed) if text.partition(":")[0] not in tables]
+    key_of = {plan.domain.table_name: plan.domain.keys[0] for plan in plans.values() if plan.kind != "match"}
+    for name in work.changed_schema.tables:
+        of_keys = [*_clashing_keys(work, name, renewed), *_clashing_trees(work, name)]
+        found += of_keys or (_same_rows(work, key_of[name], renewed) if name in key_of else [])
     if work.support.kind == "postgresql":
         found += _partitions(work, plans)
     if work.support.kind in ("mysql", "mariadb") and not work.request.with_triggers:
@@ -99,7 +97,7 @@ def _clashing(work: Work, name: TableName, key: _Key) -> tuple[int, list[tuple[A
         ]
         more = [column for column in plain_columns(table, matched) if column.name not in named]
         query = sa.select(*parts, *more).select_from(table)
-        return query if key.where is None else query.where(sa.text(key.where))
+        return query if key.where is None else query.where(sa.literal_column(key.where))
 
     own = selected(work.kept_schema.tables[name])
     if not work.kept.scalar(sa.select(sa.exists(own))):
@@ -135,36 +133,25 @@ def _remedy(work: Work, name: TableName, key: _Key) -> str:
 # --- tables that both have, counters, trees --------------------------------------------------------------
 
 
-def _same_tables(work: Work, plans: Mapping[str, DomainPlan], renewed: set[ColumnName]) -> Iterator[str]:
-    """Yield tables of which most of the first rows are in both databases."""
-    for plan in plans.values():
-        key = plan.domain.keys[0]
-        name, mine = key.table_name, work.kept_schema.tables.get(key.table_name)
-        if plan.kind == "match" or mine is None:
-            continue
-        theirs = work.changed_schema.tables[name]
-        columns = [column.name for column in theirs.c if ColumnName(*name, column.name) not in renewed]
-        if not columns or len(columns) + 1 < len(theirs.c):
-            continue
-        rows, other = (
-            [
-                tuple(map(str, row))
-                for row in connection.execute(
-                    sa.select(*plain_columns(table, columns)).order_by(table.c[key.column]).limit(_FIRST)
-                )
-            ]
-            for connection, table in ((work.changed, theirs), (work.kept, mine))
-        )
-        same = len(set(rows) & set(other))
-        if rows and same * 2 >= len(rows):
-            names = next((k.parts for k in _unique_keys(work, name) if k.is_plain and set(k.parts) <= set(columns)), ())
-            text = f"{name}: {same:,} of {len(rows):,} rows are in both databases, and would be there twice"
-            if key in work.independent:
-                work.notes.append(f"{text}, since --independent {key} says that they are other rows")
-            else:
-                # without a unique key, a person must know what names a row
-                matched = option("match", f"{name}={','.join(names) or 'COLUMNS'}")
-                yield f"{text}: {matched} or {option('independent', key)}"
+def _same_rows(work: Work, key: ColumnName, renewed: set[ColumnName]) -> Iterator[str]:
+    """Yield the table of *key* if most of its first rows are in both databases."""
+    name = key.table_name
+    table = work.changed_schema.tables[name]
+    columns = [column.name for column in table.c if ColumnName(*name, column.name) not in renewed]
+    if not columns or len(columns) + 1 < len(table.c):
+        return
+    query = sa.select(*plain_columns(table, columns)).order_by(table.c[key.column]).limit(_FIRST)
+    other, rows = ([tuple(map(str, row)) for row in connection.execute(query)] for connection, _ in work.sides)
+    same = len(set(rows) & set(other))
+    if rows and same * 2 >= len(rows):
+        names = next((k.parts for k in _unique_keys(work, name) if k.is_plain and set(k.parts) <= set(columns)), ())
+        text = f"{name}: {same:,} of {len(rows):,} rows are in both databases, and would be there twice"
+        if key in work.independent:
+            work.notes.append(f"{text}, since --independent {key} says that they are other rows")
+        else:
+            # without a unique key, a person must know what names a row
+            matched = option("match", f"{name}={','.join(names) or 'COLUMNS'}")
+            yield f"{text}: {matched} or {option('independent', key)}"
 
 
 def _codes(work: Work) -> Iterator[str]:
@@ -176,7 +163,7 @@ def _codes(work: Work) -> Iterator[str]:
             text = (
                 f"{domain.name}: {scan.clashes:,} of these numbers are in both databases, and they are no primary key"
             )
-            yield f"{text}: {new} for new numbers or {stay} if they are codes that stay"
+            yield f"{text}: {stay} if they are codes that stay or {new} for new numbers"
 
 
 def _composite_counters(work: Work) -> list[ColumnName]:
@@ -187,12 +174,12 @@ def _composite_counters(work: Work) -> list[ColumnName]:
     )
 
 
-def _clashing_trees(work: Work, name: TableName, table: sa.Table) -> Iterator[str]:
+def _clashing_trees(work: Work, name: TableName) -> Iterator[str]:
     """Yield nested sets whose trees have the same numbers."""
-    column = ColumnName(*name, "tree_id")
+    table, column = work.changed_schema.tables[name], ColumnName(*name, "tree_id")
     if not {"tree_id", "lft"} <= set(table.c.keys()) or column in work.independent or work.domain_of(column):
         return
-    both = [set(c.scalars(sa.select(s.tables[name].c.tree_id).distinct())) for c, s in work.sides]
+    both = [set(connection.scalars(sa.select(table.c.tree_id).distinct())) for connection, _ in work.sides]
     if both[0] & both[1]:
         options = f"{option('id', column)} or {option('independent', column)}"
         yield f"{name}: {len(both[0] & both[1])} trees have the same tree_id: {options}"
@@ -209,9 +196,7 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
         root = {"root": work.support.name(name)}
         theirs, mine = (connection.execute(query, root).all() for connection in (work.changed, work.kept))
         for where, partitions in (("first", mine), ("second", theirs)):
-            conditions = [
-                re.sub(r"satisfies_hash_partition\(.*?\)", "true", row.condition) for row in partitions if row.condition
-            ]
+            conditions = [re.sub(r"satisfies_hash_partition\(.*?\)", "true", row.condition) for row in partitions]
             if not conditions:
                 continue
             columns = [
@@ -222,17 +207,13 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
             ]
             # a row for which the condition is NULL is in no partition
             inner = sa.select(*columns).subquery("moved")
-            none = sa.text(" AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions).replace(":", "\\:"))
+            none: sa.ColumnElement[bool] = sa.literal_column(
+                " AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions)
+            )
             keys = [inner.c[column.name] for column in table.primary_key.columns] or list(inner.c)
             rows = work.changed.execute(sa.select(*keys).select_from(inner).where(none).limit(_NAMED)).all()
             if rows:
-                there = {row.name for row in mine}
-                missing = [
-                    f"CREATE TABLE {row.name} PARTITION OF {row.parent} {row.bound};"
-                    for row in theirs
-                    if row.name not in there
-                ]
-                if where == "second" or not missing:
-                    missing = [f"CREATE TABLE {name.table}_rest PARTITION OF {work.support.name(name)} DEFAULT;"]
+                rest = work.support.name(TableName(name.schema, f"{name.table}_rest"))
+                make = f"CREATE TABLE {rest} PARTITION OF {work.support.name(name)} DEFAULT;"
                 texts = ", ".join(map(row_text, rows))
-                yield f"{name}: rows have no partition in the {where} database, such as {texts}: {' '.join(missing)}"
+                yield f"{name}: rows have no partition in the {where} database, such as {texts}: make one, or {make}"

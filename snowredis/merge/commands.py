@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -19,7 +20,7 @@ from snowredis.merge.progress import Progress
 from snowredis.merge.proof import PROOF
 
 if TYPE_CHECKING:
-    from snowredis.merge.apply import Outcome
+    from snowredis.merge.journal import Run
     from snowredis.merge.pair import Databases
     from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
 
@@ -158,7 +159,8 @@ def _plan(args: argparse.Namespace) -> int:
         text = f"{len(error.findings)} findings, as above. Nothing was planned; decide or correct each."
         raise CommandError(ExitCode.MERGE_REFUSED, text) from None
     write(_lines_of(plan))
-    print(f"\nthe plan is in {args.out}; next: snowredis merge apply {args.out} --dry-run")
+    path = shlex.quote(str(args.out))
+    print(f"\nthe plan is in {path}; next: snowredis merge apply {path} --dry-run")
     return ExitCode.OK
 
 
@@ -241,21 +243,22 @@ def _apply(args: argparse.Namespace) -> int:
             print("\nnothing was changed")
             return ExitCode.OK
         confirm(args, "change this?")
-        outcome = apply_plan(plan, file, databases, batch_rows=args.batch_rows, progress=progress)
+        run = apply_plan(plan, file, databases, batch_rows=args.batch_rows, progress=progress)
         progress.clear()
-        _print_outcome(outcome, "new", plan.verdict)
+        _print_run(run, "new", plan.verdict)
         print(f"old and new ids: snowredis_merge_map in {plan.changed}")
-        print(f"next: snowredis merge copy {args.plan} --run")
+        print(f"next: snowredis merge copy {shlex.quote(str(args.plan))} --run")
     return ExitCode.OK
 
 
-def _print_outcome(outcome: Outcome, kind: str, verdict: str) -> None:
-    if not outcome.ids:
+def _print_run(run: Run, kind: str, verdict: str) -> None:
+    if not run.changed:
         print("\nno id was changed")
         return
+    rows = sum(count for count, _ in run.sums.values())
     print(
-        f"\n{outcome.ids:,} ids have {kind} values, in {outcome.values:,} places; the checksums of "
-        f"{outcome.rows:,} rows in {outcome.tables} tables are as before but for the ids, and {printable(verdict)}"
+        f"\n{run.ids:,} ids have {kind} values, in {run.changed:,} places; the checksums of {rows:,} rows in "
+        f"{len(run.sums)} tables are as before but for the ids, and {printable(verdict)}"
     )
 
 
@@ -269,8 +272,8 @@ def _revert(args: argparse.Namespace, *, finished: bool) -> int:
 
     confirm(args, "change this?")
     with interrupted_by_signals(), Progress() as progress:
-        outcome = revert(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
-    _print_outcome(outcome, "their old", "every foreign key of the catalog leads to a row")
+        run = revert(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
+    _print_run(run, "their old", "every foreign key of the catalog leads to a row")
     return ExitCode.OK
 
 
@@ -296,7 +299,7 @@ def _copy(args: argparse.Namespace) -> int:
         confirm(args, f"copy all rows of {plan.changed} into {plan.kept}?")
         progress.start("copying")
         run_copy(commands, plan, databases, progress)
-    print(f"the rows were copied; next: snowredis merge check --copied {args.plan}")
+    print(f"the rows were copied; next: snowredis merge check --copied {shlex.quote(str(args.plan))}")
     return ExitCode.OK
 
 

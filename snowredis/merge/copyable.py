@@ -36,49 +36,16 @@ class Fact(NamedTuple):
     refusal: str
 
 
-_POSTGRESQL_TYPES = (
-    *("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar", "char", "bytea"),
-    *(
-        "date",
-        "time",
-        "timetz",
-        "timestamp",
-        "timestamptz",
-        "interval",
-        "uuid",
-        "json",
-        "jsonb",
-        "xml",
-        "bit",
-        "varbit",
-    ),
-    *("inet", "cidr", "macaddr", "macaddr8", "point", "line", "lseg", "box", "path", "polygon", "circle"),
-    *("tsvector", "tsquery", "citext", "hstore", "ltree"),
-    *(f"{name}{kind}range" for name in ("int4", "int8", "num", "ts", "tstz", "date") for kind in ("", "multi")),
-)
-_MYSQL_TYPES = (
-    *("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "bit", "year", "date", "time"),
-    *("datetime", "timestamp", "char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json"),
-    *("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6"),
-    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
-)
 _ON_CONFLICT = re.compile(r"\bON\s+CONFLICT\s+(?!ABORT\b)\w+", re.IGNORECASE)
 
 
 def _facts(connection: sa.Connection, schema: Schema, support: Support) -> Iterator[Fact]:
     """Yield the facts of all tables of a database that are not excluded."""
     facts = list[Fact]()
-    tables, columns = (catalog_query(support.kind, name) for name in ("tables", "columns"))
-    if support.kind == "postgresql":
-        columns = columns.bindparams(types=list(_POSTGRESQL_TYPES))
-    elif support.kind != "sqlite":
-        columns = columns.bindparams(sa.bindparam("types", list(_MYSQL_TYPES), expanding=True))
     # on PostgreSQL, one query has all schemas
-    is_by_schema = "schema" in tables.compile().params
-    for name in schema.names if is_by_schema else [None]:
-        for query in (tables, columns):
-            of_schema = query.bindparams(schema=name) if is_by_schema else query
-            for row in connection.execute(of_schema):
+    for name in schema.names if support.kind in ("mysql", "mariadb") else [None]:
+        for query in ("tables", "columns"):
+            for row in connection.execute(catalog_query(support.kind, query), {"schema": name}):
                 refusal = row.refusal or _conflict(getattr(row, "sql", None) or "")
                 facts.append(Fact(TableName(getattr(row, "schema", name), row.tab), row.what, row.value, refusal))
     yield from (fact for fact in facts if schema.names_table(fact.table))

@@ -70,7 +70,7 @@ class Run:
     Attributes:
         number: of the run in this database, 1 or higher.
         plan: id of its plan.
-        state: "loading" (of the map), "rewriting", "verifying", "done"; then "undoing" and "undone".
+        state: "loading" (of the map), "rewriting", "done"; then "undoing" and "undone".
         domain: number of the domain under way: lower ones have new ids. Above all of them: all have.
         done_to: the last old id of that domain that has its new value; while undoing, that has its old one again.
         changed: how many values were rewritten.
@@ -89,6 +89,11 @@ class Run:
     domains: tuple[DomainPlan, ...]
     options: dict[str, list[str]]
     sums: dict[str, list[Any]]
+
+    @property
+    def ids(self) -> int:
+        """How many ids the plan changes."""
+        return sum(domain.renamed for domain in self.domains)
 
     def details(self) -> str:
         domains = [asdict(domain) for domain in self.domains]
@@ -208,6 +213,6 @@ def check_finished(engine: sa.Engine, last: Run | None) -> None:
     if last is not None and last.state not in FINISHED:
         raise MergeError(
             f"plan {last.plan} was begun in {url_of(engine)} and is not finished ({last.state}). Nothing was changed; "
-            "finish it first, with `snowredis merge apply` and the file of that plan, or take it back with "
-            "`snowredis merge abandon` and the URL."
+            "take it back first, with `snowredis merge abandon` and the URL, or, unless it is undoing, finish it with "
+            "`snowredis merge apply` and the file of that plan."
         )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import secrets
 import unicodedata
 from collections.abc import Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
@@ -20,10 +20,9 @@ from snowredis.merge.databases import row_text, stream
 from snowredis.merge.obstacles import check_columns
 from snowredis.merge.pair import Work
 from snowredis.merge.plan_file import DomainPlan, Pair
-from snowredis.merge.schema import ColumnName, Domain, TableName
+from snowredis.merge.schema import ColumnName, Domain, TableName, option
 
 _PAGE = 5_000
-_NEAR = "CREATE OR REPLACE TEMP TABLE near (side INTEGER, norm VARCHAR, named VARCHAR)"
 
 
 def plain_columns(table: sa.FromClause, names: Sequence[str]) -> list[sa.ColumnElement[Any]]:
@@ -56,23 +55,15 @@ def translated_rows(work: Work, name: TableName, query: sa.Select[Any]) -> Itera
 
 def matches_in_order(work: Work, domains: Sequence[Domain]) -> list[Domain]:
     """Return the matched domains so that each comes after those whose ids say that its rows are the same."""
-    left = [domain for domain in domains if work.is_matched(domain)]
-    ordered: list[Domain] = []
-    while left:
-        ready = [domain for domain in left if not any(_needs(work, domain, other) for other in left)]
-        if not ready:
-            raise MergeError(
-                f"--match: {left[0].table_name} is matched by ids that depend on it. Nothing was planned; match it by "
-                "other columns."
-            )
-        ordered += ready
-        left = [domain for domain in left if domain not in ready]
-    return ordered
-
-
-def _needs(work: Work, domain: Domain, other: Domain) -> bool:
-    name = domain.table_name
-    return bool({ColumnName(*name, column) for column in work.matched[name]} & set(other.columns))
+    matched = [domain for domain in domains if work.is_matched(domain)]
+    by = {d: {ColumnName(*d.table_name, column) for column in work.matched[d.table_name]} for d in matched}
+    try:
+        return list(TopologicalSorter({d: [o for o in matched if by[d] & set(o.columns)] for d in by}).static_order())
+    except CycleError as error:
+        raise MergeError(
+            f"--match: {error.args[1][0].table_name} is matched by ids that depend on it. Nothing was planned; match "
+            "it by other columns."
+        ) from error
 
 
 def match(work: Work, domain: Domain) -> DomainPlan:
@@ -140,26 +131,21 @@ def _check_names_each(work: Work, name: TableName, table: sa.FromClause) -> None
         )
 
 
+def _plainly(row: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(unicodedata.normalize("NFKC", str(value)).casefold().strip() for value in row)
+
+
 def _check_near(work: Work, name: TableName, ours: sa.Select[Any], left: sa.Select[Any]) -> None:
     """Refuse rows that are *left* and that a person may take for one of *ours*, although the server does not."""
-    columns, rows = work.matched[name], work.store.rows
+    columns = work.matched[name]
     if not any(isinstance(work.kept_schema.tables[name].c[column].type, sa.String) for column in columns):
         return
-    rows(_NEAR)
-    for side, query in enumerate((ours, left)):
-        found = stream(work.kept, query)
-        while page := list(islice(found, 100_000)):
-            norms = ["\0".join(unicodedata.normalize("NFKC", str(v)).casefold().strip() for v in row) for row in page]
-            arrays = {"a": norms, "b": [row_text(row) for row in page]}
-            work.store.insert("near", f"{side}, a, b", {of: np.array(values) for of, values in arrays.items()})
-    near = rows(
-        "SELECT theirs.named, ours.named FROM near theirs JOIN near ours USING (norm) WHERE theirs.side = 1 AND "
-        "ours.side = 0 ORDER BY 1 LIMIT 3"
-    )
+    named = {_plainly(row): row_text(row) for row in stream(work.kept, ours)}
+    near = [(row_text(row), named[_plainly(row)]) for row in stream(work.kept, left) if _plainly(row) in named]
     if near:
-        pairs = ", ".join(f"{theirs} and {ours}" for theirs, ours in near)
+        pairs = ", ".join(f"{theirs} and {mine}" for theirs, mine in sorted(near)[:3])
         raise MergeError(
             f"--match {name}: rows are nearly the same, and the server holds them to be different, such as {pairs}. "
             "Nothing was planned; correct them in one of the databases, or say that they are different rows with "
-            f"--independent {name}.{columns[0]}."
+            f"{option('independent', ColumnName(*name, columns[0]))}."
         )

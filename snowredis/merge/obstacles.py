@@ -57,21 +57,18 @@ def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> N
 
 
 def check_columns(work: Work, domain: Domain, highest: int) -> None:
-    """Refuse new ids that do not fit all columns of a domain, in both databases.
+    """Refuse new ids that do not fit all columns of a domain, whose types are the same in both databases.
 
     Raises:
         MergeError: with the column.
     """
     for name in domain.all_columns:
-        for _, schema in work.sides:
-            if not schema.has(name):
-                continue
-            column = schema.column(name)
-            if highest > (limit := work.support.limit(column)):
-                raise MergeError(
-                    f"{name}: the new ids reach {highest:,}, and {column.type} holds at most {limit:,}. Nothing was "
-                    "planned; widen the column to 64 bits (BIGINT), with all foreign keys to it, in both databases."
-                )
+        column = work.changed_schema.column(name)
+        if highest > (limit := work.support.limit(column)):
+            raise MergeError(
+                f"{name}: the new ids reach {highest:,}, and {column.type} holds at most {limit:,}. Nothing was "
+                "planned; widen the column to 64 bits (BIGINT), with all foreign keys to it, in both databases."
+            )
 
 
 def check_obstacles(
@@ -92,12 +89,12 @@ def check_obstacles(
     inspector = sa.inspect(connection)
     for table, ids in names.items():
         for column in schema.tables[table].c:
-            if column.computed is not None and ids & _words(str(column.computed.sqltext)):
+            if column.computed is not None and _names_any(str(column.computed.sqltext), ids):
                 text = f"{table}.{column.name} is computed from an id"
                 found.append(f"{text}: drop the column, and add it again afterwards")
         for check in inspector.get_check_constraints(table.table, table.schema):
             text = str(check["sqltext"])
-            if ids & _words(text) and _LOWER_BOUND.fullmatch(text) is None:
+            if _names_any(text, ids) and _LOWER_BOUND.fullmatch(text) is None:
                 found.append(
                     f"the check {check['name']} of {table} is about an id: drop it, and add it again afterwards"
                 )
@@ -109,8 +106,8 @@ def check_obstacles(
         )
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text))
+def _names_any(text: str, names: set[str]) -> bool:
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
 
 
 def _in_catalog(connection: sa.Connection, tables: set[TableName], with_triggers: bool) -> Iterator[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -115,54 +116,43 @@ class Plan:
         return said
 
 
+def write_plan(path: Path, plan: Plan, pairs: Callable[[int], Iterable[Pair]]) -> None:
+    """Write a plan under another name, and give the file its own at the end.
+
+    Args:
+        pairs: returns old and new ids of a domain.
+
+    Raises:
+        MergeError: it cannot be written.
+    """
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with contextlib.closing(sqlite3.connect(part)) as database:
+            database.executescript(f"PRAGMA journal_mode = off; PRAGMA synchronous = off; {_TABLES}")
+            for domain in plan.domains:
+                rows = ((domain.number, *pair) for pair in pairs(domain.number))
+                database.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", rows)
+            database.execute("INSERT INTO about VALUES (?)", [json.dumps({"version": _VERSION, **asdict(plan)})])
+            database.commit()
+        os.replace(part, path)
+    except (OSError, sqlite3.Error) as error:
+        raise MergeError(f"{path} cannot be written: {error}. Nothing was planned.") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
 class PlanFile:
     """A plan file. A context manager."""
 
-    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
-        self.path, self._database = path, database
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._database.close()
-
-    @classmethod
-    def create(cls, path: Path) -> PlanFile:
-        """Start a file under another name; finish() gives it its own.
-
-        Raises:
-            MergeError: it exists already, or cannot be written.
-        """
-        if path.exists():
-            raise MergeError(f"{path} already exists. Nothing was planned; remove it, or give --out another name.")
-        part = _part(path)
-        try:
-            part.unlink(missing_ok=True)
-            database = sqlite3.connect(part, isolation_level=None)
-            database.executescript(f"PRAGMA journal_mode = off; PRAGMA synchronous = off; {_TABLES}")
-        except (OSError, sqlite3.Error) as error:
-            raise MergeError(f"{path} cannot be written: {error}. Nothing was planned.") from error
-        return cls(path, database)
-
-    def add(self, domain: int, pairs: Iterable[Pair]) -> None:
-        """Store old and new ids of a domain."""
-        self._database.execute("BEGIN")
-        rows = ((domain, *pair) for pair in pairs)
-        self._database.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", rows)
-        self._database.execute("COMMIT")
-
-    def finish(self, plan: Plan) -> None:
-        """Store *plan* and give the file its name."""
-        text = json.dumps({"version": _VERSION, **asdict(plan)})
-        self._database.execute("INSERT INTO about VALUES (?)", (text,))
-        self._database.close()
-        os.replace(_part(self.path), self.path)
-
-    def discard(self) -> None:
-        """Remove an unfinished file."""
-        self._database.close()
-        _part(self.path).unlink(missing_ok=True)
 
     @classmethod
     def open(cls, path: Path) -> tuple[Plan, PlanFile]:
@@ -187,7 +177,7 @@ class PlanFile:
         if any(rows.get(domain.number, 0) != domain.renamed for domain in plan.domains):
             database.close()
             raise MergeError(f"{path} is damaged: not all new ids are there. Nothing was changed; make a new plan.")
-        return plan, cls(path, database)
+        return plan, cls(database)
 
     def pairs(self, domain: int, after: int | None = None) -> Iterator[Pair]:
         """Yield old and new ids of a domain in the order of the old ones, from the first above *after*."""
@@ -197,10 +187,6 @@ class PlanFile:
         )
         # through map(): `yield from` alone closes the cursor, even after its database was closed
         yield from map(tuple, cursor)
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(f"{path.name}.part")
 
 
 def _plan(data: dict[str, Any]) -> Plan:

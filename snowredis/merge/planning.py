@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -21,9 +22,9 @@ from snowredis.merge.databases import count_rows, reading, url_of
 from snowredis.merge.journal import Journal, check_finished
 from snowredis.merge.matching import match, matches_in_order, same_rows
 from snowredis.merge.pair import Request, Work, open_both
-from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
+from snowredis.merge.plan_file import DomainPlan, Plan, write_plan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import Domain, Schema, TableName, tables_called
+from snowredis.merge.schema import Domain, Schema, TableName, option, tables_called
 from snowredis.merge.support import support_of
 from snowredis.merge.undecided import CONTENT_TYPES, find_partials, undecided
 from snowredis.merge.verify import id_sums
@@ -43,6 +44,8 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
         SourceError: a database cannot be read.
         ConfigError, LayoutError: an unknown layout.
     """
+    if path.exists():
+        raise MergeError(f"{path} already exists. Nothing was planned; remove it, or give --out another name.")
     layout = None if request.layout is None else resolve_layout(request.layout)
     progress.start("reading tables and foreign keys")
     both = open_both(request.kept, request.changed, request.options)
@@ -59,42 +62,37 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
             support_of(both.changed),
             IdStore(stack.enter_context(Workspace())),
             progress,
-            _matched(request, kept_schema, changed_schema),
+            _matched(request, changed_schema),
             {changed_schema.named(text, "--counter") for text in request.counters},
             {changed_schema.named(text, "--independent") for text in request.independent},
         )
-        file = PlanFile.create(path)
-        try:
-            plan = _plan(work, file)
-            file.finish(plan)
-        except BaseException:
-            file.discard()
-            raise
+        plan = _plan(work)
+        write_plan(path, plan, work.store.pairs)
     return plan
 
 
-def _matched(request: Request, kept_schema: Schema, changed_schema: Schema) -> dict[TableName, tuple[str, ...]]:
+def _matched(request: Request, changed_schema: Schema) -> dict[TableName, tuple[str, ...]]:
     """Return the tables whose rows are the same under other ids, with the columns that say so."""
     matched: dict[TableName, tuple[str, ...]] = {
         TableName(None, table): columns
         for table, columns in _MATCHES.items()
-        if TableName(None, table) in changed_schema.tables.keys() & kept_schema.tables.keys()
+        if TableName(None, table) in changed_schema.tables
     }
     for text in request.matched:
         table, equals, columns = text.partition("=")
         (name, *_) = tables_called(table, changed_schema.tables, "--match")
         names = tuple(part.strip() for part in columns.split(","))
         missing = [part for part in names if part not in changed_schema.tables[name].c]
-        if not equals or missing or name not in kept_schema.tables:
+        if not equals or missing:
             raise MergeError(
                 f"--match {shown(text)} cannot be used. Nothing was planned; write table=column,column with columns of "
-                "a table that both databases have."
+                "the table."
             )
         matched[name] = names
     return matched
 
 
-def _plan(work: Work, file: PlanFile) -> Plan:
+def _plan(work: Work) -> Plan:
     request = work.request
     work.progress.start("looking for rows without a parent")
     check_copyable(work.sides)
@@ -102,7 +100,7 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     work.counted = {column for counter in counters for column in counter.columns}
     obstacles.check_no_orphans(work.kept, work.kept_schema, "that is kept")
     obstacles.check_no_orphans(work.changed, work.changed_schema, "that changes")
-    partials, findings = find_partials(work.changed, work.changed_schema, work.independent)
+    partials, asked = find_partials(work.changed, work.changed_schema, work.independent)
     work.changed_schema = work.changed_schema.with_partials(partials)
     # codes of rows, such as those of countries, stay
     schema = work.changed_schema
@@ -114,14 +112,12 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     for number, domain in enumerate(ordered, 1):
         work.progress.start(f"reading {domain.name}")
         work.numbers[domain.name] = number
-        there = replace(domain, partials=kept_partials.get(domain.name, ()))
-        work.store.load("kept", number, work.kept, work.kept_schema, there)
-        work.store.load("changed", number, work.changed, work.changed_schema, domain)
+        work.store.load("kept", number, work.kept, work.kept_schema, domain, kept_partials.get(domain.name, ()))
+        work.store.load("changed", number, work.changed, work.changed_schema, domain, domain.partials)
         work.scans[domain.name] = scan = work.store.scan(number, work.layout)
         work.lanes |= scan.lanes
     work.progress.start("looking for references without a foreign key")
-    known = {text.split()[0] for text in findings}
-    findings += [text for text in undecided(work) if text.split()[0].rstrip(":") not in known]
+    findings = [text for _, text in asked] + undecided(work, {column for column, _ in asked})
     # ids that change may make rows the same, so they are chosen first
     plans = {domain.name: _choose(work, domain) for domain in ordered if not work.is_matched(domain)}
     for domain in matches_in_order(work, ordered):
@@ -137,7 +133,6 @@ def _plan(work: Work, file: PlanFile) -> Plan:
     domains = sorted(plans.values(), key=lambda plan: plan.number)
     for plan in domains:
         work.store.prove(plan.number, plan.name, matched=plan.kind == "match")
-        file.add(plan.number, work.store.pairs(plan.number))
     renamed = [plan.domain for plan in domains if plan.renamed]
     if renamed:
         obstacles.check_obstacles(work.changed, work.changed_schema, renamed, with_triggers=request.with_triggers)
@@ -167,16 +162,17 @@ def _plan(work: Work, file: PlanFile) -> Plan:
 def _in_order(schema: Schema) -> list[Domain]:
     """Return the domains so that what says the kind of a reference is rewritten after the reference."""
     kinds = {domain.name: {part.kind_column for part in domain.partials} for domain in schema.domains}
-    last = [d for d in schema.domains if any(set(d.columns) & kind for kind in kinds.values())]
-    ordered = [domain for domain in schema.domains if domain not in last] + last
-    for at, domain in enumerate(ordered):
-        for earlier in ordered[:at]:
-            if set(earlier.columns) & kinds[domain.name]:
-                raise MergeError(
-                    f"the references to {domain.name} depend on {earlier.name}, and the other way round. Nothing was "
-                    "planned; --exclude one of the tables."
-                )
-    return ordered
+    earlier = {
+        domain: [other for other in schema.domains if other is not domain and kinds[other.name] & set(domain.columns)]
+        for domain in schema.domains
+    }
+    try:
+        return list(TopologicalSorter(earlier).static_order())
+    except CycleError as error:
+        names = " and ".join(domain.name for domain in error.args[1][1:])
+        raise MergeError(
+            f"the references to {names} depend on each other. Nothing was planned; --exclude one of the tables."
+        ) from error
 
 
 def _at_once(work: Work, plan: DomainPlan) -> bool:
@@ -214,10 +210,10 @@ def _choose(work: Work, domain: Domain) -> DomainPlan:
     if not scan.clashes:
         return work.domain_plan(domain, "unchanged")
     if scan.highest < COUNTER_LIMIT or work.counters & set(domain.columns):
-        limit = min(work.support.limit(s.column(c)) for _, s in work.sides for c in domain.columns if s.has(c))
-        offset = counter_offset(scan.lowest, scan.highest, limit, domain.name)
-        work.store.add_offset(number, offset)
+        limit = min(work.support.limit(work.changed_schema.column(name)) for name in domain.all_columns)
+        offset = counter_offset(scan.lowest, scan.highest, limit)
         obstacles.check_columns(work, domain, scan.highest + offset)
+        work.store.add_offset(number, offset)
         return replace(work.domain_plan(domain, "counter"), offset=offset, lowest=scan.lowest)
     clashes = work.store.clashes(number)
     layout, lanes = _lanes(work, domain, clashes)
@@ -234,13 +230,13 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
         raise MergeError(
             f"{domain.name}: {len(clashes):,} ids clash, and they are too large for numbers of a counter "
             f"({clashes[-1]}). Nothing was planned; say how they were made with --layout, or, if they are plain "
-            f"numbers, --counter {domain.name}."
+            f"numbers, {option('counter', domain.name)}."
         )
     if clashes[0] < 0 or clashes[-1] >> layout.total_bits:
         wrong = clashes[0] if clashes[0] < 0 else clashes[-1]
         raise MergeError(
             f"{domain.name}: {wrong} clashes, and is no id of the layout {layout}. Nothing was planned; name the "
-            f"layout that the ids were made with, or --counter {domain.name}."
+            f"layout that the ids were made with, or {option('counter', domain.name)}."
         )
     newest_ms = layout.ms_at(clashes[-1] >> layout.timestamp_shift)
     if newest_ms > time.time_ns() // 1_000_000:
@@ -261,7 +257,7 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
     return layout, sorted(lanes)
 
 
-def counter_offset(lowest: int, highest: int, limit: int, name: str) -> int:
+def counter_offset(lowest: int, highest: int, limit: int) -> int:
     """Return what is added to every number of a counter.
 
     A power of ten, so that people recognize the old number in the new one, and with space for the numbers that the
@@ -271,21 +267,12 @@ def counter_offset(lowest: int, highest: int, limit: int, name: str) -> int:
         lowest: least number that gets a new one.
         highest: greatest number on either side.
         limit: greatest number that fits the columns.
-
-    Raises:
-        MergeError: no offset fits.
     """
     least = highest - lowest + 1
     round_offset = 10
     while round_offset < 2 * least:
         round_offset *= 10
-    for offset in (round_offset, least):
-        if highest + offset <= limit:
-            return offset
-    raise MergeError(
-        f"{name}: the new numbers would reach {highest + least:,}, and its columns hold at most {limit:,}. Nothing was "
-        "planned; widen the column and all foreign keys to it to 64 bits (BIGINT) in both databases."
-    )
+    return round_offset if highest + round_offset <= limit else least
 
 
 def unused_lanes(layout: Layout, used: Iterable[int]) -> Iterator[int]:

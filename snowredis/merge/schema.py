@@ -81,7 +81,7 @@ class Partial(NamedTuple):
         return sa.cast(columns[self.kind], sa.String(200)) == self.value if self.kind else sa.literal(1) == 1
 
     def __str__(self) -> str:
-        return f"{self.column} WHERE {self.kind}={self.value}" if self.kind else str(self.column)
+        return f"{self.column} WHERE {kind_is(self.kind, self.value)}" if self.kind else str(self.column)
 
 
 class ForeignKey(NamedTuple):
@@ -426,6 +426,13 @@ def _between_whole_tables(key: ForeignKey, partitions: Mapping[TableName, TableN
 def option(name: str, text: object) -> str:
     """Return an option of a plan as a person pastes it."""
     return f"--{name} {shlex.quote(str(text))}"
+
+
+def kind_is(kind: str, value: str) -> str:
+    """Return the condition of --reference for some rows."""
+    # around a text that has quotes or spaces at its ends, as SQL has them around each
+    quote = "'" if value != value.strip("' ") else ""
+    return f"{kind}={quote}{value}{quote}"
 
 
 def tables_called(text: str, tables: Mapping[TableName, object], given: str) -> list[TableName]:

@@ -18,7 +18,17 @@ import sqlalchemy as sa
 from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.pair import Work
-from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer, is_rewritable, option
+from snowredis.merge.schema import (
+    ColumnName,
+    Domain,
+    Partial,
+    Schema,
+    TableName,
+    is_integer,
+    is_rewritable,
+    kind_is,
+    option,
+)
 
 CONTENT_TYPES = "django_content_type"
 # kinds of one reference; each is a statement of its own
@@ -33,14 +43,13 @@ _MOST = 0.9
 _LARGE = 1 << 32
 # up to this many ids that count from 1 say nothing about another table
 _FEW = 20
-# names of columns that hold ids of several tables
 _NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;|/. ]\s*\d{1,19})*\s*")
-_OBJECT = re.compile(r"(^|_)(id|pk|object|obj|target)(_|$)")
-Found = tuple[list[tuple[Partial, ColumnName]], list[str]]
 
 
-def find_partials(connection: sa.Connection, schema: Schema, independent: set[ColumnName]) -> Found:
-    """Return references of some rows, and findings about those whose table is unknown.
+def find_partials(
+    connection: sa.Connection, schema: Schema, independent: set[ColumnName]
+) -> tuple[list[tuple[Partial, ColumnName]], list[tuple[ColumnName, str]]]:
+    """Return references of some rows, and findings about columns whose table is unknown.
 
     Found are Django's generic foreign keys (content_type_id and object_id) and Rails' polymorphic associations
     (owner_type and owner_id).
@@ -48,19 +57,8 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
     known = {(partial.column, partial.kind, partial.value) for partial, _ in schema.partials}
     referring = {column for domain in schema.domains for column in domain.columns}
     found: list[tuple[Partial, ColumnName]] = []
-    findings: list[str] = []
+    findings: list[tuple[ColumnName, str]] = []
     for column, kind, targets in _pairs(connection, schema):
-        if not column.column:
-            # a permission is of a content type, and of no row
-            decided = referring | independent | {part.column for part, _ in schema.partials}
-            for other in schema.tables[column.table_name].c:
-                asked = ColumnName(*column.table_name, other.name)
-                # most columns of this type say the kind of their own row, and of no other
-                if _OBJECT.search(other.name) and is_integer(other) and asked not in decided:
-                    pasted = option("reference", f"{asked}=TABLE.id WHERE {kind}=VALUE")
-                    text = f"{asked} may be of the table that {kind} says: {pasted}"
-                    findings.append(f"{text} or {option('independent', asked)}")
-            continue
         if column in independent or column in referring:
             continue
         for value, candidates in targets.items():
@@ -68,11 +66,11 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
             if (column, kind, value) in known:
                 continue
             if table is None:
-                if not _has_numbers(connection, schema.column(column)):
+                if not any(text.isdigit() for text in _values(connection, schema.column(column), _MAX_KINDS)):
                     continue
-                pasted = option("reference", f"{column}=TABLE.id WHERE {kind}={value}")
+                pasted = option("reference", f"{column}=TABLE.id WHERE {kind_is(kind, value)}")
                 text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: {pasted}"
-                findings.append(f"{text} or {option('independent', column)}")
+                findings.append((column, f"{text} or {option('independent', column)}"))
                 continue
             key = list(schema.tables[table].primary_key.columns)
             if len(key) == 1 and is_integer(key[0]):
@@ -86,11 +84,11 @@ def _pairs(
 ) -> Iterator[tuple[ColumnName, str, Mapping[str, list[TableName]]]]:
     """Yield a column of ids, the column that says their kind, and for each kind the tables that it may mean."""
     types = TableName(None, CONTENT_TYPES)
-    models: dict[str, tuple[str, str]] = {}
+    models: dict[str, str] = {}
     if types in schema.tables and {"id", "app_label", "model"} <= set(schema.tables[types].c.keys()):
         table = schema.tables[types]
         rows = connection.execute(sa.select(table.c.id, table.c.app_label, table.c.model))
-        models = {str(row[0]): (row[1], row[2]) for row in rows}
+        models = {str(row[0]): f"{row[1]}_{row[2]}" for row in rows}
     to_types = {
         column
         for domain in schema.domains
@@ -100,35 +98,33 @@ def _pairs(
     for name, table in schema.tables.items():
         for kind in table.c:
             prefix = re.sub(r"(content_type|ctype|ct|type)(_id)?$", "", kind.name)
-            if ColumnName(*name, kind.name) in to_types:
-                names = (f"{prefix}object_id", f"{prefix}object_pk", f"{prefix}id")
-                column = next((c for c in names if c in table.c and not table.c[c].primary_key), None)
-                django = _kinds(connection, kind) if column else []
-                tables = {
-                    value: [TableName(name.schema, "_".join(models.get(value, (value, "?"))))] for value in django
-                }
-            elif kind.name.endswith("_type") and isinstance(kind.type, sa.String) and f"{prefix}id" in table.c:
-                column = f"{prefix}id"
-                tables = {value: _tables_of_class(name.schema, value) for value in _kinds(connection, kind)}
+            if is_django := ColumnName(*name, kind.name) in to_types:
+                names = [f"{prefix}object_id", f"{prefix}object_pk", f"{prefix}id"]
             else:
-                continue
-            yield ColumnName(*name, column or ""), kind.name, tables
+                is_rails = kind.name.endswith("_type") and isinstance(kind.type, sa.String)
+                names = [f"{prefix}id"] if is_rails else []
+            given = (c for c in names if c in table.c and not (is_django and table.c[c].primary_key))
+            if column := next(given, None):
+                kinds = _values(connection, kind, _MAX_KINDS + 1)
+                if len(kinds) > _MAX_KINDS:
+                    raise MergeError(
+                        f"{name}.{kind.name} has more than {_MAX_KINDS} kinds of references. Nothing was planned; "
+                        "--exclude the table."
+                    )
+                # a permission is of a content type, and of no row
+                tables = {
+                    value: [TableName(name.schema, models.get(value, f"{value}_?"))]
+                    if is_django
+                    else _tables_of_class(name.schema, value)
+                    for value in kinds
+                }
+                yield ColumnName(*name, column), kind.name, tables
 
 
-def _has_numbers(connection: sa.Connection, column: sa.Column[object]) -> bool:
-    query = sa.select(column).where(column.is_not(None)).distinct().limit(_MAX_KINDS)
-    return any(str(value).isdigit() for value in connection.scalars(query))
-
-
-def _kinds(connection: sa.Connection, column: sa.Column[object]) -> list[str]:
-    query = sa.select(column).where(column.is_not(None)).distinct().limit(_MAX_KINDS + 1)
-    kinds = sorted(map(str, connection.scalars(query)))
-    if len(kinds) > _MAX_KINDS:
-        raise MergeError(
-            f"{column.table.name}.{column.name} has more than {_MAX_KINDS} kinds of references. Nothing was planned; "
-            "--exclude the table."
-        )
-    return kinds
+def _values(connection: sa.Connection, column: sa.Column[object], most: int) -> list[str]:
+    """Return different values of a column as texts, sorted."""
+    query = sa.select(column).where(column.is_not(None)).distinct().limit(most)
+    return sorted(map(str, connection.scalars(query)))
 
 
 def _tables_of_class(schema: str | None, name: str) -> list[TableName]:
@@ -139,19 +135,6 @@ def _tables_of_class(schema: str | None, name: str) -> list[TableName]:
         for stem in dict.fromkeys(("_".join(words), words[-1]))
         for plural in (f"{stem}s", f"{stem[:-1]}ies", f"{stem}es", stem)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """Values of a column, or of one place inside of it.
-
-    Attributes:
-        found: from each database, the one whose ids stay first.
-        place: inside of an array, a list or JSON; empty: the whole value.
-    """
-
-    found: tuple[list[int], list[int]]
-    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +151,14 @@ class _Candidate:
     hint: int
 
 
-def undecided(work: Work) -> list[str]:
-    """Return findings about columns whose values are ids that change, with what to write for each."""
+def undecided(work: Work, asked: set[ColumnName]) -> list[str]:
+    """Return findings about columns whose values are ids that change, with what to write for each.
+
+    Args:
+        asked: columns that have a finding already.
+    """
     schema, findings = work.changed_schema, list[str]()
-    explained = {column for domain in schema.domains for column in domain.references} | work.counted
+    explained = {column for domain in schema.domains for column in domain.references} | work.counted | asked
     explained |= {parent for key in schema.foreign_keys for parent in key.parents}
     explained |= {key for domain in schema.domains for key in domain.keys if not _may_refer(work, domain)}
     for table_name, table in schema.tables.items():
@@ -206,15 +193,15 @@ def _may_refer(work: Work, domain: Domain) -> bool:
 
 def _of_column(work: Work, name: ColumnName) -> Iterator[str]:
     is_decided = name in work.independent
-    for values in _values_of(work, name):
-        candidates = _candidates(work, name, values)
+    for place, found in _numbers_of(work, name):
+        candidates = _candidates(work, name, place, found)
         if not candidates:
             continue
         names = ", ".join(dict.fromkeys(str(candidate.domain.table_name) for candidate in candidates))
         count = f"{max(candidate.held for candidate in candidates):.0%} of its values are ids of {names}"
-        if values.place or not is_rewritable(work.changed_schema.column(name)):
-            place = f"{name}{values.place.removeprefix('$')}"
-            text = f"{place}: {count}, which apply does not change: rewrite them between apply and copy"
+        if place or not is_rewritable(work.changed_schema.column(name)):
+            text = f"{name}{place.removeprefix('$')}: {count}, which apply does not change: rewrite them between apply "
+            text += "and copy"
             if is_decided:
                 work.notes.append(text)
             else:
@@ -245,11 +232,11 @@ def _of_kinds(work: Work, name: ColumnName, kind: str, domains: Mapping[str, Dom
     """Return a finding for each table that another column of the rows names, if all values fit their tables."""
     found = []
     for value, domain in domains.items():
-        for values in _values_of(work, name, Partial(name, kind, value, is_text=False)):
-            candidates = [one for one in _candidates(work, name, values) if one.domain is domain]
+        for place, numbers in _numbers_of(work, name, Partial(name, kind, value, is_text=False)):
+            candidates = [one for one in _candidates(work, name, place, numbers) if one.domain is domain]
             if not candidates:
                 return []
-            pasted = option("reference", f"{name}={domain.name} WHERE {kind}={value}")
+            pasted = option("reference", f"{name}={domain.name} WHERE {kind_is(kind, value)}")
             found.append(
                 f"{name} where {kind} is {shown(value)}: {candidates[0].held:.0%} of its values are ids of "
                 f"{domain.table_name}: {pasted} or {option('independent', name)}"
@@ -264,24 +251,25 @@ def _kinds_of(work: Work, name: TableName) -> dict[str, dict[str, Domain]]:
     for column in work.changed_schema.tables[name].c:
         if not isinstance(column.type, sa.String):
             continue
-        query = sa.select(column).where(column.is_not(None)).distinct().limit(_FEW)
-        values = sorted(map(str, work.changed.scalars(query)))
+        values = _values(work.changed, column, _FEW)
         named = {
-            value: next(
-                (t for t in (TableName(name.schema, value), *_tables_of_class(name.schema, value)) if t in tables), None
-            )
+            value: tables[table]
             for value in values
+            for table in (*_tables_of_class(name.schema, value)[::-1], TableName(name.schema, value))
+            if table in tables
         }
-        if named and all(named.values()):
-            found[column.name] = {value: tables[table] for value, table in named.items() if table}
+        if values and len(named) == len(values):
+            found[column.name] = named
     return found
 
 
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _values_of(work: Work, name: ColumnName, only: Partial | None = None) -> Iterator[_Values]:
-    """Yield the numbers in a column, by the place where they are, without those of rows that are decided.
+def _numbers_of(work: Work, name: ColumnName, only: Partial | None = None) -> Iterator[tuple[str, list[list[int]]]]:
+    """Yield the numbers in a column, of each database, by the place where they are: empty, or inside of the value.
+
+    Rows that are decided are left out.
 
     Args:
         only: rows of this kind.
@@ -290,12 +278,12 @@ def _values_of(work: Work, name: ColumnName, only: Partial | None = None) -> Ite
     for connection, schema in work.sides:
         places: dict[str, list[int]] = {}
         sides.append(places)
-        if not schema.has(name):
-            continue
         column, table = schema.column(name), schema.tables[name.table_name]
         plain = isinstance(column.type, sa.Integer | sa.Numeric)
         text = sa.func.substr(sa.cast(column, sa.Text), 1, _LENGTH)
-        query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(column.is_not(None))
+        # SQLAlchemy compares some types with a warning, such as YEAR
+        is_given = sa.type_coerce(column, sa.types.NULLTYPE).is_not(None)
+        query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(is_given)
         query = query.where(*([only.applies(table.c)] if only else []))
         for domain in work.changed_schema.domains:
             query = query.where(*(~part.applies(table.c) for part in domain.partials if part.column == name))
@@ -307,7 +295,7 @@ def _values_of(work: Work, name: ColumnName, only: Partial | None = None) -> Ite
         if any("[*]" in other for other in sides):
             places.setdefault("[*]", []).extend(places.pop("", []))
     for place in sorted({*sides[0], *sides[1]}):
-        yield _Values((sides[0].get(place, []), sides[1].get(place, [])), place)
+        yield place, [places.get(place, []) for places in sides]
 
 
 def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
@@ -340,7 +328,7 @@ def _numbers_in_json(value: object, place: str) -> Iterator[tuple[str, int]]:
         yield place, int(str(value))
 
 
-def _candidates(work: Work, name: ColumnName, values: _Values) -> list[_Candidate]:
+def _candidates(work: Work, name: ColumnName, place: str, found: list[list[int]]) -> list[_Candidate]:
     """Return the domains that change, and whose ids the values are; the likeliest first."""
     domains = {
         work.numbers[domain.name]: domain
@@ -349,27 +337,29 @@ def _candidates(work: Work, name: ColumnName, values: _Values) -> list[_Candidat
     }
     held: dict[int, float] = {}
     most = 0.0
-    for side, numbers in zip(("kept", "changed"), values.found, strict=True):
+    for side, numbers in zip(("kept", "changed"), found, strict=True):
         # 0 and -1 stand for no row
         distinct = [number for number in set(numbers) if 0 < number < 1 << 63]
-        if not distinct or not values.found[1]:
+        if not distinct or not found[1]:
             continue
         there, either = work.store.domains_of(side, distinct, list(domains))
-        certain = either if max(distinct) >= _LARGE and not values.place else 0
+        certain = either if max(distinct) >= _LARGE and not place else 0
         most = max(most, either / len(distinct), float(bool(certain)))
         for number, count in there.items():
             held[number] = max(held.get(number, 0.0), count / len(distinct))
-    found = [_Candidate(domains[number], part, _hint(name, domains[number])) for number, part in held.items()]
-    found.sort(key=lambda one: (-one.hint, -one.held, one.domain.name))
+    likely = [_Candidate(domains[number], part, _hint(name, domains[number])) for number, part in held.items()]
+    likely.sort(key=lambda one: (-one.hint, -one.held, one.domain.name))
     if most >= _MOST:
-        return [one for one in found if one.held >= _MOST] or found
-    return [one for one in found if one.hint > 1 and not values.place]
+        return [one for one in likely if one.held >= _MOST] or likely
+    return [one for one in likely if one.hint > 1 and not place]
 
 
 def _hint(name: ColumnName, domain: Domain) -> int:
     """Return how well a column STEM or STEM_id is called like a table: 2 by its name, 1 by a similar one."""
-    stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.column).lower().removesuffix("id").removesuffix("_")
-    table = domain.keys[0].table.lower()
+    column, table = (
+        re.sub(r"(?<=[a-z0-9])(?=[A-Z])|\W", "_", text).lower() for text in (name.column, domain.keys[0].table)
+    )
+    stem = column.removesuffix("id").removesuffix("_")
     singulars = {table, table.removesuffix("s"), table.removesuffix("es"), re.sub("ies$", "y", table)} - {""}
     if stem in singulars:
         return 2

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -68,9 +68,8 @@ def id_sums(connection: sa.Connection, schema: Schema, domain: Domain) -> str:
     support, found = support_of(connection.engine), []
     support.prepare(connection)
     for name in domain.keys:
-        if schema.has(name):
-            column = schema.column(name)
-            found.append(connection.execute(sa.select(sa.func.count(column), support.checksum([column]))).one())
+        column = schema.column(name)
+        found.append(connection.execute(sa.select(sa.func.count(column), support.checksum([column]))).one())
     return str([[int(count), str(total or 0)] for count, total in found])
 
 
@@ -164,24 +163,6 @@ def copied_columns(table: sa.Table) -> list[str]:
     return [column.name for column in table.c if column.computed is None]
 
 
-class _Blocks(NamedTuple):
-    """Blocks of rows by their integer key.
-
-    Attributes:
-        least: the least key of the database that changed.
-        numbers: some of them.
-    """
-
-    key: str
-    least: int
-    size: int
-    numbers: list[int]
-
-    def number_of(self, table: sa.Table) -> sa.ColumnElement[int]:
-        """Return the number of the block of a row."""
-        return (sa.cast(table.c[self.key], sa.BigInteger) - self.least) // self.size
-
-
 class Copied:
     """Comparison of both databases after a copy.
 
@@ -215,13 +196,12 @@ class Copied:
         columns = copied_columns(theirs)
         keys = [column.name for column in theirs.primary_key.columns] or columns
         mine, count = (count_rows(connection, schema.tables[name]) for connection, schema in self._sides)
-        blocks = self._blocks_that_differ(name, keys, columns)
+        conditions = self._where_it_differs(name, keys, columns)
         workspace.rows("CREATE OR REPLACE TEMP TABLE copied (side INTEGER, k BIGINT, h BIGINT)")
-        for side, (connection, schema) in enumerate(self._sides if blocks is None or blocks.numbers else ()):
+        for side, (connection, schema) in enumerate(self._sides):
             table = schema.tables[name]
             hashes = [self._support.row_hash([table.c[c] for c in of]) for of in (keys, columns)]
-            condition = [] if blocks is None else [blocks.number_of(table).in_(blocks.numbers)]
-            found = stream(connection, sa.select(*hashes).where(*condition))
+            found = stream(connection, sa.select(*hashes).where(conditions[side]))
             while page := list(islice(found, _PAGE)):
                 values = np.array([(int(k), int(h)) for k, h in page], dtype=np.int64)
                 workspace.insert("copied", f"{side}, k, h", {"k": values[:, 0], "h": values[:, 1]})
@@ -254,25 +234,27 @@ class Copied:
             if number:
                 yield f"{name}: the first database {text} {number:,} rows, such as {', '.join(examples)}"
 
-    def _blocks_that_differ(self, name: TableName, keys: list[str], columns: list[str]) -> _Blocks | None:
-        """Return the blocks whose sums differ, so that only their rows are fetched; None: the key has no blocks."""
-        theirs = self._databases.changed_schema.tables[name]
-        if len(keys) != 1 or not is_integer(theirs.c[keys[0]]):
-            return None
-        ends = sa.select(sa.func.min(theirs.c[keys[0]]), sa.func.max(theirs.c[keys[0]]))
-        least, most = self._changed.execute(ends).one()
-        if least is None:
-            return None
-        blocks = _Blocks(keys[0], least, (most - least) // _BLOCKS + 1, [])
+    def _where_it_differs(
+        self, name: TableName, keys: list[str], columns: list[str]
+    ) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+        """Return conditions for the rows of each database in blocks of the integer key whose sums differ; else for all.
+
+        So only few rows are fetched.
+        """
+        ours, theirs = (schema.tables[name].c[keys[0]] for _, schema in self._sides)
+        if len(keys) != 1 or not is_integer(theirs):
+            return sa.true(), sa.true()
+        ends = self._changed.execute(sa.select(sa.func.min(theirs), sa.func.max(theirs))).one()
+        least, most = (int(end or 0) for end in ends)
+        numbers = [(sa.cast(key, sa.BigInteger) - least) // ((most - least) // _BLOCKS + 1) for key in (ours, theirs)]
         both = []
-        for connection, schema in self._sides:
-            table = schema.tables[name]
-            number = blocks.number_of(table)
-            query = sa.select(number, sa.func.count(), self._support.checksum([table.c[c] for c in columns]))
-            found = connection.execute(query.where(table.c[keys[0]].between(least, most)).group_by(number))
-            both.append({int(row[0]): (row[1], int(row[2])) for row in found})
+        for (connection, _), number, key in zip(self._sides, numbers, (ours, theirs), strict=True):
+            query = sa.select(number, sa.func.count(), self._support.checksum([key.table.c[c] for c in columns]))
+            found = connection.execute(query.where(key.between(least, most)).group_by(number))
+            both.append({int(at): (count, int(total)) for at, count, total in found})
         mine, other = both
-        return blocks._replace(numbers=[at for at, of_block in other.items() if mine.get(at) != of_block])
+        differ = [at for at, of_block in other.items() if mine.get(at) != of_block]
+        return numbers[0].in_(differ), numbers[1].in_(differ)
 
     def _keys_of(self, name: TableName, keys: list[str], hashes: list[int]) -> tuple[int, list[str]]:
         """Return how many rows these are, and the keys of some."""
@@ -312,7 +294,8 @@ class Copied:
                 yield f"{text}: {counter.statement};"
         for theirs in self._support.counters(self._changed, both.changed_schema):
             if not theirs.columns and (own := mine.get(theirs.name)) and own.next < theirs.next:
+                literal = theirs.name.replace("'", "''")
                 yield (
                     f"the sequence {theirs.name}, which no column uses, gives {own.next:,} next, and {theirs.next:,} "
-                    f"in the second database: SELECT setval('{theirs.name}', {theirs.next - 1});"
+                    f"in the second database: SELECT setval('{literal}', {theirs.next - 1});"
                 )

@@ -26,7 +26,7 @@ from snowredis.errors import ConfigError, shown
 from snowredis.merge import MergeError
 from snowredis.merge.databases import stream
 from snowredis.merge.plan_file import Pair
-from snowredis.merge.schema import Domain, Schema
+from snowredis.merge.schema import Domain, Partial, Schema
 
 MIB = 1 << 20
 # Python, DuckDB, numpy and SQLAlchemy, loaded and idle: 90 to 110 MiB measured
@@ -170,22 +170,26 @@ class IdStore:
         self.rows(_TABLES)
 
     def load(
-        self, side: Literal["kept", "changed"], number: int, connection: sa.Connection, schema: Schema, domain: Domain
+        self,
+        side: Literal["kept", "changed"],
+        number: int,
+        connection: sa.Connection,
+        schema: Schema,
+        domain: Domain,
+        partials: Iterable[Partial],
     ) -> None:
-        """Read the ids that the key columns of *domain* hold, and those of its partial references, also of no row.
+        """Read the ids that the key columns of *domain* hold, and those of references of some rows, also of no row.
 
         Raises:
             MergeError: a value is no whole number of 64 bits with a sign.
         """
-        for part in domain.partials:
+        for part in partials:
             table = schema.tables[part.column.table_name]
             query = sa.select(schema.column(part.column)).where(part.applies(table.c))
             found = connection.scalars(query.distinct())
             ids = [int(str(value)) for value in found if re.fullmatch(r"[0-9]{1,18}", str(value))]
             self.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
         for name in domain.keys:
-            if not schema.has(name):
-                continue
             column = sa.type_coerce(schema.column(name), sa.types.NULLTYPE)
             values = stream(connection, sa.select(column).where(column.is_not(None)))
             while page := [value for (value,) in islice(values, _PAGE)]:

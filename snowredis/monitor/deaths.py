@@ -24,7 +24,7 @@ from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import EventKind
-from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.protocol import ids_until_ms, pool_keys
 
 # events without which ended_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
@@ -61,7 +61,7 @@ def ended_in(events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[Ende
         _ended_lease(event)
         for place, event in ended.items()
         if place not in returned
-        and max(lost.get(_process(event), -1), claimed_ms.get(event.generator, -1)) < event.at_ms
+        and max(lost.get(_process(event), -1), claimed_ms.get(event.owner.generator, -1)) < event.at_ms
         and not (event.kind == EventKind.EXPIRED and ((*_process(event), event.claimed_ms) in found or _unused(event)))
     ]
     return sorted(left, key=lambda each: (-each.at_ms, each.worker))
@@ -80,7 +80,7 @@ def mass_silence_in(ended: Sequence[EndedLease], workers: Sequence[WorkerInfo], 
     silent: dict[tuple[str, int], tuple[int, int]] = {}
     renewed: list[WorkerInfo | EndedLease] = [*workers, *filter(_may_live, ended)]
     for each in renewed:
-        process, beat_ms = (each.host, each.pid), each.renewed_ms
+        process, beat_ms = each.owner.process, each.renewed_ms
         if process not in living and beat_ms:
             before = silent.get(process, (beat_ms, each.lasts_until_ms))
             silent[process] = max(beat_ms, before[0]), min(each.lasts_until_ms, before[1])
@@ -125,24 +125,22 @@ def split(
 def lanes_until_ms(events: Iterable[Event], since_ms: int) -> int:
     """Return the end of the last outage lane of the processes that lost their leases since *since_ms*; 0: no lane."""
     lost = (event for event in events if event.kind == EventKind.LOST and event.at_ms >= since_ms)
-    return max((event.lane_until_ms for event in lost), default=0)
+    return max((event.owner.lane_until_ms for event in lost), default=0)
 
 
 def _process(event: Event) -> tuple[object, ...]:
     """Return what is equal in two events of the same process on the same worker id."""
-    return event.worker, event.host, event.pid, event.label
+    return event.worker, *event.owner.name
 
 
 def _ended_lease(event: Event) -> EndedLease:
     is_reclaimed = event.kind == EventKind.RECLAIMED
     offset_ms = event.stats.clock_offset_ms if event.stats else 0
-    ends_ms = max(event.until_ms, event.outage_until_ms, event.lane_until_ms)
+    ends_ms = ids_until_ms(event.until_ms, (0, event.outage_until_ms), (0, event.owner.lane_until_ms))
     return EndedLease(
         at_ms=event.at_ms,
         worker=event.worker,
-        host=event.host,
-        pid=event.pid,
-        label=event.label,
+        owner=event.owner,
         kind="reclaimed" if is_reclaimed else "expired",
         renewed_ms=event.renewed_ms,
         claimed_ms=event.claimed_ms,
@@ -156,8 +154,7 @@ def _ended_lease(event: Event) -> EndedLease:
 
 def processes_claiming(claims: Iterable[Claim], since_ms: int) -> int:
     """Return how many processes claimed worker ids since *since_ms*."""
-    owners = (parse_owner(owner) for at_ms, owner in claims if at_ms > since_ms)
-    return len({(owner.host, owner.pid) for owner in owners})
+    return len({parse_owner(owner).process for at_ms, owner in claims if at_ms > since_ms})
 
 
 class RecentEvents:
@@ -222,21 +219,13 @@ def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
     """
     try:
         with translated(address(client)):
-            stored = text_of(client.get(_key(name)) or b"")
+            stored = text_of(client.get(acknowledgement_key(name)) or b"")
     except StoreRefused:
         return None
     until_ms = stored_int(stored)
     return None if until_ms is None else Acknowledgement(until_ms)
 
 
-def write_acknowledgement(client: Any, name: str, seen: Acknowledgement, shown_ms: int) -> None:
-    """Store *seen* for the pool *name*, for *shown_ms*: as long as ended leases are shown.
-
-    Blocks for a round trip. Raises StoreUnavailable.
-    """
-    with translated(address(client)):
-        client.set(_key(name), seen.until_ms, px=shown_ms)
-
-
-def _key(name: str) -> str:
+def acknowledgement_key(name: str) -> str:
+    """Return the key of the acknowledgement of the pool *name*."""
     return f"{pool_keys(name)[0]}:acknowledged"

@@ -15,10 +15,10 @@ from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, un
 from snowredis.monitor.fleet import count
 from snowredis.monitor.number_checks import check_logouts, check_rights, check_tags, pool_needs
 from snowredis.monitor.polling import PoolPoller, Reading
+from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import Condition
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.numbers.stores import tag_keys
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
@@ -28,7 +28,7 @@ from snowredis.snowflake.protocol import pool_keys
 _SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", "critical": "error"}
 
 
-def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Result]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
     of_pool: dict[str, Callable[[], Iterable[Result]]] = {
         "whether Redis takes writes": lambda: _check_writes(pool),
@@ -61,7 +61,7 @@ def _result_of(condition: Condition) -> Result:
     return Result(_SEVERITIES[condition.level], condition.text, condition.advice)
 
 
-def _check_writes(pool: WorkerPool) -> Iterator[Result]:
+def _check_writes(pool: PoolMonitor) -> Iterator[Result]:
     """Try what every claim and every renewal does: write. The write changes nothing."""
     try:
         with translated(pool.where):
@@ -78,8 +78,8 @@ def _check_writes(pool: WorkerPool) -> Iterator[Result]:
         yield ok(f"{pool.where} takes writes")
 
 
-def _check_workers(pool: WorkerPool) -> Iterator[Result]:
-    names = Counter((worker.host, worker.pid, worker.label) for worker in pool.workers())
+def _check_workers(pool: PoolMonitor) -> Iterator[Result]:
+    names = Counter(worker.owner.name for worker in pool.workers())
     shared = sorted(name for name, times in names.items() if times > 1)
     if shared:
         yield warning(
@@ -90,7 +90,7 @@ def _check_workers(pool: WorkerPool) -> Iterator[Result]:
         )
 
 
-def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
+def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Result:
     """Check that the server is fit for the durability of the pool."""
     stored = info.settings.get("durability", "detect")
     if stored == "none":
@@ -113,7 +113,7 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
     return ok("durability is detect, and Redis can be identified")
 
 
-def _check_replicas(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Result]:
     replicas = int(_info(pool.client, "replication").get("connected_slaves", 0))
     if replicas and not setting_ms(info.signature, "failover_slack_ms"):
         yield warning(
@@ -151,7 +151,7 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
     Raises:
         ConfigError: *url* is not valid.
     """
-    pool = WorkerPool(url, name)
+    pool = PoolMonitor(url, name)
     findings = checks.check_host()
     try:
         findings += _check_server(pool.client, name, tag)
@@ -187,7 +187,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
     yield from check_tags(client, tag)
 
 
-def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[Finding]:
+def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[Finding]:
     """Check the pool *name*, or all pools; *any_pool* gives access to the server."""
     try:
         names = any_pool.pools()
@@ -203,7 +203,7 @@ def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[F
         yield Finding("pools", *ok("there is none yet"))
     infos: list[PoolInfo] = []
     for each in names[:MAX_POOLS]:
-        pool = WorkerPool(url, each)
+        pool = PoolMonitor(url, each)
         try:
             infos.append(pool.info())
             if name in (None, each):

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
-from snowredis.monitor.snapshot import WorkerInfo, stored_int
+from snowredis.core.as_json import Shown, TimeMs, in_json
+from snowredis.monitor.snapshot import Owned, OwnerNamed, WorkerInfo, stored_int
 from snowredis.process.names import parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import REASONS, EventKind, FloorReason
-from snowredis.snowflake.protocol import WorkerStats, pool_keys
+from snowredis.snowflake.protocol import WorkerStats, lane_until_ms, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
@@ -31,7 +31,7 @@ Entry: TypeAlias = tuple[bytes | str, dict[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Event(Owned):
     """One event of a pool. Times are ms since 1970.
 
     Attributes:
@@ -39,7 +39,7 @@ class Event:
             events that were written before it.
         kind: what happened.
         worker: the worker id; -1 if the event concerns the whole pool.
-        host, pid, label: the process that it concerns; untrusted text.
+        owner: the process that it concerns.
         from_ms, until_ms: the reservation of the lease's first lane [from, until). If it was released or reclaimed, its
             used part; of a floor, the floor and 0; of a lost lease, 0 and the end of its reservation; of an alarm, the
             times between which ids may have been repeated.
@@ -51,17 +51,13 @@ class Event:
         claimed_ms, renewed_ms: of a release or a death, when the process had claimed the worker id, and its last
             heartbeat; else None.
         ended_ms: if a process returned, when its lease had ended; else None.
-        generator: random name of the generator in that process; "" if unknown.
         outage_until_ms: end of the reservation of the outage lane; of a release, of its used part. 0 if there is none.
-        lane_until_ms, taken_ms, refused, version: as in WorkerInfo.
     """
 
     at_ms: TimeMs
     kind: EventKind
     worker: Annotated[int, Shown(null=-1)]
-    host: str
-    pid: int
-    label: str
+    owner: OwnerNamed
     from_ms: TimeMs
     until_ms: TimeMs
     id: Annotated[str, Shown(null="")]
@@ -72,12 +68,7 @@ class Event:
     claimed_ms: TimeMs | None = None
     renewed_ms: Annotated[int | None, Shown("time", "heartbeat_at")] = None
     ended_ms: TimeMs | None = None
-    generator: Hidden = ""
     outage_until_ms: TimeMs = 0
-    lane_until_ms: HiddenMs = 0
-    taken_ms: HiddenMs = 0
-    refused: Hidden = ""
-    version: Hidden = ""
 
     @property
     @in_json
@@ -112,7 +103,7 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         at_ms=at_ms,
         kind=kind,
         worker=worker,
-        **parse_owner(values.get("owner", ""))._asdict(),
+        owner=parse_owner(values.get("owner", "")),
         from_ms=from_ms,
         until_ms=numbers.get("until") or 0,
         id=text_of(event_id),
@@ -129,16 +120,18 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
 
 def expiry_of(ended: WorkerInfo) -> Event:
     """Return the event of a lease that ended without a release, before a script writes it."""
-    same = ("worker", "host", "pid", "label", "claimed_ms", "renewed_ms", "generator", "lane_until_ms", "taken_ms")
     return Event(
         at_ms=ended.lease_end_ms,
         kind=EventKind.EXPIRED,
+        worker=ended.worker,
+        owner=ended.owner,
         from_ms=ended.reserved_from_ms,
         until_ms=ended.reserved_until_ms,
         id="",
         stats=WorkerStats(*(getattr(ended, name) for name in WorkerStats._fields)),
-        outage_until_ms=ended.outage_until_ms if ended.outage_from_ms <= ended.reserved_until_ms else 0,
-        **{name: getattr(ended, name) for name in same},
+        claimed_ms=ended.claimed_ms,
+        renewed_ms=ended.renewed_ms,
+        outage_until_ms=lane_until_ms(ended.reserved_until_ms, (ended.outage_from_ms, ended.outage_until_ms)),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from snowredis.core.values import duration
-from snowredis.monitor.snapshot import EndedLease, Snapshot, WorkerInfo, process_text
+from snowredis.monitor.snapshot import EndedLease, Snapshot, WorkerInfo
 
 # workers named in a text
 _MAX_NAMED = 5
@@ -24,7 +24,7 @@ def count(number: int, one: str, several: str = "") -> str:
 
 def processes_of(leases: Iterable[WorkerInfo | EndedLease]) -> set[tuple[str, int]]:
     """Return host and pid of each process that has, or had, one of *leases*."""
-    return {(each.host, each.pid) for each in leases}
+    return {each.owner.process for each in leases}
 
 
 def counted(leases: Sequence[WorkerInfo | EndedLease]) -> str:
@@ -45,9 +45,9 @@ def greatest_holder(workers: Iterable[WorkerInfo]) -> tuple[str, int]:
     """Return the process with the most worker ids, and how many it has; ("", 0) if there is none."""
     held: dict[tuple[str, int], list[WorkerInfo]] = {}
     for worker in workers:
-        held.setdefault((worker.host, worker.pid), []).append(worker)
+        held.setdefault(worker.owner.process, []).append(worker)
     most = max(held.values(), key=len, default=[])
-    return (process_text(most[0]), len(most)) if most else ("", 0)
+    return (most[0].owner.text, len(most)) if most else ("", 0)
 
 
 class PlanAnswer(NamedTuple):

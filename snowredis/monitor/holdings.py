@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Shown
 from snowredis.monitor.events import NO_ID, Event, expiry_of
-from snowredis.monitor.snapshot import WorkerInfo, time_text
+from snowredis.monitor.snapshot import Owned, OwnerNamed, WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
 
 FOREVER_MS = 10**15
@@ -48,11 +48,12 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Owned):
     """A process that had a worker id. Times are ms since 1970.
 
     Attributes:
-        worker, host, pid, label: the worker id, and how the process describes itself; untrusted text.
+        worker: the worker id.
+        owner: the process.
         from_ms: when it claimed the worker id, on the Redis clock; None if unknown.
         to_ms: when it released the worker id, or when its lease ended; None if it still has it, or if that is unknown
             (see held).
@@ -61,9 +62,7 @@ class Holder:
     """
 
     worker: int
-    host: str
-    pid: int
-    label: str
+    owner: OwnerNamed
     from_ms: Annotated[int | None, Shown("time", "claimed_at")] = None
     to_ms: Annotated[int | None, Shown("time", "ended_at")] = None
     held: bool = False
@@ -73,12 +72,7 @@ class Holder:
     @classmethod
     def of(cls, source: Event | WorkerInfo, **times: Any) -> Holder:
         """Return the process that an event or a record names; *times* are fields of Holder."""
-        return cls(source.worker, source.host, source.pid, source.label, **times)
-
-    @property
-    def process(self) -> tuple[str, int, str]:
-        """Description of the process by itself: host, pid, label."""
-        return self.host, self.pid, self.label
+        return cls(source.worker, source.owner, **times)
 
 
 @dataclass(slots=True)
@@ -115,14 +109,14 @@ class Holding:
 
     def taken_over(self, event: Event, index: int) -> Holding:
         """Return the holding of the process of *event*, which took this lease over after this holder had ended."""
-        lanes_ms = tuple(max(ms, event.taken_ms) for ms in self.lanes_ms)
+        lanes_ms = tuple(max(ms, event.owner.taken_ms) for ms in self.lanes_ms)
         start = replace(event, outage_until_ms=self.start.outage_until_ms)
         return Holding(start, index, lanes_ms, claimed_ms=[*self.claimed_ms], lease_ms=self.begins_ms)
 
     def is_taken_over_by(self, event: Event | WorkerInfo, begins_ms: int) -> bool:
         """Return true if the process of *event* took this lease over."""
-        is_same = (event.host, event.pid, event.label) == (self.start.host, self.start.pid, self.start.label)
-        return event.taken_ms > 0 and not is_same and begins_ms == self.begins_ms
+        is_same = event.owner.name == self.start.owner.name
+        return event.owner.taken_ms > 0 and not is_same and begins_ms == self.begins_ms
 
     def unseen_from_ms(self, ttl_ms: int) -> int:
         """Return from when on others may have had the lease before the next holder, which took it over.
@@ -131,13 +125,11 @@ class Holding:
         """
         if self.next is None or self.next.lease_ms is None:
             return FOREVER_MS
-        return (self.end and self.end.renewed_ms) or self.next.start.taken_ms - ttl_ms
+        return (self.end and self.end.renewed_ms) or self.next.start.owner.taken_ms - ttl_ms
 
     def includes(self, event: Event) -> bool:
         """Return true if *event* is of the same lease."""
-        start = self.start
-        lease = (start.host, start.pid, start.label, self.begins_ms)
-        return lease == (event.host, event.pid, event.label, event.from_ms)
+        return (self.start.owner.name, self.begins_ms) == (event.owner.name, event.from_ms)
 
     def has_returned(self, event: Event) -> bool:
         """Return true if *event* shows that the process went on with the lease after it had ended."""
@@ -169,7 +161,7 @@ class Holding:
             until_ms = min(until_ms, self.next.first_ms(lane))
         return Holder.of(
             start,
-            from_ms=start.at_ms if start.kind == EventKind.CLAIMED else start.taken_ms or None,
+            from_ms=start.at_ms if start.kind == EventKind.CLAIMED else start.owner.taken_ms or None,
             to_ms=end.at_ms if end else record.lease_end_ms if record and not record.alive else None,
             held=end is None and record is not None and record.alive,
             first_ms=self.first_ms(lane),
@@ -261,7 +253,7 @@ class HoldingHistory:
             record = self.past.records.get(worker)
             if record is not None and record.claimed_ms in holdings[-1].claimed_ms:
                 if holdings[-1].is_taken_over_by(record, record.reserved_from_ms):
-                    self._hand_over(len(events), replace(expiry_of(record), at_ms=record.taken_ms))
+                    self._hand_over(len(events), replace(expiry_of(record), at_ms=record.owner.taken_ms))
                 holdings[-1].record = record
 
     @property

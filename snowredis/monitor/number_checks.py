@@ -16,10 +16,9 @@ from snowredis.monitor.snapshot import SESSIONS_KEY
 from snowredis.numbers import stores
 from snowredis.numbers.administration import tag_info
 from snowredis.numbers.tag_store import NumbersBroken
-from snowredis.servers.clients import address, close_client
+from snowredis.servers.clients import address, close_client, open_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script, text_of
-from snowredis.snowflake.open import open_client
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.snowflake.redis_store import SCRIPTS, load
 

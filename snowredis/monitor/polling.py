@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.fleet import PlanAnswer, answers
+from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import now_ms
 
 
@@ -86,7 +86,7 @@ class PoolPoller:
         clock_ms: returns this host's time, ms since 1970.
     """
 
-    def __init__(self, pool: WorkerPool, clock_ms: Callable[[], int] = now_ms) -> None:
+    def __init__(self, pool: PoolMonitor, clock_ms: Callable[[], int] = now_ms) -> None:
         self._pool, self._clock_ms = pool, clock_ms
         self._snapshot: Snapshot | None = None
         self._read_at_ms = 0
@@ -95,7 +95,7 @@ class PoolPoller:
         self._outage_ms: tuple[int, int] = (0, 0)
 
     def read(self, *, idle: bool = False) -> Reading:
-        """Read the pool; if that fails, return the last snapshot and the error. Blocks as WorkerPool.snapshot()."""
+        """Read the pool; if that fails, return the last snapshot and the error. Blocks as PoolMonitor.snapshot()."""
         try:
             snapshot = self._pool.snapshot(idle=idle)
         except (PoolNotFound, StoreUnavailable) as error:

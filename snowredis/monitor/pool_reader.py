@@ -20,7 +20,7 @@ from snowredis.monitor import snapshot
 from snowredis.process.names import parse_owner
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
-from snowredis.servers.scripts import text_of
+from snowredis.servers.scripts import LONGEST_TEXT, text_of
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import is_deleted, pool_keys, signature_fields
@@ -31,6 +31,8 @@ from snowredis.snowflake.replies import Alarm
 _WORKER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
+# bytes of the layouts that a pool had: each end adds about 75, and no later pool of the name may repeat their ids
+_LONGEST = {"layouts": 2**20}
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch", "over")
 _POOL_TIMES = ("end", "start", "lost_at", "created", "swept")
 _POOL_NUMBERS = (*_POOL_TIMES, "is_new", "version", "peak", "records", *snapshot.POOL_COUNTERS)
@@ -188,7 +190,7 @@ class PoolReader(ABC):
             free=layout.workers - used,
             peak=numbers["peak"],
             mismatch_ms=snapshot.stored_int(refused_at) or 0,
-            mismatch_by=", ".join(snapshot.process_text(owner) for owner in owners if owner.host),
+            mismatch_by=", ".join(owner.text for owner in owners if owner.host),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
@@ -205,8 +207,9 @@ class RedisPoolReader(PoolReader):
         fields = (*_POOL_TEXTS, *_POOL_NUMBERS)
         with translated(address(client)):
             now_ms = server_now_ms(client, self._pool)
-            values = (text_of(value or b"") for value in client.hmget(self._pool, fields))
-        super().__init__(name, address(client), now_ms, dict(zip(fields, values, strict=True)))
+            values = zip(fields, client.hmget(self._pool, fields), strict=True)
+        texts = {field: text_of(value or b"", _LONGEST.get(field, LONGEST_TEXT)) for field, value in values}
+        super().__init__(name, address(client), now_ms, texts)
 
     def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
         limits = ("-inf" if low is None else f"({low}", "+inf" if high is None else high)

@@ -10,7 +10,7 @@ import functools
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
@@ -41,14 +41,44 @@ SESSIONS_KEY = "snowredis:ended-sessions"
 DEATH_SHOWN_MS = 3_600_000
 
 
+# a process, as JSON shows it
+OwnerNamed: TypeAlias = Annotated[Owner, Shown("parts", "host pid label")]
+
+
+class Owned:
+    """What a process has, or had.
+
+    Attributes:
+        owner: the process.
+    """
+
+    __slots__ = ()
+    owner: OwnerNamed
+
+    @property
+    def host(self) -> str:
+        """Host of the process; untrusted text."""
+        return self.owner.host
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self.owner.pid
+
+    @property
+    def label(self) -> str:
+        """Label of the process; untrusted text."""
+        return self.owner.label
+
+
 @dataclass(frozen=True, slots=True)
-class WorkerInfo:
+class WorkerInfo(Owned):
     """One worker id and the process that leases it. Times are ms since 1970 on the Redis clock.
 
     Attributes:
         worker: the worker id.
         alive: whether the lease is still valid.
-        host, pid, label: how the process describes itself; untrusted text.
+        owner: the process.
         claimed_ms, renewed_ms, lease_end_ms: time of the claim, of the last heartbeat, and end of the lease.
         lease_left_ms: remaining time of the lease; 0 after its end.
         reserved_from_ms, reserved_until_ms: its reservation, of the first lane, on the clock of its host.
@@ -59,19 +89,12 @@ class WorkerInfo:
         token_hash: identifies the claim; the token cannot be derived from it.
         heartbeat_age_ms: time since the last heartbeat, or since the claim.
         state: one of STATES.
-        generator: random name of its generator; "" if unknown.
         outage_from_ms, outage_until_ms: reservation of its outage lane, in which it goes on without Redis; 0: none.
-        lane_until_ms: end of the outage lane of a lease that the process lost, in which it can go on, too; 0: none.
-        taken_ms: when the process took the lease over from one that had ended; 0: it claimed the worker id itself.
-        refused: the error of its last call, if the process got no id since; "": it makes ids, or was not asked for any.
-        version: of snowredis in the process; untrusted text; "" if unknown.
     """
 
     worker: int
     alive: bool
-    host: str
-    pid: int
-    label: str
+    owner: Annotated[Owner, Shown("parts", "host pid label refused version")]
     claimed_ms: TimeMs
     renewed_ms: Annotated[int, Shown("time", "heartbeat_at")]
     lease_end_ms: TimeMs
@@ -86,27 +109,21 @@ class WorkerInfo:
     heartbeat_age_ms: int = 0
     state: str = "healthy"
     reserved_from_ms: TimeMs = 0
-    generator: Hidden = ""
     outage_until_ms: TimeMs = 0
     outage_from_ms: HiddenMs = 0
-    lane_until_ms: HiddenMs = 0
-    taken_ms: HiddenMs = 0
-    refused: str = ""
-    version: str = ""
 
     @property
     @in_json
     def lasts_until_ms(self) -> TimeMs:
         """Until when it can make ids if it lives and cannot reach Redis. The generator knows the same of itself."""
-        is_open = self.outage_from_ms <= self.reserved_until_ms
-        ends_ms = max(self.reserved_until_ms, self.lane_until_ms, self.outage_until_ms if is_open else 0)
+        lanes = (self.outage_from_ms, self.outage_until_ms), (0, self.owner.lane_until_ms)
         # reservations are on the clock of its host
-        return max(0, ends_ms - self.clock_offset_ms)
+        return max(0, protocol.ids_until_ms(self.reserved_until_ms, *lanes) - self.clock_offset_ms)
 
     @property
     def makes_no_ids(self) -> bool:
         """True if it renews its lease and gets no id all the same: its clock is past what Redis reserves for it."""
-        return bool(self.refused) or self.reserved_until_ms - self.clock_offset_ms <= self.renewed_ms
+        return bool(self.owner.refused) or self.reserved_until_ms - self.clock_offset_ms <= self.renewed_ms
 
 
 class Refusal(NamedTuple):
@@ -278,7 +295,7 @@ class PoolInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedLease:
+class EndedLease(Owned):
     """A lease that ended without a release, and its process. Times are ms since 1970 on the Redis clock.
 
     The process *died* if another process found it dead: "reclaimed". It is *gone* if all its reservations have ended:
@@ -288,7 +305,7 @@ class EndedLease:
     Attributes:
         at_ms: the end of the lease, or, if it was reclaimed, the time of that.
         worker: the worker id that it had.
-        host, pid, label: how the process described itself; untrusted text.
+        owner: the process.
         kind: "expired": the lease ended; "reclaimed": another process released it after a kill.
         renewed_ms, claimed_ms: times of the last heartbeat and of the claim; None if unknown.
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
@@ -300,9 +317,7 @@ class EndedLease:
 
     at_ms: TimeMs
     worker: int
-    host: str
-    pid: int
-    label: str
+    owner: OwnerNamed
     kind: Literal["expired", "reclaimed"]
     renewed_ms: Annotated[int | None, Shown("time", "heartbeat_at")]
     claimed_ms: TimeMs | None
@@ -446,11 +461,6 @@ def time_text(time_ms: int) -> str:
     return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
 
 
-def process_text(who: Owner | EndedLease | WorkerInfo) -> str:
-    """Return host, pid and label of a process; untrusted text."""
-    return f"{who.host}:{who.pid}{f' ({who.label})' if who.label else ''}"
-
-
 def worker_info(
     worker: int, record: LeaseRecord, now_ms: int, ttl_ms: int = 0, *, settling: str = "", layout_end_ms: int = 10**15
 ) -> WorkerInfo:
@@ -466,7 +476,7 @@ def worker_info(
     info = WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
-        **parse_owner(record.owner)._asdict(),
+        owner=parse_owner(record.owner),
         claimed_ms=record.claimed_ms,
         renewed_ms=record.renewed_ms,
         lease_end_ms=record.lease_end_ms,

@@ -19,7 +19,6 @@ from snowredis.monitor.snapshot import (
     PoolInfo,
     Snapshot,
     WorkerInfo,
-    process_text,
     time_text,
 )
 from snowredis.snowflake.codes import FloorReason
@@ -240,7 +239,7 @@ def _without_ids(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Conditio
     if not without or info.now_ms >= info.layout_end_ms:
         return []
     worst_ms = max((worker.clock_offset_ms for worker in without), key=abs)
-    reasons = ", ".join(sorted({worker.refused for worker in without if worker.refused}))
+    reasons = ", ".join(sorted({worker.owner.refused for worker in without if worker.owner.refused}))
     text = f"{named(without)} cannot make ids{f': {reasons}' if reasons else ''}; their clocks differ by up to "
     text += f"{worst_ms:+,} ms from the Redis clock"
     advice = "synchronize the clocks of these hosts; the logs of these processes name the error"
@@ -326,7 +325,7 @@ def _deaths(snapshot: Snapshot, code: str, kind: str) -> list[Condition]:
         return []
     newest, number = ended[0], len(processes_of(ended))
     said, why = _ENDS[code]
-    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {process_text(newest)}"
+    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {newest.owner.text}"
     times_ms = ended[-1].at_ms, newest.at_ms
     if not new:
         return [Condition(code, "notice", f"acknowledged: {text}", "", *times_ms, number)]

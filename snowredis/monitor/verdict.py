@@ -95,7 +95,7 @@ def _refused_copy(lane: LaneHistory, holding: Holding, holder: Holder, tick_ms: 
             end is not None
             and end.kind in (EventKind.RELEASED, EventKind.RECLAIMED)
             and refusal.event_index > holding.end_index
-            and refusal.holder.process == holder.process
+            and refusal.holder.owner.name == holder.owner.name
             and holding.lanes_ms[0] < event.until_ms <= end.until_ms + past.ttl_ms
         )
         if (copied or released) and may_have_reserved(refusal, past, tick_ms):
@@ -151,7 +151,7 @@ def _doubt(lane: LaneHistory, loss: Loss, holding: Holding, holder: Holder, tick
         return ""
     later = [refusal.holder for refusal in lane.refusals if refusal.event_index > loss.event_index]
     candidates = [holder]
-    candidates += [each for each in later if each.until_ms > tick_ms and each.process != holder.process]
+    candidates += [each for each in later if each.until_ms > tick_ms and each.owner.name != holder.owner.name]
     if loss.rolled_back and holding.start.at_ms >= loss.event.at_ms - past.ttl_ms - past.lead_ms:
         if tick_ms < loss.event.from_ms:
             return Verdict.unknown(f"{_loss_text(loss)}, and may have leased this worker id twice", candidates)
@@ -191,9 +191,9 @@ def _judge_without_holder(lane: LaneHistory, tick_ms: int) -> Verdict:
         if tick_ms >= recorded.from_ms + past.lead_ms:
             return Verdict(recorded, "probable", f"it has the worker id now; its claim is missing{gap}")
         return Verdict.unknown(f"the claim of this worker id is missing{gap}", [recorded])
-    holders = {holder.process for _, holder in lane.holdings}
+    holders = {holder.owner.name for _, holder in lane.holdings}
     refused = [refusal.holder for refusal in lane.refusals]
-    candidates = [each for each in refused if each.until_ms > tick_ms and each.process not in holders]
+    candidates = [each for each in refused if each.until_ms > tick_ms and each.owner.name not in holders]
     return Verdict.unknown(_reason_without_holder(lane, tick_ms), candidates)
 
 

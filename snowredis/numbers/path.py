@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from snowredis.kinds.base import GeneratorBase
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake.pure_path import FREE_THREADED, NO_IDS, exhaust
+from snowredis.process.threads import FREE_THREADED, exhaust
 
 
 class Segment(NamedTuple):
@@ -58,7 +58,7 @@ class SegmentPath(GeneratorBase[int]):
     _next_slow: Callable[[], int]
 
     def __init__(self) -> None:
-        self._block = (NO_IDS, b"")
+        self._block = (iter(()), b"")
         self._last = (self._block, no_numbers(), 0, {})
 
     def next_id(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NoReturn, Self, TypeAlias
 
 from snowredis.core.description import IdDescription
-from snowredis.core.values import MAX_BATCH, check_count
+from snowredis.core.values import MAX_BATCH, as_int64, check_count
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.kinds.base import IdKind
 from snowredis.numbers.fetcher import Fetcher, SegmentCounts, SegmentStatus, Steps
@@ -22,7 +22,6 @@ from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import with_lock
 from snowredis.settings import url_or_default
-from snowredis.snowflake.fast_path import as_int64
 
 WAIT_S = 10.0
 

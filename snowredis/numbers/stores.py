@@ -16,12 +16,12 @@ from snowredis.errors import ConfigError, ServerUnidentified
 from snowredis.numbers import tag_store
 from snowredis.numbers.settings import TagConfig, parse_share, parse_signature, servers_of, share_text
 from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, NumbersClosed, NumbersDiffer, TagStore
-from snowredis.servers.clients import is_cluster
+from snowredis.servers.clients import is_cluster, open_client
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
-from snowredis.servers.scripts import Script, Scripted, load_script, text_of
-from snowredis.settings import MinReplicas
-from snowredis.snowflake.open import is_in_memory, open_client, open_server
+from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, text_of
+from snowredis.settings import MinReplicas, is_in_memory
+from snowredis.snowflake.open import open_server
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class NumberStore(Scripted):
         if texts == ["missing"]:
             raise ConfigError(f"there is no tag {self.tag!r} at {self.where}. Nothing was changed.")
         try:
-            return tag_store.parse_reply(texts)
+            return parse_reply(texts, tag_store.REPLIES)
         except ValueError:
             raise self.unknown(texts) from None
 
@@ -165,7 +165,7 @@ class RedisTagStore(_InRedis, ScriptTagStore):
     """The segments of one tag on one server.
 
     Args:
-        server: a URL, a redis-py client, or what own_client() returned for one.
+        server: a URL, a redis-py client, or what open_client() returned for one.
         config: of the tag.
         min_replicas: how many replicas must have each change, 0 or more, or "all".
     """

@@ -17,12 +17,11 @@ SnowredisError
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from snowredis.errors import SettingsMismatch, SnowredisError, StoreUnavailable
-from snowredis.snowflake.replies import Reason, flag
+from snowredis.servers.scripts import Reason, ScriptReply, flag
 
 if TYPE_CHECKING:
     from snowredis.numbers.formats import Period
@@ -111,8 +110,12 @@ class ClosedReason(Reason):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+def _bounds(text: str) -> tuple[int, int] | None:
+    first, _, until = text.partition(" ")
+    return (int(first), int(until)) if text else None
+
+
+class Answer(ScriptReply, redis_ms=int, incarnation=str, next=int, alarm=_bounds):
     """State of the tag after a call.
 
     Attributes:
@@ -128,65 +131,55 @@ class Answer:
     alarm: tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class GrantedNumbers(Answer):
+class GrantedNumbers(Answer, status="granted", from_position=int, until_position=int):
     """A segment was handed out: positions in [from_position, until_position)."""
 
     from_position: int
     until_position: int
 
 
-@dataclass(frozen=True, slots=True)
 class Noted(Answer):
     """A report was noted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closed(Answer):
+class Closed(Answer, reason=ClosedReason, closed_ms=int):
     """The tag is closed, since *closed_ms*, ms since 1970; nothing was handed out."""
 
     reason: ClosedReason
     closed_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Exhausted(Answer):
+class Exhausted(Answer, left=int):
     """All numbers of the range are handed out, or only *left* ones of the period are not, fewer than are needed."""
 
     left: int
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedClient(Answer):
+class CopiedClient(Answer, status="copied"):
     """Another process uses the same client name, with other requests: this one is a copy, or the other is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened(Answer):
+class Opened(Answer, changed=flag):
     """The tag is open; *changed*: it was not, or was moved on."""
 
     changed: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Changed(Answer):
     """The tag has the new constants."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettlingTag(Answer):
+class SettlingTag(Answer, status="settling", wait_ms=int):
     """The tag can be opened in *wait_ms*: until then, processes may report, and a deposed master may answer."""
 
     wait_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotNew(Answer):
+class NotNew(Answer, status="exists"):
     """The tag is not created: it exists, or processes have reported numbers of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shut(Answer):
+class Shut(Answer, reason=ClosedReason, since_ms=int, wait_ms=int):
     """The period hands out nothing. Those that begin at *since_ms* or later are open; it can be opened in *wait_ms*."""
 
     reason: ClosedReason
@@ -194,13 +187,11 @@ class Shut(Answer):
     wait_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class OtherPeriod(Answer):
+class OtherPeriod(Answer, status="other"):
     """Redis' clock shows another period."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgottenPeriod(Answer):
+class ForgottenPeriod(Answer, status="past"):
     """The period is over so long that its numbers are forgotten."""
 
 
@@ -208,36 +199,8 @@ TakeReply: TypeAlias = GrantedNumbers | Noted | Closed | Exhausted | CopiedClien
 OpenReply: TypeAlias = Opened | SettlingTag | NotNew
 PeriodReply: TypeAlias = GrantedNumbers | OpenReply | Exhausted | Shut | OtherPeriod | ForgottenPeriod
 ChangeReply: TypeAlias = Changed | Closed | Exhausted
-Reply: TypeAlias = TakeReply | PeriodReply | ChangeReply
-
-
-# status -> the class, and what parses its fields beyond those of Answer
-_CLASSES: dict[str, tuple[Callable[..., Reply], tuple[Callable[[str], object], ...]]] = {
-    "granted": (GrantedNumbers, (int, int)),
-    "noted": (Noted, ()),
-    "closed": (Closed, (ClosedReason, int)),
-    "exhausted": (Exhausted, (int,)),
-    "copied": (CopiedClient, ()),
-    "opened": (Opened, (flag,)),
-    "changed": (Changed, ()),
-    "settling": (SettlingTag, (int,)),
-    "exists": (NotNew, ()),
-    "shut": (Shut, (ClosedReason, int, int)),
-    "other": (OtherPeriod, ()),
-    "past": (ForgottenPeriod, ()),
-}
-
-
-def parse_reply(texts: Sequence[str]) -> Reply:
-    """Parse what a script sent, without the nonce. Raises ValueError."""
-    status, redis_ms, incarnation, next_position, alarm, *rest = texts
-    if status not in _CLASSES:
-        raise ValueError(f"no status of a script: {status!r}")
-    cls, parsers = _CLASSES[status]
-    bounds = tuple(map(int, alarm.split(" "))) if alarm else None
-    fields = [parse(text) for parse, text in zip(parsers, rest, strict=True)]
-    return cls(int(redis_ms), incarnation, int(next_position), bounds, *fields)
-
+# all of them
+REPLIES: tuple[type[Answer], ...] = get_args(TakeReply | PeriodReply | ChangeReply)
 
 # --- errors --------------------------------------------------------------------------------------------
 

@@ -217,7 +217,16 @@ def owner_text(
 
 
 class Owner(NamedTuple):
-    """Description of a process by itself, as owner_text() wrote it; untrusted text."""
+    """Description of a process by itself, as owner_text() wrote it.
+
+    Attributes:
+        host, pid, label: how the process describes itself; untrusted text.
+        generator: random name of its generator; "" if unknown.
+        lane_until_ms: end of the outage lane of a lease that it lost, in which it can go on, too; 0: none.
+        taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
+        refused: the error of its last call, if the process got no id since; "": it makes ids, or was not asked for any.
+        version: of snowredis in the process; untrusted text; "" if unknown.
+    """
 
     host: str = ""
     pid: int = 0
@@ -227,6 +236,21 @@ class Owner(NamedTuple):
     taken_ms: int = 0
     refused: str = ""
     version: str = ""
+
+    @property
+    def process(self) -> tuple[str, int]:
+        """Host and pid, which all generators of a process share."""
+        return self[:2]
+
+    @property
+    def name(self) -> tuple[str, int, str]:
+        """Host, pid and label: what is equal in all that is stored of the process."""
+        return self[:3]
+
+    @property
+    def text(self) -> str:
+        """Host, pid and label for people; untrusted."""
+        return f"{self.host}:{self.pid}{f' ({self.label})' if self.label else ''}"
 
 
 def parse_owner(text: str) -> Owner:

@@ -10,6 +10,7 @@ is a handler now.
 from __future__ import annotations
 
 import _thread
+import collections
 import functools
 import signal
 import sys
@@ -22,8 +23,26 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
+# range iterators are not atomic on free-threaded builds, so fast paths in Python take the lock there. Not asked of
+# sysconfig, which reads a file for the answer
+FREE_THREADED = "free-threading build" in sys.version
+# a position past the end of every iterator. Not how many are left: until Python 3.11 the position counts from the
+# beginning, and would go back if another thread took some meanwhile
+PAST_END = sys.maxsize
 # a thread runs within a millisecond; on a busy machine the caller need not wait for it
 _LONGEST_WAIT_S = 0.1
+
+
+def exhaust(numbers: Any) -> None:
+    """Remove all that is left in *numbers*, a range iterator, in one step of the interpreter.
+
+    It is gone also for a thread, or for a frame below a signal handler, that refers to the iterator already.
+    """
+    try:
+        numbers.__setstate__(PAST_END)
+    except AttributeError:
+        # another interpreter than CPython
+        collections.deque(numbers, maxlen=0)
 
 
 class NotAcquired(Exception):

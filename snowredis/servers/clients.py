@@ -8,7 +8,9 @@ first command, and no error shows a password.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
 import re
 import socket
 import threading
@@ -30,7 +32,7 @@ from snowredis.servers.connections import (
     prepare,
     settings_of_pool,
 )
-from snowredis.settings import SETTINGS, nearest
+from snowredis.settings import SETTINGS, is_embedded, nearest
 
 
 def client_of_url(url: str) -> Any:
@@ -102,6 +104,7 @@ class OwnClient(NamedTuple):
 
     Attributes:
         where: the address, without password, for messages.
+        locator: what tells the server from all others that processes here reach; empty if that is unknown.
         owned: False for the application's own client: its class is unknown here, so it is used as it is and not closed.
         urls: the URL with which another process reaches the same server; empty for one of the application's clients.
         failover_slack_ms: how long a deposed master may go on answering there.
@@ -110,20 +113,37 @@ class OwnClient(NamedTuple):
 
     client: Any
     where: str
+    locator: str
     owned: bool
     urls: tuple[str, ...]
     failover_slack_ms: int
     fresh: bool
 
 
-def own_client(server: Any, *, fresh: bool = False) -> OwnClient:
-    """Return a client for *server*, a URL or a redis-py client. Does not connect. Raises ConfigError."""
+def open_client(server: Any, *, creates: bool = False) -> OwnClient:
+    """Return a client for *server*: a URL, a redis-py client, or what this function returned.
+
+    Connects to nothing, but starts the server of embedded:// if it is not running. Raises ConfigError,
+    StoreUnavailable.
+
+    Args:
+        creates: a pool that does not exist may be created with this client; else its ``fresh`` is False.
+    """
+    if isinstance(server, OwnClient):
+        return server
+    fresh = False
+    if is_embedded(server):
+        from snowredis import embedded
+
+        running = embedded.join(server)
+        server, fresh = running.url, running.fresh and creates
     _check_kind(server)
     is_url = isinstance(server, str)
     client = client_of_url(server) if is_url else without_retries(server)
     return OwnClient(
         client=client,
         where=address(client),
+        locator=_locator(client),
         owned=client is not server,
         urls=(server,) if is_url else (),
         failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
@@ -209,7 +229,7 @@ def _disarm(client: Any) -> None:
 
 
 def close_client(client: Any) -> None:
-    """Close all connections of a client that own_client() made, also those to its Sentinels. Never raises."""
+    """Close all connections of a client that open_client() made, also those to its Sentinels. Never raises."""
     if isinstance(client, OwnCluster):
         client.close()
     else:
@@ -226,6 +246,27 @@ def _fails_over(client: Any) -> bool:
 
 def address(client: Any) -> str:
     """Return where *client* connects to, without password, for messages."""
+    return _known_address(client) or type(client).__name__
+
+
+def _locator(client: Any) -> str:
+    """Return what tells the server of *client* from all others that processes here reach; empty if that is unknown.
+
+    A path may be relative to the directory of this process, and a proxy may choose the server by the user.
+    """
+    known = _known_address(client)
+    # a client of a Cluster would connect
+    settings = {} if is_cluster(client) or not known else client.connection_pool.connection_kwargs
+    # the directory may have been removed
+    with contextlib.suppress(OSError):
+        if path := settings.get("path"):
+            known = f"unix://{os.path.abspath(path)}?db={settings.get('db', 0)}"
+        return known and f"{settings.get('username') or ''}@{known}"
+    return ""
+
+
+def _known_address(client: Any) -> str:
+    """Return the address of a client of redis-py; of others, an empty text."""
     if isinstance(client, OwnCluster):
         return f"cluster://{_hosts(client.nodes)}"
     if isinstance(client, RedisCluster):
@@ -238,13 +279,12 @@ def address(client: Any) -> str:
         sentinels = [(c.get("host", "localhost"), c.get("port", SENTINEL_PORT)) for c in connections]
         return f"sentinel://{_hosts(sentinels)}/{pool.service_name}/{settings.get('db', 0)}"
     if "path" in settings:
-        # in crash records, the address tells databases apart
         database = settings.get("db", 0)
         return f"unix://{settings['path']}" + f"?db={database}" * bool(database)
     if "host" in settings:
         tls = issubclass(getattr(pool, "connection_class", object), redis.SSLConnection)
         return f"{TLS_PREFIX * tls}{settings['host']}:{settings.get('port', REDIS_PORT)}/{settings.get('db', 0)}"
-    return type(client).__name__
+    return ""
 
 
 def _hosts(nodes: Any) -> str:

@@ -25,8 +25,8 @@ from snowredis.errors import (
     StoreUnavailable,
     as_cause,
 )
-from snowredis.process.threads import raised_by_handler
-from snowredis.servers.clients import TLS_PREFIX, OwnClient, close_client, fresh_copy, is_cluster, own_client
+from snowredis.process.threads import is_interruption, raised_by_handler
+from snowredis.servers.clients import TLS_PREFIX, close_client, fresh_copy, is_cluster, open_client
 from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, time_limit
 from snowredis.servers.scripts import Script
 from snowredis.settings import MinReplicas, check
@@ -79,16 +79,25 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 )
 
 
+_OF_REDIS_PY = (exceptions.RedisError, exceptions.RedisClusterException, OSError, UnicodeError)
+
+
 @contextlib.contextmanager
-def translated(where: str) -> Iterator[None]:
+def translated(where: str, kinds: type[Exception] | tuple[type[Exception], ...] = _OF_REDIS_PY) -> Iterator[None]:
     """Raise redis-py's errors in the with block as ConfigError, StoreUnavailable or one of its subclasses.
 
-    An error that a signal handler raised meanwhile is raised as it is. *where* is the server's address, for messages.
+    An error that a signal handler or another thread raised meanwhile is raised as it is.
+
+    Args:
+        where: the server's address, for messages.
+        kinds: of the errors. Code of the application that a client calls, such as for its password, may raise any.
     """
     handled = sys.exc_info()[1]
     try:
         yield
-    except (exceptions.RedisError, exceptions.RedisClusterException, OSError, UnicodeError) as error:
+    except kinds as error:
+        if isinstance(error, SnowredisError):
+            raise
         # redis-py takes a TimeoutError of a handler for one of the socket
         of_handler = raised_by_handler(error, handled)
         if of_handler is not None:
@@ -97,6 +106,8 @@ def translated(where: str) -> Iterator[None]:
             finally:
                 # otherwise the error, its traceback and this frame would keep each other alive
                 del of_handler
+        if not isinstance(error, _OF_REDIS_PY) and is_interruption(error):
+            raise
         translation = _translation(where, error)
         if isinstance(translation, StoreUnavailable):
             translation.is_unsent = is_unsent(error, handled)
@@ -158,6 +169,9 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         return StoreUnavailable(
             where, f"this client decodes replies in another encoding ({text})", "Use encoding utf-8"
         )
+    if not isinstance(error, _OF_REDIS_PY):
+        advice = "The client raised it, and Redis did not: correct what it names"
+        return StoreUnavailable(where, f"{type(error).__name__}: {text}", advice)
     return StoreUnavailable(where, text)
 
 
@@ -165,15 +179,16 @@ class RedisScripts:
     """Runs scripts in one Redis: what all stores in Redis have in common.
 
     Args:
-        server: a URL, a redis-py client, or what own_client() returned for one.
+        server: a URL, a redis-py client, or what open_client() returned for one.
         min_replicas: how many replicas must have each change, 0 or more, or "all".
     """
 
     def __init__(self, server: Any, min_replicas: MinReplicas) -> None:
         min_replicas = check("min_replicas", min_replicas)
         self.min_replicas = min_replicas
-        own = server if isinstance(server, OwnClient) else own_client(server)
-        self._client, self.where, self._owned, self._fresh = own.client, own.where, own.owned, own.fresh
+        own = open_client(server)
+        self._client, self.where, self.locator = own.client, own.where, own.locator
+        self._owned, self._fresh = own.owned, own.fresh
         self.urls: Sequence[str] = own.urls
         self._acknowledged: Acknowledged | None = None
         if min_replicas:
@@ -188,7 +203,7 @@ class RedisScripts:
         lead to the present one.
         """
         try:
-            with translated(self.where), time_limit(CALL_LIMIT_S):
+            with translated(self.where, Exception), time_limit(CALL_LIMIT_S):
                 if self._acknowledged is not None:
                     return list(self._acknowledged.run(self._client, script, keys, args))
                 try:

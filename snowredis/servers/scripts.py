@@ -1,8 +1,8 @@
 """Run the Lua scripts of something that is stored in Redis: a pool, a tag of numbers, a registry.
 
 One mechanism for all of them: the common beginning of the scripts, the nonce that shows that a reply belongs to its
-request, the signature with the format, and the three refusals that every script has. Independent of redis-py: a
-subclass says how one script is run, in Redis (runner.py) or in a simulation.
+request, the signature with the format, the three refusals that every script has, and the parser of all other replies.
+Independent of redis-py: a subclass says how one script is run, in Redis (runner.py) or in a simulation.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreReadOnly, StoreUnavailable
 
@@ -49,12 +51,12 @@ def load_script(name: str, module: str, parts: tuple[str, ...] = ()) -> Script:
     return Script(name, (*map(read_lua, PROLOGUE), *(read_lua(part, module) for part in (*parts, name))))
 
 
-def text_of(value: bytes | str) -> str:
-    """Return a value that Redis holds as text, cut to LONGEST_TEXT; bytes that are no UTF-8 are replaced.
+def text_of(value: bytes | str, longest: int = LONGEST_TEXT) -> str:
+    """Return a value that Redis holds as text, cut to *longest* bytes; bytes that are no UTF-8 are replaced.
 
     All texts from Redis pass through here: anybody who may write to Redis may have written them.
     """
-    start = value[:LONGEST_TEXT]
+    start = value[:longest]
     return start.decode("utf-8", "replace") if isinstance(start, bytes) else start
 
 
@@ -69,6 +71,64 @@ def with_format(number: int, constants: str) -> str:
     return f"format={number} {constants}"
 
 
+class Reason(StrEnum):
+    """Base class of reasons: codes that are str and have a ``text``."""
+
+    text: str
+
+    def __new__(cls, code: str, text: str = "") -> Self:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.text = text
+        return member
+
+
+def flag(text: str) -> bool:
+    """Read a field that is 0 or 1."""
+    return text == "1"
+
+
+class ScriptReply:
+    """Base class of the replies of scripts: one class for each status.
+
+    A subclass declares what reads each of the fields that it adds. Its status is the last word of its name, so that
+    "granted" is Granted, unless it declares another one.
+    """
+
+    # a plain class: six dataclasses would generate their methods for 3 ms before the first id
+    READERS: ClassVar[dict[str, Callable[[str], Any]]] = {}
+    STATUS: ClassVar[str]
+
+    def __init_subclass__(cls, status: str = "", **readers: Callable[[str], Any]) -> None:
+        cls.READERS = cls.READERS | readers
+        cls.STATUS = status or re.split("(?=[A-Z])", cls.__name__)[-1].lower()
+
+    def __init__(self, *values: object) -> None:
+        self.__dict__.update(zip(self.READERS, values, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+
+    def replaced(self, **changes: object) -> Self:
+        """Return a copy with other values of some attributes."""
+        return type(self)(*(self.__dict__ | changes).values())
+
+
+def parse_reply(texts: Sequence[str], expected: Iterable[type[ScriptReply]]) -> Any:
+    """Return the reply in *texts*, of one of the *expected* classes. Raises ValueError for any other text."""
+    status, *fields = texts
+    for each in expected:
+        if status == each.STATUS:
+            return each(*(read(text) for read, text in zip(each.READERS.values(), fields, strict=True)))
+    raise ValueError(status)
+
+
 class Scripted(ABC):
     """Base class of everything whose state in Redis is read and written by scripts only.
 
@@ -81,6 +141,8 @@ class Scripted(ABC):
     """
 
     where: str
+    # the server, as crash records tell it from others: see Store.locator
+    locator = ""
 
     def __init__(
         self,

@@ -15,8 +15,9 @@ from snowredis.errors import StoreUnavailable
 from snowredis.servers.acknowledged import Acknowledged, save_snapshot
 from snowredis.servers.failover import on_one_connection
 from snowredis.servers.runner import translated
+from snowredis.servers.scripts import flag
 from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, ScriptStore
-from snowredis.snowflake.replies import Absent, CreateReply, Reply, Seen, flag
+from snowredis.snowflake.replies import Absent, CreateReply, Reply, Seen
 
 log = logging.getLogger("snowredis")
 

@@ -160,11 +160,6 @@ class IdAllocator:
         return state.serial
 
     @property
-    def lanes(self) -> Lanes:
-        """Up to which tick the lanes of that lease are used."""
-        return self._lanes(self._generator._position)
-
-    @property
     def usage(self) -> tuple[int, int]:
         """Return (ids_made, namespace of the last ids)."""
         position = self._generator._position

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from snowredis.snowflake.replies import AlarmReason, LossReason, Reason
+from snowredis.servers.scripts import Reason
+from snowredis.snowflake.replies import AlarmReason, LossReason
 
 
 class EventKind(StrEnum):

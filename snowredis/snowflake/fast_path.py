@@ -18,8 +18,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from snowredis.core.values import MAX_BATCH, check_count
-from snowredis.errors import ConfigError, shown
+from snowredis.core.values import MAX_BATCH, as_int64, check_count
 from snowredis.process.fork import ForkGuard
 
 if TYPE_CHECKING:
@@ -97,24 +96,3 @@ def fill(generator: FastPath, guard: ForkGuard, buffer: Any) -> None:
         # after a fork in between, some of the ids are the parent's: begin again
         if guard.is_still(generation):
             return
-
-
-def as_int64(buffer: Any) -> memoryview:
-    """Return a flat view of *buffer* as int64. Raises ConfigError for a buffer that cannot have ids written to it."""
-    try:
-        view = memoryview(buffer)
-    except (TypeError, ValueError, BufferError) as error:
-        # ValueError: a file that was closed, a view that was released
-        raise ConfigError(
-            f"fill() needs a buffer such as array('q'), not this {type(buffer).__name__}: {shown(str(error))}"
-        ) from None
-    if view.readonly or not view.c_contiguous:
-        raise ConfigError("fill() needs a buffer that is writable and contiguous")
-    if not ((view.format in ("q", "l", "Q", "L") and view.itemsize == 8) or view.format in ("B", "b", "c")):
-        raise ConfigError(f"fill() needs 8-byte integers (format 'q'), not format {view.format!r}")
-    if view.nbytes % 8:
-        raise ConfigError(f"fill() needs a multiple of 8 bytes, not {view.nbytes}")
-    if not view.nbytes:
-        # cast() refuses a shape with a zero
-        return memoryview(bytearray()).cast("q")
-    return view.cast("B").cast("q")

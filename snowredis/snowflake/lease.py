@@ -40,21 +40,6 @@ class Lease(NamedTuple):
     outage_until: int = 0
     outage_until_ms: int = 0
 
-    def is_open(self, tick: int) -> bool:
-        """Return whether one of its lanes is open at *tick*."""
-        ends = [*[self.until] * (len(self.opens) - 1), self.outage_until or self.until]
-        return any(opens <= tick < end for opens, end in zip(self.opens, ends, strict=True))
-
-    @property
-    def ends_ms(self) -> tuple[int, ...]:
-        """The end of each lane's reservation, ms since 1970; without an outage lane, the same for all."""
-        return (*[self.until_ms] * (len(self.opens) - 1), max(self.until_ms, self.outage_until_ms))
-
-    @property
-    def lane_until_ms(self) -> int:
-        """End of its outage lane, ms since 1970; 0 if it has none, or only after a gap behind its other lanes."""
-        return self.outage_until_ms if self.outage_until and self.opens[-1] <= self.until else 0
-
 
 class HeldLease(NamedTuple):
     """A lease with its secrets and its bookkeeping. Immutable: replaced as a whole.
@@ -133,6 +118,11 @@ class HeldLease(NamedTuple):
             outage_until_ms=until_ms,
         )
         return self._replace(lanes_ms=(*self.lanes_ms[:-1], from_ms), lease=lease)
+
+    @property
+    def outage_lane_ms(self) -> tuple[int, int]:
+        """Beginning and end of the reservation in its outage lane; the end is 0 if it has none."""
+        return self.lanes_ms[-1], self.lease.outage_until_ms
 
     def renew_request(self, caller_ms: int, stats: WorkerStats, owner: str) -> RenewRequest:
         """Return the request for the pending renewal, made at *caller_ms* of this host's clock."""

@@ -30,7 +30,7 @@ from snowredis.process.threads import is_interruption
 from snowredis.snowflake.context import Context, PoolView
 from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_slot import LeaseSlot
-from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, lane_until_ms
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, Lost, PoolFull, Settling
 from snowredis.snowflake.sweep import DeadProcesses
@@ -219,8 +219,7 @@ class LeaseManager:
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
         usable_from_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        lane_until_ms = self.slot.lane_until_ms
-        request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), lane_until_ms, gives_up)
+        request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), self._lane_until_ms(), gives_up)
         # this owner lacks the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
@@ -298,11 +297,15 @@ class LeaseManager:
         name = self._name if named else ""
         # the record does not show the lane of a lease that was lost, or is being lost now
         is_news = self.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
-        lane_until_ms = self.slot.lane_until_ms if named and is_news else 0
+        lane_until_ms = self._lane_until_ms() if named and is_news else 0
         label = self._label or PROCESS.label
         return owner_text(
             socket.gethostname(), os.getpid(), label, name, lane_until_ms, taken_ms, refused, VERSION if named else ""
         )
+
+    def _lane_until_ms(self) -> int:
+        """Return the end of the outage lanes in which ids go on after a lease that is granted now; 0: in none."""
+        return lane_until_ms(self._context.now_ms() + self.config.ttl_ms, *self.slot.outage_lanes_ms)
 
     def _fresh_name(self) -> str:
         """Return a name for a claim or a renewal."""

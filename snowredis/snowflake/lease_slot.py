@@ -61,12 +61,12 @@ class LeaseSlot:
         return lost if lost is not None and lost.serial >= self.oldest else None
 
     @property
-    def lane_until_ms(self) -> int:
-        """End of the outage lane in which ids go on if Redis does not reply, ms since 1970; 0 if there is none.
+    def outage_lanes_ms(self) -> list[tuple[int, int]]:
+        """The outage lanes of the lease, and of one that was lost, as in lane_until_ms().
 
-        That of the lease, or of one that was lost. It may stay closed if the clock of this host was set.
+        They stay closed if the clock of this host was set.
         """
-        return max((each.lease.lane_until_ms for each in (self.held, self.lost_lease) if each), default=0)
+        return [each.outage_lane_ms for each in (self.held, self.lost_lease) if each and not self.lent]
 
     def keep_lane(self, lost: HeldLease) -> None:
         """Keep the outage lane of *lost*, unless it was not open yet and there is another lost lease."""

@@ -20,7 +20,7 @@ from snowredis.snowflake.context import Context
 from snowredis.snowflake.crash_record import Credentials
 from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
-from snowredis.snowflake.protocol import NO_STATS, WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, WorkerStats, ids_until_ms
 from snowredis.snowflake.replies import pool_id
 
 log = logging.getLogger("snowredis")
@@ -82,17 +82,15 @@ class LeaseLifecycle:
         An outage lane that stays closed does not count: the clock of this host was set, or it is so far ahead that
         what Redis reserves is over, though Redis replies.
         """
-        leases = self._leases
-        ordinary_ms = leases.held.lease.until_ms if leases.held else 0
-        replies = (
-            leases.held is not None
-            and not self._failure
-            and leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
-        )
-        is_over = replies and not self._opened and ordinary_ms <= self._context.now_ms()
-        if leases.slot.lent or is_over or not leases.clocks_agree:
-            return ordinary_ms
-        return max(ordinary_ms, leases.slot.lane_until_ms)
+        leases, now_ms = self._leases, self._context.now_ms()
+        until_ms = leases.held.lease.until_ms if leases.held else 0
+        replies = not self._failure and leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
+        is_over = leases.held is not None and replies and not self._opened and until_ms <= now_ms
+        if is_over or not leases.clocks_agree:
+            return until_ms
+        # a lane may have opened after a gap
+        lasts_ms = ids_until_ms(max(until_ms, now_ms), *leases.slot.outage_lanes_ms)
+        return lasts_ms if lasts_ms > now_ms else until_ms
 
     @property
     def renewal_failure(self) -> tuple[str, int] | None:

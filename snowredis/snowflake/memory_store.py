@@ -43,7 +43,7 @@ class MemoryStore:
 
     where = "memory"
     urls = ()
-    shared = False
+    locator = ""
 
     def __init__(self, config: protocol.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
         self.config = config
@@ -153,7 +153,7 @@ class MemoryStore:
         if not record.token_hash or not min(self._swept_ms, now) < record.lease_end_ms <= now:
             return
         more = {"stats": record.stats.to_text(), "claimed": record.claimed_ms, "renewed": record.renewed_ms}
-        more["outage"] = record.outage_ms if record.lanes_ms[-1] <= record.until_ms else 0
+        more["outage"] = protocol.lane_until_ms(record.until_ms, record.outage_lane_ms)
         self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, "expired", **more)
 
     def _note_return(self, worker: int, record: LeaseRecord, now: int) -> None:

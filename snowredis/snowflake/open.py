@@ -1,7 +1,6 @@
 """Open the store of a pool.
 
-The one place that knows every kind of server that snowredis.connect() takes. Connects to nothing, except for
-embedded://, whose server is started if it is not running.
+Connects to nothing, except for embedded://, whose server is started if it is not running.
 """
 
 from __future__ import annotations
@@ -13,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
 from snowredis.process.clock import now_ms
-from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, Server, check_settings, pool_or_default
+from snowredis.settings import (
+    POOL_DURATIONS,
+    SETTINGS,
+    MinReplicas,
+    Server,
+    check_settings,
+    is_embedded,
+    is_in_memory,
+    pool_or_default,
+)
 from snowredis.snowflake.protocol import PoolConfig, Store
 
 if TYPE_CHECKING:
@@ -125,36 +133,8 @@ def open_server(url: Server | OwnClient, min_replicas: MinReplicas, *, creates: 
     """Return a client, or what is in memory; see open_client()."""
     if min_replicas and (is_in_memory(url) or is_embedded(url)):
         raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
-    return url if is_in_memory(url) else open_client(url, creates=creates)
+    if is_in_memory(url):
+        return url
+    from snowredis.servers.clients import open_client
 
-
-def open_client(server: Any, *, creates: bool = False) -> OwnClient:
-    """Return a client for *server*: a URL, a redis-py client, or what this function returned.
-
-    Connects to nothing, but starts the server of embedded:// if it is not running. Raises ConfigError,
-    StoreUnavailable.
-
-    Args:
-        creates: a pool that does not exist may be created with this client; else its ``fresh`` is False.
-    """
-    from snowredis.servers.clients import OwnClient, own_client
-
-    if isinstance(server, OwnClient):
-        return server
-    fresh = False
-    if is_embedded(server):
-        from snowredis import embedded
-
-        running = embedded.join(server)
-        server, fresh = running.url, running.fresh and creates
-    return own_client(server, fresh=fresh)
-
-
-def is_embedded(server: Any) -> bool:
-    """Return True for an embedded:// URL."""
-    return isinstance(server, str) and server.startswith("embedded:")
-
-
-def is_in_memory(server: Any) -> bool:
-    """Return True for a pool of snowredis.testing."""
-    return hasattr(server, "memory_store")
+    return open_client(url, creates=creates)

@@ -227,6 +227,26 @@ def heartbeat_ms_of(ttl_ms: int, others_ms: int) -> int:
     return max(1, usual_ms if ttl_ms > others_ms + usual_ms else usual_ms // 2)
 
 
+def lane_until_ms(at_ms: int, *lanes: tuple[int, int]) -> int:
+    """Return the end of the outage lanes in which ids go on at *at_ms*; 0: in none.
+
+    *lanes*: beginning and end of the reservation in each, on one clock. A lane that opens after a gap does not count.
+    """
+    until_ms = 0
+    for from_ms, end_ms in sorted(lanes):
+        if from_ms <= max(at_ms, until_ms):
+            until_ms = max(until_ms, end_ms)
+    return until_ms
+
+
+def ids_until_ms(until_ms: int, *lanes: tuple[int, int]) -> int:
+    """Return until when a process makes ids if Redis takes no more renewals: what the process and all viewers say.
+
+    *until_ms*: the end of its reservation in the ordinary lanes; *lanes*: as in lane_until_ms().
+    """
+    return max(until_ms, lane_until_ms(until_ms, *lanes))
+
+
 def signature_fields(signature: str) -> dict[str, str]:
     """Split a signature into its parts by name."""
     return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
@@ -334,8 +354,11 @@ class Store(Protocol):
         """Return the URLs with which another process reaches the store; none if it was opened without URLs."""
 
     @property
-    def shared(self) -> bool:
-        """Return True if other processes can reach the pool: False for one in the memory of this process."""
+    def locator(self) -> str:
+        """Return what tells the server from all others that processes of this machine reach.
+
+        Empty if that is unknown, or if no other process can reach the pool: its leases have no crash records.
+        """
 
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         """Lease a worker id; return the lease, or why there is none. *seen*: of the newest reply of this store."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import itertools
-import sys
 import threading
 from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from snowredis.core.lanes import SEALED, Position, TickRange, first_sequence
-
-# range iterators are not atomic on free-threaded builds, so the Python fast path takes the lock there. Not asked of
-# sysconfig, which reads a file for the answer
-FREE_THREADED = "free-threading build" in sys.version
+from snowredis.process.threads import FREE_THREADED, PAST_END, exhaust
 
 # start and end of a tick's window of wall clock time (s since 1970), the ids that are left, TickRange.is_reset, and the
 # clock (s since 1970)
@@ -32,10 +27,6 @@ NO_IDS: Iterator[int] = iter(())
 #   successors: first the OpenTick that replaced this one, then those that came too late to do so. An OpenTick that is
 #     appended is the first or not in one step of the interpreter
 OpenTick = tuple[Block, TickRange, int, int, int, int, list["OpenTick"]]
-
-# a position past the end of every iterator. Not the number of ids left: until Python 3.11 the position counts from the
-# beginning, and would go back if another thread took ids meanwhile
-PAST_END = sys.maxsize
 
 
 class PureFastPath:
@@ -236,18 +227,6 @@ def opening(ticks: TickRange, tick: int, last_tick: int, used: int, left: int) -
     if not left and (is_busy or tick == last_tick + 1):
         return 0
     return first_sequence(tick, ticks.spread >> 7 if is_busy else ticks.spread, ticks.salt)
-
-
-def exhaust(ids: Any) -> None:
-    """Remove all ids from *ids*, a range iterator, in one step of the interpreter.
-
-    They are gone also for a thread, or for a frame below a signal handler, that has read the block already.
-    """
-    try:
-        ids.__setstate__(PAST_END)
-    except AttributeError:
-        # another interpreter than CPython
-        collections.deque(ids, maxlen=0)
 
 
 def _not_bound() -> int:

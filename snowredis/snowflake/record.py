@@ -77,6 +77,11 @@ class LeaseRecord(NamedTuple):
         return self.outage_ms if self.outage_ms > self.lanes_ms[-1] else 0
 
     @property
+    def outage_lane_ms(self) -> tuple[int, int]:
+        """Return beginning and end of the reservation of the outage lane."""
+        return self.lanes_ms[-1], self.outage_ms
+
+    @property
     def outage_mark_ms(self) -> int:
         """Return the mark of the last lane, if it is an outage lane."""
         return max(self.lanes_ms[-1], self.outage_ms)

@@ -83,14 +83,14 @@ class FileName(NamedTuple):
 def family_name(store: Store, parent: ProcessName) -> str:
     """Return the name of a directory: of the processes that *parent* started and that use the pool of *store*.
 
-    DIGEST.NAMESPACE, the namespace of pids. In another namespace of networks, or of mounts, the address of the pool may
-    lead to another server.
+    DIGEST.NAMESPACE, the namespace of pids. In another namespace of networks, or of mounts, or below another root, the
+    address of the pool may lead to another server.
     """
-    spaces = []
+    spaces = [_inode("/")]
     for kind in ("net", "mnt"):
         with contextlib.suppress(OSError):
             spaces.append(os.readlink(f"/proc/self/ns/{kind}"))
-    pool = f"{store.where}\n{store.config.name}\n{store.config.signature}"
+    pool = f"{store.locator}\n{store.config.name}\n{store.config.signature}"
     text = f"{pool}\n{parent.pid} {parent.started} {parent.namespace}\n{spaces}"
     return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{parent.namespace}"
 
@@ -112,7 +112,7 @@ class RecordFiles:
 
     def new_record(self, store: Store) -> CrashRecord | None:
         """Return a crash record for one generator of *store*, in a file of its own; None where that is not possible."""
-        if not store.shared:
+        if not store.locator:
             return None
         try:
             place = find_place(make=True)

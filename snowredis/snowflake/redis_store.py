@@ -16,10 +16,10 @@ from snowredis.errors import LayoutMismatch, PoolBroken
 from snowredis.process.clock import now_ms
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
-from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
+from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, parse_reply, read_lua, text_of
 from snowredis.settings import MinReplicas
 from snowredis.snowflake import protocol, replies
-from snowredis.snowflake.replies import Reply, Seen, parse_reply
+from snowredis.snowflake.replies import Reply, Seen
 
 log = logging.getLogger("snowredis")
 
@@ -64,7 +64,6 @@ class ScriptStore(Scripted):
         random_bytes: source of the nonces.
     """
 
-    shared = True
     script_names: Sequence[str] = SCRIPTS
 
     def __init__(
@@ -173,7 +172,7 @@ class RedisStore(RedisScripts, ScriptStore):
     """A pool in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
 
     Args:
-        server: a URL, a redis-py client, or what own_client() returned for one.
+        server: a URL, a redis-py client, or what open_client() returned for one.
         config: of the pool.
         min_replicas: how many replicas must have each change, 0 or more, or "all".
         max_events: length at which the stream of events is trimmed.

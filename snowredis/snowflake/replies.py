@@ -1,6 +1,4 @@
-"""Replies of the scripts, one class for each, and the one place where their texts are parsed. Pure.
-
-The last word of a class's name is its status: what a script replies as "granted" is Granted.
+"""Replies of the scripts of a pool, one class for each. Pure.
 
 All times are milliseconds since 1970: on the Redis clock, or, for lanes and reservations, on the clock of the process
 that holds the lease.
@@ -8,12 +6,10 @@ that holds the lease.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from snowredis.core.values import utc_text
+from snowredis.servers.scripts import Reason, ScriptReply, flag
 
 
 class Seen(NamedTuple):
@@ -26,18 +22,6 @@ class Seen(NamedTuple):
 def pool_id(incarnation: str) -> str:
     """Return the part of an *incarnation* that all of one pool have, and no other pool."""
     return incarnation.partition("-")[2][:8]
-
-
-class Reason(StrEnum):
-    """Base class of reasons: codes that are str and have a ``text``."""
-
-    text: str
-
-    def __new__(cls, code: str, text: str = "") -> Self:
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.text = text
-        return member
 
 
 class LossReason(Reason):
@@ -80,19 +64,12 @@ def _ints(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-def flag(text: str) -> bool:
-    """Read a field that is 0 or 1."""
-    return text == "1"
-
-
 def _alarm(text: str) -> Alarm | None:
     return Alarm.parse(text) if text else None
 
 
-class Reply:
-    """Reply of any script: the state of the pool after the call.
-
-    A subclass declares what reads each of the fields that it adds.
+class Reply(ScriptReply, redis_ms=int, incarnation=str, version=int, floor_ms=int, alarm=_alarm):
+    """Reply of any script of a pool: the state of the pool after the call.
 
     Attributes:
         redis_ms: the time of the call on the Redis clock.
@@ -101,47 +78,11 @@ class Reply:
         alarm: the alarm that this call raised, if any.
     """
 
-    # a plain class: six dataclasses would generate their methods for 3 ms before the first id
-    READERS: ClassVar[dict[str, Callable[[str], Any]]] = {
-        "redis_ms": int,
-        "incarnation": str,
-        "version": int,
-        "floor_ms": int,
-        "alarm": _alarm,
-    }
-
-    STATUS: ClassVar[str]
-
     redis_ms: int
     incarnation: str
     version: int
     floor_ms: int
     alarm: Alarm | None
-
-    def __init_subclass__(cls, **readers: Callable[[str], Any]) -> None:
-        cls.READERS = cls.READERS | readers
-        cls.STATUS = re.split("(?=[A-Z])", cls.__name__)[-1].lower()
-
-    def __init__(self, *values: object) -> None:
-        self.__dict__.update(zip(self.READERS, values, strict=True))
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
-
-    def replaced(self, **changes: object) -> Self:
-        """Return a copy with other values of some attributes."""
-        return type(self)(*(self.__dict__ | changes).values())
-
-    @classmethod
-    def parse(cls, texts: Sequence[str]) -> Self:
-        """Return the reply in *texts*, which follow the status. Raises ValueError for what no script replies."""
-        return cls(*(read(text) for read, text in zip(cls.READERS.values(), texts, strict=True)))
 
     @property
     def seen(self) -> Seen:
@@ -240,12 +181,3 @@ RenewReply: TypeAlias = Renewed | Lost
 ReleaseReply: TypeAlias = Released | Gone
 CreateReply: TypeAlias = Created | Exists
 NoteReply: TypeAlias = NumberNoted | Absent
-
-
-def parse_reply(texts: Sequence[str], expected: Iterable[type[Reply]]) -> Any:
-    """Return the reply in *texts*, of one of the *expected* classes. Raises ValueError for any other text."""
-    status, *fields = texts
-    for each in expected:
-        if status == each.STATUS:
-            return each.parse(fields)
-    raise ValueError(status)

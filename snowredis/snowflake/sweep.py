@@ -127,7 +127,7 @@ class DeadProcesses:
         """Return the access of this process, which takes some time to find, as far as it has been found."""
         key = os.getpid(), self._store.config
         if self._access is None or self._key != key:
-            self._access, self._key = own_access(self._store) if self._store.shared else None, key
+            self._access, self._key = own_access(self._store) if self._store.locator else None, key
         return self._access
 
     def _sees_death(self, access: RecordAccess, *, only_next: bool) -> bool:
@@ -147,7 +147,7 @@ class DeadProcesses:
 
     def disown(self) -> None:
         """Let no process take their leases over. See disown()."""
-        if self._store.shared:
+        if self._store.locator:
             disown()
 
 

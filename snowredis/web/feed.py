@@ -22,10 +22,10 @@ from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.monitor.polling import PoolPoller, Reading
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Refusal, Snapshot
 from snowredis.monitor.status import Status, unknown_status
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import in_thread
 from snowredis.web.records import UsagePoint
+from snowredis.worker_pool import WorkerPool
 
 # length of the live chart
 PAST_MS = 10 * 60 * 1000

@@ -21,9 +21,10 @@ from starlette.routing import Route
 from snowredis.errors import SnowredisError
 from snowredis.monitor.snapshot import SESSIONS_KEY
 from snowredis.process.coroutines import in_thread
+from snowredis.servers.clients import open_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.open import is_in_memory, open_client
+from snowredis.settings import is_in_memory
 from snowredis.web.access import COOKIE, COOKIE_LIFE_S, RequestGuard, no_token
 from snowredis.web.messages import PAGE_HEADERS, HttpProblem
 

@@ -19,7 +19,6 @@ from snowredis.monitor.metric_values import Family
 from snowredis.monitor.metrics import SERVICE
 from snowredis.monitor.polling import PoolReport, Reading
 from snowredis.monitor.status import status_of
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind
 from snowredis.web import messages, records
@@ -29,6 +28,7 @@ from snowredis.web.messages import HttpProblem
 from snowredis.web.pages import EndedSessions, check_origin
 from snowredis.web.served import ServedKinds, ServedPool, ServedPools
 from snowredis.web.settings import Limits
+from snowredis.worker_pool import WorkerPool
 
 _ASK_WITH_TOKEN = "a request with the token is told the reason"  # noqa: S105 - a text
 _METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"

@@ -20,14 +20,13 @@ from snowredis.core.layout import Layout
 from snowredis.kinds.base import IdGenerator
 from snowredis.kinds.lookup import KindAndSettings, parse_kind
 from snowredis.monitor.snapshot import Refusal
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import KIND
+from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.open import is_embedded, is_in_memory
 from snowredis.web.feed import LiveFeed, SharedAnswers, SharedPool
 from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
+from snowredis.worker_pool import WorkerPool
 
 log = logging.getLogger("snowredis")
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from snowredis.core.presets import resolve_layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.worker_pool import WorkerPool
 from tests.chaos.faults import FAULTS, Begun, Fault
 from tests.chaos.proxy import Proxy
 from tests.chaos.report import MARGIN_S, Plan, PoolCounters, Report, ids_so_far, is_ours

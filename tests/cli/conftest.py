@@ -49,6 +49,14 @@ def pool_name() -> str:
     return f"p-{uuid.uuid4().hex[:12]}"
 
 
+@pytest.fixture
+def nothing_left(client: redis.Redis, pool_name: str) -> Iterator[None]:
+    """The server is shared, and other tests count its pools."""
+    yield
+    for key in client.scan_iter(f"snowredis:{{{pool_name}*", count=1000):
+        client.delete(key)
+
+
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the user's own settings from the environment."""

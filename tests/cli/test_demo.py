@@ -28,9 +28,9 @@ from snowredis.cli.commands.demo import (
 )
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import Clock, StepClock
 from snowredis.testing import memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.support import warm
 
 LAYOUT = Layout()

@@ -14,8 +14,8 @@ import snowredis
 from snowredis.cli.commands import health
 from snowredis.monitor import checks, pool_reader
 from snowredis.monitor.checks import check_host, worst
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer, redis_server
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,14 +16,7 @@ import snowredis
 from tests.support import warm
 
 Cli = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(client: redis.Redis, pool_name: str) -> Iterator[None]:
-    """The server is shared, and other tests count its pools."""
-    yield
-    for key in client.scan_iter(f"snowredis:{{{pool_name}*", count=1000):
-        client.delete(key)
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.mark.usefixtures("hostile_labels")

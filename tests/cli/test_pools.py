@@ -20,7 +20,6 @@ from snowredis.cli import output
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import StoreUnavailable
 from tests.support import warm
-from tests.support.pools import open_outage_lanes
 from tests.support.records import change_record
 
 Cli = Callable[..., Any]
@@ -43,7 +42,6 @@ HOSTILE = [
 def fleet(cli: Cli, pool_name: str, server_url: str) -> Iterator[list[snowredis.SnowflakeGenerator]]:
     """Three living workers."""
     cli("pool", "create", pool_name)
-    open_outage_lanes(snowredis.WorkerPool(server_url, pool_name))
     made = [snowredis.connect(server_url, pool=pool_name, label=f"web {number}") for number in range(3)]
     for ids in made:
         ids.claim()

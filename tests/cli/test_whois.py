@@ -14,14 +14,7 @@ from snowredis.snowflake.replies import LossReason
 from tests.support.records import record_of
 
 Cli = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(client: redis.Redis, pool_name: str) -> Iterator[None]:
-    """The server is shared, and other tests count its pools."""
-    yield
-    for key in client.scan_iter(f"snowredis:{{{pool_name}*", count=1000):
-        client.delete(key)
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.fixture

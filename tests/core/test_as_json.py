@@ -18,6 +18,7 @@ from snowredis.monitor.polling import PoolReport
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.status import unknown_status
 from snowredis.monitor.whois import Whois
+from snowredis.process.names import Owner
 from snowredis.snowflake.codes import EventKind
 
 _AT_MS = 1_795_230_981_059
@@ -125,17 +126,17 @@ def test_the_schema_says_what_the_docstring_says() -> None:
 
 def _worker() -> WorkerInfo:
     times = (_AT_MS, _AT_MS, _AT_MS, 30_000, _AT_MS)
-    return WorkerInfo(3, True, "web", 1, "", *times, 0, 0, 0, 0, 0, "0" * 64)
+    return WorkerInfo(3, True, Owner("web", 1), *times, 0, 0, 0, 0, 0, "0" * 64)
 
 
 def _shown() -> Iterator[Any]:
     worker = _worker()
     yield worker
     yield PoolReport(None, unknown_status(_AT_MS), (worker,))
-    yield Event(_AT_MS, EventKind.FLOOR, -1, "", 0, "", _AT_MS, 0, f"{_AT_MS}-0")
-    yield Event(_AT_MS, EventKind.EXPIRED, 3, "web", 1, "", _AT_MS, _AT_MS, "")
+    yield Event(_AT_MS, EventKind.FLOOR, -1, Owner(), _AT_MS, 0, f"{_AT_MS}-0")
+    yield Event(_AT_MS, EventKind.EXPIRED, 3, Owner("web", 1), _AT_MS, _AT_MS, "")
     parts = layouts["twitter"].decode(1 << 40)
-    yield Whois(1 << 40, parts, Holder(3, "web", 1, ""), "certain", "", (), _AT_MS, worker)
+    yield Whois(1 << 40, parts, Holder(3, Owner("web", 1)), "certain", "", (), _AT_MS, worker)
 
 
 @pytest.mark.parametrize("value", list(_shown()), ids=lambda value: type(value).__name__)

@@ -13,35 +13,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from snowredis.core import presets
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, preset_source, resolve_layout
 from snowredis.errors import ConfigError, LayoutError
+from tests.core.test_layout import any_layout
 
 NAMES = (
     "default", "twitter", "jd", "jd-seconds", "leaf", "shardingsphere", "uid-generator", "sonyflake",
     "discord", "instagram", "js-safe", "game", "game-shards",
 )  # fmt: skip
 CHINA = ZoneInfo("Asia/Shanghai")
-
-
-@st.composite
-def any_layout(draw: st.DrawFn) -> Layout:
-    """Any layout that there can be."""
-    backup, worker = draw(st.integers(0, 6)), draw(st.integers(0, 22))
-    datacenter, sequence = draw(st.integers(0, 12)), draw(st.integers(0, 22))
-    return Layout(
-        timestamp_bits=draw(st.integers(1, 63 - backup - worker - datacenter - sequence)),
-        datacenter_bits=datacenter,
-        backup_bits=backup,
-        worker_bits=worker,
-        sequence_bits=sequence,
-        tick_ms=draw(st.integers(1, 60_000)),
-        epoch_ms=draw(st.integers(0, 1735689600000)),
-        worker_last=draw(st.booleans()),
-    )
 
 
 # -- the mapping ------------------------------------------------------------------------------------------

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.worker_pool import WorkerPool
 from tests.support.ha import Cluster, Replicated, Sentinels, cluster, running, sentinels
-from tests.support.pools import open_outage_lanes
 
 _numbers = itertools.count(1)
 
@@ -48,7 +47,6 @@ def new_pool() -> Callable[..., str]:
         config = PoolConfig(name=name, layout=layout or Layout(), **constants)  # type: ignore[arg-type]
         pool = WorkerPool(url, name)
         assert pool.create(config)
-        open_outage_lanes(pool)
         pool.close()
         return name
 

@@ -116,15 +116,19 @@ def test_a_worker_of_one_process_releases_its_worker_ids_at_its_end(fleet: Any, 
         assert running.workers() == []
 
 
+def makes_ids_and_ends(running: Any) -> None:
+    running.send(20)
+    running.wait_for(20)
+    assert {worker.label for worker in running.workers()} == {"w@test"}
+    running.end()
+    assert_no_id_twice(running, 20)
+    assert running.workers() == []
+
+
 def test_including_the_module_is_enough(fleet: Any, own_server: RedisServer) -> None:
     settings = {"SETUP": "0", "SNOWREDIS_URL": own_server.url, "SNOWREDIS_POOL": POOL, "SNOWREDIS_TTL": "120"}
     with fleet("--concurrency=1", "--include=snowredis.integrations.celery", **settings) as running:
-        running.send(20)
-        running.wait_for(20)
-        assert {worker.label for worker in running.workers()} == {"w@test"}
-        running.end()
-        assert_no_id_twice(running, 20)
-        assert running.workers() == []
+        makes_ids_and_ends(running)
 
 
 def test_spawned_children_are_labelled_and_release_their_worker_ids(fleet: Any) -> None:
@@ -133,12 +137,7 @@ def test_spawned_children_are_labelled_and_release_their_worker_ids(fleet: Any) 
     if "exitcode" not in process_destructor.__code__.co_varnames:
         pytest.skip("this celery starts children by fork only")
     with fleet("--concurrency=1", START="spawn") as running:
-        running.send(20)
-        running.wait_for(20)
-        assert {worker.label for worker in running.workers()} == {"w@test"}
-        running.end()
-        assert_no_id_twice(running, 20)
-        assert running.workers() == []
+        makes_ids_and_ends(running)
 
 
 def test_the_broker_takes_tasks_whose_ids_are_snowflakes(fleet: Any, own_server: RedisServer) -> None:

@@ -20,10 +20,10 @@ import redis
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.testing import ManualClock, memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.interrupts.points import Points, stopped_in_product
 
 # processes with the same worker id make the same ids in one tick: a repeated id is found at once

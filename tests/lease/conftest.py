@@ -14,7 +14,6 @@ from snowredis.snowflake.protocol import PoolConfig, Store
 from snowredis.snowflake.replies import Created
 from snowredis.testing import ManualClock
 from tests.support.holder import Holder
-from tests.support.pools import open_outage_lanes
 from tests.support.servers import RedisServer
 
 SMALL = Layout(timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=10)
@@ -43,7 +42,6 @@ class Place:
 
     def created(self) -> Place:
         assert isinstance(self.store.create(self.now_ms()), Created)
-        open_outage_lanes(self.store)
         return self
 
 

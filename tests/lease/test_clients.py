@@ -22,7 +22,7 @@ from snowredis.servers.clients import (
     address,
     client_of_url,
     fresh_copy,
-    own_client,
+    open_client,
     redacted,
     without_retries,
 )
@@ -193,8 +193,38 @@ def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, messa
     ],
 )
 def test_failover_slack_goes_by_the_kind_of_server(url: str, slack_ms: int) -> None:
-    assert own_client(url).failover_slack_ms == slack_ms
-    assert own_client(client_of_url(url)).failover_slack_ms == slack_ms
+    assert open_client(url).failover_slack_ms == slack_ms
+    assert open_client(client_of_url(url)).failover_slack_ms == slack_ms
+
+
+def test_crash_records_tell_servers_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def locator_in(name: str) -> str:
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        return open_client(redis.Redis(unix_socket_path="r.sock")).locator
+
+    paths = [locator_in("a"), locator_in("b")]
+    urls = [
+        "redis://h",
+        "redis://h:6380",
+        "redis://h/1",
+        "redis://me:pw@h",
+        "rediss://h",
+        f"unix://{tmp_path}/a/r.sock",
+    ]
+    urls += ["sentinel://h/m", "sentinel://h/n", "cluster://h"]
+    found = [*paths, *(open_client(url).locator for url in urls)]
+    assert len({*found}) == len(found) - 1
+    assert paths[0] == open_client(f"unix://{tmp_path}/a/r.sock").locator
+    assert not any("pw" in each for each in found)
+
+
+def test_a_client_with_an_unknown_address_has_no_crash_records() -> None:
+    class Wrapped:
+        def evalsha(self, *_: Any) -> None: ...
+
+    client = open_client(Wrapped())
+    assert (client.where, client.locator) == ("Wrapped", "")
 
 
 def test_connect_takes_that_slack_unless_told_otherwise() -> None:

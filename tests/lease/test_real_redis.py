@@ -1149,25 +1149,6 @@ def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServe
     assert sorted(map(int, answers)) == list(range(240))
 
 
-def test_a_claim_repeated_after_a_loss_is_not_answered_as_if_the_new_incarnation_had_granted_it(
-    own_server: RedisServer,
-) -> None:
-    """Its reply would let a renewal pass as one of the present incarnation, which adopts nothing."""
-    store = open_store(own_server, LONG)
-    store.create(wall_ms())
-    lost = holder(store).claim()
-    own_server.save()
-    own_server.restart()
-    again = Holder(open_store(own_server, LONG), wall_ms, token=lost.token)
-    assert isinstance(again.ask_claim(), Settling)
-    # the renewal of whoever has the first reply is an adoption
-    granted_in = lost.incarnation
-    reply = lost.ask_renew()
-    assert isinstance(reply, Renewed)
-    assert reply.adopted
-    assert reply.seen.incarnation != granted_in
-
-
 def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
     store = open_store(server, replace(LONG, name="peak"))
     store.create(wall_ms())
@@ -1176,19 +1157,3 @@ def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
     assert all(isinstance(each.ask_renew(), Renewed) for each in living)
     info = WorkerPool(server.url, "peak").info()
     assert (info.adopted, info.used, info.peak) == (3, 3, 3)
-
-
-@pytest.mark.parametrize("slack_ms", [0, 1_000])
-def test_adoption_counts_the_time_that_a_deposed_master_may_go_on(server: RedisServer, slack_ms: int) -> None:
-    store = open_store(server, replace(LONG, name=f"slack{slack_ms}", failover_slack_ms=slack_ms))
-    store.create(wall_ms())
-    config, living = store.config, holder(store).claim()
-    margin_ms = config.redis_skew_ms + config.max_clock_lead_ms + slack_ms
-    server.client().delete(*pool_keys(config.name))
-    now_ms = holder(store).ask_claim().redis_ms
-    living.until_ms = now_ms + margin_ms
-    reply = living.ask_renew()
-    assert isinstance(reply, Lost)
-    assert reply.reason is LossReason.TOO_OLD
-    living.until_ms = wall_ms() + margin_ms + 2_000
-    assert isinstance(living.ask_renew(), Renewed)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snowredis.snowflake.replies import Absent, Alarm, AlarmReason, Created, Exists, Granted, Lost, Seen, parse_reply
+from snowredis.servers.scripts import parse_reply
+from snowredis.snowflake.replies import Absent, Alarm, AlarmReason, Created, Exists, Granted, Lost, Seen
 
 GRANTED = ["granted", "1000", "Fv2", "3", "900", "", "17", "61000", "1000,2000", "17:1", "99000"]
 
@@ -15,7 +16,7 @@ def test_replies_with_the_same_values_are_equal() -> None:
     assert hash(reply) == hash(again)
     assert reply != parse_reply([*GRANTED[:-1], "99001"], [Granted])
     # replies of two classes differ, even with the same values
-    assert Exists.parse(GRANTED[1:6]) != Absent.parse(GRANTED[1:6])
+    assert parse_reply(["exists", *GRANTED[1:6]], [Exists]) != parse_reply(["absent", *GRANTED[1:6]], [Absent])
 
 
 def test_a_reply_is_shown_with_its_values_and_copied_with_others() -> None:

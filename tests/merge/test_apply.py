@@ -13,9 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.apply import Outcome, apply_plan, open_databases, revert
+from snowredis.merge.apply import apply_plan, open_databases, revert
 from snowredis.merge.databases import LOCK_WAIT_S, open_database
-from snowredis.merge.journal import Journal
+from snowredis.merge.journal import Journal, Run
 from snowredis.merge.pair import Request
 from snowredis.merge.plan_file import Plan, PlanFile
 from snowredis.merge.planning import make_plan
@@ -37,7 +37,7 @@ def plan_of(kept: str, changed: str, path: Path, **options: Any) -> Plan:
     return make_plan(Request(kept, changed, **options), path, Progress())
 
 
-def apply_file(path: Path, *, batch_rows: int = 50, progress: Progress | None = None) -> Outcome:
+def apply_file(path: Path, *, batch_rows: int = 50, progress: Progress | None = None) -> Run:
     plan, file = PlanFile.open(path)
     with file:
         return apply_plan(plan, file, open_databases(plan), batch_rows=batch_rows, progress=progress or Progress())
@@ -137,7 +137,7 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     with pytest.raises(MergeError, match=r"is not finished \(rewriting\).*`snowredis merge abandon`"):
         plan_of(kept, changed, tmp_path / "other.plan", **OF_GAME)
     assert dies_at(3, lambda: revert(changed, finished=False, batch_rows=50, progress=Progress()))
-    with pytest.raises(MergeError, match="is being taken back"):
+    with pytest.raises(MergeError, match=r"is not finished \(undoing\)"):
         apply_file(path)
     revert(changed, finished=False, batch_rows=50, progress=Progress())
     assert game.contents(changed) == as_planned
@@ -164,7 +164,7 @@ def test_two_processes_never_work_at_once(
         thread.start()
     for thread in threads:
         thread.join()
-    done = [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+    done = [outcome for outcome in outcomes if isinstance(outcome, Run)]
     refused = [str(outcome) for outcome in outcomes if isinstance(outcome, MergeError)]
     assert done or database_kind.name == "sqlite"
     assert all("another process" in text for text in refused), refused

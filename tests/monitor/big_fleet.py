@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, PresentedLease, RenewRequest, WorkerStats
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Renewed, Seen
+from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer, redis_server
 
 POOL = "big"

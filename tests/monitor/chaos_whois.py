@@ -22,7 +22,7 @@ from snowredis.errors import SnowredisError
 from snowredis.monitor.holdings import HoldingHistory
 from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.monitor.whois import find_maker, read_history
-from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.worker_pool import WorkerPool
 from tests.chaos.driver import POOL, Fleet
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.report import Plan

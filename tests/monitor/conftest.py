@@ -1,10 +1,21 @@
-"""Fixtures of the tests of monitoring."""
+"""Fixtures of the tests of monitoring: a manual clock, a pool in memory, and names of processes."""
 
 from __future__ import annotations
 
 import pytest
 
 from snowredis.process.names import owner_text
+from snowredis.testing import ManualClock, MemoryPool, memory_pool
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def memory(clock: ManualClock) -> MemoryPool:
+    return memory_pool(clock=clock)
 
 
 @pytest.fixture

@@ -9,27 +9,34 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import fakeredis
 import pytest
 
 import snowredis
 from snowredis.core.as_json import to_json
+from snowredis.core.layout import Layout
+from snowredis.embedded.supervisor import install_info
 from snowredis.errors import ClockSkewed, StoreUnavailable
-from snowredis.monitor.deaths import mass_silence_in, split
+from snowredis.monitor.deaths import ended_in, mass_silence_in, split
 from snowredis.monitor.doctor import diagnose
+from snowredis.monitor.events import expiry_of
 from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
 from snowredis.monitor.status import status_of
-from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.names import owner_text
+from snowredis.process.names import Owner, owner_text, parse_owner
 from snowredis.snowflake import record_files
 from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, ids_until_ms, pool_keys
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.testing import ManualClock, MemoryPool
+from snowredis.worker_pool import WorkerPool
 from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, info
 from tests.support.holder import Holder
 from tests.support.pools import new_pool
@@ -38,15 +45,9 @@ from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 from tests.web.conftest import client_of
 
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryPool:
-    return memory_pool(clock=clock)
+# a pool of two worker ids
+RESERVE_MS = 600_000
+LAYOUT_OF_TWO = Layout(timestamp_bits=41, backup_bits=2, worker_bits=1, sequence_bits=12)
 
 
 @pytest.fixture
@@ -117,6 +118,196 @@ def test_the_end_of_the_layout_is_the_end_of_ids(clock: ManualClock, memory: Mem
     assert seen.lasts_until_ms == layout.end_ms
 
 
+class Watched:
+    """A generator on the scripts, on a test clock; its Redis can be away from it, and is there for those who look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
+        install_info()
+        self.clock, self.client, self.away = ManualClock(), fakeredis.FakeRedis(), False
+        # what the command TIME reads
+        right = SimpleNamespace(time=lambda: self.clock.server_time_ms() / 1000)
+        monkeypatch.setattr("fakeredis.commands_mixins.server_mixin.time", right)
+        constants = {"ttl_ms": TTL_MS, "outage_reserve_ms": RESERVE_MS} | settings
+        self.config = PoolConfig(name="watched", layout=LAYOUT_OF_TWO, **constants)
+        self.view = WorkerPool(self.client, "watched")
+        self.store = RedisStore(self.client, self.config)
+        self.ids = self.generator()
+
+    def generator(self) -> SnowflakeGenerator:
+        store: Any = RedisStore(self.client, self.config)
+        run = store.run
+
+        def or_refuse(*args: Any) -> Any:
+            if self.away:
+                raise StoreUnavailable("watched", "it is away")
+            return run(*args)
+
+        store.run = or_refuse
+        return SnowflakeGenerator(store, clock=self.clock)
+
+    def create(self) -> None:
+        self.store.create(self.clock.server_time_ms())
+
+    def beat(self, ms: int) -> None:
+        for _ in range(ms // 20_000):
+            self.clock.advance(20_000)
+            self.ids._beat()
+
+    def lose(self) -> None:
+        """Let Redis lose the pool while it is away from the generator, and wait for the floor."""
+        self.away = True
+        self.clock.advance(4 * TTL_MS)
+        self.client.flushall()
+        self.away = False
+        self.beat(60_000)
+
+    def said(self) -> dict[str, int]:
+        """Return until when the generator makes ids, by itself and by all who look; 0: it makes none."""
+        now_ms, ids = self.clock.server_time_ms(), self.ids
+        offset_ms = ids.clock_reading.now_ms - now_ms
+        said = {"generator": ids.lasts_until_ms and ids.lasts_until_ms - offset_ms}
+        snapshot = self.view.snapshot()
+        held = ids._lease_manager.held
+        if held is None:
+            return said | {"view": snapshot.lanes_until_ms}
+        text = self.client.hget(pool_keys("watched")[0], f"w:{held.lease.worker}")
+        record = LeaseRecord.parse(text.decode())
+        assert record is not None
+        lane = (0, parse_owner(record.owner).lane_until_ms)
+        said["record"] = ids_until_ms(record.until_ms, record.outage_lane_ms, lane) - offset_ms
+        (seen,) = (each for each in snapshot.workers if each.worker == held.lease.worker)
+        said["view"] = seen.lasts_until_ms
+        (ended,) = ended_in([expiry_of(seen)])
+        said["event"] = ended.lasts_until_ms
+        return said
+
+    def said_after_the_lease(self) -> dict[str, int]:
+        """Return the same when the lease has ended and a script has written that, without a renewal since."""
+        self.away = True
+        offset_ms, held = self.ids.clock_reading.now_ms - self.clock.server_time_ms(), self.ids._lease_manager.held
+        assert held is not None
+        self.clock.advance(TTL_MS + 1_000)
+        self.away = False
+        with self.generator():
+            self.away = True
+        snapshot = self.view.snapshot()
+        shown = [*snapshot.silent, *snapshot.deaths]
+        (ended,) = (each for each in shown if each.worker == held.lease.worker)
+        is_silent = ended in snapshot.silent
+        assert is_silent is makes_ids(self.ids)
+        (written,) = (each for each in self.view.events() if each.kind == EventKind.EXPIRED and each.key == ended.key)
+        (of_event,) = ended_in([written])
+        lasts_ms = self.ids.lasts_until_ms - offset_ms
+        return {"generator": lasts_ms, "view": ended.lasts_until_ms, "event": of_event.lasts_until_ms}
+
+
+def claimed(it: Watched) -> None:
+    it.create()
+    it.ids.next_id()
+    # a lease that is never renewed counts as one whose claim had no reply
+    it.clock.advance(500)
+    it.ids._beat()
+
+
+def renewed(it: Watched) -> None:
+    claimed(it)
+    it.beat(60_000)
+
+
+def after_a_gap(it: Watched) -> None:
+    """Have an outage lane that opens later: Redis does not know the pool, and somebody may use that lane until then."""
+    it.ids.next_id()
+    it.beat(60_000)
+
+
+def lane_has_opened(it: Watched) -> None:
+    after_a_gap(it)
+    it.beat(RESERVE_MS)
+
+
+def lost_lane_and_another_lease(it: Watched) -> None:
+    renewed(it)
+    it.lose()
+    it.beat(20_000)
+
+
+def lost_lane_that_opens_later(it: Watched) -> None:
+    after_a_gap(it)
+    it.beat(RESERVE_MS // 2)
+    it.lose()
+    # the lane of the lease that was lost is open by now, that of the other one opens later
+    it.beat(RESERVE_MS // 2)
+
+
+def lost_lane_and_no_lease(it: Watched) -> None:
+    renewed(it)
+    it.away = True
+    it.clock.advance(4 * TTL_MS)
+    it.away = False
+    others = [it.generator() for _ in range(2)]
+    for other in others:
+        other.claim()
+    it.ids._beat()
+    assert it.ids._lease_manager.held is None
+
+
+def clock_ahead(it: Watched) -> None:
+    it.clock.step(2_000)
+    renewed(it)
+
+
+def clock_behind(it: Watched) -> None:
+    it.clock.step(-60_000)
+    renewed(it)
+
+
+def returned(it: Watched) -> None:
+    renewed(it)
+    it.away = True
+    it.clock.advance(4 * TTL_MS)
+    it.view.snapshot()
+    it.away = False
+    it.beat(20_000)
+
+
+def released(it: Watched) -> None:
+    renewed(it)
+    it.ids.suspend()
+
+
+# what happens -> whether the outage lane counts, by which ids go on for long
+STATES = [
+    (claimed, {}, True),
+    (claimed, {"outage_reserve_ms": 0}, False),
+    (renewed, {}, True),
+    (after_a_gap, {}, False),
+    (lane_has_opened, {}, True),
+    (lost_lane_and_another_lease, {}, True),
+    (lost_lane_that_opens_later, {}, True),
+    (lost_lane_and_no_lease, {}, True),
+    (clock_ahead, {}, True),
+    (clock_behind, {}, True),
+    (returned, {}, True),
+    (released, {}, False),
+]
+
+
+@pytest.mark.parametrize(("happens", "settings", "goes_on"), STATES)
+def test_generator_record_event_and_view_say_the_same(
+    monkeypatch: pytest.MonkeyPatch, happens: Callable[[Watched], None], settings: dict[str, Any], goes_on: bool
+) -> None:
+    it = Watched(monkeypatch, **settings)
+    happens(it)
+    said = it.said()
+    assert len(set(said.values())) == 1, said
+    assert (said["view"] > it.clock.server_time_ms() + 2 * TTL_MS) is goes_on
+    if "record" in said:
+        later = it.said_after_the_lease()
+        assert set(later.values()) == set(said.values()), later
+    it.away = False
+    it.ids.close()
+
+
 @pytest.mark.parametrize(
     ("ahead_ms", "makes"), [(-3_600_000, True), (-10_000, True), (10_000, True), (3_600_000, False)]
 )
@@ -158,7 +349,7 @@ def test_a_worker_whose_last_call_was_refused_makes_no_ids(clock: ManualClock, m
         ids.next_id()
     ids._beat()
     (seen,) = WorkerPool(memory, "test").workers()
-    assert (seen.state, seen.refused) == ("no-ids", "ClockMovedBack")
+    assert (seen.state, seen.owner.refused) == ("no-ids", "ClockMovedBack")
     clock.step(100_001)
     ids.next_id()
     ids._beat()
@@ -194,7 +385,7 @@ def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock, memory: Memor
 def ended(number: int, ago_ms: int = 40_000, **values: Any) -> EndedLease:
     lasts = {"lasts_until_ms": NOW_MS + HOUR_MS, **values}
     return EndedLease(
-        NOW_MS - ago_ms + TTL_MS, number, f"web-{number}", 1, "", "expired", NOW_MS - ago_ms, NOW_MS - HOUR_MS,
+        NOW_MS - ago_ms + TTL_MS, number, Owner(f"web-{number}", 1), "expired", NOW_MS - ago_ms, NOW_MS - HOUR_MS,
         NOW_MS - ago_ms + TTL_MS, 5, **lasts,
     )  # fmt: skip
 
@@ -306,7 +497,7 @@ def refuse_writes(server: RedisServer, how: str) -> None:
 
 def test_a_process_with_many_generators_counts_as_one() -> None:
     """One of six processes hangs: it has as many leases as the others together."""
-    leases = [replace(ended(number), host="web-9") for number in range(5, 10)]
+    leases = [replace(ended(number), owner=Owner("web-9", 1)) for number in range(5, 10)]
     snapshot = snapshot_of(*leases, living=5)
     assert snapshot.mass_silence is None
     status = status_of(snapshot)
@@ -318,7 +509,7 @@ def test_a_process_with_many_generators_counts_as_one() -> None:
 
 
 def test_a_process_that_has_another_lease_lives() -> None:
-    lost = replace(ended(20), host="web-1", pid=100)
+    lost = replace(ended(20), owner=Owner("web-1", 100))
     assert mass_silence_in([lost, ended(21), ended(22)], FLEET[:2], info()) is None
     assert mass_silence_in([lost, ended(21), ended(22), ended(23)], FLEET[:2], info()) is not None
 

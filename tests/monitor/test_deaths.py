@@ -21,15 +21,14 @@ from snowredis.monitor.events import Follower
 from snowredis.monitor.polling import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.support import warm
 from tests.support.holder import Holder
-from tests.support.pools import open_outage_lanes
 from tests.support.programs import ROOT
 from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer
@@ -37,16 +36,6 @@ from tests.support.waiting import eventually
 from tests.support.warm import FORKS_WITH_THREADS
 
 TTL_MS = 30_000
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryPool:
-    return memory_pool(clock=clock)
 
 
 @pytest.fixture
@@ -234,7 +223,6 @@ def test_everybody_sees_that_a_death_was_acknowledged_until_redis_forgets_both(s
         RedisStore(server.url, config),
     )
     first.create(config)
-    open_outage_lanes(first)
     holder = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
     assert isinstance(holder.ask_renew(), Renewed)
     end_lease(server, config.name, 0)
@@ -274,7 +262,6 @@ def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: Redis
     config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
     seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
     seen.create(config)
-    open_outage_lanes(seen)
     first, second = (Holder(store, lambda: time.time_ns() // 1_000_000).claim() for _ in range(2))
     # as after a restart from an old snapshot, in which the second lease had ended
     change_record(server.client(), config.name, 1, lease_end_ms=seen.info().now_ms)
@@ -303,7 +290,6 @@ def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, 
     config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
     seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
     seen.create(config)
-    open_outage_lanes(seen)
     count, living = 250, Holder(store, lambda: time.time_ns() // 1_000_000).claim()
     assert isinstance(living.ask_renew(), Renewed)
     client, (key, leases, _) = server.client(), pool_keys(config.name)
@@ -336,7 +322,6 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
     ttl_s, count = 2.0, 13
     seen, url = WorkerPool(own_server.url, "killed"), own_server.url
     seen.create(PoolConfig(name="killed", ttl_ms=int(ttl_s * 1000)))
-    open_outage_lanes(seen)
     fleet = warm.Popen(
         [sys.executable, "-W", FORKS_WITH_THREADS, "-m", "tests.monitor.dying_fleet"]
         + [url, "killed", str(ttl_s), str(count)],
@@ -450,7 +435,6 @@ def test_a_rollout_and_short_jobs_are_no_deaths(own_server: RedisServer) -> None
     """Workers that handle SIGTERM, and jobs that end by os._exit() as those of rq do, are ends and no deaths."""
     seen = WorkerPool(own_server.url, "rollout")
     seen.create(PoolConfig(name="rollout", ttl_ms=2_000))
-    open_outage_lanes(seen)
 
     def start(kind: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", _PROGRAM, own_server.url, kind]

@@ -14,6 +14,7 @@ from snowredis.monitor.holdings import HoldingHistory, Past
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.verdict import duplicate_causes, judge
 from snowredis.monitor.whois import find_maker
+from snowredis.process.names import Owner
 from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.protocol import WorkerStats
 from snowredis.snowflake.replies import AlarmReason, LossReason
@@ -26,7 +27,7 @@ def event(
     kind: EventKind, at_ms: int, worker: int = -1, who: str = "", first: int = 0, until: int = 0, **more: Any
 ) -> Event:
     """Return an event of the host *who*, with the length of that name as pid."""
-    return Event(at_ms, kind, worker, who, len(who), "", first, until, f"{at_ms}-0", **more)
+    return Event(at_ms, kind, worker, Owner(who, len(who)), first, until, f"{at_ms}-0", **more)
 
 
 def claimed(at_ms: int, who: str, first: int, *, worker: int = 7, lanes: tuple[int, ...] = ()) -> Event:
@@ -220,7 +221,7 @@ def test_an_id_of_another_layout_or_datacenter_is_none_of_this_pool() -> None:
 
 
 def record(who: str, claimed_ms: int, until_ms: int) -> WorkerInfo:
-    return WorkerInfo(7, True, who, len(who), "", claimed_ms, claimed_ms, until_ms, 1, until_ms, 0, 0, 0, 0, 0, "ab")
+    return WorkerInfo(7, True, Owner(who, len(who)), claimed_ms, claimed_ms, until_ms, 1, until_ms, 0, 0, 0, 0, 0, "ab")
 
 
 def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
@@ -281,8 +282,9 @@ def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> N
     lanes, taken_ms = (0, 0, 0, 500_000), 1_600_000
     begun = replace(claimed(1_100_000, "anna", 0, lanes=lanes), outage_until_ms=80_000_000)
     ended = replace(expired(1_300_000, "anna", 0, 1_230_000), renewed_ms=1_200_000)
-    back = event(EventKind.RETURNED, 1_700_000, 7, "berta", 0, 1_730_000, ended_ms=1_300_000, taken_ms=taken_ms)
-    now = replace(record("berta", 1_100_000, 1_730_000), taken_ms=taken_ms, outage_until_ms=81_000_000)
+    heir = Owner("berta", 5, taken_ms=taken_ms)
+    back = replace(event(EventKind.RETURNED, 1_700_000, 7, "berta", 0, 1_730_000, ended_ms=1_300_000), owner=heir)
+    now = replace(record("berta", 1_100_000, 1_730_000), owner=heir, outage_until_ms=81_000_000)
     past = replace(PAST, now_ms=1_701_000, records={7: now})
     events = [BORN, begun, ended, back]
     assert asked(events, 1_150_000, past=past) == ("certain", "anna")
@@ -290,7 +292,7 @@ def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> N
     assert asked(events, 1_400_000, lane=3, past=past) == ("probable", "anna")
     assert asked(events, taken_ms, lane=3, past=past) == ("certain", "berta")
     assert asked(events, 1_710_000, past=past) == ("certain", "berta")
-    gone = replace(released(1_720_000, "berta", 0, 1_719_000), taken_ms=taken_ms)
+    gone = replace(released(1_720_000, "berta", 0, 1_719_000), owner=heir)
     over = replace(past, records={})
     assert asked([*events, gone], 1_718_000, past=over) == ("certain", "berta")
     assert asked([*events, gone], 1_150_000, past=over) == ("certain", "anna")
@@ -298,10 +300,10 @@ def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> N
 
 def test_a_lease_that_was_taken_over_before_it_ended_is_known_from_the_record() -> None:
     begun = claimed(1_100_000, "anna", 0)
-    now = replace(record("berta", 1_100_000, 1_160_000), taken_ms=1_120_000)
+    now = replace(record("berta", 1_100_000, 1_160_000), owner=Owner("berta", 5, taken_ms=1_120_000))
     past = replace(PAST, now_ms=1_131_000, records={7: now})
     assert asked([BORN, begun], 1_119_999, past=past) == ("probable", "anna")
     assert asked([BORN, begun], 1_120_000, past=past) == ("certain", "berta")
     # the same process, which goes on
-    same = replace(now, host="anna", pid=4, taken_ms=0)
+    same = replace(now, owner=Owner("anna", 4))
     assert asked([BORN, begun], 1_120_000, past=replace(past, records={7: same})) == ("certain", "anna")

@@ -14,9 +14,9 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
 from snowredis.monitor.snapshot import LayoutPeriod
-from snowredis.monitor.worker_pool import LayoutChange, change_layout, check_change
 from snowredis.process.clock import now_ms
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.worker_pool import LayoutChange, change_layout, check_change
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -167,6 +167,26 @@ def test_a_layout_that_a_pool_had_is_compared_too(pool: snowredis.WorkerPool, se
         (NEW, first.at_ms, second.at_ms),
         (OLD, second.at_ms, None),
     ]
+
+
+def test_a_name_that_was_deleted_often_is_read_and_its_layout_changes(
+    pool: snowredis.WorkerPool, server: RedisServer
+) -> None:
+    config = PoolConfig(name=pool.name, layout=OLD, ttl_ms=round(TTL_S * 1000), outage_reserve_ms=0)
+    for _ in range(80):
+        assert pool.delete().over
+        pool.create(config)
+    with closing(snowredis.connect(server.url, pool=pool.name, layout=OLD, ttl=TTL_S, outage_reserve=0)) as ids:
+        an_id = ids.next_id()
+        assert [worker.worker for worker in pool.workers()] == [OLD.decode(an_id).worker]
+        assert pool.whois(an_id).certainty == "certain"
+        planned = change(pool, NEW, 60_000)
+    periods = pool.info().layouts
+    assert [period.layout for period in periods] == [*[OLD] * 81, NEW]
+    assert [period.from_ms for period in periods] == [0, *(period.until_ms for period in periods[:-1])]
+    assert periods[-1].from_ms == planned.at_ms
+    with pytest.raises(ConfigError, match="can be equal"):
+        check_change(pool.info(), LOWER, pool.info().now_ms)
 
 
 def test_a_layout_that_a_pool_had_is_compared_while_another_change_is_planned(

@@ -18,13 +18,13 @@ import pytest
 import snowredis
 from snowredis.monitor.metric_values import Samples, TotalsTracker, new_durations, samples_of
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.numbers import create_tag
 from snowredis.snowflake.counts import BOUNDS_S, Durations
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.support import warm
-from tests.support.pools import new_pool, open_outage_lanes
+from tests.support.pools import new_pool
 from tests.support.prometheus import check_text
 from tests.support.servers import RedisServer
 
@@ -37,7 +37,6 @@ def pool(server: RedisServer) -> str:
     name = f"x-{uuid.uuid4().hex[:10]}"
     pool = WorkerPool(server.url, name)
     pool.create(PoolConfig(name=name))
-    open_outage_lanes(pool)
     return name
 
 

@@ -11,10 +11,10 @@ import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor.events import parse_event
 from snowredis.monitor.snapshot import state_of
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.open import pool_config
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.testing import ManualClock, memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
 

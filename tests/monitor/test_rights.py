@@ -22,10 +22,10 @@ from snowredis.monitor.number_checks import (
     pool_needs,
     tag_needs,
 )
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.numbers import DatedGenerator, create_tag
 from snowredis.numbers.stores import tag_keys
 from snowredis.snowflake.protocol import PoolConfig, WorkerStats
+from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"

@@ -22,6 +22,7 @@ from snowredis.monitor.status import (
     status_without,
     unknown_status,
 )
+from snowredis.process.names import Owner
 
 NOW_MS = 1_795_300_000_000
 TTL_MS = 30_000
@@ -40,7 +41,7 @@ def info(**values: Any) -> PoolInfo:
 
 def worker(number: int, **values: Any) -> WorkerInfo:
     base = WorkerInfo(
-        worker=number, alive=True, host=f"web-{number}", pid=100, label="", claimed_ms=NOW_MS - 60_000,
+        worker=number, alive=True, owner=Owner(f"web-{number}", 100), claimed_ms=NOW_MS - 60_000,
         renewed_ms=NOW_MS - 1_000, lease_end_ms=NOW_MS + 29_000, lease_left_ms=29_000,
         reserved_until_ms=NOW_MS + 29_000, ids_made=1, ids_per_second=1, clock_offset_ms=0, namespace=0,
         clock_backs=0, token_hash="ab", heartbeat_age_ms=1_000,
@@ -49,7 +50,7 @@ def worker(number: int, **values: Any) -> WorkerInfo:
 
 
 def death(number: int, ago_ms: int) -> EndedLease:
-    return EndedLease(NOW_MS - ago_ms, number, f"web-{number}", 100, "api", "reclaimed", None, None, NOW_MS, 5)
+    return EndedLease(NOW_MS - ago_ms, number, Owner(f"web-{number}", 100, "api"), "reclaimed", None, None, NOW_MS, 5)
 
 
 def gone(number: int, ago_ms: int) -> EndedLease:
@@ -230,7 +231,7 @@ def test_a_healthy_worker_is_not_counted_as_one_that_renews_no_more() -> None:
 
 
 def test_the_greatest_holder_of_a_full_pool_is_named_with_its_label() -> None:
-    greedy = [worker(number, host="job-1", pid=7, label="import") for number in range(50, 82)]
+    greedy = [worker(number, owner=Owner("job-1", 7, "import")) for number in range(50, 82)]
     (full,) = status_of(Snapshot(info(used=42, free=0, capacity=42), (*FLEET, *greedy))).conditions
     assert "42 of 42 worker ids are leased, 32 of them by job-1:7 (import): new workers are refused" in full.text
     assert full.advice.startswith("let the threads of that process share one generator")
@@ -342,7 +343,7 @@ def test_a_lane_that_opens_after_a_gap_is_none_and_that_of_a_lost_lease_is_one()
     )
     away = status_without(error, Snapshot(WITH_OUTAGE_LANES, (late,)), **times)
     assert (away.level, "for about 29.0 s more" in away.conditions[0].text) == ("critical", True)
-    kept = replace(late, lane_until_ms=NOW_MS + 2 * HOUR_MS)
+    kept = replace(late, owner=late.owner._replace(lane_until_ms=NOW_MS + 2 * HOUR_MS))
     assert status_of(Snapshot(WITH_OUTAGE_LANES, (kept,))).conditions == ()
     assert status_without(error, Snapshot(WITH_OUTAGE_LANES, (kept,)), **times).level == "warning"
 

@@ -1,7 +1,8 @@
-"""A redis-server whose clock is stepped by a preloaded library."""
+"""Fixtures: a tag, and a redis-server whose clock is stepped by a preloaded library."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,6 +14,14 @@ import pytest
 from snowredis.numbers import DatedGenerator
 from tests.chaos import shim
 from tests.support.servers import RedisServer
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def tag() -> str:
+    """A tag that no other test uses."""
+    return f"tag-{next(_numbers)}"
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,13 +27,6 @@ from snowredis.numbers.segments import open_generator
 from snowredis.numbers.settings import TagConfig
 from snowredis.numbers.stores import tag_keys
 from tests.support.servers import RedisServer, redis_server
-
-_tags = (f"tag-{number}" for number in itertools.count())
-
-
-@pytest.fixture
-def tag() -> str:
-    return next(_tags)
 
 
 @pytest.fixture(scope="module")

@@ -32,13 +32,6 @@ from tests.numbers.conftest import Stage
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
-_names = (f"mend-{number}" for number in itertools.count())
-
-
-@pytest.fixture
-def tag() -> str:
-    return next(_names)
-
 
 def client_of(store: Any) -> TagClient:
     return TagClient(store, lambda: next(_hex), '{"host":"h"}')
@@ -122,7 +115,7 @@ def test_a_batch_that_fails_leaves_its_numbers_and_changes_no_segment(server: Re
         with pytest.raises(NumbersExhausted):
             ids.next_ids(501)
         assert sorted(ids.next_ids(500)) == list(range(1, 501))
-    other = next(_names)
+    other = f"{tag}-other"
     create_tag(server.url, other)
     with open_generator(server.url, tag=other, step=10, max_step=50) as ids:
         ids.next_ids(200)

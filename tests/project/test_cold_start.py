@@ -12,14 +12,14 @@ from types import FrameType
 import snowredis
 from scripts._docs.loaded import code_lines
 from snowredis.core.layout import Layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
 # most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code
 # in them, without comments, docstrings and blank lines. A change that needs more says why. The last one: the lease slot
 # has a file of its own, and crash records say why they are off
-MOST_FILES, MOST_CODE_LINES = 37, 5_380
+MOST_FILES, MOST_CODE_LINES = 37, 5_415
 LIFE = """
 import json, sys, snowredis
 ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])

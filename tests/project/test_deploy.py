@@ -1,4 +1,4 @@
-"""The files of examples/deploy/ parse, name real settings and commands, and are quoted in the docs as they are."""
+"""The files of examples/deploy/ parse, name real settings and commands, and are in the docs as they are."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from tests.support.waiting import eventually
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/deploy"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+LINKED = re.compile(r"\]\((?:\.\./)+(examples/deploy/[\w.-]+)\)")
 QUOTED = re.compile(r"<!-- file: (\S+) -->\n+```\w*\n(.*?)```\n", re.DOTALL)
 
 
@@ -51,13 +52,15 @@ def check_environment(environment: dict[str, str]) -> None:
     snowredis.connect(**from_environment(settings))
 
 
-def test_each_file_is_quoted_as_it_is() -> None:
-    quoted = set()
+def test_each_file_is_linked_or_quoted_as_it_is() -> None:
+    shown = set()
     for page in PAGES:
-        for name, text in QUOTED.findall(page.read_text("utf-8")):
+        content = page.read_text("utf-8")
+        shown |= set(LINKED.findall(content))
+        for name, text in QUOTED.findall(content):
             assert text == (ROOT / name).read_text("utf-8"), f"{page} quotes another text of {name}"
-            quoted.add(name)
-    assert quoted == {str(path.relative_to(ROOT)) for path in DEPLOY.iterdir() if path.is_file()}
+            shown.add(name)
+    assert shown == {str(path.relative_to(ROOT)) for path in DEPLOY.iterdir() if path.is_file()}
 
 
 def test_compose_creates_the_pool_before_the_application_starts() -> None:

@@ -7,10 +7,10 @@ import sys
 
 from scripts._docs import loaded
 from snowredis.core.layout import Layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.servers.scripts import PROLOGUE
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import SCRIPTS
+from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
 LIFE = """

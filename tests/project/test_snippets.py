@@ -13,8 +13,8 @@ import pytest
 
 from scripts._docs.commands import commands_of as children_of
 from snowredis.cli import build_parser
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.open import pool_config
+from snowredis.worker_pool import WorkerPool
 from tests.support import warm
 from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of, commands_of
 from tests.support.servers import redis_server

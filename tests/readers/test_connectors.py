@@ -74,13 +74,12 @@ def test_a_watermark_behind_a_pooler_waits_for_the_sessions_of_others(
         engine.dispose()
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
+@pytest.fixture
+def engine(database: DatabaseServer) -> Iterator[sa.Engine]:
     """Database of the page, with what is run there once."""
-    running: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
-    made = connect(running.new_database())
+    made = connect(database.new_database())
     make_table(made, fenced=True)
-    run_each(made, [*functions(request.param, LAYOUT), *of_page(request.param, "once")])
+    run_each(made, [*functions(kind_of(made), LAYOUT), *of_page(kind_of(made), "once")])
     yield made
     made.dispose()
 

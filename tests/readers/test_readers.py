@@ -34,12 +34,6 @@ def id_of(seconds_ago: float, worker: int = 0) -> int:
     return LAYOUT.compose(tick=tick, worker=worker, sequence=0)
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def database(request: pytest.FixtureRequest) -> DatabaseServer:
-    running: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
-    return running
-
-
 @pytest.fixture
 def engine(database: DatabaseServer) -> Iterator[sa.Engine]:
     made = sa.create_engine(database.new_database())

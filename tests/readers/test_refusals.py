@@ -24,26 +24,24 @@ from tests.support.databases import DatabaseServer
 from tests.support.servers import RedisServer
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
-    server: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
-    made = sa.create_engine(server.new_database())
-    yield made
-    made.dispose()
+@pytest.fixture
+def engine(database: DatabaseServer) -> Iterator[sa.Engine]:
+    yield from disposed(sa.create_engine(database.new_database()))
 
 
 @pytest.fixture
 def on_postgresql(postgresql_server: DatabaseServer) -> Iterator[sa.Engine]:
-    made = sa.create_engine(postgresql_server.new_database())
-    yield made
-    made.dispose()
+    yield from disposed(sa.create_engine(postgresql_server.new_database()))
 
 
 @pytest.fixture
 def on_mariadb(mariadb_server: DatabaseServer) -> Iterator[sa.Engine]:
-    made = sa.create_engine(mariadb_server.new_database())
-    yield made
-    made.dispose()
+    yield from disposed(sa.create_engine(mariadb_server.new_database()))
+
+
+def disposed(engine: sa.Engine) -> Iterator[sa.Engine]:
+    yield engine
+    engine.dispose()
 
 
 def fence_of(engine: sa.Engine, table: str, column: str = "id") -> None:

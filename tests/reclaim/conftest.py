@@ -24,6 +24,15 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+class Owned:
+    """The owner of a page of the test."""
+
+    is_writer = True
+
+    def touch(self) -> None: ...
+    def close(self, *, records_lease: bool) -> None: ...
+
+
 def name_of(path: Path) -> FileName:
     """Return what the name of a file of a crash record says."""
     name = FileName.parse(path.name, path.parent.name.partition(".")[2])

@@ -32,7 +32,7 @@ from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, CrashRe
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.sweep import release_dead
-from tests.reclaim.conftest import files_in
+from tests.reclaim.conftest import Owned, files_in
 from tests.support.pools import new_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
@@ -444,15 +444,6 @@ def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None
     ending.start()
     ending.join(20)
     assert ending.exitcode == 3
-
-
-class Owned:
-    """The owner of a page of the test."""
-
-    is_writer = True
-
-    def touch(self) -> None: ...
-    def close(self, *, records_lease: bool) -> None: ...
 
 
 def test_a_kill_between_any_two_steps_of_a_writing_leaves_a_valid_record() -> None:

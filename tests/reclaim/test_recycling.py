@@ -12,7 +12,6 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.protocol import PoolConfig
-from tests.support.pools import open_outage_lanes
 from tests.support.servers import RedisServer, redis_server
 
 OUT = Layout().namespaces - 1
@@ -21,7 +20,6 @@ OUT = Layout().namespaces - 1
 def create(url: str, name: str, ttl_s: float) -> None:
     pool = snowredis.WorkerPool(url, name)
     pool.create(PoolConfig(name=name, ttl_ms=int(ttl_s * 1000)))
-    open_outage_lanes(pool)
 
 
 def test_gunicorn_replaces_workers_after_some_requests_while_redis_is_away(

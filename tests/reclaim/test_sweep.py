@@ -24,7 +24,6 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.errors import StoreUnavailable
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.names import ProcessName, own_name
 from snowredis.snowflake import record_files, sweep
 from snowredis.snowflake.codes import EventKind
@@ -42,7 +41,8 @@ from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.replies import Granted, Seen
-from tests.reclaim.conftest import files_in, name_of
+from snowredis.worker_pool import WorkerPool
+from tests.reclaim.conftest import Owned, files_in, name_of
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
@@ -463,7 +463,7 @@ def test_a_redis_that_does_not_reply_costs_no_record(
     config = config_of(pool)
     away = open_store(f"unix://{tmp_path}/no.sock", config)
     # as if this was the address that the dead process used
-    away.where = server.url  # type: ignore[misc]
+    away.locator = open_store(server.url, config).locator  # type: ignore[misc]
     access = sweep.own_access(away)
     assert access is not None
     with pytest.raises(StoreUnavailable):
@@ -501,15 +501,6 @@ def stranger(records: Path, own: ProcessName, namespace: str = "") -> Path:
     path.mkdir(0o700, parents=True)
     records.chmod(0o700)
     return path
-
-
-class Owned:
-    """The owner of a page of the test."""
-
-    is_writer = True
-
-    def touch(self) -> None: ...
-    def close(self, *, records_lease: bool) -> None: ...
 
 
 def test_files_that_nobody_asks_for_any_more_are_removed_in_time(

@@ -27,7 +27,7 @@ from snowredis.snowflake.replies import ClaimReply, Seen
 from snowredis.snowflake.sweep import UNANSWERED_S
 from snowredis.testing import ManualClock
 from tests.reclaim.conftest import files_in, name_of
-from tests.support.pools import new_pool, open_outage_lanes
+from tests.support.pools import new_pool
 from tests.support.programs import start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -76,7 +76,6 @@ def program(own_server: RedisServer) -> Iterator[Start]:
     config = PoolConfig(name=POOL, ttl_ms=int(TTL_S * 1000), outage_reserve_ms=3_600_000)
     pool = snowredis.WorkerPool(own_server.url, POOL)
     pool.create(config)
-    open_outage_lanes(pool)
     started: list[subprocess.Popen[str]] = []
 
     def begin() -> Program:

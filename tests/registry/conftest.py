@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.registry import NumberPlace, RedisRegistry, Registry, RegistryReply
+from snowredis.registry.registry import NumberPlace, RedisRegistry, Registry, RegistryReply
 from tests.support.servers import RedisServer
 
 LAYOUT = Layout(timestamp_bits=41, datacenter_bits=3, backup_bits=1, worker_bits=8, sequence_bits=10)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import snowredis
+from snowredis.registry.registration import confirm_pools
+from snowredis.registry.registry import NumberPlace, RedisRegistry, Registry
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys, signature_fields
-from snowredis.snowflake.registration import confirm_pools
-from snowredis.snowflake.registry import NumberPlace, RedisRegistry, Registry
 from tests.support import warm
 from tests.support.servers import RedisServer
 

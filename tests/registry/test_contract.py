@@ -7,9 +7,9 @@ import pytest
 
 from snowredis.embedded.supervisor import install_info
 from snowredis.errors import ShardNumberRefused, SnowredisError
+from snowredis.registry.registration import confirm_pools
+from snowredis.registry.registry import NumberPlace, RedisRegistry, RegistryStatus
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.registration import confirm_pools
-from snowredis.snowflake.registry import NumberPlace, RedisRegistry, RegistryStatus
 from tests.registry.conftest import LAYOUT, PLACE, RegistryUnderTest
 
 

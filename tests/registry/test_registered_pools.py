@@ -16,11 +16,11 @@ import pytest
 import snowredis
 from snowredis.core.layout import layout_spec
 from snowredis.errors import ConfigError, LayoutMismatch, LeaseExpired, ShardNumberRefused, StoreUnavailable
+from snowredis.registry.registration import RegisteredStore, open_registered
+from snowredis.registry.registry import RedisRegistry, Registry, RegistryStatus, registry_key
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.snowflake.record_files import VARIABLE
-from snowredis.snowflake.registration import RegisteredStore, open_registered
-from snowredis.snowflake.registry import RedisRegistry, Registry, RegistryStatus, registry_key
 from snowredis.testing import memory_pool
 from tests.registry.conftest import LAYOUT, PLACE
 from tests.support.programs import start
@@ -108,7 +108,7 @@ def test_a_number_is_not_used_before_it_was_confirmed(shards: Shards, monkeypatc
         raise StoreUnavailable("registry", "it is away")
 
     with monkeypatch.context() as broken:
-        broken.setattr("snowredis.snowflake.registry.Registry.confirm", silent)
+        broken.setattr("snowredis.registry.registry.Registry.confirm", silent)
         with pytest.raises(StoreUnavailable):
             shards.create("a")
         with pytest.raises(StoreUnavailable, match="it is away"), shards.connect("a") as ids:
@@ -117,7 +117,7 @@ def test_a_number_is_not_used_before_it_was_confirmed(shards: Shards, monkeypatc
     with shards.connect("a") as ids:
         ids.claim()
     with monkeypatch.context() as broken:
-        broken.setattr("snowredis.snowflake.registry.Registry.confirm", silent)
+        broken.setattr("snowredis.registry.registry.Registry.confirm", silent)
         with shards.connect("a") as ids:
             assert ids.decode(ids.next_id()).datacenter == 1
 

@@ -10,11 +10,11 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.replies import Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.worker_pool import WorkerPool
 from tests.interrupts.points import stop_watching
-from tests.support.pools import open_outage_lanes
 from tests.support.servers import RedisServer
 
 _numbers = itertools.count(1)
@@ -37,6 +37,18 @@ def pool(clock: ManualClock) -> MemoryPool:
     return memory_pool(clock=clock)
 
 
+def requests_to(store: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that gets each request of that name that *store* is asked from now on."""
+    sent, ask = [], getattr(store, name)
+
+    def recorded(request: Any, seen: Seen) -> Any:
+        sent.append(request)
+        return ask(request, seen)
+
+    monkeypatch.setattr(store, name, recorded)
+    return sent
+
+
 def make_pool(
     server: RedisServer,
     *,
@@ -49,7 +61,6 @@ def make_pool(
     config = PoolConfig(name=name, layout=resolve_layout(layout), ttl_ms=ttl_ms, outage_reserve_ms=outage_reserve_ms)
     pool = WorkerPool(server.url, name)
     assert pool.create(config)
-    open_outage_lanes(pool)
     return name
 
 

@@ -29,10 +29,10 @@ from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_lock
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, WorkerStats
-from snowredis.snowflake.replies import ClaimReply, ReleaseReply, RenewReply, Seen
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, WorkerStats
+from snowredis.snowflake.replies import ClaimReply, Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
-from tests.runtime.conftest import make_pool
+from tests.runtime.conftest import make_pool, requests_to
 from tests.support import warm
 from tests.support.servers import RedisServer
 
@@ -544,15 +544,9 @@ def test_a_release_says_which_lanes_were_opened(
     clock.step(-back_ms)
     ids.next_id()
     (store,) = pool._stores.values()
-    sent, release = [], store.release
-
-    def spy(request: ReleaseRequest, seen: Seen) -> ReleaseReply:
-        sent.append(request.opened)
-        return release(request, seen)
-
-    monkeypatch.setattr(store, "release", spy)
+    sent = requests_to(store, "release", monkeypatch)
     ids.close()
-    assert sent == ["1100" if back_ms else "1000"]
+    assert [request.opened for request in sent] == ["1100" if back_ms else "1000"]
 
 
 def test_a_release_of_a_lease_without_ids_says_that_no_lane_was_opened(
@@ -561,16 +555,9 @@ def test_a_release_of_a_lease_without_ids_says_that_no_lane_was_opened(
     ids = pool.connect()
     ids.claim()
     (store,) = pool._stores.values()
-    sent: list[str] = []
-    release = store.release
-
-    def recorded(request: ReleaseRequest, seen: Seen) -> ReleaseReply:
-        sent.append(request.opened)
-        return release(request, seen)
-
-    monkeypatch.setattr(store, "release", recorded)
+    sent = requests_to(store, "release", monkeypatch)
     ids.close()
-    assert sent == ["0000"]
+    assert [request.opened for request in sent] == ["0000"]
 
 
 def test_a_pool_that_may_have_been_forgotten_makes_the_first_worker_wait_and_says_so(
@@ -895,21 +882,17 @@ def test_each_renewal_has_an_id_of_its_own(
     pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the pool would take the renewals of two copies for one that is repeated (R5)."""
-    sent, renew = [], MemoryStore.renew
-
-    def recorded(store: MemoryStore, request: RenewRequest, seen: Seen) -> RenewReply:
-        sent.append((request.lease.renewal_id, request.lease.pending_renewal_id))
-        return renew(store, request, seen)
-
-    monkeypatch.setattr(MemoryStore, "renew", recorded)
     ids = pool.connect()
     ids.claim()
+    (store,) = pool._stores.values()
+    sent = requests_to(store, "renew", monkeypatch)
     for _ in range(3):
         clock.advance(5_000)
         ids._beat()
+    leases = [request.lease for request in sent]
     # each follows from the one before
-    assert [before for before, _ in sent[1:]] == [after for _, after in sent[:-1]]
-    assert len({after for _, after in sent}) == 3
+    assert [lease.renewal_id for lease in leases[1:]] == [lease.pending_renewal_id for lease in leases[:-1]]
+    assert len({lease.pending_renewal_id for lease in leases}) == 3
 
 
 def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(

@@ -17,13 +17,13 @@ import snowredis
 from snowredis.core.lanes import SEALED, ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockSkewed, GeneratorClosed, GeneratorSuspended, StoreUnavailable
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import StepClock
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.testing import ManualClock, MemoryPool
+from snowredis.worker_pool import WorkerPool
 from tests.interrupts.points import Points
 from tests.support.programs import run
 from tests.support.servers import RedisServer

@@ -20,7 +20,6 @@ from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock
-from tests.support.pools import open_outage_lanes
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -388,7 +387,6 @@ def test_those_who_look_see_whether_anybody_makes_ids_after_a_loss(
     config = PoolConfig(name="seen", outage_reserve_ms=int(reserve_s * 1000), **settings)
     pool = snowredis.WorkerPool(own_server.url, "seen")
     pool.create(config)
-    open_outage_lanes(pool)
     options: dict[str, Any] = {
         "ttl": 2,
         "max_clock_lead": 0.1,
@@ -468,7 +466,6 @@ def test_a_process_goes_on_over_an_outage_of_a_real_server(
     config = PoolConfig(name=name, ttl_ms=1_000, outage_reserve_ms=60_000)
     pool = snowredis.WorkerPool(own_server.url, name)
     assert pool.create(config)
-    open_outage_lanes(pool)
     own_server.save()
     with snowredis.connect(own_server.url, pool=name, ttl=1, outage_reserve=60) as ids:
         longest_s, last_s = 0.0, time.monotonic()

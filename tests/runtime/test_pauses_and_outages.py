@@ -33,10 +33,6 @@ def ids_in(path: Path) -> array[int]:
     return ids
 
 
-def worker_of(path: Path, layout: Layout) -> set[int]:
-    return {layout.decode(an_id).worker for an_id in ids_in(path)}
-
-
 def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: RedisServer, tmp_path: Path) -> None:
     # one worker id, so that the heir gets the very same
     spec = "41/0/0/0/12"

@@ -7,11 +7,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 import snowredis
 from snowredis.errors import StoreRefused, StoreUnavailable
+from snowredis.integrations.claims import claim_within
+from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -100,3 +104,49 @@ def test_a_redis_that_does_not_reply_is_looked_for() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(StoreUnavailable, match="Check that the server is running and that the URL is correct"):
         claim(f"redis://127.0.0.1:{port}")
+
+
+# --- errors that the application's own code raises in a client ----------------------------------------------------
+
+
+class Provider(redis.CredentialProvider):
+    """Gets a password from a service, of which Redis knows nothing."""
+
+    away = False
+
+    def get_credentials(self) -> tuple[str]:
+        if self.away:
+            raise RuntimeError("the service does not reply")
+        return ("secret",)
+
+
+def client_of(server: RedisServer, provider: Provider) -> redis.Redis:
+    server.client().config_set("requirepass", "secret")
+    return redis.Redis(unix_socket_path=str(server.socket), credential_provider=provider)
+
+
+def go_away(provider: Provider, server: RedisServer) -> None:
+    provider.away = True
+    redis.Redis(unix_socket_path=str(server.socket), password="secret").client_kill_filter(_type="normal")
+
+
+def test_a_process_goes_on_without_a_password_service(refusing: RedisServer) -> None:
+    settings: dict[str, Any] = {"pool": "p", "ttl": 1}
+    new_pool(refusing.url, **settings)
+    provider = Provider()
+    with snowredis.connect(client_of(refusing, provider), **settings) as ids:
+        ids.next_id()
+        go_away(provider, refusing)
+        eventually(lambda: ids.next_id() and ids.in_outage_lane, "the outage lane")
+        assert "RuntimeError: the service does not reply" in str(ids.renewal_failure)
+
+
+def test_an_attempt_at_a_start_goes_on_without_a_password_service(refusing: RedisServer) -> None:
+    new_pool(refusing.url, "p")
+    provider = Provider()
+    with contextlib.closing(snowredis.connect(client_of(refusing, provider), pool="p")) as ids:
+        go_away(provider, refusing)
+        claim_within(0.5, [ids])
+        assert ids.lease is None
+        provider.away = False
+        eventually(lambda: ids.lease is not None, "a worker id")

@@ -14,8 +14,8 @@ import pytest
 import snowredis
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError
-from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.servers.scripts import LONGEST_TEXT, text_of
+from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from snowredis.core.lanes import Lanes, Position
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import RenewRequest, WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, RenewRequest, WorkerStats
 from snowredis.snowflake.replies import RenewReply, Seen
-from tests.simulation.rules import RULES, ForgetfulKeeper, HeirlessKeeper, Rule, SharedMachines, UnopenedKeeper, apply
+from tests.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, UnopenedKeeper, apply
 from tests.simulation.schedule import Result, Simulation
 from tests.simulation.stand_ins import SimKeeper, SimSlot, SimStore
 from tests.simulation.tracing import attach_to_schedule
@@ -76,6 +76,13 @@ class FirstWorkerSlot(WrongSlot):
 
 def _keeper(slot: type[SimSlot]) -> type[SimKeeper]:
     return type(f"KeeperOf{slot.__name__}", (SimKeeper,), {"slot_class": slot})
+
+
+class HeirlessKeeper(SimKeeper):
+    """Releases what it took over as if only its own ids had been made of it."""
+
+    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
+        super().release(held, opened or "0" * len(held.lanes_ms), stats)
 
 
 class LowLanesStore(SimStore):

@@ -56,7 +56,7 @@ class Parent:
         self.sim, self.world, self.host, self.config = (
             sim,
             sim.world,
-            Host(host.name, host.offset_us, network=host.network, service=host.service),
+            Host(host.name, host.offset_us),
             config,
         )
         self.name, self.alive, self.paused_until_us = f"parent on {host.name}", True, 0
@@ -144,9 +144,8 @@ class Machines:
     # --- records -----------------------------------------------------------------------------------
 
     def family_of(self, process: Process | Parent) -> str:
-        """Return the name of the directory of the records of a process and its siblings."""
-        name, host = self.name_of(process), process.host
-        return f"{name.namespace}.{host.network}.{host.service}"
+        """Return the name of the directory of the records of a process and its siblings: all of its machine."""
+        return self.name_of(process).namespace
 
     def new_record(self, process: Process, store: Store) -> CrashRecord:
         name = FileName(self.name_of(process), str(next(self._numbers)))
@@ -169,7 +168,7 @@ class Machines:
 
     def _parsed(self, path: str) -> FileName | None:
         family, _, name = path.rpartition("/")
-        return FileName.parse(name, family.partition(".")[0])
+        return FileName.parse(name, family)
 
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""

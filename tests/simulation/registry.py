@@ -16,12 +16,12 @@ from typing import Any
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.process.names import ProcessName
+from snowredis.registry.registration import RegisteredStore
+from snowredis.registry.registry import NO_NUMBER, NumberPlace, Registry, registry_key
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig, pool_keys, signature_fields
 from snowredis.snowflake.record_files import family_name
 from snowredis.snowflake.redis_store import ScriptStore
-from snowredis.snowflake.registration import RegisteredStore
-from snowredis.snowflake.registry import NO_NUMBER, NumberPlace, Registry, registry_key
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
@@ -278,6 +278,8 @@ class SimRegistry(Registry):
 
 
 class SimStore(ScriptStore):
+    locator = "simulated"
+
     def __init__(self, sim: Simulation, server: RedisModel, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=sim.random.randbytes)
         self._sim, self._server, self.where = sim, server, server.name

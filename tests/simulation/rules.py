@@ -17,7 +17,7 @@ from snowredis.snowflake.crash_record import CrashRecord, Credentials, read_page
 from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lifecycle import LeaseLifecycle
 from snowredis.snowflake.protocol import NO_STATS, WorkerStats
-from tests.simulation.machines import Machines, Page, Parent
+from tests.simulation.machines import Machines, Page
 from tests.simulation.process import Process
 from tests.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot, SimStore
 
@@ -47,27 +47,15 @@ class EndlessKeeper(SimKeeper):
     slot_class = EndlessSlot
 
 
-class DeafGuard(SimGuard):
-    """R8 off: forks are detected, and nothing is done about them."""
-
-    def recover(self) -> None:
-        self.is_reset.value = True
-        self._process.new_locks()
-
-
 class BlindGuard(SimGuard):
-    """R8 off: no page that shows a child that it is one."""
+    """A guard that notices no fork: neither the hook nor the page tells it, and no call in progress is told."""
 
     def check(self) -> None:
         self.is_reset.value = True
 
-
-class TimelessGuard(SimGuard):
-    """R8 off: the child is reset, but a call that is in progress does not notice it."""
-
     def recover(self) -> None:
-        super().recover()
-        self.generation -= 1
+        self.is_reset.value = True
+        self._process.new_locks()
 
 
 class UnsealedLifecycle(LeaseLifecycle):
@@ -90,15 +78,6 @@ class OneTextRecord(CrashRecord):
     def write(self, credentials: Credentials) -> bool:
         self._side ^= 1
         return super().write(credentials)
-
-
-class LateRecord(CrashRecord):
-    """A crash record that does not say how far the outage lane may be used."""
-
-    __slots__ = ()
-
-    def note_outage_use(self, until_ms: int) -> None:
-        """Do nothing."""
 
 
 class HastyMachines(Machines):
@@ -170,15 +149,6 @@ class TrustingKeeper(SimKeeper):
         return True
 
 
-class OpenedKeeper(SimKeeper):
-    """A keeper that compares the clocks of its host only when the outage lane is opened."""
-
-    @property
-    def clocks_agree(self) -> bool:
-        assert self.process is not None
-        return self.process.generator._lifecycle._opened > 0 or super().clocks_agree
-
-
 class RepliedLifecycle(LeaseLifecycle):
     """Any reply of Redis closes the outage lane."""
 
@@ -194,17 +164,9 @@ class UnopenedKeeper(SimKeeper):
 
 
 class BequeathingKeeper(SimKeeper):
-    """Leaves what it could not release, when it is suspended, to whoever starts next."""
+    """Leaves what it and dead processes could not release, when it is suspended, to whoever starts next."""
 
     def disown(self) -> None:
-        """Mark only what others left."""
-        self.dead_processes.disown()
-
-
-class CopiedMachines(Machines):
-    """Records of dead processes are of use in each copy of the machine."""
-
-    def disown(self, process: Process) -> None:
         """Do nothing."""
 
 
@@ -214,27 +176,6 @@ class CopyingMachines(Machines):
     def inode(self, name: str) -> str:
         found = read_page(self.read(name))
         return found.inode if found else ""
-
-
-class FlatMachines(Machines):
-    """All machines are in one network."""
-
-    def family_of(self, process: Process | Parent) -> str:
-        return f"{self.name_of(process).namespace}..{process.host.service}"
-
-
-class CommonMachines(Machines):
-    """All processes of a machine are siblings."""
-
-    def family_of(self, process: Process | Parent) -> str:
-        return f"{self.name_of(process).namespace}.{process.host.network}."
-
-
-class HeirlessKeeper(SimKeeper):
-    """Releases what it took over as if only its own ids had been made of it."""
-
-    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
-        super().release(held, opened or "0" * len(held.lanes_ms), stats)
 
 
 class EagerLifecycle(LeaseLifecycle):
@@ -268,7 +209,7 @@ _OUTAGE_MARK = "math.max(pool.outage_floor, before and before.lanes[lane_count] 
 _COUNTED = "while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do"
 _FLOOR = "pool.floor = math.max(pool.start, pool.is_new and at or horizon(at, ttl))"
 _OUTAGE_FLOOR = "pool.outage_floor = math.max(pool.start, pool.is_new and at or horizon(at, outage))"
-_FRESH = "renewal_id = first_renewal_id, ['until'] = 0"
+_FIRST_ID = "local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_DIGITS)"
 _TOO_LATE = "elseif held_until <= later_clock + skew + lead + slack or held_lanes[1] < pool.start then"
 _ROLLED_BACK = "  if is_older then"
 _NOTICED = "pool.lost_at, pool.is_new = math.max(pool.lost_at, later_clock), false"
@@ -282,10 +223,8 @@ _FIELDS = "redis.call('HSET', KEYS[1], unpack(pool.fields))"
 _IN_PARTS = "redis.call('HSET', KEYS[1], unpack(pool.fields, 1, 2)) redis.call('PERSIST', KEYS[1]) " + _FIELDS
 _IDENTITY = "local id, reason = identity()"
 _UNKNOWN = "if not id then return nil, { 'unidentified', reason, nonce } end"
-_NEWCOMERS = (
-    "pool.floor, pool.outage_floor = math.max(pool.floor, horizon(now, ttl)), "
-    "math.max(pool.outage_floor, horizon(now, outage))"
-)
+_BAD_DURABILITY = "if ttl < 1 or"
+_TRUSTED = f"if durability == 'none' then durability = 'assured' end\n{_BAD_DURABILITY}"
 _UNOPENED = "string.sub(opened, i, i) == '0'"
 _FIRST = "local goes_back = i > 1 and is_sure and"
 _KEEPS = "local keeps = reason ~= 'copied' and not (is_later and r.before ~= token_hash)"
@@ -294,36 +233,36 @@ _OVER = "local over = v[1] and (v[9] == 'now' or v[9] == 'then' and ends <= math
 _START = "math.max(pool.start, ends), 0, 0, now"
 _CUT = "math.min(capped + ttl, pool.ends)"
 _OUTAGE_CUT = "math.min(capped + outage, pool.ends)"
-_MARKS, _FLOORS = "is_unknown and pool.top or latest", "pool.floor, outage > 0 and pool.outage_floor or 0"
-_EARLIEST = f"math.max(now, {_MARKS}, {_FLOORS})"
+_EARLIEST = "math.max(now, is_unknown and pool.top or latest, pool.floor, outage > 0 and pool.outage_floor or 0)"
 _CURRENT = "local current = over and (v[10] or signature) or v[1]"
-_LATE = "durability == 'none' and r.lease_end <= now + skew + slack"
 _BEYOND = "'(' .. latest_end, '+inf', 'LIMIT', 0, AT_ONCE)"
 _ONCE = "  if has_end then\n"
 
 RULES: dict[str, Rule] = {
     # step 1, grant
-    "mark": Rule((("claim", _MARK, _MARK.replace("r['until'], ", "")),)),
+    "mark": Rule((("claim", _MARK, _MARK.replace("r['until'], ", "")), ("claim", _OUTAGE_MARK, "pool.outage_floor"))),
     "end of the reservation": Rule(lease_manager=EndlessKeeper),
     "index": Rule((("claim", "and redis.call('ZCARD', KEYS[2]) == pool.records then return", "then return"),)),
     "adopted records": Rule((("claim", _COUNTED, "while false do"),)),
     "cap": Rule((("common", "= math.min(caller_ms, now + lead), math.max", "= caller_ms, math.max"),)),
-    "outage mark": Rule((("claim", _OUTAGE_MARK, "pool.outage_floor"),)),
     # step 2, extend
-    "chain": Rule((("renew", "    if not is_next then", "    if false then"),)),
-    "chain across a loss": Rule((("renew", "r['until'] > held_until and not is_next", "false"),)),
+    "chain": Rule(
+        (
+            ("renew", "    if not is_next then", "    if false then"),
+            ("renew", "r['until'] > held_until and not is_next", "false"),
+        )
+    ),
     "replayed claim": Rule((("claim", "and #r.renewal_id == FIRST_DIGITS\n    and r.lease_end > now", ""),)),
-    "chain of each answer": Rule((("claim", "    r.renewal_id = first_renewal_id\n", ""),)),
-    "chain of each grant": Rule((("claim", _FRESH, _FRESH.replace("first_renewal_id", "'000000000000'")),)),
+    "first renewal id": Rule((("claim", _FIRST_ID, "local first_renewal_id = '000000000000'"),)),
     "copied outage lane": Rule(lease_manager=UnvoidedKeeper),
+    "holder before": Rule((("renew", _KEEPS, "local keeps = reason ~= 'copied'"),)),
     # step 3, lose
-    "floor": Rule((("common", _FLOOR, "pool.floor = pool.start"),)),
-    "outage floor": Rule((("common", _OUTAGE_FLOOR, "pool.outage_floor = pool.start"),)),
-    "from the moment of notice": Rule((("common", _NOTICED, _FROM_ITS_START),)),
-    "by the later clock": Rule((("common", _NOTICED, _NOTICED.replace("later_clock", "now")),)),
+    "floor": Rule(
+        (("common", _FLOOR, "pool.floor = pool.start"), ("common", _OUTAGE_FLOOR, "pool.outage_floor = pool.start"))
+    ),
+    "time of notice": Rule((("common", _NOTICED, _FROM_ITS_START),)),
     "start of a new pool": Rule((("common", _FLOOR, _FLOOR.replace("pool.is_new and at", "pool.is_new and 0")),)),
-    "run id": Rule((("common", "return run_id .. '-' .. replication_id", "return replication_id"),)),
-    "promotion": Rule((("common", "return run_id .. '-' .. replication_id", "return run_id"),)),
+    "server": Rule((("common", "return run_id .. '-' .. replication_id", "return ''"),)),
     "identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
     "version": Rule((("common", _ROLLED_BACK, "  if false then"),)),
     "record": Rule((("renew", "if lacks and", "if false and"),)),
@@ -333,38 +272,28 @@ RULES: dict[str, Rule] = {
     "too late": Rule((("renew", _TOO_LATE, "elseif false then"),)),
     "later lease": Rule((("renew", "  elseif is_later then", "  elseif false then"),)),
     "lease end": Rule((("common", "math.max(r.lease_end, now + ttl)", "now + ttl"),)),
-    "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
     # step 5, own
     "fresh tokens": Rule(lease_manager=HostPidKeeper),
-    "hook": Rule(guard=DeafGuard),
-    "page": Rule(guard=BlindGuard),
-    "generation": Rule(guard=TimelessGuard),
+    "fork": Rule(guard=BlindGuard),
     "seal": Rule(lifecycle=UnsealedLifecycle),
     "clocks agree": Rule(lease_manager=TrustingKeeper),
-    "clocks agree in the outage lane": Rule(lease_manager=OpenedKeeper),
     # a release gives back what was never opened
     "lane that was opened": Rule(lease_manager=UnopenedKeeper),
     "first lane stays": Rule(
         (("release", _FIRST, _FIRST.replace("i > 1 and ", "")), ("release", _UNOPENED, f"(i == 1 or {_UNOPENED})"))
     ),
-    "holder before": Rule((("renew", _KEEPS, "local keeps = reason ~= 'copied'"),)),
     # the end of a pool
     "signature": Rule((("common", _REFUSED, ""),)),
-    "end of grants": Rule((("common", _CUT, "capped + ttl"),)),
-    "end of outage lanes": Rule((("common", _OUTAGE_CUT, "capped + outage"),)),
+    "end of grants": Rule((("common", _CUT, "capped + ttl"), ("common", _OUTAGE_CUT, "capped + outage"))),
     "start at the end": Rule((("common", _START, "pool.start, 0, 0, now"),)),
-    "not before marks": Rule((("end", _EARLIEST, _EARLIEST.replace(f"{_MARKS}, ", "")),)),
-    "not before floors": Rule((("end", _EARLIEST, _EARLIEST.replace(f", {_FLOORS}", "")),)),
+    "not before grants": Rule((("end", _EARLIEST, "now"),)),
     "end once": Rule((("end", _ONCE, "  if false then\n"),)),
     "end on every copy": Rule((("common", _OVER, "local over = ends <= now"),), unkept=("end",)),
     "settings that may start": Rule((("common", _CURRENT, "local current = over and signature or v[1]"),)),
     "refused processes create nothing": Rule((("common", "if without == 'lost' and", "if false and"),)),
     # durability none
-    "none: newcomers wait": Rule((("claim", _NEWCOMERS, ""),)),
+    "none": Rule((("common", _BAD_DURABILITY, _TRUSTED),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
-    "none: no late renewal": Rule(
-        (("renew", f"elseif {_LATE} then", "elseif false then"), ("claim", f" and not ({_LATE})", ""))
-    ),
     # nobody starves
     "clock that was ahead": Rule((("common", _BOUND, ""),)),
     "bounded lease end": Rule((("common", _BEYOND, _BEYOND.replace("AT_ONCE", "0")),)),
@@ -373,20 +302,16 @@ RULES: dict[str, Rule] = {
     ),
     "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
     "outage lane while Redis is behind": Rule(lifecycle=RepliedLifecycle),
+    # crash records
     "crash record's text": Rule(record=OneTextRecord),
     "crash record's namespace": Rule(name=lambda name: name._replace(namespace="all")),
     "crash record's start": Rule(name=lambda name: name._replace(started="0")),
     "crash record taken over": Rule(machines=HastyMachines),
     "take-over by one": Rule(machines=SharedMachines),
     "take-over behind what was used": Rule(lease_manager=ForgetfulKeeper),
-    "outage lane's use on record": Rule(record=LateRecord),
     "no take-over after a release": Rule(record=SilentRecord),
-    "suspended lease is no heir's": Rule(lease_manager=BequeathingKeeper),
-    "leases of the dead are no heir's after a copy": Rule(machines=CopiedMachines),
+    "no take-over after a copy": Rule(lease_manager=BequeathingKeeper),
     "record of a copied directory": Rule(machines=CopyingMachines),
-    "record's network": Rule(machines=FlatMachines),
-    "record's parent": Rule(machines=CommonMachines),
-    "abandoned lease of a dead process": Rule(lease_manager=HeirlessKeeper),
     "a lease of use": Rule(lifecycle=EagerLifecycle),
 }
 

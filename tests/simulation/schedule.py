@@ -342,13 +342,6 @@ class Simulation(Schedule[Process]):
         # a server that does not say which one it is refuses that, too
         with suppress(SnowredisError):
             process.store.create(self.world.now_us // 1000)
-            if set(WITH_OUTAGE_LANE) & set(self.classes):
-                self.open_outage_lanes(self.network.master)
-
-    def open_outage_lanes(self, server: RedisModel) -> None:
-        """Make a new pool one that is older than its outage_reserve: no outage lane is closed."""
-        key, _, _ = pool_keys(self.config.name)
-        server.data[key]["is_new"] = "1"
 
     def _go_wrong(self) -> None:
         if self.world.now_us < self.heal_us - 100_000:

@@ -80,8 +80,6 @@ class Stage(Simulation):
 
     def with_pool(self) -> Stage:
         self.do(self.process(), lambda process: process.store.create(self.redis_now_ms))
-        if self.config.outage_reserve_ms:
-            self.open_outage_lanes(self.master)
         return self
 
     def begin(self, process: Process, action: Callable[[Process], object]) -> Task:
@@ -96,13 +94,6 @@ class Stage(Simulation):
                 return
             self.wait(10)
         raise AssertionError("it does not end")
-
-    def killed(self) -> Process:
-        """Return a process that made an id and was killed."""
-        process = self.process()
-        self.make(process)
-        process.crash()
-        return process
 
     def make(self, *processes: Process, count: int = 1) -> None:
         """Let the processes make ids, one after the other."""

@@ -32,9 +32,6 @@ class Host:
 
     name: str
     offset_us: int = 0
-    network: str = ""
-    # whose processes it runs: they have the same parent
-    service: str = ""
 
 
 class SimClock:

@@ -1,64 +1,40 @@
-"""Each rule of the design is needed: without it, its schedule fails; with it, the same schedule passes."""
+"""Each rule of the design is needed: without it, its scenarios fail; with it, they pass."""
 
 from __future__ import annotations
 
 import pytest
 
-# they register their schedules, too
-import tests.simulation.crash_scenarios
-import tests.simulation.durability_scenarios
-import tests.simulation.end_scenarios
-import tests.simulation.holder_scenarios
-import tests.simulation.outage_scenarios
-import tests.simulation.take_over_scenarios  # noqa: F401
 from tests.simulation.rules import RULES
-from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.scenarios import SCENARIOS, Scenario
 from tests.simulation.schedule import quiet
 from tests.simulation.stage import Stage
 
-# without them a worker id is of no use for a time, and no id is repeated
-STARVING = (
-    "index",
-    "crash record's text",
-    "crash record's start",
-    "crash record taken over",
-    "clock that was ahead",
-    "bounded lease end",
-    "reachable marks",
-    "one write",
-    # the ids that it repeats are excused: a clone's
-    "clocks agree",
-    "clocks agree in the outage lane",
-    "settings that may start",
-    "refused processes create nothing",
-    "outage lane while Redis is behind",
-    "a lease of use",
-)
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.rule)
 
 
-def play(name: str, off: str | None) -> Stage:
+def play(scenario: Scenario, *, off: bool) -> Stage:
     with quiet():
-        stage = SCENARIOS[name](off)
+        stage = scenario.play(off=off)
         stage.world.close()
     return stage
 
 
-def test_every_rule_has_a_schedule_that_needs_it() -> None:
-    assert SCENARIOS.keys() == RULES.keys()
+def test_every_rule_has_a_scenario_that_needs_it() -> None:
+    assert {scenario.rule for scenario in SCENARIOS} == RULES.keys()
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_with_all_rules_on_the_schedule_of_each_goes_well(name: str) -> None:
-    stage = play(name, None)
+@each_scenario
+def test_with_all_rules_on_each_scenario_goes_well(scenario: Scenario) -> None:
+    stage = play(scenario, off=False)
     assert not stage.checker.failures
     assert stage.checker.ids
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_without_its_rule_a_schedule_repeats_ids_or_starves(name: str) -> None:
-    stage = play(name, name)
+@each_scenario
+def test_without_its_rule_a_scenario_repeats_ids_or_starves(scenario: Scenario) -> None:
+    stage = play(scenario, off=True)
     assert stage.checker.failures
-    if name not in STARVING:
+    if not scenario.starves:
         assert stage.checker.duplicates
 
 

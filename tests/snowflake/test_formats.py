@@ -20,12 +20,12 @@ from snowredis.numbers.dated import FORMAT as DATED_FORMAT
 from snowredis.numbers.segments import open_generator
 from snowredis.numbers.settings import FORMAT as TAG_FORMAT
 from snowredis.numbers.stores import tag_keys
+from snowredis.registry.registry import FORMAT as REGISTRY_FORMAT
+from snowredis.registry.registry import NumberPlace, RedisRegistry, registry_key
 from snowredis.signatures import FORMATS
 from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import FORMAT, PoolConfig, WorkerStats, pool_keys
 from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.registry import FORMAT as REGISTRY_FORMAT
-from snowredis.snowflake.registry import NumberPlace, RedisRegistry, registry_key
 from snowredis.snowflake.replies import Created, Lost, Seen, Settling
 from tests.lease.conftest import wall_ms
 from tests.support.formats import shape_of

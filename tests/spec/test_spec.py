@@ -11,18 +11,10 @@ from unittest import mock
 
 import pytest
 
-# they register their schedules, too
-import tests.simulation.crash_scenarios
-import tests.simulation.durability_scenarios
-import tests.simulation.end_scenarios
-import tests.simulation.holder_scenarios
-import tests.simulation.outage_scenarios
-import tests.simulation.take_over_scenarios  # noqa: F401
 from tests.simulation.faults import FAULTS
-from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.scenarios import SCENARIOS, Scenario
 from tests.simulation.schedule import quiet, run_schedule
 from tests.simulation.stage import Stage
-from tests.simulation.test_rules import STARVING
 from tests.simulation.tracing import Tracer, attach, attach_to_schedule
 from tests.spec.log import Entry, read_log
 from tests.spec.runs import Run, read_runs
@@ -41,15 +33,15 @@ SMALL = (
     Run("fork", "violation", ("void-fork",)),
     Run("end-crash", "violation", ("cut",)),
 )
-# schedules in which other settings come, where a log ends
+# rules in whose scenarios other settings come, where a log ends
 OTHER_SETTINGS = (
     "start at the end",
     "end on every copy",
     "settings that may start",
     "refused processes create nothing",
 )
-# schedules of pools that nobody may trust: their scripts grant what the specification refuses
-OTHER_DURABILITY = ("none: newcomers wait", "none: no adoption", "none: no late renewal", "reachable marks")
+# scenarios of pools that nobody may trust: their scripts grant what the specification refuses
+OTHER_DURABILITY = ("none", "none: no adoption", "reachable marks")
 
 
 @pytest.mark.parametrize("run", SMALL, ids=lambda run: run.name)
@@ -67,8 +59,8 @@ def verdicts_on(log: io.StringIO, directory: Path, *, explain: bool = False) -> 
     return sorted(check(runs, explain=explain), key=lambda verdict: verdict.number)
 
 
-def log_of_scenarios(names: Iterable[str], *, off: bool) -> io.StringIO:
-    """Play the named schedules, with or without their rules, and return their log."""
+def log_of(scenarios: Iterable[Scenario], *, off: bool) -> io.StringIO:
+    """Play the scenarios, with or without their rules, and return their log."""
     log, tracers = io.StringIO(), []
     begin = Stage.__init__
 
@@ -76,34 +68,35 @@ def log_of_scenarios(names: Iterable[str], *, off: bool) -> io.StringIO:
         begin(stage, **settings)
         tracers.append(attach(stage, log))
 
-    for name in names:
+    for scenario in scenarios:
         with quiet(), mock.patch.object(Stage, "__init__", begin_traced):
-            SCENARIOS[name](name if off else None).world.close()
+            scenario.play(off=off).world.close()
         tracers.pop().end()
     return log
 
 
 def test_a_run_without_a_rule_is_not_allowed_and_with_it_is_as_schedules_of_faults_are(tmp_path: Path) -> None:
-    names = [name for name in SCENARIOS if name not in (*STARVING, *OTHER_SETTINGS, *OTHER_DURABILITY)]
+    unlogged = {*OTHER_SETTINGS, *OTHER_DURABILITY}
+    scenarios = [each for each in SCENARIOS if not each.starves and each.rule not in unlogged]
     seeds = range(0, len(FAULTS), 11)
     # one log, since Java takes a second to start
     log = io.StringIO()
     tracers: list[Tracer] = []
     for off in (True, False):
-        log.write(log_of_scenarios(names, off=off).getvalue())
+        log.write(log_of(scenarios, off=off).getvalue())
     for seed in seeds:
         run_schedule(seed, prepare=lambda sim: tracers.append(attach_to_schedule(sim, log)))
         tracers.pop().end()
     verdicts = verdicts_on(log, tmp_path)
-    assert sum(verdict.steps for verdict in verdicts[2 * len(names) :]) > 500
-    runs = [*(f"{name}, {off}" for off in ("off", "on") for name in names), *map(str, seeds)]
+    assert sum(verdict.steps for verdict in verdicts[2 * len(scenarios) :]) > 500
+    runs = [*(f"{each.what}, {off}" for off in ("off", "on") for each in scenarios), *map(str, seeds)]
     accepted = {run for run, verdict in zip(runs, verdicts, strict=True) if verdict.accepted}
-    assert accepted == set(runs[len(names) :])
+    assert accepted == set(runs[len(scenarios) :])
 
 
 def test_the_first_step_that_is_not_allowed_is_shown_with_both_states(tmp_path: Path) -> None:
     """A log in which a server granted a ms more than it may."""
-    lines = log_of_scenarios(["floor"], off=False).getvalue().splitlines()
+    lines = log_of(SCENARIOS[:1], off=False).getvalue().splitlines()
     entries: list[Entry] = [json.loads(line) for line in lines]
     granted = next(entry for entry in entries if entry["do"] == "run" and entry["reply"][0] == "granted")
     granted["reply"][7] = str(int(granted["reply"][7]) + 1)

@@ -26,6 +26,11 @@ START_LIMIT_S = 30.0
 _SBIN = "/usr/sbin:/usr/local/sbin"
 
 
+def program(name: str) -> str | None:
+    """Return the path of a program that may be in a directory for administrators; None if it is not installed."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
+
+
 class MissingDatabase(Exception):
     """The server or its driver is not installed, or does not work on this machine."""
 
@@ -173,11 +178,10 @@ class MariaDB(_Server):
 
         super().__init__(directory, [f"--{setting}" for setting in settings])
         self._unready = (pymysql.OperationalError,)
-        paths = f"{os.environ.get('PATH', '')}:{_SBIN}"
-        program, install = (shutil.which(name, path=paths) for name in ("mariadbd", "mariadb-install-db"))
-        if program is None or install is None:
+        server, install = program("mariadbd"), program("mariadb-install-db")
+        if server is None or install is None:
             raise MissingDatabase("no MariaDB server is installed: mariadbd and mariadb-install-db are not on PATH")
-        self._program = program
+        self._program = server
         # debug-no-sync: 0.6 s instead of 6
         self._common = [f"--datadir={directory / 'data'}", "--innodb-log-file-size=4M", "--debug-no-sync"]
         if os.geteuid() == 0:

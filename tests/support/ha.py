@@ -262,11 +262,6 @@ class Maker:
         wanted = len(self.ids) + count
         eventually(lambda: len(self.ids) >= wanted, f"{count} more ids", limit_s)
 
-    def wait_for_renewals(self, count: int) -> None:
-        """Wait for *count* more renewals."""
-        wanted = self.lease.renewals + count
-        eventually(lambda: self.lease.renewals >= wanted, what=f"{count} more renewals")
-
     def wait_for_adoption(self, before: Lease) -> None:
         """Wait until a Redis that has lost *before*, or another Redis, has adopted the lease."""
         eventually(lambda: self.lease.incarnation != before.incarnation, what="adoption")

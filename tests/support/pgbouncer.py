@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.databases import START_LIMIT_S, MissingDatabase, PostgreSQL
+from tests.support.databases import START_LIMIT_S, MissingDatabase, PostgreSQL, program
 from tests.support.waiting import eventually
 
 # a part of the name of the socket
@@ -40,8 +39,8 @@ def pgbouncer(server: PostgreSQL, size: int = 2) -> Iterator[Path]:
     """
     import psycopg
 
-    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None:
+    pooler = program("pgbouncer")
+    if pooler is None:
         raise MissingDatabase("no PgBouncer is installed")
     with tempfile.TemporaryDirectory(prefix="pgb") as name:
         directory, settings = Path(name), Path(name, "pgbouncer.ini")
@@ -52,7 +51,7 @@ def pgbouncer(server: PostgreSQL, size: int = 2) -> Iterator[Path]:
             os.chown(directory, options["user"], options["group"])
         log = directory / "log"
         with log.open("wb") as output:
-            process = subprocess.Popen([program, "-q", settings], stdout=output, stderr=output, **options)
+            process = subprocess.Popen([pooler, "-q", settings], stdout=output, stderr=output, **options)
         try:
 
             def replies() -> bool:

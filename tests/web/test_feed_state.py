@@ -13,6 +13,7 @@ from snowredis.errors import StoreUnavailable
 from snowredis.monitor.polling import Reading
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import status_of, status_without
+from snowredis.process.names import Owner
 from snowredis.web.feed import FeedState, event_counts, rate_of
 
 NOW_MS = 1_795_000_000_000
@@ -23,13 +24,15 @@ LOCAL_MS = NOW_MS - 1000
 def blank(kind: type[Any]) -> dict[str, Any]:
     """Return empty values for the fields of a dataclass that have no default."""
     fields = (field for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING)
-    return {field.name: "" if field.type in ("str", "Hidden") else 0 for field in fields}
+    empty: dict[str, Any] = {"str": "", "Hidden": "", "OwnerNamed": Owner()}
+    return {field.name: empty.get(str(field.type), 0) for field in fields}
 
 
 def worker(number: int, **fields: Any) -> WorkerInfo:
     values = blank(WorkerInfo) | {
         "worker": number,
         "alive": True,
+        "owner": Owner(),
         "state": "healthy",
         "renewed_ms": NOW_MS,
         "ids_per_second": 10,
@@ -125,7 +128,7 @@ def test_deaths_are_sent_when_they_change_and_events_once() -> None:
     state = Viewed()
     death = EndedLease(
         **{field.name: 0 for field in dataclasses.fields(EndedLease)}  # type: ignore[arg-type]
-        | {"at_ms": NOW_MS, "worker": 5, "host": "h", "label": "web", "kind": "expired"}
+        | {"at_ms": NOW_MS, "worker": 5, "owner": Owner("h", 0, "web"), "kind": "expired"}
     )
     event = {"key": "0/1-0", "kind": "claimed"}
     first = change(state, reading(snapshot(deaths=(death,))), [event])

@@ -31,7 +31,7 @@ from snowredis.core.values import duration
 if TYPE_CHECKING:
     from snowredis.embedded import Server
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
-    from snowredis.monitor.worker_pool import WorkerPool
+    from snowredis.worker_pool import WorkerPool
 
 # in a shorter demo a dead worker's lease does not end in time; in a longer one the files of ids get large
 _MIN_SECONDS, _MAX_SECONDS = 5, 120
@@ -48,8 +48,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.protocol import PoolConfig
+    from snowredis.worker_pool import WorkerPool
 
     began_s = time.monotonic()
     live = not args.plain and is_terminal(sys.stdout)

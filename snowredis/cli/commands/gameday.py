@@ -98,9 +98,9 @@ def _add_arguments(parser: Parser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from snowredis.cli.canary import Canary, advise
     from snowredis.monitor.checks import missing_identity
-    from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.open import pool_config
     from snowredis.snowflake.protocol import pool_keys
+    from snowredis.worker_pool import WorkerPool
 
     name = f"gameday-{secrets.token_hex(4)}"
     with (

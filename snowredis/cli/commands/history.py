@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from snowredis.cli import output
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Command, Parser, natural, open_known_pool
-from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, print_json, printable, write
-from snowredis.cli.pool_text import event_line, process_text
+from snowredis.cli.output import Line, Pair, ago, pairs, print_json, printable, write
+from snowredis.cli.pool_text import OWNER_COLUMNS, event_line, owner_texts, process_text
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -57,16 +57,15 @@ def whois_lines(whois: Whois, time_text: Callable[[int], str]) -> list[Line]:
         rows.append(("time", age))
         rows.append(("worker id", f"{parts.worker}, namespace {parts.backup}, sequence {parts.sequence}"))
     if (holder := whois.holder) is not None:
-        rows.append(("host", [(printable(holder.host, MAX_FOREIGN), "strong")]))
-        rows.append(("pid", [(str(holder.pid or "?"), "strong")]))
-        rows.append(("label", [(printable(holder.label, MAX_FOREIGN), "strong")]))
+        texts = zip(OWNER_COLUMNS, owner_texts(holder.owner), strict=True)
+        rows += [(column.title, [(text, "strong")]) for column, text in texts]
         rows.append(("lease", _lease(holder, now_ms, time_text)))
     if parts is not None:
         rows.append(("worker id now", _worker_now(whois, time_text)))
     rows.append(("certainty", [(whois.certainty, _STYLES[whois.certainty])]))
     rows.append(("reason", printable(whois.reason, 1000)))
     rows += [
-        ("candidate", f"{''.join(process_text(holder))}  {_lease(holder, now_ms, time_text)}")
+        ("candidate", f"{''.join(process_text(holder.owner))}  {_lease(holder, now_ms, time_text)}")
         for holder in whois.candidates
     ]
     lines: list[Line] = [[(str(whois.id), "strong")], *pairs(rows, wrap=True)]
@@ -84,8 +83,8 @@ def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
     if worker is None or worker.state == "free":
         return "no process has it"
     holder = whois.holder
-    same = holder and holder.from_ms == worker.claimed_ms and holder.process[:2] == (worker.host, worker.pid)
-    who = "the same process" if same else "".join(process_text(worker))
+    same = holder and holder.from_ms == worker.claimed_ms and holder.owner.process == worker.owner.process
+    who = "the same process" if same else "".join(process_text(worker.owner))
     return f"{who}, {worker.state}; last heartbeat {time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"
 
 

@@ -42,8 +42,8 @@ from snowredis.signatures import settings_of
 
 if TYPE_CHECKING:
     from snowredis.monitor.snapshot import PoolInfo
-    from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.replies import CreateReply
+    from snowredis.worker_pool import WorkerPool
 
 
 def _add_create_arguments(parser: Parser) -> None:
@@ -86,7 +86,7 @@ def _create(args: argparse.Namespace) -> None:
 
 def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
     """Create the pool with a number of its registry; return None if it existed and the number was confirmed."""
-    from snowredis.snowflake.registration import open_registered
+    from snowredis.registry.registration import open_registered
 
     with contextlib.closing(open_registered(url, options)) as registered:
         created = registered.register(now_ms)
@@ -250,7 +250,7 @@ def _add_change_layout_arguments(parser: Parser) -> None:
 
 def _change_layout(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
-    from snowredis.monitor.worker_pool import change_layout
+    from snowredis.worker_pool import change_layout
 
     with open_known_pool(args) as pool:
         info, layout = pool.info(), resolve_layout(args.new_layout)

@@ -15,7 +15,7 @@ from snowredis.settings import SETTINGS
 from snowredis.snowflake.open import DEFAULT_REGISTRY
 
 if TYPE_CHECKING:
-    from snowredis.snowflake.registry import NumberPlace, NumberRecord, Registry, RegistryState
+    from snowredis.registry.registry import NumberPlace, NumberRecord, Registry, RegistryState
 
 
 def _add_registry(parser: Parser, *name: str) -> None:
@@ -31,7 +31,7 @@ def _add_registry(parser: Parser, *name: str) -> None:
 
 def _opened(args: argparse.Namespace, place: NumberPlace | None = None) -> contextlib.closing[Registry]:
     """Open the registry that the command line or the environment names."""
-    from snowredis.snowflake.registry import RedisRegistry
+    from snowredis.registry.registry import RedisRegistry
 
     url, options = settings(args)
     server, name = options.get("registry_url") or url, options.get("registry") or DEFAULT_REGISTRY
@@ -54,7 +54,7 @@ def _add_create_arguments(parser: Parser) -> None:
 
 def _create(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
-    from snowredis.snowflake.registry import NumberPlace, RegistryStatus
+    from snowredis.registry.registry import NumberPlace, RegistryStatus
 
     place = NumberPlace.of(resolve_layout(settings(args)[1].get("layout")))
     if args.first >= place.capacity:
@@ -154,7 +154,7 @@ def _add_open_arguments(parser: Parser) -> None:
 
 
 def _open(args: argparse.Namespace) -> None:
-    from snowredis.snowflake.registration import confirm_pools
+    from snowredis.registry.registration import confirm_pools
 
     with _opened(args) as registry:
         for server in args.servers:
@@ -202,7 +202,7 @@ def _add_free_arguments(parser: Parser) -> None:
 
 
 def _free(args: argparse.Namespace) -> None:
-    from snowredis.snowflake.registry import RegistryStatus
+    from snowredis.registry.registry import RegistryStatus
 
     with _opened(args) as registry:
         state = _read(registry)

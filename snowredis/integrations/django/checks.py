@@ -24,8 +24,7 @@ from django.utils.module_loading import import_string
 from snowredis import process_generator
 from snowredis.connection import END_WARNING_MS, connect
 from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError
-from snowredis.settings import KIND, pool_or_default, url_or_default
-from snowredis.snowflake.open import is_embedded, is_in_memory
+from snowredis.settings import KIND, is_embedded, is_in_memory, pool_or_default, url_or_default
 from snowredis.snowflake.protocol import PoolConfig
 
 # settings about the server, which ``testing`` replaces

@@ -6,7 +6,7 @@ SELECT table_name AS tab, '' AS what, CONCAT_WS(' ', table_type, engine) AS valu
     'is system-versioned, and its history cannot be copied: DROP SYSTEM VERSIONING in both, or --exclude it'
     WHEN table_type <> 'BASE TABLE' THEN CONCAT('is a ', table_type, ': --exclude it')
     WHEN engine <> 'InnoDB' THEN CONCAT('is of the engine ', engine,
-    ', which has no transactions: ALTER TABLE `', table_name, '` ENGINE=InnoDB')
+    ', which has no transactions: ALTER TABLE `', REPLACE(table_name, '`', '``'), '` ENGINE=InnoDB')
     END AS refusal FROM information_schema.tables
     WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_type NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE');
 
@@ -15,7 +15,12 @@ SELECT table_name AS tab, column_name AS what, CONCAT_WS(' ', column_type, IF(is
     NULL), collation_name, NULLIF(generation_expression, '')) AS value, CASE
     WHEN data_type = 'float' THEN
     'is a FLOAT, which mariadb-dump writes with six digits: MODIFY it to DOUBLE in both, which changes no value'
-    WHEN data_type NOT IN :types THEN CONCAT('is of the type ', data_type,
+    WHEN data_type NOT IN (
+    'tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'decimal', 'double', 'bit', 'year', 'date', 'time',
+    'datetime', 'timestamp', 'char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext', 'enum', 'set',
+    'json', 'binary', 'varbinary', 'tinyblob', 'blob', 'mediumblob', 'longblob', 'uuid', 'inet4', 'inet6',
+    'geometry', 'point', 'linestring', 'polygon', 'multipoint', 'multilinestring', 'multipolygon'
+    ) THEN CONCAT('is of the type ', data_type,
     ', which was never tried: --exclude the table, or change the type')
     WHEN column_default LIKE '%nextval(%' THEN
     'takes numbers of a sequence, which are not counted here: drop the default, and set it again afterwards, with the sequence above all numbers'

@@ -27,7 +27,14 @@ WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS le
     FROM pg_constraint k WHERE k.contypid = t.oid), (SELECT string_agg(enumlabel, ', ' ORDER BY enumsortorder)
     FROM pg_enum WHERE enumtypid = t.oid)), ' of ' ORDER BY level) FILTER (WHERE t.typtype <> 'b' OR level > 0)
     AS details, (array_agg(t.typname ORDER BY level DESC))[1]::text AS base, bool_or(t.typtype = 'e' OR
-    t.typname = ANY(:types)) AS is_known FROM deep
+    t.typname IN (
+    'bool', 'int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'text', 'varchar', 'bpchar', 'char', 'bytea',
+    'citext', 'hstore', 'ltree', 'tsvector', 'tsquery', 'date', 'time', 'timetz', 'timestamp', 'timestamptz',
+    'interval', 'uuid', 'json', 'jsonb', 'xml', 'bit', 'varbit', 'inet', 'cidr', 'macaddr', 'macaddr8', 'point',
+    'line', 'lseg', 'box', 'path', 'polygon', 'circle', 'int4range', 'int8range', 'numrange', 'tsrange',
+    'tstzrange', 'daterange', 'int4multirange', 'int8multirange', 'nummultirange', 'tsmultirange',
+    'tstzmultirange', 'datemultirange'
+    )) AS is_known FROM deep
     JOIN pg_type t ON t.oid = type GROUP BY 1, 2) SELECT NULLIF(n.nspname, current_schema()) AS schema,
     c.relname AS tab, a.attname::text AS what, concat_ws(' ', format_type(a.atttypid, a.atttypmod), CASE
     WHEN a.attnotnull THEN 'NOT NULL' END, NULLIF(l.collname, 'default'), CASE
@@ -56,12 +63,10 @@ SELECT NULLIF(n.nspname, current_schema()), c.relname, NULLIF(rn.nspname, curren
     JOIN pg_namespace rn ON rn.oid = r.relnamespace
     WHERE c.relispartition AND c.relkind IN ('r', 'p');
 
--- partition_conditions: partitions that hold rows themselves, with the whole condition of each
-SELECT c.oid::regclass::text AS name, p.oid::regclass::text AS parent, pg_get_expr(c.relpartbound, c.oid) AS
-    bound, pg_get_partition_constraintdef(c.oid) AS condition
-    FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
-    JOIN pg_class p ON p.oid = i.inhparent WHERE c.relispartition AND c.relkind = 'r' AND
-    pg_partition_root(c.oid) = to_regclass(:root) ORDER BY 1;
+-- partition_conditions: the whole condition of each partition that holds rows itself
+SELECT pg_get_partition_constraintdef(oid) AS condition
+    FROM pg_class WHERE relispartition AND relkind = 'r' AND pg_partition_root(oid) = to_regclass(:root)
+    AND pg_get_partition_constraintdef(oid) IS NOT NULL;
 
 -- with_partitions: tables and their partitions
 SELECT oid FROM pg_class WHERE oid IN (SELECT to_regclass(n)

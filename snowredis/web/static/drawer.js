@@ -6,7 +6,7 @@ import { eventRow, fetchEvents, mergeEvents } from "./events.js";
 import { runsOf } from "./chart.js";
 import { livesText } from "./graves.js";
 import { currentRoute, goTo } from "./route.js";
-import { healthOf, heartbeatAge, LETTERS, now, ownerOf, state, ttlMs } from "./state.js";
+import { healthOf, heartbeatAge, LETTERS, now, OWNER, ownerOf, state, ttlMs } from "./state.js";
 import { durationText, timeText } from "./times.js";
 
 const MAX_EVENTS = 50, SVG = "http://www.w3.org/2000/svg";
@@ -67,12 +67,12 @@ function stateText(worker, health, ended) {
   return silent ? `silent; ${livesText(ended[0])}` : kind === "reclaimed" ? `died, found at ${timeText(at)}` : `gone since ${timeText(at)}; nobody saw its end`;
 }
 
+const ownerRows = (of) => OWNER.map(([name]) => [name, of[name] && copyable(String(of[name]), `the ${name}`)]);
+
 function facts(worker, health) {
   const leftMs = worker.lease_end_at - now(), unknown = health === "unknown";
   return definitionRows([
-    ["label", worker.label && copyable(worker.label, "the label")],
-    ["host", worker.host && copyable(worker.host, "the host")],
-    ["pid", worker.pid && copyable(String(worker.pid), "the pid")],
+    ...ownerRows(worker),
     ["leased", `${timeText(worker.claimed_at)}, for ${durationText(now() - worker.claimed_at)}`],
     ["heartbeat", `${timeText(worker.heartbeat_at)}, ${durationText(heartbeatAge(worker))} ago${unknown ? "; newer ones are unknown" : ""}`],
     ["lease ends", leftMs > 0 ? `in ${durationText(leftMs)} without a heartbeat` : "it ended"],
@@ -86,9 +86,7 @@ function facts(worker, health) {
 
 function lastFacts(death) {
   return definitionRows([
-    ["label", death.label && copyable(death.label, "the label")],
-    ["host", death.host && copyable(death.host, "the host")],
-    ["pid", death.pid && copyable(String(death.pid), "the pid")],
+    ...ownerRows(death),
     ["leased", death.claimed_at && `${timeText(death.claimed_at)}, for ${durationText(death.at - death.claimed_at)}`],
     ["last heartbeat", death.heartbeat_at && timeText(death.heartbeat_at)],
     ["ids", death.ids_made ? `at least ${whole(death.ids_made)}` : ""],

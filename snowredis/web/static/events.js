@@ -2,7 +2,7 @@
 import { requestDraw } from "./draw.js";
 import { $, element, setHidden, setText } from "./dom.js";
 import { linkTo } from "./route.js";
-import { state } from "./state.js";
+import { ownerText, state } from "./state.js";
 import { isoText, parseJson, timeText } from "./times.js";
 
 const KINDS = ["claimed", "released", "expired", "reclaimed", "returned", "adopted", "lost", "clock-back", "floor", "alarm"];
@@ -17,7 +17,7 @@ let older = null, drawn = "";
 // without the worker if all rows are of one
 export function eventRow(event, withWorker = true) {
   const worker = !withWorker ? "" : event.worker !== null ? element("a", { href: linkTo({ pool: state.pool.name, worker: event.worker }) }, `worker ${event.worker}`) : "the pool";
-  const owner = [event.label, event.host && `${event.host} ${event.pid}`].filter(Boolean).join(", ");
+  const owner = ownerText(event);
   const text = SAID[event.kind] ?? (WITH_TEXT.has(event.kind) ? reasonOf(event) : "");
   return element("li", {},
     element("time", { datetime: isoText(event.at) }, timeText(event.at)),

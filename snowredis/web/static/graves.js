@@ -2,7 +2,7 @@
 import { requestDraw } from "./draw.js";
 import { $, element, plural, replaceIfChanged, setHidden, setText, whole } from "./dom.js";
 import { linkTo } from "./route.js";
-import { healthOf, LETTERS, now, ownerOf, processesIn, state } from "./state.js";
+import { healthOf, LETTERS, now, ownerText, processesIn, state } from "./state.js";
 import { durationText, isoText, timeText } from "./times.js";
 
 const KEPT_MS = 3600000;
@@ -57,10 +57,10 @@ const agoText = (ms) => (ms < 10000 ? "just now" : `${durationText(Math.floor(ms
 function row(lease) {
   const worker = element("a", { href: linkTo({ pool: state.pool.name, worker: lease.worker }) }, `worker ${lease.worker}`);
   const how = lease.kind === "reclaimed" ? "killed or crashed; another process found it dead" : lease.silent ? `no heartbeat any more; ${livesText(lease)}` : "no heartbeat until its reservations had ended; nobody saw its end, and it has no ids";
-  const place = [lease.host, lease.pid && `pid ${lease.pid}`].filter(Boolean).join(", "), health = healthOf(lease);
+  const health = healthOf(lease);
   return element("li", {},
     element("i", { class: `s-${health}`, "aria-hidden": "true" }, LETTERS[health]),
-    element("span", { class: "what" }, worker, ` ${ownerOf(lease)}${lease.label && place ? `, ${place}` : ""}: ${how}`),
+    element("span", { class: "what" }, worker, ` ${ownerText(lease) || "no name"}: ${how}`),
     element("time", { datetime: isoText(lease.at) }, `${timeText(lease.at)}, ${agoText(now() - lease.at)}${lease.acknowledged ? ", acknowledged" : ""}`));
 }
 

@@ -2,7 +2,7 @@
 import { copyable } from "./copy.js";
 import { $, definitionRows, element } from "./dom.js";
 import { goTo, linkTo } from "./route.js";
-import { now } from "./state.js";
+import { now, ownerText } from "./state.js";
 import { durationText, isoText, parseJson, timeText } from "./times.js";
 
 const message = (text) => element("p", { class: "note said" }, text);
@@ -60,7 +60,7 @@ function makerNodes(whois, pool) {
   return [...nodes, note(whois.reason), ...(whois.candidates ?? []).map((other) => note(`possibly ${nameOf(other)}`))];
 }
 
-const nameOf = (holder) => [holder.label, holder.host, holder.pid && `pid ${holder.pid}`].filter(Boolean).join(", ") || "a process without a name";
+const nameOf = (holder) => ownerText(holder) || "a process without a name";
 
 // fields: {name, bits, value} from the highest bit
 function bitDiagram(fields) {

@@ -2,7 +2,7 @@
 import { requestDraw } from "./draw.js";
 import { $, element, setAttribute, setText, whole } from "./dom.js";
 import { shownEnded } from "./graves.js";
-import { healthOf, LETTERS, state, STATES } from "./state.js";
+import { healthOf, LETTERS, OWNER, state, STATES } from "./state.js";
 
 // empty: all
 const states = new Set();
@@ -15,7 +15,7 @@ export const grouping = () => $("group").value;
 function matchingItems() {
   const text = $("filter").value.trim().toLowerCase();
   const items = [...state.workers.values(), ...shownEnded()];
-  const matches = (worker) => [worker.host, worker.label, String(worker.pid), String(worker.worker)].some((field) => field.toLowerCase().includes(text));
+  const matches = (worker) => [...OWNER.map(([name]) => worker[name]), worker.worker].some((field) => String(field).toLowerCase().includes(text));
   const shown = text ? items.filter(matches) : items;
   return shown.sort((a, b) => a.worker - b.worker || Boolean(a.ended) - Boolean(b.ended));
 }

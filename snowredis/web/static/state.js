@@ -50,4 +50,7 @@ export function healthOf(worker) {
 
 // worker ids of one process are one process
 export const processesIn = (leases) => new Set(leases.map((each) => `${each.host} ${each.pid}`)).size;
+// what a process says of itself: name of the field, class of its column in the table
+export const OWNER = [["host", "left wide"], ["pid", "wide"], ["label", "left"]];
+export const ownerText = (of) => OWNER.map(([name]) => of[name] && (name === "pid" ? `pid ${of.pid}` : of[name])).filter(Boolean).join(", ");
 export const ownerOf = (worker) => worker.label || [worker.host, worker.pid].filter(Boolean).join(" ") || "no name";

@@ -3,7 +3,7 @@ import { requestDraw } from "./draw.js";
 import { $, compact, element, setHidden, setText, whole } from "./dom.js";
 import { currentRoute, linkTo } from "./route.js";
 import { groupOf, grouping, isFiltered } from "./selection.js";
-import { heartbeatAge, LETTERS, now, state, STATES } from "./state.js";
+import { heartbeatAge, LETTERS, now, OWNER, state, STATES } from "./state.js";
 import { durationText } from "./times.js";
 
 const ROWS_PER_PAGE = 20;
@@ -19,9 +19,7 @@ const knownText = (health, text) => (health === "unknown" ? "unknown" : text);
 const COLUMNS = [
   ["worker", "Worker", (worker) => String(worker.worker), ""],
   ["state", "State", (worker, health) => health, "left state", (worker, health) => STATES.indexOf(health) * 1e9 - (worker.heartbeat_at ? heartbeatAge(worker) : 0) / 1000],
-  ["host", "Host", (worker) => worker.host, "left wide"],
-  ["pid", "Pid", (worker) => (worker.pid ? String(worker.pid) : ""), "wide"],
-  ["label", "Label", (worker) => worker.label, "left"],
+  ...OWNER.map(([name, side]) => [name, name[0].toUpperCase() + name.slice(1), (worker) => String(worker[name] || ""), side]),
   ["claimed_at", "Leased for", (worker, health) => (worker.claimed_at ? knownText(health, durationText((health === "dead" ? worker.at : now()) - worker.claimed_at)) : ""), "wide"],
   ["heartbeat_at", "Heartbeat", (worker, health) => (health === "unknown" ? "unknown" : worker.heartbeat_at ? ago(worker.heartbeat_at) : ""), ""],
   ["lease_end_at", "Lease left", leaseText, "wide"],

@@ -6,7 +6,7 @@ import time
 
 import snowredis
 from snowredis.errors import ShardNumberRefused, StoreUnavailable
-from snowredis.snowflake.registration import open_registered
+from snowredis.registry.registration import open_registered
 
 registry_url, first, step, count, *pool_urls = sys.argv[1:]
 SETTINGS = {"layout": "game-shards", "registry": "world", "registry_url": registry_url, "ttl": 5.0}

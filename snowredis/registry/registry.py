@@ -20,11 +20,9 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, PoolBroken, ServerUnidentified, ShardNumberRefused, StoreUnavailable
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
-from snowredis.servers.scripts import Scripted, load_script, text_of, with_format
+from snowredis.servers.scripts import Reason, Scripted, load_script, text_of, with_format
 from snowredis.settings import check
 from snowredis.signatures import wrong_format
-from snowredis.snowflake.open import open_client
-from snowredis.snowflake.replies import Reason
 
 # a registry in which no number was seen has this one as its highest
 NO_NUMBER = -1
@@ -346,7 +344,7 @@ class RedisRegistry(RedisScripts, Registry):
 
     def __init__(self, server: Any, name: str, place: NumberPlace | None = None) -> None:
         Registry.__init__(self, check("registry", name), place)
-        RedisScripts.__init__(self, open_client(server), 0)
+        RedisScripts.__init__(self, server, 0)
 
     def _fields(self, *names: str) -> tuple[int, Mapping[str, str]]:
         with translated(self.where), time_limit(CALL_LIMIT_S):

@@ -24,13 +24,21 @@ from typing import Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, SnowredisError, StoreUnavailable
-from snowredis.servers.clients import address, close_client
+from snowredis.registry.registry import (
+    NO_NUMBER,
+    NumberPlace,
+    RedisRegistry,
+    Registry,
+    RegistryReply,
+    RegistryStatus,
+)
+from snowredis.servers.clients import address, close_client, open_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.settings import Server, check
+from snowredis.settings import Server, check, is_in_memory
 from snowredis.snowflake import replies
 from snowredis.snowflake.administration import PoolAdministration
-from snowredis.snowflake.open import is_in_memory, open_client, open_server, pool_config
+from snowredis.snowflake.open import open_server, pool_config
 from snowredis.snowflake.protocol import (
     ClaimRequest,
     PoolConfig,
@@ -40,14 +48,6 @@ from snowredis.snowflake.protocol import (
     signature_fields,
 )
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.registry import (
-    NO_NUMBER,
-    NumberPlace,
-    RedisRegistry,
-    Registry,
-    RegistryReply,
-    RegistryStatus,
-)
 from snowredis.snowflake.replies import Renewed, Seen
 
 log = logging.getLogger("snowredis")
@@ -68,7 +68,8 @@ class RegisteredStore:
 
     def __init__(self, store: RedisStore, registry: Registry, *, wanted: int | None) -> None:
         self._store, self.registry, self._wanted = store, registry, wanted
-        self.where, self.urls, self.shared = store.where, store.urls, bool(store.urls)
+        self.where, self.urls = store.where, store.urls
+        self.locator = store.locator if store.urls else ""
         self._is_known, self._highest = False, NO_NUMBER
         self._pool_at = f"host {socket.gethostname()}, pool at {store.where}"[:300]
 

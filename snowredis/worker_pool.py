@@ -1,39 +1,31 @@
-"""WorkerPool: the state and the history of a pool; its creation and deletion by a person, and changes of its layout."""
+"""WorkerPool: a pool that people look at, create, and delete; and change_layout(), which gives it another layout.
+
+How it is seen stands in monitor/pool_monitor.py, and what an end does to it in snowflake/administration.py.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from snowredis.core.collisions import layout_ids, prove
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, SnowredisError, StoreUnavailable
-from snowredis.monitor import deaths, events
-from snowredis.monitor.deaths import Acknowledgement, RecentEvents
-from snowredis.monitor.events import Entry, Event, Follower
-from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
-from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
-from snowredis.monitor.whois import Whois, find_makers
+from snowredis.monitor.deaths import Acknowledgement, acknowledgement_key
+from snowredis.monitor.fleet import count
+from snowredis.monitor.pool_monitor import PoolMonitor, shown_ms
+from snowredis.monitor.snapshot import PoolInfo
 from snowredis.process.clock import now_ms
-from snowredis.servers.clients import OwnClient, close_client
 from snowredis.servers.runner import translated
-from snowredis.settings import check, pool_or_default, url_or_default
 from snowredis.snowflake.administration import Early, Ends, PoolAdministration
-from snowredis.snowflake.open import is_in_memory, open_client, open_store, pool_config
+from snowredis.snowflake.open import open_store, pool_config
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Absent, Created
 
 # a longer time until a change of the layout is a mistake
 MAX_DELAY_MS = 366 * 24 * 3600 * 1000
-
-
-def shown_ms(info: PoolInfo) -> int:
-    """Return for how long a lease that ended without a release is shown: its process may be silent for a whole lane."""
-    return max(DEATH_SHOWN_MS, info.outage_reserve_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +48,8 @@ class Deletion:
     dropped: bool = False
 
 
-class WorkerPool:
-    """A pool in a Redis, or in memory.
+class WorkerPool(PoolMonitor):
+    """A pool in a Redis, or in memory: what is seen of it, and what changes it.
 
     Args:
         url: as connect() takes it: a URL, a redis-py client, or a pool of snowredis.testing, of which whois() knows
@@ -66,164 +58,6 @@ class WorkerPool:
 
     Every method blocks for a few round trips and raises StoreUnavailable and its subclasses.
     """
-
-    def __init__(self, url: Any = None, name: str | None = None) -> None:
-        self.name = name = check("pool", pool_or_default(name))
-        url = url_or_default(url)
-        self._memory: Any = url if is_in_memory(url) else None
-        self._server: OwnClient | None = None if self._memory else open_client(url)
-        self._recent = RecentEvents(self._entries)
-
-    def __repr__(self) -> str:
-        return f"<snowredis.WorkerPool {self.name!r} at {self.where}>"
-
-    @property
-    def where(self) -> str:
-        """The address of the server, without password."""
-        return "memory" if self._server is None else self._server.where
-
-    @property
-    def server(self) -> OwnClient:
-        """The client of the server. Raises ConfigError for a pool in memory."""
-        if self._server is None:
-            raise ConfigError("this needs a Redis, and the pool is in memory. Nothing was changed.")
-        return self._server
-
-    @property
-    def client(self) -> Any:
-        """The redis-py client of the server. Raises as *server*."""
-        return self.server.client
-
-    def _read(self) -> PoolReader:
-        """Return a reading of the pool. Raises PoolNotFound."""
-        if self._server is None:
-            return MemoryPoolReader(self._memory, self.name)
-        return RedisPoolReader(self._server.client, self.name)
-
-    def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
-        """Return the workers, ordered by worker id. Raises PoolNotFound."""
-        return self._read().workers(alive_only=alive_only)
-
-    def info(self) -> PoolInfo:
-        """Return settings and counters. Raises PoolNotFound."""
-        return self._read().info()
-
-    def snapshot(self, *, idle: bool = False) -> Snapshot:
-        """Return the pool, its workers, and the deaths of the last hour, as of one moment. Raises PoolNotFound.
-
-        Args:
-            idle: whether worker ids without a lease are read, too.
-
-        Blocks:
-            the first call also for 25 ms for each 1,000 events of the last hour, or of outage_reserve; later calls read
-            only new ones.
-        """
-        state, expired = self._read().state(idle=idle)
-        info = state.info
-        # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither
-        recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
-        written = [*map(events.expiry_of, expired), *recent]
-        ended = deaths.ended_in(written, claims if written else ())
-        ended = deaths.acknowledged(ended, self.acknowledgement() if ended else None)
-        mass = deaths.mass_silence_in(ended, state.workers, info)
-        died, silent = deaths.split(ended, mass, info)
-        return replace(
-            state,
-            deaths=died,
-            silent=silent,
-            mass_silence=mass,
-            # they are counted to compare the dead with
-            claims=deaths.processes_claiming(claims, info.now_ms - DEATH_SHOWN_MS) if died else 0,
-            lanes_until_ms=deaths.lanes_until_ms(written, info.raised_ms or 0),
-        )
-
-    def acknowledgement(self) -> Acknowledgement | None:
-        """Return the newest statement that the deaths of this pool have been seen; None if there is none."""
-        return None if self._server is None else deaths.read_acknowledgement(self.client, self.name)
-
-    def acknowledge_deaths(self, *, until_ms: int | None = None) -> Acknowledgement:
-        """Say that it has been seen who died or fell silent up to now: no viewer warns of them from now on.
-
-        Args:
-            until_ms: the newest that was seen, at_ms of EndedLease; None: all up to now.
-
-        Raises:
-            PoolNotFound; ConfigError: a pool in memory.
-        """
-        client = self.client
-        info, before = self.info(), self.acknowledgement()
-        until_ms = info.now_ms if until_ms is None else min(until_ms, info.now_ms)
-        seen = Acknowledgement(max(until_ms, before.until_ms if before else 0))
-        deaths.write_acknowledgement(client, self.name, seen, shown_ms(info))
-        return seen
-
-    # --- history ----------------------------------------------------------------------------------
-
-    def events(self, *, newest: int | None = None) -> list[Event]:
-        """Return the events of the pool by their times, the oldest first. A pool that does not exist has none.
-
-        A lease that ended without a release is an event from that moment, also before a script writes it. Old events
-        are trimmed.
-
-        Args:
-            newest: how many of the newest; None: all.
-
-        Blocks:
-            about 25 ms for each 1,000 events.
-        """
-        # in this order: an expiry may be in both, but never in neither
-        happened = {event.key: event for event in (*self._expired(), *self._written(newest=newest))}
-        merged = sorted(happened.values(), key=lambda event: event.order)
-        return merged if newest is None else merged[max(0, len(merged) - newest) :]
-
-    def follower(self, after: int | str, known: Iterable[str] = ()) -> Follower:
-        """Return what reads the events as they happen, and goes on after an outage.
-
-        Args:
-            after: the id of an event, or ms since 1970 on the Redis clock.
-            known: keys of expiries that the caller has seen before a script wrote them.
-        """
-        return Follower(self._written, self._expired, str(after), known)
-
-    def _written(self, **which: Any) -> list[Event]:
-        """Return the events in the stream; *which* as read_events() takes it."""
-        return events.parse_all(self._entries(**which))
-
-    def _entries(self, **which: Any) -> list[Entry]:
-        if self._server is None:
-            return events.read_memory(self._memory, self.name, **which)
-        return events.read_entries(self._server.client, self.name, **which)
-
-    def _expired(self) -> list[Event]:
-        """Return the ends of leases that no script has written yet; without a pool there are none."""
-        with contextlib.suppress(PoolNotFound):
-            return [events.expiry_of(each) for each in self._read().expired()]
-        return []
-
-    def whois(self, an_id: int) -> Whois:
-        """Return which process of this pool made *an_id*, as far as it can be known.
-
-        Blocks:
-            about 0.8 s if the stream is full; Redis is busy for 20 ms of it.
-
-        Raises:
-            PoolNotFound, StoreUnavailable; InvalidId: a number that no id can be.
-        """
-        return self.whois_all([an_id])[0]
-
-    def whois_all(self, ids: Sequence[int], info: PoolInfo | None = None) -> list[Whois]:
-        """Return which process made each distinct id, in order; for an id that is given twice also possible causes.
-
-        Args:
-            info: the pool, if it was just read.
-
-        Blocks and raises as whois(), once for all ids.
-        """
-        return find_makers(self.client, info or self._read().stored(), ids)
-
-    def pools(self) -> list[str]:
-        """Return the names of all pools on the server. Scans all its keys."""
-        return [] if self._server is None else list_pools(self._server.client)
 
     def create(self, config: PoolConfig) -> bool:
         """Create the pool without a floor, so that its first worker does not wait, and outage lanes are open at once.
@@ -261,11 +95,10 @@ class WorkerPool:
                 if not self.client.exists(key) or (self.client.hexists(key, "over") and not force):
                     raise
             return self._drop(str(error), force=force)
-        alive = len(self.workers())
-        if alive and not force:
+        if info.used and not force:
             raise ConfigError(
-                f"pool {self.name!r} has {alive} living {'worker' if alive == 1 else 'workers'}; nothing was deleted. "
-                "Stop them first, or delete it nevertheless with force=True (--force)."
+                f"pool {self.name!r} has {count(info.used, 'living worker')}; nothing was deleted. Stop them first, or "
+                "delete it nevertheless with force=True (--force)."
             )
         try:
             reply = PoolAdministration(self.server, config_of(info)).end(now_ms())
@@ -278,7 +111,7 @@ class WorkerPool:
                 f"pool {self.name!r} already ends at {utc_text(reply.end_ms)}, and a pool with another layout starts "
                 "there. An end cannot be changed; nothing was deleted."
             )
-        return Deletion(alive, reply.end_ms, max(0, reply.end_ms - reply.redis_ms), reply.over)
+        return Deletion(info.used, reply.end_ms, max(0, reply.end_ms - reply.redis_ms), reply.over)
 
     def _drop(self, reason: str, *, force: bool) -> Deletion:
         """Remove the keys of a pool that cannot be given an end, as if Redis had lost it."""
@@ -295,10 +128,23 @@ class WorkerPool:
             self.client.delete(*pool_keys(self.name))
         return Deletion(alive, 0, 0, over=True, dropped=True)
 
-    def close(self) -> None:
-        """Close the connections, except those of a client of the application's that is used as it is."""
-        if self._server is not None and self._server.owned:
-            close_client(self._server.client)
+    def acknowledge_deaths(self, *, until_ms: int | None = None) -> Acknowledgement:
+        """Say that it has been seen who died or fell silent up to now: no viewer warns of them from now on.
+
+        Args:
+            until_ms: the newest that was seen, at_ms of EndedLease; None: all up to now.
+
+        Raises:
+            PoolNotFound; ConfigError: a pool in memory.
+        """
+        client = self.client
+        info, before = self.info(), self.acknowledgement()
+        until_ms = info.now_ms if until_ms is None else min(until_ms, info.now_ms)
+        seen = Acknowledgement(max(until_ms, before.until_ms if before else 0))
+        with translated(self.where):
+            # as long as ended leases are shown
+            client.set(acknowledgement_key(self.name), seen.until_ms, px=shown_ms(info))
+        return seen
 
 
 # --- change of the layout --------------------------------------------------------------------------

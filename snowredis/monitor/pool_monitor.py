@@ -1,0 +1,187 @@
+"""PoolMonitor: the state and the history of a pool. It only reads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from snowredis.errors import ConfigError, PoolNotFound
+from snowredis.monitor import deaths, events
+from snowredis.monitor.deaths import Acknowledgement, RecentEvents
+from snowredis.monitor.events import Entry, Event, Follower
+from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
+from snowredis.servers.clients import OwnClient, close_client, open_client
+from snowredis.settings import check, is_in_memory, pool_or_default, url_or_default
+
+if TYPE_CHECKING:
+    from snowredis.monitor.whois import Whois
+
+
+def shown_ms(info: PoolInfo) -> int:
+    """Return for how long a lease that ended without a release is shown: its process may be silent for a whole lane."""
+    return max(DEATH_SHOWN_MS, info.outage_reserve_ms)
+
+
+class PoolMonitor:
+    """A pool in a Redis, or in memory, as others see it. Changes nothing.
+
+    Args:
+        url: as connect() takes it: a URL, a redis-py client, or a pool of snowredis.testing, of which whois() knows
+            nothing.
+        name: the pool's name.
+
+    Every method blocks for a few round trips and raises StoreUnavailable and its subclasses.
+    """
+
+    def __init__(self, url: Any = None, name: str | None = None) -> None:
+        self.name = name = check("pool", pool_or_default(name))
+        url = url_or_default(url)
+        self._memory: Any = url if is_in_memory(url) else None
+        self._server: OwnClient | None = None if self._memory else open_client(url)
+        self._recent = RecentEvents(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<snowredis.{type(self).__name__} {self.name!r} at {self.where}>"
+
+    @property
+    def where(self) -> str:
+        """The address of the server, without password."""
+        return "memory" if self._server is None else self._server.where
+
+    @property
+    def server(self) -> OwnClient:
+        """The client of the server. Raises ConfigError for a pool in memory."""
+        if self._server is None:
+            raise ConfigError("this needs a Redis, and the pool is in memory. Nothing was changed.")
+        return self._server
+
+    @property
+    def client(self) -> Any:
+        """The redis-py client of the server. Raises as *server*."""
+        return self.server.client
+
+    def _read(self) -> PoolReader:
+        """Return a reading of the pool. Raises PoolNotFound."""
+        if self._server is None:
+            return MemoryPoolReader(self._memory, self.name)
+        return RedisPoolReader(self._server.client, self.name)
+
+    def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
+        """Return the workers, ordered by worker id. Raises PoolNotFound."""
+        return self._read().workers(alive_only=alive_only)
+
+    def info(self) -> PoolInfo:
+        """Return settings and counters. Raises PoolNotFound."""
+        return self._read().info()
+
+    def snapshot(self, *, idle: bool = False) -> Snapshot:
+        """Return the pool, its workers, and the deaths of the last hour, as of one moment. Raises PoolNotFound.
+
+        Args:
+            idle: whether worker ids without a lease are read, too.
+
+        Blocks:
+            the first call also for 25 ms for each 1,000 events of the last hour, or of outage_reserve; later calls read
+            only new ones.
+        """
+        state, expired = self._read().state(idle=idle)
+        info = state.info
+        # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither
+        recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
+        written = [*map(events.expiry_of, expired), *recent]
+        ended = deaths.ended_in(written, claims if written else ())
+        ended = deaths.acknowledged(ended, self.acknowledgement() if ended else None)
+        mass = deaths.mass_silence_in(ended, state.workers, info)
+        died, silent = deaths.split(ended, mass, info)
+        return replace(
+            state,
+            deaths=died,
+            silent=silent,
+            mass_silence=mass,
+            # they are counted to compare the dead with
+            claims=deaths.processes_claiming(claims, info.now_ms - DEATH_SHOWN_MS) if died else 0,
+            lanes_until_ms=deaths.lanes_until_ms(written, info.raised_ms or 0),
+        )
+
+    def acknowledgement(self) -> Acknowledgement | None:
+        """Return the newest statement that the deaths of this pool have been seen; None if there is none."""
+        return None if self._server is None else deaths.read_acknowledgement(self.client, self.name)
+
+    # --- history ----------------------------------------------------------------------------------
+
+    def events(self, *, newest: int | None = None) -> list[Event]:
+        """Return the events of the pool by their times, the oldest first. A pool that does not exist has none.
+
+        A lease that ended without a release is an event from that moment, also before a script writes it. Old events
+        are trimmed.
+
+        Args:
+            newest: how many of the newest; None: all.
+
+        Blocks:
+            about 25 ms for each 1,000 events.
+        """
+        # in this order: an expiry may be in both, but never in neither
+        happened = {event.key: event for event in (*self._expired(), *self._written(newest=newest))}
+        merged = sorted(happened.values(), key=lambda event: event.order)
+        return merged if newest is None else merged[max(0, len(merged) - newest) :]
+
+    def follower(self, after: int | str, known: Iterable[str] = ()) -> Follower:
+        """Return what reads the events as they happen, and goes on after an outage.
+
+        Args:
+            after: the id of an event, or ms since 1970 on the Redis clock.
+            known: keys of expiries that the caller has seen before a script wrote them.
+        """
+        return Follower(self._written, self._expired, str(after), known)
+
+    def _written(self, **which: Any) -> list[Event]:
+        """Return the events in the stream; *which* as read_events() takes it."""
+        return events.parse_all(self._entries(**which))
+
+    def _entries(self, **which: Any) -> list[Entry]:
+        if self._server is None:
+            return events.read_memory(self._memory, self.name, **which)
+        return events.read_entries(self._server.client, self.name, **which)
+
+    def _expired(self) -> list[Event]:
+        """Return the ends of leases that no script has written yet; without a pool there are none."""
+        with contextlib.suppress(PoolNotFound):
+            return [events.expiry_of(each) for each in self._read().expired()]
+        return []
+
+    def whois(self, an_id: int) -> Whois:
+        """Return which process of this pool made *an_id*, as far as it can be known.
+
+        Blocks:
+            about 0.8 s if the stream is full; Redis is busy for 20 ms of it.
+
+        Raises:
+            PoolNotFound, StoreUnavailable; InvalidId: a number that no id can be.
+        """
+        return self.whois_all([an_id])[0]
+
+    def whois_all(self, ids: Sequence[int], info: PoolInfo | None = None) -> list[Whois]:
+        """Return which process made each distinct id, in order; for an id that is given twice also possible causes.
+
+        Args:
+            info: the pool, if it was just read.
+
+        Blocks and raises as whois(), once for all ids.
+        """
+        # most programs never ask
+        from snowredis.monitor.whois import find_makers
+
+        return find_makers(self.client, info or self._read().stored(), ids)
+
+    def pools(self) -> list[str]:
+        """Return the names of all pools on the server. Scans all its keys."""
+        return [] if self._server is None else list_pools(self._server.client)
+
+    def close(self) -> None:
+        """Close the connections, except those of a client of the application's that is used as it is."""
+        if self._server is not None and self._server.owned:
+            close_client(self._server.client)
