@@ -1,7 +1,7 @@
 // Ids in JavaScript, with no Python process: a client of a pool, written from docs/reference/protocol.md alone.
 //
 //   snowredis pool create orders --url redis://127.0.0.1:6379/0
-//   (cd examples && npm install)                   Node 18 or later; node-redis 4 or later
+//   (cd examples && npm install)                   Node 18 or later; node-redis 4 or later, for unix:// 6
 //   node examples/client.mjs redis://127.0.0.1:6379/0 orders 5
 //   … prints five ids and releases the worker id; `snowredis decode ID` shows their parts.
 //

@@ -5,6 +5,7 @@
 
 import fs from "node:fs";
 import path from "node:path";
+import { inspect } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker, isMainThread, parentPort, threadId, workerData } from "node:worker_threads";
 
@@ -91,7 +92,7 @@ class Maker {
   async work() {
     while (!this.ended) {
       try {
-        this.client ??= await (trace ? Traced : Client).connect({ url, pool, label: slot, exitOnSignal: false });
+        this.client ??= await (trace ? Traced : Client).connect({ url, pool, label: slot });
         const sizes = [1, 2, 100, 20_000, 20_000, 20_000, 20_000];
         this.recorder.record(this.client.nextIds(sizes[Math.floor(Math.random() * sizes.length)]));
         await sleep(Number(restS) * 1000);
@@ -114,8 +115,9 @@ function startThread(ending, seconds) {
   setTimeout(() => (ending === "close" ? thread.postMessage("end") : thread.terminate()), seconds * 1000).unref();
 }
 
-function crash(error) {
-  fs.writeFileSync(path.join(directory, `${slot.padStart(2, "0")}-${process.pid}.crash`), error.stack);
+function crash(error, origin) {
+  const text = `${inspect(origin)} ${inspect(error)}`;
+  fs.writeFileSync(path.join(directory, `${slot.padStart(2, "0")}-${process.pid}.crash`), text);
   process.exit(70);
 }
 
