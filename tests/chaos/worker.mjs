@@ -15,7 +15,7 @@ const [url, pool, , , , , , directory, slot, beganNs, , restS, trace] = isMainTh
 // as tests/chaos/runs.py has them
 const PAGE = 4096;
 const [WORKER, THREAD] = [0, 6];
-const RETRY_MS = 10;
+const [RETRY_MS, MAX_WAIT_MS] = [10, 1_000];
 const nowMs = () => Number((process.hrtime.bigint() - BigInt(beganNs)) / 1_000_000n);
 
 class Recorder {
@@ -92,7 +92,7 @@ class Maker {
   async work() {
     while (!this.ended) {
       try {
-        this.client ??= await (trace ? Traced : Client).connect({ url, pool, label: slot });
+        this.client ??= await (trace ? Traced : Client).connect({ url, pool, label: slot, maxWaitMs: MAX_WAIT_MS });
         const sizes = [1, 2, 100, 20_000, 20_000, 20_000, 20_000];
         this.recorder.record(this.client.nextIds(sizes[Math.floor(Math.random() * sizes.length)]));
         await sleep(Number(restS) * 1000);
