@@ -196,10 +196,11 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
     floor_ms, in_order = at_ms, True
     # the present layout is the last one, or the last but one if a change is planned, which this one replaces
     past = info.layouts[: -2 if info.changes_ms else -1]
-    spans = [(period.layout, period.from_ms, period.until_ms or floor_ms) for period in past]
-    for old, from_ms, until_ms in [*spans, (info.layout, spans[-1][2] if spans else 0, floor_ms)]:
+    # a pool of this name that was deleted may have had another datacenter
+    spans = [(period.layout, period.from_ms, period.until_ms or floor_ms, None) for period in past]
+    for old, from_ms, until_ms, known in [*spans, (info.layout, spans[-1][2] if spans else 0, floor_ms, numbers)]:
         try:
-            ids = layout_ids(old, from_ms=max(from_ms, old.epoch_ms), until_ms=until_ms - 1, datacenters=numbers)
+            ids = layout_ids(old, from_ms=max(from_ms, old.epoch_ms), until_ms=until_ms - 1, datacenters=known)
         except ConfigError:
             # no id was made in that time
             continue

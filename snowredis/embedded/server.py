@@ -107,8 +107,8 @@ end
 local now = redis.call('TIME')[1]
 local since, known = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (.*)$')
 if known ~= ARGV[1] then since = now end
--- no lease lasts longer than a day
-if wrote == ARGV[1] or ARGV[1] == 'new' or now - since > 86400 then
+-- no outage lane is longer than 31 days
+if wrote == ARGV[1] or ARGV[1] == 'new' or now - since > 2678400 then
   redis.call('SET', KEYS[1], id)
 else
   redis.call('DEL', KEYS[1])

@@ -118,6 +118,23 @@ def test_a_change_that_could_repeat_ids_is_refused(pool: snowredis.WorkerPool) -
     assert check_change(info, Layout(timestamp_bits=41, backup_bits=2, worker_bits=8, sequence_bits=12), info.now_ms)
 
 
+def test_a_pool_that_was_deleted_may_have_had_another_datacenter(server: RedisServer) -> None:
+    """Its datacenter 10 is 5 in a layout that has these bits one further left."""
+    made_ms = now_ms()
+    old = Layout(datacenter_bits=5, backup_bits=0, worker_bits=5, sequence_bits=12)
+    # half of the timestamp, in an hour
+    epoch_ms = made_ms + 3_600_000 - (made_ms - old.epoch_ms) // 2
+    new = Layout(
+        timestamp_bits=40, datacenter_bits=5, backup_bits=0, worker_bits=5, sequence_bits=13, epoch_ms=epoch_ms
+    )
+    with closing(snowredis.WorkerPool(server.url, "deleted")) as pool:
+        pool.create(PoolConfig(name="deleted", layout=old, datacenter=10))
+        pool.delete()
+        pool.create(PoolConfig(name="deleted", layout=old, datacenter=5))
+        with pytest.raises(ConfigError, match=r"can be equal"):
+            check_change(pool.info(), new, made_ms + 3_500_000)
+
+
 def test_no_end_is_set_that_was_not_proved(server: RedisServer) -> None:
     """Ids of the new layout equal old ones two hours from now, when the outage lanes end, and not before."""
     hour_ms = 3_600_000

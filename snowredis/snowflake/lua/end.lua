@@ -39,7 +39,7 @@ return transaction(function(pool)
     return { 'early', tostring(earliest) }
   end
   at = math.max(at, has_end and 0 or earliest)
-  local over = at <= now or (not is_held and not is_unknown and at >= latest and at <= horizon(now, ttl))
+  local over = is_past(at) or (not is_held and not is_unknown and at >= latest and at <= horizon(now, ttl))
   put(pool, 'end', at)
   if next_signature ~= '' then put(pool, 'next_signature', next_signature) end
   if has_end and is_sure then

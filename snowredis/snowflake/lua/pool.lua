@@ -95,6 +95,8 @@ local function known_incarnation() return seen_incarnation ~= '' and seen_incarn
 local capped, later_clock = math.min(caller_ms, now + lead), math.max(now, caller_ms)
 -- Returns a time at which everything of this *length* has ended that any server of this pool had granted by *at*.
 local function horizon(at, length) return at + skew + length + lead + slack end
+-- Returns whether two clocks show a later time: one that is ahead ends nothing.
+local function is_past(time) return time <= math.min(now, caller_ms + lead + ttl) end
 -- Step 3, lose: sets both floors. Nothing begins before the end of the pool before, nor before all that may have been lost
 -- has ended. If a person said that nothing was, nothing begins before the moment at which the person said so.
 local function set_floors(pool)
@@ -216,8 +218,7 @@ local function open_pool()
   end
   -- the end of a pool: nothing of it reaches beyond, and what starts then starts there
   local ends = v[8] and stored('end', v[8]) or math.huge
-  -- two clocks have to show a later time: one that is ahead ends nothing
-  local over = v[1] and (v[9] == 'now' or v[9] == 'then' and ends <= math.min(now, caller_ms + lead + ttl))
+  local over = v[1] and (v[9] == 'now' or v[9] == 'then' and is_past(ends))
   local current = over and (v[10] or signature) or v[1]
   if current and current ~= signature then
     -- hints for people
