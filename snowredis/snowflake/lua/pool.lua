@@ -23,7 +23,7 @@
 -- - owner_of: for people, JSON without control characters, up to 1000 bytes: an object with host, pid, label, and generator,
 --   random hex that tells two of one pid apart
 -- - stats: for people, five ints separated by commas: ids made since the process started, ids a second, the caller's clock
---   minus the Redis clock in ms, lane in use, how often the caller's clock went back under this lease
+--   minus the Redis clock in ms, lane in use, how often the caller's clock went back under this lease; 0: not counted
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: durability is detect, and the server has no identity; or "clock": Redis may have lost
