@@ -113,8 +113,8 @@ class ClaimWait:
         self._ask_again_after_s = 0.0
         self._pause_s = FIRST_PAUSE_S
 
-    def claim(self) -> bool:
-        """Claim a worker id, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
+    def ask_if_due(self) -> bool:
+        """Ask for a worker id if it is time for that, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
 
         Returns:
             False if none is leased yet: call again.
@@ -253,7 +253,7 @@ class SlowPath:
                     self._wait(decision)
                     self.check_clock(frozen_check, decision)
                 elif isinstance(decision, RenewLease):
-                    self._renew()
+                    self._ask_for_time()
                 elif isinstance(decision, ClaimAnother):
                     self._lifecycle.replace(decision.behind_ms)
                 elif isinstance(decision, RaiseClockBack):
@@ -262,7 +262,7 @@ class SlowPath:
                 else:
                     claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle, self._shared)
                     if not isinstance(decision, NotOpen):
-                        self._claim(claim_wait)
+                        self._ask_for_lease(claim_wait)
                     elif not (self._lifecycle.is_in_need and self._lifecycle.open_outage_lane()):
                         claim_wait.wait_for_opening(decision.ms)
                         frozen_check = frozen_check or FrozenClockCheck(self.clock)
@@ -304,14 +304,14 @@ class SlowPath:
         self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
         nap(self.clock, wait.seconds)
 
-    def _claim(self, claim_wait: ClaimWait) -> None:
-        """Claim, or wait a little; meanwhile go on in the outage lane of a lease that was lost, if there is one."""
+    def _ask_for_lease(self, claim_wait: ClaimWait) -> None:
+        """Ask for a worker id, or wait a little; meanwhile go on in an outage lane, if there is one."""
         lifecycle = self._lifecycle
         # without a heartbeat, this call has to claim
         if lifecycle.beats and lifecycle.open_outage_lane():
             return
         try:
-            claimed = claim_wait.claim()
+            claimed = claim_wait.ask_if_due()
         except errors.SnowredisError:
             if not lifecycle.open_outage_lane():
                 raise
@@ -321,7 +321,7 @@ class SlowPath:
         else:
             lifecycle.open_outage_lane()
 
-    def _renew(self) -> None:
+    def _ask_for_time(self) -> None:
         """Renew, since the next tick is past the reservation; if that was done just now, wait for the clock."""
         held = self._leases.held
         if held is None:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class HostPidKeeper(SimKeeper):
     """R6 off: the token is made of host and pid, as in most systems."""
 
-    def claim(self, *, wait_ms: int, instead_of: int = 0, gives_up: bool = True) -> Claimed:
+    def send_claim(self, wait_ms: int, instead_of: int, gives_up: bool) -> Claimed:
         assert self.process is not None
         self.slot.set_token(self.process.host.name.encode().hex())
-        return super().claim(wait_ms=wait_ms, instead_of=instead_of, gives_up=gives_up)
+        return super().send_claim(wait_ms, instead_of, gives_up)
 
 
 class EndlessSlot(SimSlot):
@@ -176,7 +176,7 @@ class OpenedKeeper(SimKeeper):
     @property
     def clocks_agree(self) -> bool:
         assert self.process is not None
-        return self.process.generator._lifecycle._opened > 0 or super().clocks_agree
+        return self.process.generator._lifecycle.has_opened or super().clocks_agree
 
 
 class RepliedLifecycle(LeaseLifecycle):
