@@ -11,9 +11,8 @@ from snowredis.snowflake.protocol import pool_keys
 
 def open_outage_lanes(pool: Any) -> None:
     """Let a pool (a store, a WorkerPool) have its outage lanes at once, as one that is older than outage_reserve."""
-    if hasattr(pool, "_outage_floor_ms"):
-        pool._is_new = True
-        pool._set_floors()
+    if hasattr(pool, "model"):
+        pool.model.data[pool_keys(pool.config.name)[0]]["is_new"] = "1"
         return
     name, client = (
         (pool.name, pool.client) if isinstance(pool, snowredis.WorkerPool) else (pool.config.name, pool._client)
