@@ -438,11 +438,12 @@ class IdAllocator:
             if self._generator._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
                 return
 
-    def seal_through(self, serial: int) -> None:
-        """Seal the current range unless its lease has a higher serial than *serial*."""
-        if self.serial <= serial:
+    def seal_through(self, held: HeldLease) -> str:
+        """Seal the current range unless that is of a lease later than *held*; return opened()."""
+        if self.serial <= held.serial:
             # even if that lease has no range: a frame below this signal handler may be about to publish the first one
             self.seal()
+        return self.opened(held)
 
     def opened(self, held: HeldLease) -> str:
         """Return for each lane of *held*, which must be sealed, "1" if ids were made in it, else "0".

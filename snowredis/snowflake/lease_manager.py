@@ -126,7 +126,7 @@ class Conversation:
 
 
 class LeaseManager:
-    """Claims, renews and releases the leases of one generator.
+    """Sends the claims, renewals and releases of one generator, and keeps the lease that is granted.
 
     Attributes:
         closed, suspended: whether ids are refused for good, or until resume(); set by lifecycle.py.

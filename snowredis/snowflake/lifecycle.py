@@ -133,7 +133,7 @@ class LeaseLifecycle:
                 log.info("pool %s: claimed worker id %d", self._pool, fresh.lease.worker)
             self._go_back()
         if old is not None:
-            opened = locked(self._generator._lock, self._seal_through, old)
+            opened = locked(self._generator._lock, self._allocator.seal_through, old)
             self._leases.release(old, opened, self.stats())
         if fresh is not None:
             # a clock-back under another lease is no event of this one
@@ -181,10 +181,6 @@ class LeaseLifecycle:
         layout, lease = self._context.config.layout, taken.lease
         soon = layout.tick_at(self._context.now_ms() + OUTAGE_MS) + 1
         return max(lease.opens[-1], layout.first_tick_from(taken.outage_used_ms)) <= soon < lease.outage_until
-
-    def _seal_through(self, old: HeldLease) -> str:
-        self._allocator.seal_through(old.serial)
-        return self._allocator.opened(old)
 
     def renew_in_need(self) -> None:
         """Renew for a call that needs more time, once each RENEW_AGAIN_S; open the outage lane if that fails.
@@ -236,11 +232,10 @@ class LeaseLifecycle:
         held, now_s = self._leases.held, self._clock.monotonic()
         if held is None:
             return
-        claimed = Claimed()
-        cause: BaseException | None = None
         if now_s < self._replace_again_s:
             # refused a moment ago: Redis is not asked for every id
             raise errors.ClockMovedBack(behind_ms, self._context.rules.policy)
+        claimed, cause = Claimed(), None
         try:
             # with durability none, each new lease begins as after a loss
             wait_ms = self._context.longest_wait_ms if self._context.config.durability == "none" else 0

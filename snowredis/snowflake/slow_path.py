@@ -110,7 +110,8 @@ class ClaimWait:
         self._context, self._clock, self._leases = context, context.clock, leases
         self._lifecycle, self._shared = lifecycle, shared
         self._began_s = self._clock.monotonic()
-        self._ask_again_after_s = 0.0
+        # when it is time to ask again
+        self._due_s = self._began_s
         self._pause_s = FIRST_PAUSE_S
 
     def ask_if_due(self) -> bool:
@@ -122,41 +123,39 @@ class ClaimWait:
         Raises:
             PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
         """
-        leases, config = self._leases, self._context.config
-        waited_s = self._clock.monotonic() - self._began_s
-        self._shared.check_skew()
-        if waited_s < self._ask_again_after_s:
-            if leases.view.floor_ms > self._context.now_ms():
-                self._shared.log_floor(leases.view.floor_ms - self._context.now_ms())
-            nap(self._clock, self._ask_again_after_s - waited_s)
+        leases, config, shared = self._leases, self._context.config, self._shared
+        now_s = self._clock.monotonic()
+        shared.check_skew()
+        if now_s < self._due_s:
+            shared.log_floor(leases.view.floor_ms - self._context.now_ms())
+            nap(self._clock, self._due_s - now_s)
             return False
         try:
-            gives_up = self._shared.gives_up(self._began_s)
+            gives_up = shared.gives_up(self._began_s)
             settling_ms = self._lifecycle.claim(self._context.longest_wait_ms, gives_up=gives_up).settling_ms
         except (errors.PoolExhausted, errors.StoreUnavailable) as error:
-            left_s = self._shared.left_s(error, self._began_s)
+            left_s = shared.left_s(error, self._began_s)
             if left_s > 0 or (not gives_up and isinstance(error, errors.PoolExhausted)):
-                now_s = self._clock.monotonic() - self._began_s
-                self._ask_again_after_s = now_s + min(self._pause_after(error), left_s)
+                self._due_s = self._clock.monotonic() + min(self._pause_after(error), left_s)
                 return False
             if leases.lost_worker is not None:
                 raise errors.LeaseLost(config.name, leases.lost_worker, str(error)) from errors.as_cause(error)
             raise
         except errors.ClockMovedBack as error:
-            stalled_ms = (self._clock.monotonic() - self._began_s - waited_s) * 1000
+            stalled_ms = (self._clock.monotonic() - now_s) * 1000
             if error.behind_ms - stalled_ms <= self._context.longest_wait_ms:
                 # the request was late, and not the clock
-                self._ask_again_after_s = self._clock.monotonic() - self._began_s + FIRST_PAUSE_S
+                self._due_s = self._clock.monotonic() + FIRST_PAUSE_S
                 return False
-            raise self._shared.skewed(-error.behind_ms, self._context.longest_wait_ms) from None
-        self._shared.end()
+            raise shared.skewed(-error.behind_ms, self._context.longest_wait_ms) from None
+        shared.end()
         if not settling_ms:
             return True
-        self._shared.log_floor(leases.view.floor_ms - self._context.now_ms())
-        if waited_s > 2 * config.floor_ms / 1000 + 1:
+        shared.log_floor(leases.view.floor_ms - self._context.now_ms())
+        if now_s - self._began_s > 2 * config.floor_ms / 1000 + 1:
             raise errors.LeaseExpired(config.name, -1, self._why_floor())
         # the floor may be raised once more meanwhile, so look now and then
-        self._ask_again_after_s = waited_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
+        self._due_s = now_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
         return False
 
     def _pause_after(self, error: errors.PoolExhausted | errors.StoreUnavailable) -> float:
