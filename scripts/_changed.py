@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "process_generator.py": ("runtime", "generators"),
     "py.typed": ("project",),
     "readers.py": ("readers",),
-    "registry": ("registry", "simulation"),
+    "registry": ("registry", "snowflake", "simulation"),
     "servers": ("servers", "lease", "ha", "registry", "numbers", "simulation"),
     "settings.py": MOST,
     "signatures.py": MOST,

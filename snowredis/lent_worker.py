@@ -40,7 +40,7 @@ class WorkerId:
     def __init__(self, settings: dict[str, Any], grace: float | None, on_loss: Callable[[], object] | None) -> None:
         # a generator for this lease alone: another program makes the ids
         self._ids = connect(**settings)
-        self._ids._lend()
+        self._ids._lease_manager.slot.lend()
         if grace is None:
             grace = min(DEFAULT_GRACE_S, self._ids.ttl_ms / 4000)
         if not 0 <= grace < self._ids.ttl_ms / 2000:
@@ -101,7 +101,7 @@ class WorkerId:
     @property
     def datacenter(self) -> int:
         """The datacenter of the pool."""
-        return self._ids._datacenter
+        return self._ids._lease_manager.config.datacenter
 
     @property
     def from_ms(self) -> int:

@@ -49,8 +49,8 @@ class NotAcquired(Exception):
     """Another thread held the lock for too long; the function was not called."""
 
 
-def locked(lock: Any, function: Callable[[], T], timeout_s: float = -1) -> T:
-    """Call *function* while *lock* is held, and return its result.
+def locked(lock: Any, function: Callable[..., T], *args: Any, timeout_s: float = -1) -> T:
+    """Call *function* with its arguments while *lock* is held, and return its result.
 
     Python may call a signal handler, which may raise (Ctrl-C, a time limit for a job), after every call and at the
     begin of every function. A lock would stay held if that happened between acquire() and ``try``, or at the begin of
@@ -73,7 +73,7 @@ def locked(lock: Any, function: Callable[[], T], timeout_s: float = -1) -> T:
         (acquired,) = map(lock.acquire, (True,), (0 if is_last else timeout_s,))
         if not acquired and not is_last:
             raise NotAcquired
-        return function()
+        return function(*args)
     finally:
         if acquired:
             lock.release()

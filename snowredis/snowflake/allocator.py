@@ -9,7 +9,6 @@ also exhausts the ids before, which reaches a thread, or a frame below a signal 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -69,11 +68,14 @@ class State(NamedTuple):
 NO_STATE = State(0, Lanes((), ()))
 
 
-class OpenedLane(NamedTuple):
-    """An outage lane in which ids may be made: that of the lease with *serial*, up to the tick *until*."""
+class OpenLane(NamedTuple):
+    """The outage lane in which ids may be made: that of the lease with *serial*, up to the tick *until*."""
 
     serial: int
     until: int
+
+
+NO_LANE = OpenLane(0, 0)
 
 
 class NoLease(NamedTuple):
@@ -131,7 +133,8 @@ class IdAllocator:
         self._spread = sequences - 1 if sequence_start == "spread" and short else 0
         self._context, self._generator, self._clock = context, context.generator, context.clock
         self._config, self._leases, self._layout = context.config, leases, context.config.layout
-        self._opened: OpenedLane | None = None
+        # the only place that says which outage lane is open; the lease may be gone meanwhile
+        self._open_lane = NO_LANE
         # the only lane of an outage cannot be changed for another one
         rules = context.rules
         self._outage_rules = replace(rules, policy="wait") if rules.policy == "backup" else rules
@@ -158,6 +161,11 @@ class IdAllocator:
         """Serial of the lease that the last ids were made of; 0 if there is none."""
         state: State = self._generator._position[0].state
         return state.serial
+
+    @property
+    def outage_serial(self) -> int:
+        """Serial of the lease whose outage lane is open; 0 if none is."""
+        return self._open_lane.serial
 
     @property
     def usage(self) -> tuple[int, int]:
@@ -219,9 +227,7 @@ class IdAllocator:
         """
         timeout_s = -1 if blocking else 0
         try:
-            an_id, decision = locked(
-                self._generator._lock, functools.partial(self._advance, only_claim=only_claim), timeout_s
-            )
+            an_id, decision = locked(self._generator._lock, self._advance, only_claim, timeout_s=timeout_s)
         except NotAcquired:
             return 0, NoLease()
         if isinstance(decision, LaneChange):
@@ -247,22 +253,22 @@ class IdAllocator:
         if is_usable:
             # step 5, own: this has to be known before an id is made
             self._leases.slot.note_outage_use(layout.ms_at(until))
-            self._opened = OpenedLane(lease.serial, until)
+            self._open_lane = OpenLane(lease.serial, until)
         return is_usable
 
     def close_outage_lane(self) -> None:
         """Let no more ids be made in an outage lane. The caller holds the generator's lock."""
-        self._opened = None
+        self._open_lane = NO_LANE
         state: State = self._generator._position[0].state
         if state.outage:
             self.seal()
 
     def _opened_lease(self) -> HeldLease | None:
         """Return the lease whose outage lane is open, if it is still there."""
-        opened, leases = self._opened, (self._leases.held, self._leases.lost_lease)
-        return next((each for each in leases if each and opened and each.serial == opened.serial), None)
+        serial, leases = self.outage_serial, (self._leases.held, self._leases.lost_lease)
+        return next((each for each in leases if each and each.serial == serial), None)
 
-    def _advance(self, *, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
+    def _advance(self, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
         # read before the lease: detaching that seals next, and then this is not current any more
         position = self._generator._position
         state: State = position[0].state
@@ -319,9 +325,8 @@ class IdAllocator:
                 lanes = lanes.after(last)
             rules = self._context.rules
             decision = decide(lanes, now_ms, held.lease.until, self._layout.tick_ms, rules)
-        opened = self._opened
-        if outage is not None and opened is not None and isinstance(decision, NoLease | NotOpen | RenewLease):
-            until = min(opened.until, outage.lease.outage_until)
+        if outage is not None and isinstance(decision, NoLease | NotOpen | RenewLease):
+            until = min(self._open_lane.until, outage.lease.outage_until)
             instead = self._decide_outage(position, outage, now_ms, until)
             if isinstance(instead, UseTick | Wait | RaiseClockBack):
                 if isinstance(decision, NotOpen):
@@ -433,11 +438,12 @@ class IdAllocator:
             if self._generator._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
                 return
 
-    def seal_through(self, serial: int) -> None:
-        """Seal the current range unless its lease has a higher serial than *serial*."""
-        if self.serial <= serial:
+    def seal_through(self, held: HeldLease) -> str:
+        """Seal the current range unless that is of a lease later than *held*; return opened()."""
+        if self.serial <= held.serial:
             # even if that lease has no range: a frame below this signal handler may be about to publish the first one
             self.seal()
+        return self.opened(held)
 
     def opened(self, held: HeldLease) -> str:
         """Return for each lane of *held*, which must be sealed, "1" if ids were made in it, else "0".
@@ -459,7 +465,7 @@ class IdAllocator:
 
     def after_fork(self) -> None:
         """Discard the parent's ids, in a forked child."""
-        self._opened = None
+        self._open_lane = NO_LANE
         # published after whatever the parent was about to publish, so that a call that goes on here cannot
         while True:
             position = self._generator._position

@@ -94,8 +94,7 @@ class Counts:
     @property
     def clock_backs(self) -> int:
         """Number of times that the clock went back."""
-        waits, namespaces = self.clock_back_waits, self.clock_back_namespaces
-        return waits + namespaces + self.clock_back_workers + self.clock_back_refusals
+        return sum(self.clock_backs_by_step.values())
 
     @property
     def clock_backs_by_step(self) -> dict[str, int]:

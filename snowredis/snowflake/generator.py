@@ -334,16 +334,6 @@ class SnowflakeGenerator(FastPath):
     async def __anext__(self) -> int:
         return await self.anext_id()
 
-    # --- called by lent_worker.py -----------------------------------------------------------------
-
-    def _lend(self) -> None:
-        """Let another program make the ids: what it used is unknown, so no mark is lowered, nor recorded for others."""
-        self._lease_manager.slot.lend()
-
-    @property
-    def _datacenter(self) -> int:
-        return self._lease_manager.config.datacenter
-
     # --- called by members and by the fast path ----------------------------------------------------
 
     def _check(self) -> None:

@@ -148,11 +148,9 @@ class Claimed(NamedTuple):
         settling_ms: 0 if a lease is held, else how long the pool asks to wait before the next attempt.
         replaced: the lease that was held before and is to be released; no ids are made of it any more.
         granted: the new lease, if one was granted; *void*: whether no ids may be made of it.
-        taken_over: whether the lease of a dead process is held, since Redis did not reply.
     """
 
     settling_ms: int = 0
     replaced: HeldLease | None = None
     granted: HeldLease | None = None
     void: bool = False
-    taken_over: bool = False

@@ -1,4 +1,4 @@
-"""Keep one lease: claim it, renew it along its chain, replace it when it is lost, release it.
+"""Talk to the store about one lease: make each request, send it, and keep of the reply what the lease is now.
 
 Makes no ids. Blocks only on the store, and lets one thread at a time talk to it (Conversation). A thread that
 only reads takes ``held``, an immutable value that is replaced as a whole. A signal handler may fork, or suspend the
@@ -7,14 +7,13 @@ generator, in the middle of every method here: LeaseSlot says why nothing goes w
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import socket
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from snowredis.errors import (
     ClockMovedBack,
@@ -32,7 +31,7 @@ from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, lane_until_ms
 from snowredis.snowflake.record_files import RECORDS
-from snowredis.snowflake.replies import ClaimReply, Granted, Lost, PoolFull, Settling
+from snowredis.snowflake.replies import Granted, Lost, PoolFull, Settling
 from snowredis.snowflake.sweep import DeadProcesses
 
 log = logging.getLogger("snowredis")
@@ -40,6 +39,7 @@ log = logging.getLogger("snowredis")
 # longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
 LOCK_LIMIT_S = 5.0
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -63,7 +63,7 @@ class Conversation:
         """Return whether this very thread talks to the store."""
         return self.busy is self.lock and self._thread == threading.get_ident()
 
-    def run(self, talk: Callable[[], T]) -> T:
+    def run(self, talk: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Call *talk*, which talks to the store, while the lock is held; return its result.
 
         A signal handler or finalizer that interrupts a conversation of its own thread is refused: it could wait
@@ -84,7 +84,7 @@ class Conversation:
                     self._refuse_second(lock)
                     try:
                         self.busy = lock
-                        return talk()
+                        return talk(*args, **named)
                     finally:
                         # a child that was forked in between has another lock, which may be in use already
                         if self.busy is lock:
@@ -126,7 +126,7 @@ class Conversation:
 
 
 class LeaseManager:
-    """Claims, renews and releases the leases of one generator.
+    """Sends the claims, renewals and releases of one generator, and keeps the lease that is granted.
 
     Attributes:
         closed, suspended: whether ids are refused for good, or until resume(); set by lifecycle.py.
@@ -180,30 +180,22 @@ class LeaseManager:
         self.counts.reset()
         self.store.after_fork()
 
-    def claim(self, *, wait_ms: int, instead_of: int = 0, gives_up: bool = True) -> Claimed:
-        """Claim a worker id, unless there is a lease already whose serial is not *instead_of*.
+    def send_claim(self, wait_ms: int, instead_of: int, gives_up: bool) -> Claimed:
+        """Send a claim, unless there is a lease already whose serial is not *instead_of*; keep what is granted.
+
+        In a conversation.
 
         Args:
             wait_ms: how much later than now the lanes of the worker id may open.
             gives_up: as in ClaimRequest.
 
         Blocks:
-            one round trip to Redis, two after a connection failed; LOCK_LIMIT_S for another thread.
+            one round trip to Redis, two after a connection failed.
 
         Raises:
             PoolExhausted, LayoutMismatch, StoreUnavailable: no worker id was claimed.
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
-        claimed = self.conversation.run(functools.partial(self._claim, wait_ms, instead_of, gives_up))
-        fresh = claimed.granted
-        if fresh is not None and claimed.void:
-            # suspended meanwhile, so no id was made; in a forked child this does nothing
-            self.release(fresh, "0" * len(fresh.lanes_ms))
-        elif fresh is not None:
-            log.info("pool %s: claimed worker id %d", self.config.name, fresh.lease.worker)
-        return claimed
-
-    def _claim(self, wait_ms: int, instead_of: int, gives_up: bool) -> Claimed:
         # this comes first: a fork from here on makes this claim void
         serial, generation = self.slot.next_serial(), self._guard.generation
         current = self.held
@@ -225,38 +217,38 @@ class LeaseManager:
         self._guard.check()
         if serial < self.slot.oldest:
             return Claimed()
-        try:
-            reply: ClaimReply | LayoutMismatch = self._ask_twice(request, serial)
-        except LayoutMismatch as error:
-            reply = error
-        except StoreUnavailable as error:
-            self.counts.claims_refused["unavailable"] += 1
-            if error.is_unsent and not unanswered and serial >= self.slot.oldest:
-                # Redis saw nothing of this claim, so there is nothing to release if this process ends
-                self.slot.set_token("", serial)
-                self.slot.clear_record()
-            raise
+        is_unsent = not unanswered
+        # once more if it had no reply: a connection that broke while idle fails only when used
+        for is_last in (False, True):
+            try:
+                reply = self.store.claim(request, self.view.seen)
+                break
+            except LayoutMismatch as error:
+                if not self._guard.forked_since(generation):
+                    self._note_reply(granted=False)
+                    self._refused(replaced, error)
+                    self.counts.claims_refused["mismatch"] += 1
+                    raise
+                return Claimed()
+            except StoreUnavailable as error:
+                is_unsent &= error.is_unsent
+                if is_last or type(error) is not StoreUnavailable or serial < self.slot.oldest:
+                    self.counts.claims_refused["unavailable"] += 1
+                    if is_unsent and serial >= self.slot.oldest:
+                        # Redis saw nothing of this claim, so there is nothing to release if this process ends
+                        self.slot.set_token("", serial)
+                        self.slot.clear_record()
+                    raise
         if self._guard.forked_since(generation):
             # forked meanwhile: this is the child, and the reply was its parent's
             return Claimed()
-        # the token has a reply, so it is never sent again: a copy of this process may have it, too
-        self.slot.set_token("")
-        if not isinstance(reply, Granted):
-            self.slot.clear_record()
-        if isinstance(reply, LayoutMismatch):
-            self._refused(replaced, reply)
-            self.counts.claims_refused["mismatch"] += 1
-            try:
-                raise reply
-            finally:
-                # otherwise the error, its traceback and this frame would keep each other, and the generator, alive
-                del reply
+        self._note_reply(granted=isinstance(reply, Granted))
         self.view.learn(reply, sent_s)
         if isinstance(reply, Settling):
             return Claimed(settling_ms=max(1, reply.wait_ms))
         if isinstance(reply, PoolFull):
             self.counts.claims_refused["full"] += gives_up
-            raise PoolExhausted(self.config.name, self.config.layout.workers, reply.wait_ms)
+            raise PoolExhausted(self.config.name, layout.workers, reply.wait_ms)
         if not isinstance(reply, Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
@@ -267,6 +259,12 @@ class LeaseManager:
         self.counts.claims += 1
         return Claimed(replaced=replaced, granted=fresh, void=not is_held)
 
+    def _note_reply(self, *, granted: bool) -> None:
+        # the token has a reply, so it is never sent again: a copy of this process may have it, too
+        self.slot.set_token("")
+        if not granted:
+            self.slot.clear_record()
+
     def prepare(self) -> None:
         """Let the store learn what a claim needs, in a conversation. Raises LayoutMismatch, StoreUnavailable."""
         try:
@@ -274,21 +272,6 @@ class LeaseManager:
         except (LayoutMismatch, StoreUnavailable) as error:
             reason = "mismatch" if isinstance(error, LayoutMismatch) else "unavailable"
             self.counts.claims_refused[reason] += 1
-            raise
-
-    def _ask_twice(self, request: ClaimRequest, serial: int) -> ClaimReply:
-        """Send *request*; once more if it had no reply: a connection that broke while idle fails only when used."""
-        try:
-            return self.store.claim(request, self.view.seen)
-        except StoreUnavailable as error:
-            if type(error) is not StoreUnavailable or serial < self.slot.oldest:
-                raise
-            is_unsent = error.is_unsent
-        # outside of the except: the second error is the only one that is shown
-        try:
-            return self.store.claim(request, self.view.seen)
-        except StoreUnavailable as error:
-            error.is_unsent &= is_unsent
             raise
 
     def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
@@ -311,22 +294,19 @@ class LeaseManager:
         """Return a name for a claim or a renewal."""
         return random_name(self._random_bytes, self._clock)
 
-    def renew(self, stats: WorkerStats) -> bool:
-        """Renew the lease by one ttl from now.
+    def send_renewal(self, stats: WorkerStats) -> bool:
+        """Send a renewal of the lease by one ttl from now; keep what is granted. In a conversation.
 
         Returns:
             False if there is no lease, or it turned out to be lost; ``held`` is None then.
 
         Blocks:
-            one round trip to Redis; LOCK_LIMIT_S for another thread.
+            one round trip to Redis.
 
         Raises:
             StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
             LayoutMismatch: the pool was made anew with other settings; the lease is lost.
         """
-        return self.conversation.run(functools.partial(self._renew, stats))
-
-    def _renew(self, stats: WorkerStats) -> bool:
         held = self.held
         if held is None:
             return False
@@ -409,7 +389,7 @@ class LeaseManager:
         """
         pool, worker = self.config.name, held.lease.worker
         try:
-            if self.conversation.run(functools.partial(self._release, held, opened, stats)):
+            if self.conversation.run(self._send_release, held, opened, stats):
                 log.info("pool %s: released worker id %d", pool, worker)
         except Exception as error:
             # it must not stop a caller that is closing
@@ -418,7 +398,7 @@ class LeaseManager:
             if is_interruption(error):
                 raise
 
-    def _release(self, held: HeldLease, opened: str, stats: WorkerStats) -> bool:
+    def _send_release(self, held: HeldLease, opened: str, stats: WorkerStats) -> bool:
         """Release *held*; return False if it is that of the parent of this forked child."""
         if self._guard.forked_since(held.generation):
             # it was detached before: it is the parent's
@@ -447,13 +427,13 @@ class LeaseManager:
         if not token:
             return
         try:
-            self.conversation.run(functools.partial(self._withdraw, token))
+            self.conversation.run(self._send_withdrawal, token)
         except Exception as error:
             log.debug("pool %s: could not withdraw a claim: %s", self.config.name, error)
             if is_interruption(error):
                 raise
 
-    def _withdraw(self, token: str) -> None:
+    def _send_withdrawal(self, token: str) -> None:
         serial, generation = self.slot.next_serial(), self._guard.generation
         # a child that was forked meanwhile withdraws nothing
         if self._guard.forked_since(generation) or self.slot.token != token:
@@ -464,7 +444,7 @@ class LeaseManager:
         self.slot.set_token("")
         if isinstance(reply, Granted):
             held = HeldLease.granted(reply, self.config, token, serial, generation)
-            self._release(held, "0" * len(held.lanes_ms), NO_STATS)
+            self._send_release(held, "0" * len(held.lanes_ms), NO_STATS)
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""

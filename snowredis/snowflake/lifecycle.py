@@ -7,13 +7,13 @@ of a dead process of this host.
 
 from __future__ import annotations
 
-import functools
 import logging
 
 from snowredis import errors
 from snowredis.core.lanes import SEALED
 from snowredis.core.values import utc_text
-from snowredis.process.exit import EXIT, Heartbeat
+from snowredis.process.exit import EXIT
+from snowredis.process.heartbeat import Heartbeat
 from snowredis.process.threads import locked
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context
@@ -70,8 +70,6 @@ class LeaseLifecycle:
         # the clock and ids_made at the last stats()
         self._last_rate = (self._clock.monotonic(), 0)
         self._replace_again_s = -1e9
-        # serial of the lease whose outage lane was opened since the last reply that granted something
-        self._opened = 0
         # the part of counts.clock_backs that happened under earlier leases
         self._clock_backs_before = 0
 
@@ -85,7 +83,7 @@ class LeaseLifecycle:
         leases, now_ms = self._leases, self._context.now_ms()
         until_ms = leases.held.lease.until_ms if leases.held else 0
         replies = not self._failure and leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
-        is_over = leases.held is not None and replies and not self._opened and until_ms <= now_ms
+        is_over = leases.held is not None and replies and not self.has_opened and until_ms <= now_ms
         if is_over or not leases.clocks_agree:
             return until_ms
         # a lane may have opened after a gap
@@ -100,42 +98,47 @@ class LeaseLifecycle:
         return (reason, since_ms) if reason and self._leases.held is not None else None
 
     def claim(self, wait_ms: int, instead_of: int = 0, *, gives_up: bool = True) -> Claimed:
-        """Claim a worker id, and release the lease that it replaces. See LeaseManager.claim()."""
-        conversation = self._leases.conversation
+        """Claim a worker id, and release the lease that it replaces. See LeaseManager.send_claim()."""
+        conversation, taken_over = self._leases.conversation, False
         try:
             # this comes first: ids contain the number of the pool. A process that does not know it takes nothing over
             conversation.run(self._leases.prepare)
             try:
                 try:
-                    claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of, gives_up=gives_up)
+                    claimed = conversation.run(self._leases.send_claim, wait_ms, instead_of, gives_up)
                 except errors.PoolExhausted:
                     if not self._release_dead():
                         raise
-                    claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of, gives_up=gives_up)
+                    claimed = conversation.run(self._leases.send_claim, wait_ms, instead_of, gives_up)
             except errors.StoreUnavailable as error:
                 is_away = type(error) in (errors.StoreUnavailable, errors.StoreReadOnly)
                 if not is_away or not conversation.run(self._take_over):
                     self._explain(error)
                     raise
-                claimed = Claimed(taken_over=True)
+                claimed, taken_over = Claimed(), True
             self._failure = ""
         except errors.SnowredisError as error:
             if isinstance(error, errors.LayoutMismatch):
                 self._seal_if_lost()
             self._check_clocks()
             raise
-        if claimed.taken_over:
+        if taken_over:
             self._failure, self._failed_at_s = "Redis does not reply", self._clock.monotonic()
-        if claimed.granted is not None:
+        fresh, old = claimed.granted, claimed.replaced
+        if fresh is not None:
+            if claimed.void:
+                # suspended meanwhile, so no id was made; in a forked child this does nothing
+                self._leases.release(fresh, "0" * len(fresh.lanes_ms))
+            else:
+                log.info("pool %s: claimed worker id %d", self._pool, fresh.lease.worker)
             self._go_back()
-        old = claimed.replaced
         if old is not None:
-            opened = locked(self._generator._lock, functools.partial(self._seal_through, old))
+            opened = locked(self._generator._lock, self._allocator.seal_through, old)
             self._leases.release(old, opened, self.stats())
-        if claimed.granted is not None:
+        if fresh is not None:
             # a clock-back under another lease is no event of this one
             self._clock_backs_before = self._leases.counts.clock_backs
-        if self._leases.held is not None and not claimed.taken_over:
+        if self._leases.held is not None and not taken_over:
             # Redis replies; the next claims find the worker ids
             self._release_dead()
         return claimed
@@ -179,10 +182,6 @@ class LeaseLifecycle:
         soon = layout.tick_at(self._context.now_ms() + OUTAGE_MS) + 1
         return max(lease.opens[-1], layout.first_tick_from(taken.outage_used_ms)) <= soon < lease.outage_until
 
-    def _seal_through(self, old: HeldLease) -> str:
-        self._allocator.seal_through(old.serial)
-        return self._allocator.opened(old)
-
     def renew_in_need(self) -> None:
         """Renew for a call that needs more time, once each RENEW_AGAIN_S; open the outage lane if that fails.
 
@@ -209,9 +208,9 @@ class LeaseLifecycle:
             raise errors.LeaseExpired(self._pool, held.lease.worker, reason) from cause
 
     def _renew(self) -> bool:
-        """Renew; return False if the lease is lost, and sealed. See LeaseManager.renew()."""
+        """Renew; return False if the lease is lost, and sealed. See LeaseManager.send_renewal()."""
         try:
-            renewed = self._leases.renew(self.stats())
+            renewed = self._leases.conversation.run(self._leases.send_renewal, self.stats())
             self._failure = ""
             if renewed:
                 self._go_back()
@@ -233,11 +232,10 @@ class LeaseLifecycle:
         held, now_s = self._leases.held, self._clock.monotonic()
         if held is None:
             return
-        claimed = Claimed()
-        cause: BaseException | None = None
         if now_s < self._replace_again_s:
             # refused a moment ago: Redis is not asked for every id
             raise errors.ClockMovedBack(behind_ms, self._context.rules.policy)
+        claimed, cause = Claimed(), None
         try:
             # with durability none, each new lease begins as after a loss
             wait_ms = self._context.longest_wait_ms if self._context.config.durability == "none" else 0
@@ -254,12 +252,12 @@ class LeaseLifecycle:
     @property
     def is_in_need(self) -> bool:
         """True if an outage lane may be opened: Redis did not reply, or the lease was lost."""
-        return bool(self._failure or self._opened) or self._leases.lost_lease is not None
+        return bool(self._failure) or self.has_opened or self._leases.lost_lease is not None
 
     @property
     def has_opened(self) -> bool:
-        """True if ids are made in an outage lane, since the last reply that granted something of use."""
-        return self._opened > 0
+        """True if an outage lane is open: it was opened since the last reply that granted something of use."""
+        return self._allocator.outage_serial > 0
 
     @property
     def beats(self) -> bool:
@@ -276,10 +274,9 @@ class LeaseLifecycle:
         for lease in leases:
             if lease is None or not self._leases.clocks_agree:
                 continue
-            opens = functools.partial(self._allocator.open_outage_lane, lease, for_ms)
-            if locked(self._generator._lock, opens):
-                if self._opened != lease.serial:
-                    self._opened = lease.serial
+            before = self._allocator.outage_serial
+            if locked(self._generator._lock, self._allocator.open_outage_lane, lease, for_ms):
+                if before != lease.serial:
                     log.warning(
                         "pool %s: ids are made in the outage lane of worker id %d, until %s at most",
                         self._pool,
@@ -291,7 +288,7 @@ class LeaseLifecycle:
 
     def _check_clocks(self) -> None:
         """Close the outage lane if this machine may have been stored, or copied, since the last reply."""
-        if self._opened and not self._leases.clocks_agree:
+        if self.has_opened and not self._leases.clocks_agree:
             log.warning("pool %s: %s", self._pool, _CLOSED)
             self._close_outage_lane()
 
@@ -303,8 +300,7 @@ class LeaseLifecycle:
 
     def _close_outage_lane(self) -> None:
         """Let no more ids be made in an outage lane."""
-        if self._opened:
-            self._opened = 0
+        if self.has_opened:
             locked(self._generator._lock, self._allocator.close_outage_lane)
 
     def stats(self) -> WorkerStats:
@@ -467,4 +463,4 @@ class LeaseLifecycle:
 
     def after_fork(self) -> None:
         """Forget the parent's heartbeat thread and its counts, in a forked child."""
-        self._heartbeat, self._clock_backs_before, self._opened = None, 0, 0
+        self._heartbeat, self._clock_backs_before = None, 0

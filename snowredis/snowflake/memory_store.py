@@ -1,7 +1,7 @@
-"""A pool in this process' memory, for tests; also the protocol of the Lua scripts in Python.
+"""A pool in this process' memory, for tests of applications: the protocol of the Lua scripts in Python.
 
-Follows the scripts step by step; the same tests run on both. It loses nothing, so steps 3 and 4 (lose, adopt) apply
-only after wipe(), and there is no server to identify: every durability behaves as "assured". Pools here do not end.
+Follows the scripts step by step, and a test compares both. It loses nothing, and so has no steps 3 and 4 (lose, adopt).
+There is no server to identify, its clock does not go back, and no process dies while it lives. Pools here do not end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 
-from snowredis.errors import ServerUnidentified
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.lease import hash_of
@@ -33,8 +32,6 @@ def is_held(record: LeaseRecord, lease: protocol.PresentedLease) -> bool:
 class MemoryStore:
     """A Store in memory: one pool, shared by all generators that use this object. Thread-safe.
 
-    All of its records are of its present incarnation: another one begins only with a new pool, after wipe().
-
     Args:
         config: of the pool.
         server_time_ms: returns the time of the Redis clock, ms since 1970.
@@ -51,23 +48,18 @@ class MemoryStore:
         self._lock = threading.RLock()
         # used in the names of incarnations and events
         self._serials = itertools.count(1)
-        self.wipe()
+        self._records: dict[int, LeaseRecord] = {}
+        # no incarnation: no worker came yet
+        self._incarnation, self._version, self._swept_ms = "", 0, 0
+        # when a loss was noticed, or the pool was created
+        self._lost_at_ms, self._is_new = 0, False
+        self._floor_ms = self._outage_floor_ms = 0
+        # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
+        self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=protocol.DEFAULT_MAX_EVENTS)
+        self._counts: Counter[str] = Counter()
         if new:
             # nothing was made before: clocks of tests may go back behind this moment
-            self._begin(server_time_ms(), 0, Seen(), is_new=True)
-
-    def wipe(self) -> None:
-        """Delete everything, as FLUSHALL does."""
-        with self._lock:
-            self._records: dict[int, LeaseRecord] = {}
-            # no incarnation: there is no pool
-            self._incarnation, self._version, self._swept_ms = "", 0, 0
-            # when the loss was noticed, or the pool was created
-            self._lost_at_ms, self._is_new = 0, False
-            self._floor_ms = self._outage_floor_ms = 0
-            # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
-            self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=protocol.DEFAULT_MAX_EVENTS)
-            self._counts: Counter[str] = Counter()
+            self._begin(server_time_ms(), 0, is_new=True)
 
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""
@@ -85,42 +77,21 @@ class MemoryStore:
             now = self._server_time_ms()
             if self._incarnation:
                 return replies.Exists(*self._pool(now))
-            self._check_clock(now, caller_ms)
-            self._begin(now, max(now, caller_ms), Seen(), is_new=True)
+            self._begin(now, max(now, caller_ms), is_new=True)
             return replies.Created(*self._pool(now))
 
-    def _check_clock(self, now: int, caller_ms: int) -> None:
-        """Refuse a caller that notices a loss and is far ahead: a floor by this clock could be too low."""
-        if caller_ms > now + self.config.max_clock_lead_ms + self.config.ttl_ms:
-            raise ServerUnidentified(self.where, "clock")
-
-    def _begin(self, now: int, lost_at_ms: int, seen: Seen, *, is_new: bool) -> None:
-        """Create the pool, in an incarnation after the one that the caller has *seen*."""
-        newest = max(now, int(seen.incarnation.partition("-")[0] or 0) + 1)
-        self._incarnation = f"{newest}-{0:08x}{next(self._serials):x}"
-        self._lost_at_ms, self._is_new, self._swept_ms = lost_at_ms, is_new, now
-        self._set_floors()
+    def _begin(self, now: int, lost_at_ms: int, *, is_new: bool) -> None:
+        self._incarnation, self._swept_ms = f"{now}-{0:08x}{next(self._serials):x}", now
+        self._lost_at_ms, self._is_new = lost_at_ms, is_new
+        self._floor_ms, self._outage_floor_ms = self.config.floors_ms(0, lost_at_ms, is_new=is_new)
         self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(self._floor_ms,)), reason=FloorReason.NO_POOL)
 
-    def _set_floors(self) -> None:
-        self._floor_ms, self._outage_floor_ms = self.config.floors_ms(0, self._lost_at_ms, is_new=self._is_new)
-
-    def _open(self, caller_ms: int, seen: Seen) -> tuple[int, int]:
-        """Create the pool if it does not exist; return the Redis time and the caller's time after the cap."""
-        now, config = self._server_time_ms(), self.config
+    def _open(self, caller_ms: int) -> tuple[int, int]:
+        """Begin the pool at the first call; return the Redis time and the caller's time after the cap."""
+        now = self._server_time_ms()
         if not self._incarnation:
-            self._check_clock(now, caller_ms)
-            self._begin(now, max(now, caller_ms), seen, is_new=False)
-        later_ms = max(now, caller_ms)
-        if self._lost_at_ms > later_ms + config.max_clock_lead_ms + config.ttl_ms:
-            # the Redis clock was ahead then
-            self._lost_at_ms = later_ms
-            self._set_floors()
-        return now, min(caller_ms, now + config.max_clock_lead_ms)
-
-    def _latest_end_ms(self, now: int) -> int:
-        """Return the end above which no server can have granted a lease: above it, the Redis clock was ahead."""
-        return now + self.config.redis_skew_ms + self.config.ttl_ms
+            self._begin(now, max(now, caller_ms), is_new=False)
+        return now, min(caller_ms, now + self.config.max_clock_lead_ms)
 
     def _pool(self, now: int) -> tuple[int, str, int, int, None]:
         """Return the fields that all replies have, for a call that is about to return."""
@@ -129,11 +100,9 @@ class MemoryStore:
         return now, self._incarnation, self._version, self._floor_ms, None
 
     def _sweep(self, now: int) -> None:
-        """Bound the lease ends, and write which leases ended since the last call, once the floor has passed."""
+        """Write which leases ended since the last call, once the floor has passed."""
         if self._floor_ms > now or 0 <= now - self._swept_ms < SWEEP_AGAIN_MS:
             return
-        for worker, record in self._records.items():
-            self._records[worker] = record._replace(lease_end_ms=min(record.lease_end_ms, self._latest_end_ms(now)))
         for worker, record in sorted(self._records.items(), key=lambda item: (item[1].lease_end_ms, item[0])):
             self._note_end(worker, record, now)
         self._swept_ms = now
@@ -169,7 +138,7 @@ class MemoryStore:
             record = record._replace(outage_ms=max(record.outage_ms, capped + reserve_ms))
         self._records[worker] = record = record._replace(
             until_ms=max(record.until_ms, capped + ttl_ms),
-            lease_end_ms=min(self._latest_end_ms(now), max(record.lease_end_ms, now + ttl_ms)),
+            lease_end_ms=max(record.lease_end_ms, now + ttl_ms),
             renewed_ms=now,
         )
         return record
@@ -178,7 +147,7 @@ class MemoryStore:
 
     def claim(self, request: protocol.ClaimRequest, seen: Seen) -> replies.ClaimReply:
         with self._lock:
-            now, capped = self._open(request.caller_ms, seen)
+            now, capped = self._open(request.caller_ms)
             token_hash, first_renewal_id = hash_of(request.token), f"{self._version:0{FIRST_DIGITS}x}"
             for worker, record in self._records.items():
                 is_claimed = record.token_hash == token_hash and record.lease_end_ms > now
@@ -189,9 +158,6 @@ class MemoryStore:
             if self._floor_ms > now:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
             usable_from_ms = min(request.usable_from_ms, capped)
-            if self._floor_ms - usable_from_ms > request.wait_ms + self.config.floor_ms:
-                # marks are never lowered: they stay where callers can reach them
-                return replies.Behind(*self._pool(now), self._floor_ms - usable_from_ms)
             chosen = self._choose(now, usable_from_ms, request.wait_ms, request.gives_up)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
@@ -250,77 +216,38 @@ class MemoryStore:
 
     def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:
         with self._lock:
-            now, capped = self._open(request.caller_ms, seen)
+            now, capped = self._open(request.caller_ms)
             lease, worker = request.lease, request.lease.worker
-            record = self._records.get(worker)
-            adopted = record is None
-            if reason := self._loss(record, request, now):
+            record = self._records.get(worker, LeaseRecord())
+            if not is_held(record, lease):
+                is_copied = record.token_hash == hash_of(lease.token)
+                reason = LossReason.COPIED if is_copied else LossReason.REASSIGNED
+                is_later = max(record.until_ms, record.lanes_ms[0]) > request.held_lanes_ms[0]
+                # no copy of the caller may have given its outage lane back
+                keeps = not is_copied and (not is_later or record.before == hash_of(lease.token))
                 lost = LeaseRecord(owner=request.owner, until_ms=lease.until_ms)
-                keeps = self._keeps_lane(record, request, reason)
                 outage_ms = lease.outage_until_ms if keeps else 0
                 self._event(EventKind.LOST, worker, now, lost, reason=reason, outage=outage_ms)
                 return replies.Lost(*self._pool(now), reason, keeps)
-            if record is None:
-                record = self._adopted(request, now)
-            else:
-                self._note_return(worker, record, now)
+            self._note_return(worker, record, now)
             if request.stats.clock_backs > record.stats.clock_backs:
                 self._event(EventKind.CLOCK_BACK, worker, now, record, stats=request.stats.to_text())
             renewed = record._replace(renewal_id=lease.pending_renewal_id, stats=request.stats, owner=request.owner)
             renewed = self._extend(worker, renewed, now, capped)
-            if adopted:
-                cause = FloorReason.NO_POOL
-                self._event(EventKind.ADOPTED, worker, now, renewed, reason=cause, outage=renewed.outage_ms)
             outage_from_ms = renewed.lanes_ms[-1] if self.config.outage_reserve_ms else 0
-            return replies.Renewed(*self._pool(now), renewed.until_ms, adopted, outage_from_ms, renewed.outage_ms)
-
-    def _loss(self, record: LeaseRecord | None, request: protocol.RenewRequest, now: int) -> LossReason | None:
-        """Return why the renewal of a lease whose worker id has this *record* is refused; None if it is not."""
-        if record is None:
-            # by now, another server may have leased this worker id
-            is_old = request.lease.until_ms <= max(now, request.caller_ms) + self.config.horizon_ms(0)
-            return LossReason.TOO_OLD if is_old else None
-        if is_held(record, request.lease):
-            return None
-        is_copied = record.token_hash == hash_of(request.lease.token)
-        return LossReason.COPIED if is_copied else LossReason.REASSIGNED
-
-    def _keeps_lane(self, record: LeaseRecord | None, request: protocol.RenewRequest, reason: LossReason) -> bool:
-        """Return whether the outage lane is still the caller's: no copy of it may have given that back."""
-        if record is None or reason is LossReason.COPIED:
-            return record is None
-        is_later = max(record.until_ms, record.lanes_ms[0]) > request.held_lanes_ms[0]
-        return not is_later or record.before == hash_of(request.lease.token)
-
-    def _adopted(self, request: protocol.RenewRequest, now: int) -> LeaseRecord:
-        """Return the record of a lease that was lost, as its holder knows it."""
-        lanes_ms, outage_ms = request.held_lanes_ms, request.lease.outage_until_ms
-        if self.config.outage_reserve_ms and outage_ms <= lanes_ms[-1]:
-            lanes_ms, outage_ms = (*lanes_ms[:-1], max(lanes_ms[-1], self._outage_floor_ms)), 0
-        return LeaseRecord(
-            token_hash=hash_of(request.lease.token),
-            incarnation=self._incarnation,
-            until_ms=request.lease.until_ms,
-            lanes_ms=lanes_ms,
-            outage_ms=outage_ms,
-            claimed_ms=now,
-            stats=request.stats,
-        )
+            return replies.Renewed(*self._pool(now), renewed.until_ms, False, outage_from_ms, renewed.outage_ms)
 
     def release(self, request: protocol.ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         with self._lock:
-            now, _ = self._open(request.caller_ms, seen)
+            now, _ = self._open(request.caller_ms)
             worker, record = request.lease.worker, self._records.get(request.lease.worker)
             if record is None or not is_held(record, request.lease):
                 return replies.Gone(*self._pool(now))
-            (self._note_end if request.reclaimed else self._note_return)(worker, record, now)
-            kind = EventKind.RECLAIMED if request.reclaimed else EventKind.RELEASED
-            # a process has one death, even if its lease ended before it was reclaimed
-            count = "reclaimed" if request.reclaimed and record.lease_end_ms > now else "releases"
+            self._note_return(worker, record, now)
             marks_ms = self._marks_after(record, request)
             more = {"stats": request.stats.to_text(), "claimed": record.claimed_ms, "renewed": record.renewed_ms}
             more["outage"] = marks_ms[-1] if self.config.outage_reserve_ms else 0
-            self._event(kind, worker, now, record, count, **more)
+            self._event(EventKind.RELEASED, worker, now, record, "releases", **more)
             self._records[worker] = LeaseRecord(
                 incarnation=record.incarnation,
                 lease_end_ms=now,
@@ -335,7 +262,7 @@ class MemoryStore:
     def _marks_after(self, record: LeaseRecord, request: protocol.ReleaseRequest) -> tuple[int, ...]:
         """Return the marks of the lanes after the release: a lane that was never opened goes back whole."""
         lease, marks_ms = request.lease, list(record.lanes_ms)
-        is_sure = not request.reclaimed and record.renewal_id == lease.renewal_id
+        is_sure = record.renewal_id == lease.renewal_id
         is_known = len(request.opened) == len(marks_ms)
         for lane, opened in enumerate(request.opened if is_known else "1" * len(marks_ms)):
             is_outage = lane >= self.config.ordinary_lanes

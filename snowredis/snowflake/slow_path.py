@@ -110,11 +110,12 @@ class ClaimWait:
         self._context, self._clock, self._leases = context, context.clock, leases
         self._lifecycle, self._shared = lifecycle, shared
         self._began_s = self._clock.monotonic()
-        self._ask_again_after_s = 0.0
+        # when it is time to ask again
+        self._due_s = self._began_s
         self._pause_s = FIRST_PAUSE_S
 
-    def claim(self) -> bool:
-        """Claim a worker id, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
+    def ask_if_due(self) -> bool:
+        """Ask for a worker id if it is time for that, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
 
         Returns:
             False if none is leased yet: call again.
@@ -122,41 +123,39 @@ class ClaimWait:
         Raises:
             PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
         """
-        leases, config = self._leases, self._context.config
-        waited_s = self._clock.monotonic() - self._began_s
-        self._shared.check_skew()
-        if waited_s < self._ask_again_after_s:
-            if leases.view.floor_ms > self._context.now_ms():
-                self._shared.log_floor(leases.view.floor_ms - self._context.now_ms())
-            nap(self._clock, self._ask_again_after_s - waited_s)
+        leases, config, shared = self._leases, self._context.config, self._shared
+        now_s = self._clock.monotonic()
+        shared.check_skew()
+        if now_s < self._due_s:
+            shared.log_floor(leases.view.floor_ms - self._context.now_ms())
+            nap(self._clock, self._due_s - now_s)
             return False
         try:
-            gives_up = self._shared.gives_up(self._began_s)
+            gives_up = shared.gives_up(self._began_s)
             settling_ms = self._lifecycle.claim(self._context.longest_wait_ms, gives_up=gives_up).settling_ms
         except (errors.PoolExhausted, errors.StoreUnavailable) as error:
-            left_s = self._shared.left_s(error, self._began_s)
+            left_s = shared.left_s(error, self._began_s)
             if left_s > 0 or (not gives_up and isinstance(error, errors.PoolExhausted)):
-                now_s = self._clock.monotonic() - self._began_s
-                self._ask_again_after_s = now_s + min(self._pause_after(error), left_s)
+                self._due_s = self._clock.monotonic() + min(self._pause_after(error), left_s)
                 return False
             if leases.lost_worker is not None:
                 raise errors.LeaseLost(config.name, leases.lost_worker, str(error)) from errors.as_cause(error)
             raise
         except errors.ClockMovedBack as error:
-            stalled_ms = (self._clock.monotonic() - self._began_s - waited_s) * 1000
+            stalled_ms = (self._clock.monotonic() - now_s) * 1000
             if error.behind_ms - stalled_ms <= self._context.longest_wait_ms:
                 # the request was late, and not the clock
-                self._ask_again_after_s = self._clock.monotonic() - self._began_s + FIRST_PAUSE_S
+                self._due_s = self._clock.monotonic() + FIRST_PAUSE_S
                 return False
-            raise self._shared.skewed(-error.behind_ms, self._context.longest_wait_ms) from None
-        self._shared.end()
+            raise shared.skewed(-error.behind_ms, self._context.longest_wait_ms) from None
+        shared.end()
         if not settling_ms:
             return True
-        self._shared.log_floor(leases.view.floor_ms - self._context.now_ms())
-        if waited_s > 2 * config.floor_ms / 1000 + 1:
+        shared.log_floor(leases.view.floor_ms - self._context.now_ms())
+        if now_s - self._began_s > 2 * config.floor_ms / 1000 + 1:
             raise errors.LeaseExpired(config.name, -1, self._why_floor())
         # the floor may be raised once more meanwhile, so look now and then
-        self._ask_again_after_s = waited_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
+        self._due_s = now_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
         return False
 
     def _pause_after(self, error: errors.PoolExhausted | errors.StoreUnavailable) -> float:
@@ -253,7 +252,7 @@ class SlowPath:
                     self._wait(decision)
                     self.check_clock(frozen_check, decision)
                 elif isinstance(decision, RenewLease):
-                    self._renew()
+                    self._ask_for_time()
                 elif isinstance(decision, ClaimAnother):
                     self._lifecycle.replace(decision.behind_ms)
                 elif isinstance(decision, RaiseClockBack):
@@ -262,7 +261,7 @@ class SlowPath:
                 else:
                     claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle, self._shared)
                     if not isinstance(decision, NotOpen):
-                        self._claim(claim_wait)
+                        self._ask_for_lease(claim_wait)
                     elif not (self._lifecycle.is_in_need and self._lifecycle.open_outage_lane()):
                         claim_wait.wait_for_opening(decision.ms)
                         frozen_check = frozen_check or FrozenClockCheck(self.clock)
@@ -304,14 +303,14 @@ class SlowPath:
         self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
         nap(self.clock, wait.seconds)
 
-    def _claim(self, claim_wait: ClaimWait) -> None:
-        """Claim, or wait a little; meanwhile go on in the outage lane of a lease that was lost, if there is one."""
+    def _ask_for_lease(self, claim_wait: ClaimWait) -> None:
+        """Ask for a worker id, or wait a little; meanwhile go on in an outage lane, if there is one."""
         lifecycle = self._lifecycle
         # without a heartbeat, this call has to claim
         if lifecycle.beats and lifecycle.open_outage_lane():
             return
         try:
-            claimed = claim_wait.claim()
+            claimed = claim_wait.ask_if_due()
         except errors.SnowredisError:
             if not lifecycle.open_outage_lane():
                 raise
@@ -321,7 +320,7 @@ class SlowPath:
         else:
             lifecycle.open_outage_lane()
 
-    def _renew(self) -> None:
+    def _ask_for_time(self) -> None:
         """Renew, since the next tick is past the reservation; if that was done just now, wait for the clock."""
         held = self._leases.held
         if held is None:

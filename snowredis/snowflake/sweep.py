@@ -8,7 +8,6 @@ process at a time has a file: that which renamed it.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import random
@@ -97,13 +96,13 @@ class DeadProcesses:
         # the number of the file that is looked at next; each process begins at another one
         self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
-    def release(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
+    def release(self, most: int, talk: Callable[..., int], *, only_next: bool = False) -> int:
         """Release leases that dead processes left, *most* at most.
 
         Never raises, except for what interrupts this thread.
 
         Args:
-            talk: calls a function that talks to the store.
+            talk: calls a function that talks to the store, with its arguments.
             only_next: look at one neighbor, each time at another one, and at the others only if that one is dead. So a
                 heartbeat costs the same however many neighbors there are.
 
@@ -114,7 +113,7 @@ class DeadProcesses:
             access = self._own_access()
             if access is None or not self._sees_death(access, only_next=only_next):
                 return 0
-            return talk(functools.partial(sweep, self._store, most, access))
+            return talk(sweep, self._store, most, access)
         except SnowredisError:
             return 0
         except Exception as error:

@@ -235,7 +235,7 @@ def without_reservations() -> None:
     And let every heartbeat take a while, as over a network: until its answer such a process goes on.
     """
     making: Any = id_allocator
-    decide, renew = making.decide, LeaseManager.renew
+    decide, renew = making.decide, LeaseManager.send_renewal
 
     def trusting(lanes: Any, now_ms: float, until_tick: int, tick_ms: int, rules: Any) -> Any:
         return decide(lanes, now_ms, 1 << 62, tick_ms, rules)
@@ -245,7 +245,7 @@ def without_reservations() -> None:
         return renew(lease_manager, stats)
 
     keeping: Any = LeaseManager
-    making.decide, keeping.renew = trusting, slow
+    making.decide, keeping.send_renewal = trusting, slow
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""One fixture for stores in memory, on fakeredis and on a real redis-server."""
+"""One fixture for stores on the Redis of the simulation, on fakeredis and on a real redis-server."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig, Store
 from snowredis.snowflake.replies import Created
 from snowredis.testing import ManualClock
 from tests.support.holder import Holder
+from tests.support.lua_store import LuaStore
 from tests.support.servers import RedisServer
 
 SMALL = Layout(timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=10)
@@ -53,12 +53,12 @@ def really_wait(ms: int) -> None:
     time.sleep(ms / 1000)
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis"])
+@pytest.fixture(params=["model", "fakeredis", "redis"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     yield from open_place(request, CONFIG)
 
 
-@pytest.fixture(params=["memory", "fakeredis"])
+@pytest.fixture(params=["model", "fakeredis"])
 def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A pool whose server has a clock that a test can step."""
     yield from open_place(request, CONFIG)
@@ -71,10 +71,10 @@ def forgetful(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[Place]:
-    if request.param == "memory":
+    if request.param == "model":
         clock = ManualClock()
-        memory = MemoryStore(config, clock.server_time_ms, new=False)
-        yield Place(memory, clock.server_time_ms, clock.advance, memory.wipe, config, clock.advance)
+        simulated = LuaStore.on_clock(config, clock.server_time_ms)
+        yield Place(simulated, clock.server_time_ms, clock.advance, simulated.model.wipe, config, clock.advance)
         return
     from snowredis.snowflake.redis_store import RedisStore
 

@@ -27,7 +27,7 @@ THREE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10
 WITH_LANE = replace(CONFIG, layout=THREE, outage_reserve_ms=DAY_MS)
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis"])
+@pytest.fixture(params=["model", "fakeredis", "redis"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     yield from open_place(request, WITH_LANE)
 
@@ -37,7 +37,7 @@ def pool(place: Place) -> Place:
     return place.created()
 
 
-@pytest.fixture(params=["memory", "fakeredis"])
+@pytest.fixture(params=["model", "fakeredis"])
 def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
     for place in open_place(request, WITH_LANE):
         yield place.created()
@@ -402,7 +402,7 @@ def test_an_outage_reserve_that_cannot_work_is_refused(settings: dict[str, Any],
 
 
 def test_one_backup_bit_is_enough_on_request(request: pytest.FixtureRequest) -> None:
-    request.param = "memory"
+    request.param = "model"
     for place in open_place(request, replace(CONFIG, outage_reserve_ms=DAY_MS)):
         holder = place.created().holder().ask_claim()
         assert isinstance(holder, Granted)

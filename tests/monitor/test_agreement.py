@@ -45,7 +45,6 @@ from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 from tests.web.conftest import client_of
 
-# a pool of two worker ids
 RESERVE_MS = 600_000
 LAYOUT_OF_TWO = Layout(timestamp_bits=41, backup_bits=2, worker_bits=1, sequence_bits=12)
 

@@ -80,7 +80,7 @@ def test_a_generator_claims_renews_and_releases_and_can_do_nothing_else(url_of: 
     url = url_of("generator")
     ids: Any = snowredis.connect(url, pool=POOL, ttl=3)
     ids.next_ids(10)
-    ids._lease_manager.renew(WorkerStats(10, 1))
+    ids._lease_manager.send_renewal(WorkerStats(10, 1))
     assert ids.lease.renewals == 1
     ids.close()
     # create is what `snowredis pool create` runs

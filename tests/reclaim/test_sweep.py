@@ -540,7 +540,7 @@ def test_a_look_sees_every_death(records: Path, server: RedisServer, pool: str) 
     with contextlib.closing(open_store(server.url, config_of(pool))) as store:
         dead, looked = sweep.DeadProcesses(store), []
 
-        def talk(sweeps: Callable[[], int]) -> int:
+        def talk(*sweeps: object) -> int:
             looked.append(sweeps)
             return 0
 
@@ -608,11 +608,11 @@ def test_a_renewal_is_recorded_before_it_is_sent(
             patched.setattr(leases.store, "renew", renew)
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
-                    leases.renew(NO_STATS)
+                    leases.send_renewal(NO_STATS)
         # the same one is repeated
         assert recorded[0] == recorded[1]
         assert all(recorded[0])
-        assert leases.renew(NO_STATS)
+        assert leases.send_renewal(NO_STATS)
         (file,) = files_in(records)
         credentials = read_page(file.read_bytes())
         assert credentials is not None

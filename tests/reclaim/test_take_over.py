@@ -365,10 +365,10 @@ def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is
     ids = snowredis.connect(own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=3600)
     refusals = [snowredis.PoolExhausted(POOL, 1, 0), snowredis.StoreUnavailable(POOL, "gone")]
 
-    def refuse(**_: object) -> None:
+    def refuse(*_: object) -> None:
         raise refusals.pop(0)
 
-    monkeypatch.setattr(ids._lease_manager, "claim", refuse)
+    monkeypatch.setattr(ids._lease_manager, "send_claim", refuse)
     monkeypatch.setattr(ids._lease_manager, "prepare", lambda: None)
     monkeypatch.setattr(ids._lease_manager.dead_processes, "release", lambda *_, **__: 1)
     an_id = ids.next_id()

@@ -171,7 +171,7 @@ def test_a_lost_pool_is_created_again_by_its_processes_or_by_a_person(shards: Sh
         # at another address, or just after a loss
         with pytest.raises(StoreUnavailable, match="it has no pool 'b', whose number 2 of registry 'world' was"):
             shards.connect("b").claim()
-        assert living._lease_manager.renew(living._lifecycle.stats())
+        assert living._lease_manager.send_renewal(living._lifecycle.stats())
         signature, noted = (text_of(each or b"") for each in client.hmget(key, "signature", "highest_number"))
         assert (noted, "registry=world/" in signature) == ("2", True)
         assert living.decode(living.next_id()).datacenter == 2

@@ -63,17 +63,17 @@ def test_a_reply_that_was_late_makes_no_clock_off(
         return renew(*arguments)
 
     monkeypatch.setattr(ids._lease_manager.store, "renew", late)
-    assert ids._lease_manager.renew(WorkerStats())
+    assert ids._lease_manager.send_renewal(WorkerStats())
     assert ids.clock_reading.offset_ms == 0
     # a clock that is really off by more than that shows at once, to the precision of the reply
     clock.step(60_000)
-    assert ids._lease_manager.renew(WorkerStats())
+    assert ids._lease_manager.send_renewal(WorkerStats())
     assert ids.clock_reading.offset_ms == pytest.approx(60_000, abs=1_800)
     clock.step(-60_000)
     # a Redis with another clock, as after a failover
     monkeypatch.undo()
     monkeypatch.setattr(clock, "server_time_ms", lambda: clock.time_ns() // 1_000_000 + 5_000)
-    assert ids._lease_manager.renew(WorkerStats())
+    assert ids._lease_manager.send_renewal(WorkerStats())
     assert ids.clock_reading.offset_ms == -5_000
 
 

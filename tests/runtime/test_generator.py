@@ -34,6 +34,7 @@ from snowredis.snowflake.replies import ClaimReply, Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.runtime.conftest import make_pool, requests_to
 from tests.support import warm
+from tests.support.lua_store import LuaStore
 from tests.support.servers import RedisServer
 
 TWO_WORKERS = Layout(worker_bits=1)
@@ -570,10 +571,11 @@ def test_a_pool_that_may_have_been_forgotten_makes_the_first_worker_wait_and_say
     assert "snowredis pool create orders" in caplog.text
 
 
-def test_after_a_wipe_a_living_holder_goes_on_without_a_pause(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect()
+def test_after_a_wipe_a_living_holder_goes_on_without_a_pause(clock: ManualClock) -> None:
+    store = LuaStore.on_clock(PoolConfig(name="test"), clock.server_time_ms).create_old()
+    ids = SnowflakeGenerator(store, clock=clock)
     made = [ids.next_id()]
-    pool.memory_store(PoolConfig(name="test")).wipe()
+    store.model.wipe()
     began = clock.monotonic()
     assert ids._beat() > 0
     clock.advance(1)
@@ -715,7 +717,6 @@ def test_another_layout_in_the_same_pool_is_refused_saying_the_difference(pool: 
             st.tuples(st.just("step"), st.integers(-60_000, 5_000)),
             st.tuples(st.just("make"), st.integers(1, 3_000)),
             st.tuples(st.just("close"), st.just(0)),
-            st.tuples(st.just("wipe"), st.just(0)),
         ),
         max_size=30,
     ),
@@ -739,8 +740,6 @@ def test_three_processes_never_make_one_id_whatever_happens(
             clock.advance(amount)
         elif what == "step":
             clock.step(amount)
-        elif what == "wipe":
-            pool.memory_store(PoolConfig(name="test", layout=layout)).wipe()
         elif what == "close":
             fleet[turn].close()
             fleet[turn] = pool.connect(**options)

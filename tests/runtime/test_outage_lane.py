@@ -17,9 +17,9 @@ from snowredis.monitor.snapshot import Snapshot
 from snowredis.monitor.status import status_of
 from snowredis.snowflake import context
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock
+from tests.support.lua_store import LuaStore
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -29,26 +29,12 @@ OUT = 3
 CONFIG = PoolConfig(name="orders", ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS)
 
 
-class Redis(MemoryStore):
-    """A store in memory that can be unavailable."""
-
-    away = False
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("claim", "renew", "release") and object.__getattribute__(self, "away"):
-            return self._refuse
-        return object.__getattribute__(self, name)
-
-    def _refuse(self, *_: object) -> None:
-        raise StoreUnavailable("memory", "it is away")
-
-
 class Fleet:
     """Generators of one pool on one test clock."""
 
     def __init__(self, config: PoolConfig = CONFIG) -> None:
         self.clock = ManualClock()
-        self.redis = Redis(config, self.clock.server_time_ms)
+        self.redis = LuaStore.on_clock(config, self.clock.server_time_ms).create_old()
         self.layout = config.layout
         self.ids: list[int] = []
 
@@ -145,7 +131,7 @@ def test_no_living_worker_pauses_when_redis_comes_back_empty(fleet: Fleet, ids: 
     fleet.beat(ids, ms=3_600_000)
     assert fleet.make(ids) == OUT
     fleet.redis.away = False
-    fleet.redis.wipe()
+    fleet.redis.model.wipe()
     namespaces = []
     for _ in range(50):
         fleet.beat(ids, ms=1_000)
@@ -165,7 +151,7 @@ def test_an_old_outage_lane_is_kept_for_the_next_outage(fleet: Fleet, ids: Snowf
     fleet.beat(ids, ms=3_600_000)
     fleet.make(ids)
     fleet.redis.away = False
-    fleet.redis.wipe()
+    fleet.redis.model.wipe()
     for _ in range(50):
         fleet.beat(ids, ms=1_000)
     assert fleet.make(ids) == 0
@@ -203,7 +189,7 @@ def test_a_copy_is_told_so_and_stops_at_once(fleet: Fleet) -> None:
     ids = fleet.generator()
     fleet.make(ids)
     # a clone of this process has renewed
-    fleet.redis._records[0] = fleet.redis._records[0]._replace(renewal_id="of the clone")
+    fleet.redis.change(0, renewal_id="0c1c" * 8)
     fleet.beat(ids)
     assert ids.lease is None
     with pytest.raises(LeaseLost):
@@ -310,7 +296,7 @@ def test_an_outage_lane_that_was_opened_stays_reserved_to_its_end_after_the_rele
     fleet.redis.away = False
     fleet.clock.advance(3_000)
     ids.close()
-    record = fleet.redis._records[0]
+    record = fleet.redis.record(0)
     assert record.token_hash == ""
     assert record.lanes_ms[OUT] == until_ms
 
@@ -319,9 +305,9 @@ def test_an_outage_lane_that_was_never_opened_goes_back_with_the_release(fleet: 
     fleet.make(ids)
     fleet.beat(ids)
     assert ids.lease is not None
-    opens_ms = fleet.redis._records[0].lanes_ms[OUT]
+    opens_ms = fleet.redis.record(0).lanes_ms[OUT]
     ids.close()
-    assert fleet.redis._records[0].lanes_ms[OUT] == opens_ms <= fleet.clock.server_time_ms()
+    assert fleet.redis.record(0).lanes_ms[OUT] == opens_ms <= fleet.clock.server_time_ms()
 
 
 def test_opening_and_its_end_are_logged(
@@ -362,7 +348,7 @@ def test_a_lease_of_after_a_loss_lasts_for_a_ttl_and_a_lane_of_before_for_longer
     fleet.redis.away = True
     fleet.clock.advance(3_600_000)
     fleet.redis.away = False
-    fleet.redis.wipe()
+    fleet.redis.model.wipe()
     for _ in range(12):
         fleet.beat(old)
         fleet.make(old)

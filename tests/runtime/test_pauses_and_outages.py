@@ -15,7 +15,7 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.process import exit as process_exit
+from snowredis.process import heartbeat as process_heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.runtime.conftest import make_pool
 from tests.support.ports import free_port
@@ -292,7 +292,7 @@ def test_a_heartbeat_thread_that_was_refused_is_tried_again_at_the_next_renewal(
         if len(attempts) <= 2:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(process_exit, "start_thread", refuse_twice)
+    monkeypatch.setattr(process_heartbeat, "start_thread", refuse_twice)
     clock = Background()
     with memory_pool(clock=clock).connect(clock=clock, ttl=3.0) as ids:
         for _ in range(4):

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class HostPidKeeper(SimKeeper):
     """R6 off: the token is made of host and pid, as in most systems."""
 
-    def claim(self, *, wait_ms: int, instead_of: int = 0, gives_up: bool = True) -> Claimed:
+    def send_claim(self, wait_ms: int, instead_of: int, gives_up: bool) -> Claimed:
         assert self.process is not None
         self.slot.set_token(self.process.host.name.encode().hex())
-        return super().claim(wait_ms=wait_ms, instead_of=instead_of, gives_up=gives_up)
+        return super().send_claim(wait_ms, instead_of, gives_up)
 
 
 class EndlessSlot(SimSlot):

@@ -122,7 +122,7 @@ class SimDeadProcesses:
     def __init__(self, process: Process) -> None:
         self.process = process
 
-    def release(self, most: int, talk: Callable[[Callable[[], int]], int], *, only_next: bool = False) -> int:
+    def release(self, most: int, talk: Callable[..., int], *, only_next: bool = False) -> int:
         machines = self.process.sim.machines
         if machines is not None:
             with contextlib.suppress(SnowredisError):
