@@ -17,7 +17,7 @@ from snowredis.errors import ServerUnidentified, StoreReadOnly
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Lost, PoolFull, Renewed, Settling
-from tests.lease.conftest import wall_ms
+from tests.snowflake.lease.conftest import wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.other_servers import other_servers
 from tests.support.servers import RedisServer, redis_server

@@ -11,7 +11,7 @@ from snowredis.core.layout import Layout
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from tests.chaos import shim
-from tests.lease.conftest import wall_ms
+from tests.snowflake.lease.conftest import wall_ms
 from tests.support.servers import PROGRAM, RedisServer
 from tests.support.waiting import eventually
 

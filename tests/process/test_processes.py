@@ -102,7 +102,7 @@ def test_the_name_of_a_program_does_not_make_it_a_zombie(tmp_path: Path, program
 
 
 def test_a_process_whose_first_thread_ended_before_the_others_has_not_ended() -> None:
-    process = start("tests.reclaim.programs.first_thread_ends")
+    process = start("tests.process.programs.first_thread_ends")
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "alone\n"

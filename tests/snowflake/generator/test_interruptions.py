@@ -34,7 +34,7 @@ def test_a_fork_wherever_the_clock_is_read_leaves_the_lease_to_the_parent(
     server: RedisServer, new_pool: Callable[..., str], operation: str
 ) -> None:
     output = run(
-        "tests.runtime.programs.forks_where_the_clock_is_read",
+        "tests.snowflake.generator.programs.forks_where_the_clock_is_read",
         server.url,
         new_pool(layout="game"),
         str(server.directory / f"{operation}.txt"),
@@ -48,7 +48,7 @@ def test_a_child_that_is_forked_as_a_claim_gets_its_token_claims_with_another(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     output = run(
-        "tests.runtime.programs.fork_between_token_and_claim",
+        "tests.snowflake.generator.programs.fork_between_token_and_claim",
         server.url,
         new_pool(layout="game"),
     )
@@ -60,7 +60,7 @@ def test_a_hook_that_ran_before_ours_keeps_the_lease_that_it_claimed(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     run(
-        "tests.runtime.programs.hook_before_ours",
+        "tests.snowflake.generator.programs.hook_before_ours",
         server.url,
         new_pool(),
     )
@@ -70,7 +70,7 @@ def test_a_fork_while_the_heartbeat_is_started_leaves_no_child_waiting(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     run(
-        "tests.runtime.programs.fork_while_the_heartbeat_starts",
+        "tests.snowflake.generator.programs.fork_while_the_heartbeat_starts",
         server.url,
         new_pool(),
         timeout_s=20,
@@ -82,7 +82,7 @@ def test_a_fork_in_a_coroutine_that_takes_an_id_is_none_of_its_locks_business(
 ) -> None:
     """Up to where a loop is needed, which no child shares with its parent."""
     output = run(
-        "tests.runtime.programs.fork_in_a_coroutine",
+        "tests.snowflake.generator.programs.fork_in_a_coroutine",
         server.url,
         new_pool(layout="game"),
     )
@@ -93,7 +93,7 @@ def test_a_fork_in_a_coroutine_that_takes_an_id_is_none_of_its_locks_business(
 
 def test_a_generator_can_be_made_in_a_signal_handler_that_came_while_one_is_made() -> None:
     run(
-        "tests.runtime.programs.generator_in_a_signal_handler",
+        "tests.snowflake.generator.programs.generator_in_a_signal_handler",
         timeout_s=20,
     )
 

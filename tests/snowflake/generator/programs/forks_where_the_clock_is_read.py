@@ -3,7 +3,7 @@
 import os
 import sys
 
-from tests.runtime.programs.forking_clock import play
+from tests.snowflake.generator.programs.forking_clock import play
 
 file = os.open(sys.argv[3], os.O_RDWR | os.O_CREAT | os.O_APPEND)
 reading = 1

@@ -32,7 +32,7 @@ from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, WorkerStats
 from snowredis.snowflake.replies import ClaimReply, Seen
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
-from tests.runtime.conftest import make_pool, requests_to
+from tests.snowflake.generator.conftest import make_pool, requests_to
 from tests.support import warm
 from tests.support.servers import RedisServer
 

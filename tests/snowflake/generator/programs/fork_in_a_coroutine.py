@@ -5,7 +5,7 @@ import sys
 import time
 
 import snowredis
-from tests.runtime.programs.forking_clock import ForkingClock
+from tests.snowflake.generator.programs.forking_clock import ForkingClock
 
 clock = ForkingClock()
 ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game", clock=clock)

@@ -24,7 +24,7 @@ from snowredis.snowflake.replies import (
     Renewed,
     Settling,
 )
-from tests.lease.conftest import TTL_MS, Place
+from tests.snowflake.lease.conftest import TTL_MS, Place
 from tests.support.holder import Holder, fresh_hex
 
 LEAD_MS = SKEW_MS = TTL_MS // 12

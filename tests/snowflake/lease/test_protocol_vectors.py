@@ -18,7 +18,7 @@ from snowredis.snowflake.redis_store import load
 from tests.support.holder import fresh_hex
 from tests.support.servers import RedisServer
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/reference/protocol.md").read_text("utf-8")
 VECTORS = json.loads((ROOT / "docs/reference/protocol-vectors.json").read_text("utf-8"))
 POOL = VECTORS["pools"][1]

@@ -108,7 +108,7 @@ def test_threads_share_a_generator_of_every_kind(kind: str, settings: dict[str, 
 @pytest.mark.parametrize("pids", [[], ["the same"]], ids=["", "in namespaces of their own"])
 @pytest.mark.parametrize("local_kind", ["uuid7", "uuid4", "ulid", "objectid"])
 def test_forked_children_repeat_no_id_of_each_other(local_kind: str, pids: list[str]) -> None:
-    program = ROOT / "tests/generators/programs/forked_ids.py"
+    program = ROOT / "tests/kinds/programs/forked_ids.py"
     done = warm.run(
         [sys.executable, program, local_kind, *pids], capture_output=True, text=True, timeout=60, check=True
     )

@@ -23,12 +23,12 @@ from snowredis.process.fork import GUARD
 from snowredis.snowflake import fast_path
 from snowredis.testing import ManualClock, memory_pool
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", f"tests.runtime.programs.{program}", *arguments],
+        [sys.executable, "-m", f"tests.snowflake.generator.programs.{program}", *arguments],
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,

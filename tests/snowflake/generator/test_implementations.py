@@ -25,7 +25,7 @@ from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points
 from tests.support import warm
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 only_c = pytest.mark.skipif(snowredis.IMPLEMENTATION != "c", reason="the C file was not built, or is not wanted")
 
 # plays random calls on a clock of tests, and prints what came of each

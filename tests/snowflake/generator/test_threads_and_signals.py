@@ -172,7 +172,7 @@ def test_a_handler_that_comes_in_while_its_thread_claims_gets_an_id_or_a_clear_e
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     output = run(
-        "tests.runtime.programs.signals_during_claims",
+        "tests.snowflake.generator.programs.signals_during_claims",
         server.url,
         new_pool(layout="shardingsphere"),
     )
@@ -211,7 +211,7 @@ def test_sigterm_in_the_middle_of_work_releases_the_worker_id(
 
     name = new_pool()
     process = start(
-        "tests.runtime.programs.closed_by_sigterm",
+        "tests.snowflake.generator.programs.closed_by_sigterm",
         server.url,
         name,
     )
@@ -228,7 +228,7 @@ def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     name = new_pool()
-    output = run("tests.runtime.programs.ended_by_sigterm", server.url, name, "20")
+    output = run("tests.snowflake.generator.programs.ended_by_sigterm", server.url, name, "20")
     assert output.splitlines() == ["handler", "20 7 True"]
     pool = snowredis.WorkerPool(server.url, name)
     assert pool.workers() == []
@@ -323,7 +323,7 @@ def test_members_are_listed_while_another_thread_adds_some() -> None:
 
 
 def test_no_heartbeat_thread_is_left_after_close_and_at_exit() -> None:
-    assert run("tests.runtime.programs.ends_of_heartbeats").splitlines() == [
+    assert run("tests.snowflake.generator.programs.ends_of_heartbeats").splitlines() == [
         "close 1 0",
         "exit 1 0",
         "drop 1 0",
@@ -332,7 +332,7 @@ def test_no_heartbeat_thread_is_left_after_close_and_at_exit() -> None:
 
 def test_a_handler_in_the_hub_of_gevent_can_close_a_generator() -> None:
     pytest.importorskip("gevent")
-    assert run("tests.runtime.programs.closed_in_the_hub_of_gevent") == "True True\n"
+    assert run("tests.snowflake.generator.programs.closed_in_the_hub_of_gevent") == "True True\n"
 
 
 def test_a_greenlet_beside_one_that_talks_to_redis_hears_when_to_patch() -> None:
@@ -344,7 +344,10 @@ def test_a_greenlet_beside_one_that_talks_to_redis_hears_when_to_patch() -> None
 def test_a_program_ends_whatever_its_daemons_held_and_its_finalizers_call(server: RedisServer) -> None:
     new_pool(server.url, "finalizers")
     # every other one hung
-    running = [start("tests.runtime.programs.finalizers_beside_daemons", server.url, "finalizers") for _ in range(6)]
+    running = [
+        start("tests.snowflake.generator.programs.finalizers_beside_daemons", server.url, "finalizers")
+        for _ in range(6)
+    ]
     try:
         for process in running:
             _, errors = process.communicate(timeout=60)

@@ -17,7 +17,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.process import exit as process_exit
 from snowredis.testing import ManualClock, memory_pool
-from tests.runtime.conftest import make_pool
+from tests.snowflake.generator.conftest import make_pool
 from tests.support.ports import free_port
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
@@ -39,14 +39,14 @@ def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: 
     name = make_pool(own_server, layout=spec, ttl_ms=1000)
     layout = Layout(backup_bits=0, worker_bits=0, sequence_bits=12)
     first, second = tmp_path / "first", tmp_path / "second"
-    paused = start("tests.runtime.programs.writer", own_server.url, name, str(first), "1", spec)
+    paused = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(first), "1", spec)
     heir = None
     try:
         eventually(lambda: len(ids_in(first)) > 1000)
         paused.send_signal(signal.SIGSTOP)
         stopped_at = len(ids_in(first))
         eventually(lambda: not snowredis.WorkerPool(own_server.url, name).workers())
-        heir = start("tests.runtime.programs.writer", own_server.url, name, str(second), "1", spec)
+        heir = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(second), "1", spec)
         eventually(lambda: len(ids_in(second)) > 1000)
         paused.send_signal(signal.SIGCONT)
         time.sleep(0.5)
@@ -69,7 +69,7 @@ def test_kill_minus_nine_frees_the_worker_id_after_one_ttl(own_server: RedisServ
     spec = "41/0/2/0/10"
     name = make_pool(own_server, layout=spec, ttl_ms=1000)
     pool = snowredis.WorkerPool(own_server.url, name)
-    process = start("tests.runtime.programs.writer", own_server.url, name, str(tmp_path / "ids"), "1", spec)
+    process = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(tmp_path / "ids"), "1", spec)
     eventually(lambda: len(ids_in(tmp_path / "ids")) > 1000)
     process.kill()
     process.communicate()
@@ -233,7 +233,9 @@ def test_the_environment_configures_the_generator_of_the_process(
         "SNOWREDIS_TTL": "9",
         "SNOWREDIS_LABEL": "from the environment",
     }
-    process = start("tests.runtime.programs.configured_by_the_environment", server.url, name, env=environment)
+    process = start(
+        "tests.snowflake.generator.programs.configured_by_the_environment", server.url, name, env=environment
+    )
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 0, errors
 
@@ -243,7 +245,7 @@ def test_the_environment_configures_the_generator_of_the_process(
 
 def test_interpreter_exit_releases_the_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
     name = new_pool()
-    program = "tests.runtime.programs.ends_without_close"
+    program = "tests.snowflake.generator.programs.ends_without_close"
     for ending in ("return", "exit", "del"):
         run(program, server.url, name, ending)
         assert snowredis.WorkerPool(server.url, name).workers() == []
@@ -255,7 +257,7 @@ def test_interpreter_exit_releases_the_worker_id(server: RedisServer, new_pool: 
 def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) -> None:
     name = make_pool(own_server)
     process = start(
-        "tests.runtime.programs.twenty_generators_until_enter",
+        "tests.snowflake.generator.programs.twenty_generators_until_enter",
         own_server.url,
         name,
     )
@@ -358,5 +360,5 @@ def test_a_read_only_replica_is_said(own_server: RedisServer, tmp_path: Path) ->
 def test_a_test_that_freezes_time_and_makes_the_first_id_leaves_a_generator_that_works(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
-    program = "tests.runtime.programs.first_id_of_a_test_that_freezes_time"
+    program = "tests.snowflake.generator.programs.first_id_of_a_test_that_freezes_time"
     run(program, server.url, new_pool(), timeout_s=20)

@@ -13,7 +13,7 @@ from snowredis.errors import ConfigError
 from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Created, Granted, LossReason, Lost, Renewed, Settling
-from tests.lease.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
+from tests.snowflake.lease.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.records import change_record
 from tests.support.servers import RedisServer

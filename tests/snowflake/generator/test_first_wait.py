@@ -28,8 +28,8 @@ WARNING = (
 def test_the_first_wait_is_one_line_on_stderr(server: RedisServer) -> None:
     done = subprocess.run(
         [sys.executable, PROGRAM, server.url, "first"],
-        cwd=PROGRAM.parents[2],
-        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])},
+        cwd=PROGRAM.parents[3],
+        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[3])},
         capture_output=True,
         text=True,
         timeout=30,

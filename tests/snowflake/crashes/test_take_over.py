@@ -26,7 +26,7 @@ from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import ClaimReply, Seen
 from snowredis.snowflake.sweep import UNANSWERED_S
 from snowredis.testing import ManualClock
-from tests.reclaim.conftest import files_in, name_of
+from tests.snowflake.crashes.conftest import files_in, name_of
 from tests.support.pools import new_pool
 from tests.support.programs import start
 from tests.support.servers import RedisServer
@@ -44,7 +44,7 @@ class Program:
     """A process with a generator."""
 
     def __init__(self, url: str) -> None:
-        self.process = start("tests.reclaim.programs.makes_ids", url, POOL, str(TTL_S))
+        self.process = start("tests.snowflake.crashes.programs.makes_ids", url, POOL, str(TTL_S))
 
     def ask(self, line: str = "") -> str:
         """Return what the process prints: an id, or the name of an error."""
@@ -223,7 +223,9 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     killed.id()
     own_server.kill()
     killed.end()
-    dies = start("tests.reclaim.programs.dies_while_taking_over", own_server.url, POOL, str(TTL_S), operation, moment)
+    dies = start(
+        "tests.snowflake.crashes.programs.dies_while_taking_over", own_server.url, POOL, str(TTL_S), operation, moment
+    )
     assert dies.wait(30) == -signal.SIGKILL
     dies.communicate()
     tokens = []
@@ -268,7 +270,7 @@ def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_noth
     killed.id()
     own_server.kill()
     killed.end()
-    forks = start("tests.reclaim.programs.forks_while_taking_over", own_server.url, POOL, str(TTL_S))
+    forks = start("tests.snowflake.crashes.programs.forks_while_taking_over", own_server.url, POOL, str(TTL_S))
     assert forks.stdout is not None
     assert forks.stdout.readline() == "the child has ended\n"
     assert len(leases_in(records)) == 1

@@ -42,7 +42,7 @@ from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.replies import Granted, Seen
 from snowredis.worker_pool import WorkerPool
-from tests.reclaim.conftest import Owned, files_in, name_of
+from tests.snowflake.crashes.conftest import Owned, files_in, name_of
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
@@ -142,7 +142,7 @@ def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
     server: RedisServer, new_pool: Callable[..., str], records: Path
 ) -> None:
     pool = new_pool()
-    made = [int(line) for line in run("tests.reclaim.programs.execs_itself", server.url, pool, "3").split()]
+    made = [int(line) for line in run("tests.snowflake.crashes.programs.execs_itself", server.url, pool, "3").split()]
     assert len(made) == 3
     assert made == sorted(set(made))
     assert files_in(records) == []

@@ -51,7 +51,7 @@ from snowredis.snowflake.replies import (
     Seen,
     Settling,
 )
-from tests.lease.conftest import really_wait, wall_ms
+from tests.snowflake.lease.conftest import really_wait, wall_ms
 from tests.support import warm
 from tests.support.holder import Holder, fresh_hex
 from tests.support.ports import free_port
@@ -59,7 +59,7 @@ from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer, redis_server
 from tests.support.waiting import eventually
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 # over before a test gets bored
 SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
@@ -1112,7 +1112,7 @@ class _Subclass(redis.Redis):
 
 # --- several processes -----------------------------------------------------------------------------
 
-CLAIMER = "tests.lease.programs.claimer"
+CLAIMER = "tests.snowflake.lease.programs.claimer"
 
 
 def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServer) -> None:

@@ -8,5 +8,5 @@ import snowredis
 url, pool, times = sys.argv[1:]
 print(snowredis.connect(url, pool=pool, claim_timeout=0).next_id(), flush=True)
 if int(times) > 1:
-    program = [sys.executable, "-m", "tests.reclaim.programs.execs_itself", url, pool, str(int(times) - 1)]
+    program = [sys.executable, "-m", "tests.snowflake.crashes.programs.execs_itself", url, pool, str(int(times) - 1)]
     os.execv(sys.executable, program)

@@ -32,7 +32,7 @@ from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, CrashRe
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.sweep import release_dead
-from tests.reclaim.conftest import Owned, files_in
+from tests.snowflake.crashes.conftest import Owned, files_in
 from tests.support.pools import new_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
@@ -364,7 +364,7 @@ def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, record
     # the exit waits for Redis for seconds, and the lease is not to end by itself meanwhile
     create(own_server.url, ttl=60.0)
     pid = own_server.client().info()["process_id"]
-    program = start("tests.reclaim.programs.ends_while_redis_is_away", own_server.url, str(pid), how)
+    program = start("tests.snowflake.crashes.programs.ends_while_redis_is_away", own_server.url, str(pid), how)
     _, errors = program.communicate(timeout=60)
     assert (errors, program.returncode) == ("", 0 if how == "exit" else -signal.SIGTERM)
     own_server.kill(signal.SIGCONT)
@@ -378,7 +378,7 @@ def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, record
 
 def test_the_lease_of_a_generator_that_an_exit_handler_makes_is_no_death(url: str, records: Path) -> None:
     create(url)
-    run("tests.reclaim.programs.makes_a_generator_at_exit", url)
+    run("tests.snowflake.crashes.programs.makes_a_generator_at_exit", url)
     (lease,) = left_in(records)
     assert End(lease.end) is End.EXIT
     with connect(url) as heir:

@@ -23,7 +23,7 @@ def ids_of(output: str) -> list[int]:
 
 def test_forked_children_claim_worker_ids_of_their_own(server: RedisServer, new_pool: Callable[..., str]) -> None:
     output = run(
-        "tests.runtime.programs.forked_children",
+        "tests.snowflake.generator.programs.forked_children",
         server.url,
         new_pool(),
     )
@@ -34,7 +34,7 @@ def test_forked_children_claim_worker_ids_of_their_own(server: RedisServer, new_
 
 def test_a_fork_that_bypasses_python_is_found_at_the_next_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
     output = run(
-        "tests.runtime.programs.fork_in_c",
+        "tests.snowflake.generator.programs.fork_in_c",
         server.url,
         new_pool(layout="game"),
     )
@@ -47,7 +47,7 @@ def test_a_fork_inside_next_id_gives_parent_and_child_different_ids(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     output = run(
-        "tests.runtime.programs.forks_in_a_signal_handler",
+        "tests.snowflake.generator.programs.forks_in_a_signal_handler",
         server.url,
         new_pool(),
         str(server.directory / "forked.txt"),
@@ -61,7 +61,7 @@ def test_a_fork_inside_next_id_gives_parent_and_child_different_ids(
 def test_multiprocessing_needs_nothing(server: RedisServer, new_pool: Callable[..., str], method: str) -> None:
     name = new_pool()
     environment = {**os.environ, "SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": name}
-    process = start("tests.runtime.programs.multiprocessing_pool", method, env=environment)
+    process = start("tests.snowflake.generator.programs.multiprocessing_pool", method, env=environment)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert len(WorkerPool(server.url, name).workers()) <= 3
@@ -70,7 +70,7 @@ def test_multiprocessing_needs_nothing(server: RedisServer, new_pool: Callable[.
 def test_a_child_that_never_makes_an_id_takes_no_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
     name = new_pool()
     run(
-        "tests.runtime.programs.child_without_ids",
+        "tests.snowflake.generator.programs.child_without_ids",
         server.url,
         name,
     )
@@ -105,5 +105,5 @@ def test_a_process_that_forks_imports_what_a_claim_needs(server: RedisServer, ho
     if how in ("rq", "celery"):
         pytest.importorskip(how)
     new_pool(server.url, "preloaded")
-    imported = run("tests.runtime.programs.imports_of_a_child", how, server.url, "preloaded")
+    imported = run("tests.snowflake.generator.programs.imports_of_a_child", how, server.url, "preloaded")
     assert imported.split() == []
