@@ -43,6 +43,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "snowflake": ("snowflake", "servers", "registry", "simulation", "ha", "interrupts", "monitor", "spec", "chaos"),
     "testing.py": ("snowflake/generator", "kinds", "numbers", "integrations"),
     "web": ("web",),
+    "worker_pool.py": ("monitor", "cli", "web"),
 }
 
 
