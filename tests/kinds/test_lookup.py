@@ -94,10 +94,7 @@ def test_a_missing_library_is_an_error_with_the_extra_to_install(monkeypatch: py
             {"url": "rediss://u:p%40@h:1/0?socket_timeout=2", "pool": "a"},
         ),
         ("snowflake+unix:///run/redis.sock?db=1&pool=a", {"url": "unix:///run/redis.sock?db=1", "pool": "a"}),
-        (
-            "segment+redis://a/0?tag=p redis://b/0",
-            {"url": "redis://a/0 redis://b/0", "tag": "p"},
-        ),
+        ("segment+redis://a/0?tag=p redis://b/0", {"url": "redis://a/0 redis://b/0", "tag": "p"}),
         ("snowflake+sentinel://h:1,i:2/m/0?pool=a", {"url": "sentinel://h:1,i:2/m/0", "pool": "a"}),
         ("uuid7:?form=text", {"form": "text"}),
     ],
@@ -122,9 +119,7 @@ def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(snowredis.generator().next_id(), str)
 
 
-def test_another_kind_takes_the_server_of_the_process_and_no_tag_or_range(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_another_kind_takes_the_server_of_the_process_and_no_tag_or_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_KIND", "segment")
     monkeypatch.setenv("SNOWREDIS_URL", "redis://shared/0")
     monkeypatch.setenv("SNOWREDIS_TAG", "invoices")

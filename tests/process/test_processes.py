@@ -122,17 +122,13 @@ def test_what_cannot_be_read_is_taken_for_alive(monkeypatch: pytest.MonkeyPatch)
         assert own_name() is None
 
 
-def test_a_proc_of_other_pids_and_a_kernel_without_a_name_show_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_proc_of_other_pids_and_a_kernel_without_a_name_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     readlink = os.readlink
     monkeypatch.setattr(os, "readlink", lambda path: "1" if path == "/proc/self" else readlink(path))
     assert own_name() is None
 
 
-def test_where_there_is_no_proc_a_process_has_ended_when_it_was_reaped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_there_is_no_proc_a_process_has_ended_when_it_was_reaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(processes, "_status", lambda _: None)
     with sleeping() as process:

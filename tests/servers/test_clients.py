@@ -185,12 +185,7 @@ def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, messa
 
 
 @pytest.mark.parametrize(
-    ("url", "slack_ms"),
-    [
-        ("redis://a", 0),
-        ("sentinel://a/m", FAILOVER_SLACK_MS),
-        ("cluster://a", FAILOVER_SLACK_MS),
-    ],
+    ("url", "slack_ms"), [("redis://a", 0), ("sentinel://a/m", FAILOVER_SLACK_MS), ("cluster://a", FAILOVER_SLACK_MS)]
 )
 def test_failover_slack_goes_by_the_kind_of_server(url: str, slack_ms: int) -> None:
     assert open_client(url).failover_slack_ms == slack_ms
@@ -242,10 +237,7 @@ def test_connect_takes_that_slack_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (
-            MasterNotFoundError("No master found for 'm'"),
-            "check the master's name and the Sentinels' addresses",
-        ),
+        (MasterNotFoundError("No master found for 'm'"), "check the master's name and the Sentinels' addresses"),
         (MasterDownError("Link with MASTER is down"), "wait for the failover to end"),
         (ClusterDownError("Hash slot not served"), "check CLUSTER INFO"),
         (SlotNotCoveredError("slot 3"), "check CLUSTER INFO"),
@@ -260,11 +252,7 @@ def test_an_error_of_several_servers_says_what_to_do(error: Exception, advice: s
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        (
-            redis.exceptions.ResponseError("DB index is out of range"),
-            ConfigError,
-            "has no database of this number",
-        ),
+        (redis.exceptions.ResponseError("DB index is out of range"), ConfigError, "has no database of this number"),
         (redis.exceptions.ConnectionError("Invalid Database"), ConfigError, "Correct it in the URL"),
         (
             redis.exceptions.ResponseError("NOREPLICAS Not enough good replicas"),

@@ -58,13 +58,7 @@ def release_of(url: str, lease: Credentials, **options: Any) -> None:
 
 def config_of(**options: Any) -> PoolConfig:
     settings = SETTINGS | options
-    return PoolConfig(
-        name="killed",
-        layout=settings["layout"],
-        ttl_ms=3000,
-        max_clock_lead_ms=100,
-        redis_skew_ms=100,
-    )
+    return PoolConfig(name="killed", layout=settings["layout"], ttl_ms=3000, max_clock_lead_ms=100, redis_skew_ms=100)
 
 
 class Child:

@@ -249,10 +249,7 @@ def test_an_outage_leaves_few_files_of_closed_generators(
     mute.bind(f"{tmp_path}/mute.sock")
     mute.listen()
     for _ in range(4):
-        with (
-            pytest.raises(StoreUnavailable),
-            connect(f"unix://{tmp_path}/mute.sock?socket_timeout=0.2", "away") as ids,
-        ):
+        with pytest.raises(StoreUnavailable), connect(f"unix://{tmp_path}/mute.sock?socket_timeout=0.2", "away") as ids:
             ids.claim()
         left.append({file.name for file in files_in(records)})
     mute.close()

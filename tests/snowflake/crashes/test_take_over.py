@@ -111,9 +111,7 @@ def test_the_lease_of_a_killed_process_is_taken_over_once_and_kept_when_redis_is
     made += [heir.id() for _ in range(100)]
     pool = snowredis.WorkerPool(own_server.url, POOL)
     eventually(
-        lambda: heir.process.pid in {each.pid for each in pool.workers()},
-        "a lease",
-        ignored=(snowredis.PoolNotFound,),
+        lambda: heir.process.pid in {each.pid for each in pool.workers()}, "a lease", ignored=(snowredis.PoolNotFound,)
     )
     made.append(heir.id())
     assert len(set(made)) == len(made)

@@ -50,11 +50,7 @@ def requests_to(store: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 def make_pool(
-    server: RedisServer,
-    *,
-    layout: Layout | str | None = None,
-    ttl_ms: int = 30_000,
-    outage_reserve_ms: int = -1,
+    server: RedisServer, *, layout: Layout | str | None = None, ttl_ms: int = 30_000, outage_reserve_ms: int = -1
 ) -> str:
     """Create a pool and return its name."""
     name = f"pool{next(_numbers)}"

@@ -70,9 +70,7 @@ def test_the_kind_of_ids_of_the_process_is_a_setting_in_code(monkeypatch: pytest
         snowredis.configure("uuid4", pool="orders")
 
 
-def test_the_kind_of_ids_of_the_process_is_a_setting_in_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_kind_of_ids_of_the_process_is_a_setting_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_KIND", "uuid4")
     monkeypatch.setenv("SNOWREDIS_FORM", "text")
     with pytest.raises(ConfigError, match="unknown setting 'pool' of uuid4 generators"):
@@ -84,9 +82,7 @@ def test_the_kind_of_ids_of_the_process_is_a_setting_in_the_environment(
         snowredis.next_id()
 
 
-def test_another_generator_takes_the_settings_of_the_process_that_it_knows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_another_generator_takes_the_settings_of_the_process_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_TTL", "7")
     monkeypatch.setenv("SNOWREDIS_LABEL", "of-the-environment")
     snowredis.configure(url="redis://h/0", pool="orders", label="of-the-code")

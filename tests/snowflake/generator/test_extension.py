@@ -101,11 +101,7 @@ def test_nothing_is_left_of_generators_that_are_gone(
 ) -> None:
     # pytest keeps what is logged
     caplog.set_level(logging.CRITICAL, "snowredis")
-    watched: list[Any] = [
-        fast_path.FastPath,
-        lanes.TickRange,
-        GUARD.is_reset,
-    ]
+    watched: list[Any] = [fast_path.FastPath, lanes.TickRange, GUARD.is_reset]
     watched += [None, snowredis.SnowflakeGenerator, ClockMovedBack]
 
     def counts() -> tuple[list[int], int]:
@@ -147,8 +143,7 @@ def test_nothing_is_left_of_generators_that_are_gone(
 
 
 @pytest.mark.skipif(
-    sys.version_info < (3, 12),
-    reason="before Python 3.12, interpreters of a process share one GIL and their types",
+    sys.version_info < (3, 12), reason="before Python 3.12, interpreters of a process share one GIL and their types"
 )
 def test_each_interpreter_has_a_fast_path_of_its_own() -> None:
     done = run("interpreters")

@@ -37,9 +37,7 @@ def in_child(run: Callable[[], int]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_child_with_the_pid_of_its_parent_is_reset_without_a_wiped_page(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_child_with_the_pid_of_its_parent_is_reset_without_a_wiped_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child is process 1 of a pid namespace, and its parent is process 1 of another one."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
     guard, member = ForkGuard(), Member()
@@ -67,9 +65,7 @@ def test_a_child_whose_earlier_hook_made_an_id_is_reset_once() -> None:
     assert in_child(lambda: member.resets) == 1
 
 
-def test_a_system_that_accepts_all_advice_is_not_trusted_to_wipe_a_page(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_system_that_accepts_all_advice_is_not_trusted_to_wipe_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     class Accepting(mmap.mmap):
         def madvise(self, *_: Any) -> None:
             """Do nothing, as some emulators do."""

@@ -22,22 +22,14 @@ def ids_of(output: str) -> list[int]:
 
 
 def test_forked_children_claim_worker_ids_of_their_own(server: RedisServer, new_pool: Callable[..., str]) -> None:
-    output = run(
-        "tests.snowflake.generator.programs.forked_children",
-        server.url,
-        new_pool(),
-    )
+    output = run("tests.snowflake.generator.programs.forked_children", server.url, new_pool())
     made = ids_of(output)
     assert len(made) == 6 * 1500
     assert len(set(made)) == len(made)
 
 
 def test_a_fork_that_bypasses_python_is_found_at_the_next_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
-    output = run(
-        "tests.snowflake.generator.programs.fork_in_c",
-        server.url,
-        new_pool(layout="game"),
-    )
+    output = run("tests.snowflake.generator.programs.fork_in_c", server.url, new_pool(layout="game"))
     made = ids_of(output)
     assert len(made) == 30
     assert len(set(made)) == 30
@@ -69,11 +61,7 @@ def test_multiprocessing_needs_nothing(server: RedisServer, new_pool: Callable[.
 
 def test_a_child_that_never_makes_an_id_takes_no_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
     name = new_pool()
-    run(
-        "tests.snowflake.generator.programs.child_without_ids",
-        server.url,
-        name,
-    )
+    run("tests.snowflake.generator.programs.child_without_ids", server.url, name)
     assert WorkerPool(server.url, name).workers() == []
 
 

@@ -108,11 +108,7 @@ def test_no_worker_of_a_layout_without_a_sequence_makes_the_ids_of_another(
     clock: ManualClock, worker_last: bool
 ) -> None:
     layout = Layout(
-        backup_bits=0,
-        worker_bits=1,
-        sequence_bits=0,
-        worker_last=worker_last,
-        epoch_ms=clock.time_ns() // 1_000_000,
+        backup_bits=0, worker_bits=1, sequence_bits=0, worker_last=worker_last, epoch_ms=clock.time_ns() // 1_000_000
     )
     pool = memory_pool(clock=clock)
     many = [pool.connect(layout=layout) for _ in range(2)]
@@ -188,8 +184,7 @@ def test_a_shape_without_elements_is_filled_with_nothing(pool: MemoryPool) -> No
 
 
 @pytest.mark.parametrize(
-    "buffer",
-    [bytes(16), bytearray(9), array("d", [0.0]), array("i", [0, 0]), [1, 2], memoryview(bytearray(32))[::2]],
+    "buffer", [bytes(16), bytearray(9), array("d", [0.0]), array("i", [0, 0]), [1, 2], memoryview(bytearray(32))[::2]]
 )
 def test_fill_refuses_what_it_cannot_fill(pool: MemoryPool, buffer: Any) -> None:
     with pytest.raises(snowredis.ConfigError, match=r"fill\(\) needs"):

@@ -72,8 +72,7 @@ def current(ids: Any) -> tuple[lanes.TickRange, int]:
 
 @only_c
 @pytest.mark.parametrize(
-    "wrong",
-    [{"first_id": 0}, {"tick_ms": 0}, {"limit_ns": "1"}, {"timestamp_shift": 63}, {"sequence_shift": -1}],
+    "wrong", [{"first_id": 0}, {"tick_ms": 0}, {"limit_ns": "1"}, {"timestamp_shift": 63}, {"sequence_shift": -1}]
 )
 def test_a_range_of_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     ids = memory_pool().connect()

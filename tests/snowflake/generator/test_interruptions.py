@@ -47,11 +47,7 @@ def test_a_fork_wherever_the_clock_is_read_leaves_the_lease_to_the_parent(
 def test_a_child_that_is_forked_as_a_claim_gets_its_token_claims_with_another(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
-    output = run(
-        "tests.snowflake.generator.programs.fork_between_token_and_claim",
-        server.url,
-        new_pool(layout="game"),
-    )
+    output = run("tests.snowflake.generator.programs.fork_between_token_and_claim", server.url, new_pool(layout="game"))
     made = output.split()
     assert len(made) == len(set(made)) == 20
 
@@ -59,43 +55,27 @@ def test_a_child_that_is_forked_as_a_claim_gets_its_token_claims_with_another(
 def test_a_hook_that_ran_before_ours_keeps_the_lease_that_it_claimed(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
-    run(
-        "tests.snowflake.generator.programs.hook_before_ours",
-        server.url,
-        new_pool(),
-    )
+    run("tests.snowflake.generator.programs.hook_before_ours", server.url, new_pool())
 
 
 def test_a_fork_while_the_heartbeat_is_started_leaves_no_child_waiting(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
-    run(
-        "tests.snowflake.generator.programs.fork_while_the_heartbeat_starts",
-        server.url,
-        new_pool(),
-        timeout_s=20,
-    )
+    run("tests.snowflake.generator.programs.fork_while_the_heartbeat_starts", server.url, new_pool(), timeout_s=20)
 
 
 def test_a_fork_in_a_coroutine_that_takes_an_id_is_none_of_its_locks_business(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     """Up to where a loop is needed, which no child shares with its parent."""
-    output = run(
-        "tests.snowflake.generator.programs.fork_in_a_coroutine",
-        server.url,
-        new_pool(layout="game"),
-    )
+    output = run("tests.snowflake.generator.programs.fork_in_a_coroutine", server.url, new_pool(layout="game"))
     child, parent = (line.split() for line in output.splitlines())
     assert child[0] == "child"
     assert child[1] not in parent
 
 
 def test_a_generator_can_be_made_in_a_signal_handler_that_came_while_one_is_made() -> None:
-    run(
-        "tests.snowflake.generator.programs.generator_in_a_signal_handler",
-        timeout_s=20,
-    )
+    run("tests.snowflake.generator.programs.generator_in_a_signal_handler", timeout_s=20)
 
 
 class Unanswered(MemoryStore):
@@ -324,10 +304,7 @@ def test_ids_that_are_borrowed_up_to_the_end_of_the_reservation_wait_for_a_renew
 
 def test_a_worker_id_whose_next_tick_is_later_than_a_floor_can_be_claimed(pool: MemoryPool, clock: ManualClock) -> None:
     """A pool of one worker id, and ticks that are longer than the ttl."""
-    settings: dict[str, Any] = {
-        "layout": replace(Layout(), backup_bits=0, worker_bits=0, tick_ms=10_000),
-        "ttl": 1.0,
-    }
+    settings: dict[str, Any] = {"layout": replace(Layout(), backup_bits=0, worker_bits=0, tick_ms=10_000), "ttl": 1.0}
     with pool.connect(**settings) as ids:
         before = ids.next_id()
     again = pool.connect(**settings)

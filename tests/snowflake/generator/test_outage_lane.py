@@ -387,12 +387,7 @@ def test_those_who_look_see_whether_anybody_makes_ids_after_a_loss(
     config = PoolConfig(name="seen", outage_reserve_ms=int(reserve_s * 1000), **settings)
     pool = snowredis.WorkerPool(own_server.url, "seen")
     pool.create(config)
-    options: dict[str, Any] = {
-        "ttl": 2,
-        "max_clock_lead": 0.1,
-        "redis_skew": 0.1,
-        "outage_reserve": reserve_s,
-    }
+    options: dict[str, Any] = {"ttl": 2, "max_clock_lead": 0.1, "redis_skew": 0.1, "outage_reserve": reserve_s}
     with snowredis.connect(own_server.url, pool="seen", **options) as ids:
         ids.next_id()
         own_server.kill()

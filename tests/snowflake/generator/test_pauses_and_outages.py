@@ -256,11 +256,7 @@ def test_interpreter_exit_releases_the_worker_id(server: RedisServer, new_pool: 
 
 def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) -> None:
     name = make_pool(own_server)
-    process = start(
-        "tests.snowflake.generator.programs.twenty_generators_until_enter",
-        own_server.url,
-        name,
-    )
+    process = start("tests.snowflake.generator.programs.twenty_generators_until_enter", own_server.url, name)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     own_server.kill(signal.SIGSTOP)
@@ -269,9 +265,7 @@ def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) ->
     assert process.returncode == 0
 
 
-def test_a_generator_that_was_dropped_releases_its_worker_id_at_the_next_heartbeat(
-    own_server: RedisServer,
-) -> None:
+def test_a_generator_that_was_dropped_releases_its_worker_id_at_the_next_heartbeat(own_server: RedisServer) -> None:
     name = make_pool(own_server, ttl_ms=1200)
     pool = snowredis.WorkerPool(own_server.url, name)
     ids = snowredis.connect(own_server.url, pool=name, ttl=1.2)

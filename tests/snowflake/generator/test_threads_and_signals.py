@@ -172,9 +172,7 @@ def test_a_handler_that_comes_in_while_its_thread_claims_gets_an_id_or_a_clear_e
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     output = run(
-        "tests.snowflake.generator.programs.signals_during_claims",
-        server.url,
-        new_pool(layout="shardingsphere"),
+        "tests.snowflake.generator.programs.signals_during_claims", server.url, new_pool(layout="shardingsphere")
     )
     made, _ = map(int, output.split())
     assert made >= 1000
@@ -210,11 +208,7 @@ def test_sigterm_in_the_middle_of_work_releases_the_worker_id(
     from tests.support.programs import start
 
     name = new_pool()
-    process = start(
-        "tests.snowflake.generator.programs.closed_by_sigterm",
-        server.url,
-        name,
-    )
+    process = start("tests.snowflake.generator.programs.closed_by_sigterm", server.url, name)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.05)
@@ -235,9 +229,7 @@ def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(
     assert pool.snapshot().deaths == ()
 
 
-def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(caplog: pytest.LogCaptureFixture) -> None:
     closed = []
 
     class Member:
@@ -256,9 +248,7 @@ def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(
 
 @pytest.mark.parametrize("caller", ["thread", "coroutine"])
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"sequence_start": "random"}, {"clock_policy": "wait"}],
-    ids=["fast", "each tick", "wait"],
+    "settings", [{}, {"sequence_start": "random"}, {"clock_policy": "wait"}], ids=["fast", "each tick", "wait"]
 )
 def test_no_thread_waits_for_a_log_line_of_another(settings: dict[str, Any], caller: str) -> None:
     """The thread that logs would wait, too, for one that makes an id while it holds the handler's lock."""

@@ -83,9 +83,7 @@ def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: Plac
     assert len(set(names)) == 4
 
 
-def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(
-    place: Place,
-) -> None:
+def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(place: Place) -> None:
     """A documented limit: the chain cannot tell them apart before one of them begins another renewal."""
     one = place.holder().claim()
     two = replace(one)

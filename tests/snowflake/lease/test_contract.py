@@ -141,13 +141,7 @@ def test_of_two_clones_the_slower_is_refused(pool: Place) -> None:
     holder = pool.holder().claim()
     holder.ask_renew()
     clone = Holder(
-        pool.store,
-        pool.now_ms,
-        holder.token,
-        holder.renewal_id,
-        holder.worker,
-        holder.until_ms,
-        holder.lanes_ms,
+        pool.store, pool.now_ms, holder.token, holder.renewal_id, holder.worker, holder.until_ms, holder.lanes_ms
     )
     assert isinstance(holder.ask_renew(), Renewed)
     answer = clone.ask_renew()
@@ -517,9 +511,7 @@ def test_where_losses_go_unnoticed_nobody_is_taken_up_again(forgetful: Place) ->
     assert answer.reason == LossReason.FORGOTTEN
 
 
-def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have_had_it_since(
-    forgetful: Place,
-) -> None:
+def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have_had_it_since(forgetful: Place) -> None:
     holder, punctual = forgetful.holder().claim(), forgetful.holder().claim()
     forgetful.elapse(TTL_MS // 2)
     assert isinstance(punctual.ask_renew(), Renewed)

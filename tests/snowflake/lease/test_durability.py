@@ -53,12 +53,7 @@ def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: Redi
             with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
                 make()
     assert caught.value.code == "info-refused"
-    for remedy in (
-        "allow it for the user",
-        'durability="assured"',
-        'durability="none"',
-        "nothing was claimed",
-    ):
+    for remedy in ("allow it for the user", 'durability="assured"', 'durability="none"', "nothing was claimed"):
         assert remedy in str(caught.value)
     assert silent.client().exists(*pool_keys("orders")) == 0
 
@@ -143,11 +138,7 @@ class Pair:
     def follow(self, server: RedisServer, port: int) -> None:
         """Make *server* a replica of the one at *port*, and wait until it has its data."""
         server.client().replicaof("127.0.0.1", port)
-        eventually(
-            lambda: server.client().info("replication")["master_link_status"] == "up",
-            "it follows",
-            limit_s=20,
-        )
+        eventually(lambda: server.client().info("replication")["master_link_status"] == "up", "it follows", limit_s=20)
 
     def follow_and_create(self, config: PoolConfig) -> None:
         """Let the replica follow, and create a pool that both have."""

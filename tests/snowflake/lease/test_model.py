@@ -22,13 +22,7 @@ from redis.retry import Retry
 from snowredis import errors
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts, resolve_layout
-from snowredis.errors import (
-    ConfigError,
-    SnowredisError,
-    StoreReadOnly,
-    StoreRefused,
-    StoreUnavailable,
-)
+from snowredis.errors import ConfigError, SnowredisError, StoreReadOnly, StoreRefused, StoreUnavailable
 from snowredis.process.names import owner_text, parse_owner
 from snowredis.servers.clients import address, client_of_url, redacted, without_retries
 from snowredis.servers.connections import SOCKET_TIMEOUT_S
@@ -83,10 +77,7 @@ def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
         ({"ttl_ms": MAX_TTL_MS + 1}, "ttl_ms=86400001 is out of range: 0 to 86400000 ms (a day) can be used"),
         ({"datacenter": 1}, "datacenter=1 does not fit 0 datacenter bits: 0 to 0 can be used"),
         ({"datacenter": -1}, "datacenter=-1 does not fit"),
-        (
-            {"datacenter": 32, "layout": layouts["twitter"]},
-            "datacenter=32 does not fit 5 datacenter bits: 0 to 31",
-        ),
+        ({"datacenter": 32, "layout": layouts["twitter"]}, "datacenter=32 does not fit 5 datacenter bits: 0 to 31"),
         ({"datacenter": "1"}, "datacenter must be a whole number, or 'auto', not '1'"),
         ({"datacenter": 0.5}, "datacenter must be a whole number, or 'auto', not 0.5"),
         ({"durability": "some"}, "durability must be one of detect, assured, none, not 'some'"),
@@ -110,11 +101,7 @@ small_ms = st.integers(0, 40_000)
 
 @given(ttl=small_ms, lead=st.one_of(st.just(-1), small_ms), skew=st.one_of(st.just(-1), small_ms), slack=small_ms)
 def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, skew: int, slack: int) -> None:
-    settings: dict[str, Any] = {
-        "max_clock_lead_ms": lead,
-        "redis_skew_ms": skew,
-        "failover_slack_ms": slack,
-    }
+    settings: dict[str, Any] = {"max_clock_lead_ms": lead, "redis_skew_ms": skew, "failover_slack_ms": slack}
     try:
         config = PoolConfig(name="orders", ttl_ms=ttl, **settings)
     except ConfigError as error:
@@ -199,11 +186,7 @@ def test_an_owner_keeps_what_can_be_printed() -> None:
 
 
 def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
-    assert pool_keys("orders") == (
-        "snowredis:{orders}",
-        "snowredis:{orders}:leases",
-        "snowredis:{orders}:events",
-    )
+    assert pool_keys("orders") == ("snowredis:{orders}", "snowredis:{orders}:leases", "snowredis:{orders}:events")
 
 
 # --- addresses, without passwords ------------------------------------------------------------------
@@ -353,11 +336,7 @@ def test_a_client_with_tls_keeps_its_certificates() -> None:
     ours = without_retries(theirs)
     assert issubclass(ours.connection_pool.connection_class, redis.SSLConnection)
     connection = ours.connection_pool.connection_class(**settings_of_client(ours))
-    assert (connection.ca_certs, connection.certfile, connection.check_hostname) == (
-        "/ca.pem",
-        "/me.pem",
-        False,
-    )
+    assert (connection.ca_certs, connection.certfile, connection.check_hostname) == ("/ca.pem", "/me.pem", False)
     assert connection.cert_reqs is ssl.CERT_REQUIRED
     assert_never_repeats_or_hangs(ours)
 
@@ -398,34 +377,18 @@ def test_only_a_client_that_was_made_here_is_closed() -> None:
         (OSError(101, "Network is unreachable"), StoreUnavailable, "Network is unreachable"),
         (exceptions.ResponseError("NOREPLICAS Not enough"), StoreReadOnly, "NOREPLICAS"),
         (exceptions.ResponseError("BUSY Redis is busy running a script"), StoreUnavailable, "BUSY"),
-        (
-            exceptions.ResponseError("WRONGTYPE Operation"),
-            StoreUnavailable,
-            "Use another name or another database",
-        ),
+        (exceptions.ResponseError("WRONGTYPE Operation"), StoreUnavailable, "Use another name or another database"),
         (
             exceptions.ResponseError("OOM command not allowed when used memory > 'maxmemory'."),
             StoreUnavailable,
             "Raise its maxmemory",
         ),
-        (
-            exceptions.ResponseError("BUSY Redis is busy running a script."),
-            StoreUnavailable,
-            "end it with SCRIPT KILL",
-        ),
-        (
-            exceptions.ResponseError("NOREPLICAS Not enough"),
-            StoreReadOnly,
-            "min-replicas-to-write: connect",
-        ),
+        (exceptions.ResponseError("BUSY Redis is busy running a script."), StoreUnavailable, "end it with SCRIPT KILL"),
+        (exceptions.ResponseError("NOREPLICAS Not enough"), StoreReadOnly, "min-replicas-to-write: connect"),
         (exceptions.AuthenticationError("invalid password"), StoreRefused, "invalid password"),
         (exceptions.NoPermissionError("no permissions"), StoreRefused, "no permissions"),
         (exceptions.ResponseError("WRONGPASS invalid"), StoreRefused, "password (WRONGPASS)"),
-        (
-            exceptions.ResponseError("NOAUTH Authentication"),
-            StoreRefused,
-            "requires a password, and none was",
-        ),
+        (exceptions.ResponseError("NOAUTH Authentication"), StoreRefused, "requires a password, and none was"),
         (
             exceptions.AuthenticationError("HELLO must be called with the client already authenticated, o"),
             StoreRefused,
@@ -481,9 +444,7 @@ def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
         store.note_number(0, 0)
 
 
-def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(
-    server: RedisServer,
-) -> None:
+def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(server: RedisServer) -> None:
     """So it is after a fork within a call, when parent and child have read each other's replies."""
     late: list[Any] = []
 

@@ -51,9 +51,7 @@ def identity_in_scripts(server: RedisServer) -> list[str]:
     return re.findall(r"^(?:run_id|master_replid):([0-9a-f]{40})\r$", "".join(sections), re.MULTILINE)
 
 
-def test_a_worker_id_is_claimed_renewed_released_and_claimed_again_above_what_was_granted(
-    other: RedisServer,
-) -> None:
+def test_a_worker_id_is_claimed_renewed_released_and_claimed_again_above_what_was_granted(other: RedisServer) -> None:
     store = new_store(other)
     first = Holder(store, wall_ms).claim()
     replayed = fresh_hex()

@@ -25,14 +25,7 @@ import redis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.errors import (
-    ConfigError,
-    LayoutMismatch,
-    PoolNotFound,
-    StoreReadOnly,
-    StoreRefused,
-    StoreUnavailable,
-)
+from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, StoreReadOnly, StoreRefused, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import POOL_SCRIPTS
 from snowredis.snowflake.codes import FloorReason
@@ -181,9 +174,7 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
     assert len(named(events(own_server, LONG.name), "floor")) == 2
 
 
-def test_a_holder_that_the_snapshot_shows_but_that_lost_its_worker_id_later_is_refused(
-    own_server: RedisServer,
-) -> None:
+def test_a_holder_that_the_snapshot_shows_but_that_lost_its_worker_id_later_is_refused(own_server: RedisServer) -> None:
     store = open_store(own_server, PAIR)
     store.create(wall_ms())
     paused, living = holder(store).claim(), holder(store).claim()
@@ -241,9 +232,7 @@ def rolled_back(server: RedisServer, name: str) -> Iterator[None]:
     client.restore(key, 0, dump)
 
 
-def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alarm(
-    server: RedisServer,
-) -> None:
+def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alarm(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     name = store.config.name
     witness = holder(store).claim()
@@ -271,9 +260,7 @@ def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alar
     assert witness.ask_renew().alarm is None
 
 
-def test_newcomers_do_not_notice_a_rollback_before_a_client_that_saw_more_has_come(
-    server: RedisServer,
-) -> None:
+def test_newcomers_do_not_notice_a_rollback_before_a_client_that_saw_more_has_come(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     name = store.config.name
     witness = holder(store).claim()
@@ -316,9 +303,7 @@ def test_a_holder_whose_record_was_rolled_back_raises_the_floor_whatever_others_
     assert busy.ask_renew().adopted
 
 
-def test_a_claim_that_a_rollback_forgot_and_another_process_repeated_raises_an_alarm(
-    server: RedisServer,
-) -> None:
+def test_a_claim_that_a_rollback_forgot_and_another_process_repeated_raises_an_alarm(server: RedisServer) -> None:
     """The version has caught up by then, and both leases begin at the same marks."""
     store = new_pool(server, LONG)
     forgotten, other = holder(store), holder(store)
@@ -468,9 +453,7 @@ def test_a_lost_hash_is_a_lost_pool_whatever_the_index_says(server: RedisServer)
     assert index(server, name) == lease_ends(server, name)
 
 
-def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_changes_nothing(
-    server: RedisServer,
-) -> None:
+def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_changes_nothing(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     name = store.config.name
     living = holder(store).claim()
@@ -594,14 +577,7 @@ LEASES = (
     "0,ab,ab,ab,0,0,0",
     f"0,{'a' * 240},ab,ab,0,0",
 )
-OWNERS = (
-    "{",
-    "[1]",
-    '{"host":"\x1b[31m"}',
-    '{"host":"\x7f"}',
-    '{"host":"a\0b"}',
-    '{"host":"%s"}' % ("x" * 1000),
-)
+OWNERS = ("{", "[1]", '{"host":"\x1b[31m"}', '{"host":"\x7f"}', '{"host":"a\0b"}', '{"host":"%s"}' % ("x" * 1000))
 
 
 class RecordingStore(RedisStore):
@@ -619,9 +595,7 @@ class RecordingStore(RedisStore):
 def argument_names(script: str) -> list[str]:
     """Return the names of the script's arguments from the headers; ARGV[1] is the first."""
     return re.findall(
-        r"^-- ARGV\[\d+\] (\w+)",
-        lua_of("arguments") + "\n" + lua_of("pool") + "\n" + lua_of(script),
-        re.MULTILINE,
+        r"^-- ARGV\[\d+\] (\w+)", lua_of("arguments") + "\n" + lua_of("pool") + "\n" + lua_of(script), re.MULTILINE
     )
 
 
@@ -755,10 +729,7 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path, read_o
 def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> None:
     own_server.client().config_set("requirepass", "right")
     wrong = f"unix://:wrong@{own_server.socket}"
-    for url, text in (
-        (own_server.url, "requires a password"),
-        (wrong, "refused the user name or the password"),
-    ):
+    for url, text in ((own_server.url, "requires a password"), (wrong, "refused the user name or the password")):
         store = RedisStore(url, LONG)
         with pytest.raises(StoreRefused, match=text) as caught:
             store.create(wall_ms())
@@ -919,21 +890,10 @@ def test_a_pool_is_shown_with_its_living_workers_and_counters(server: RedisServe
     assert first.reserved_until_ms == holders[0].until_ms
     assert first.claimed_ms <= first.renewed_ms < first.lease_end_ms
     assert 0 < first.lease_left_ms <= LONG.ttl_ms
-    assert [(info.worker, info.alive) for info in seen.workers(alive_only=False)] == [
-        (0, True),
-        (1, False),
-        (2, True),
-    ]
+    assert [(info.worker, info.alive) for info in seen.workers(alive_only=False)] == [(0, True), (1, False), (2, True)]
     info = seen.info()
     assert (info.capacity, info.used, info.free, info.peak) == (16, 2, 14, 3)
-    assert (info.claims, info.releases, info.expired, info.adopted, info.lost, info.alarms) == (
-        3,
-        1,
-        0,
-        0,
-        0,
-        0,
-    )
+    assert (info.claims, info.releases, info.expired, info.adopted, info.lost, info.alarms) == (3, 1, 0, 0, 0, 0)
     assert (info.layout, info.signature) == (LAYOUT, store.config.signature)
     assert info.settings["ttl_ms"] == str(LONG.ttl_ms)
     assert (info.incarnation, info.floor_ms) == (holders[0].seen.incarnation, holders[0].lanes_ms[0])

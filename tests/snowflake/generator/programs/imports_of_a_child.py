@@ -20,10 +20,7 @@ before = set(sys.modules)
 if not os.fork():
     snowredis.configure(url=url, pool=pool)
     snowredis.next_id()
-    print(
-        *sorted(name for name in set(sys.modules) - before if name.startswith(("snowredis", "redis"))),
-        flush=True,
-    )
+    print(*sorted(name for name in set(sys.modules) - before if name.startswith(("snowredis", "redis"))), flush=True)
     snowredis.close()
     os._exit(0)
 os.wait()
