@@ -16,36 +16,34 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[1]
 # at every change: seconds
 ALWAYS = ("tests/project/test_imports.py",)
-MOST = ("core", "lease", "runtime", "project", "cli")
+MOST = ("core", "snowflake/lease", "snowflake/generator", "project", "cli")
 # package, or file beside the packages -> folders of tests/
 ROOMS: dict[str, tuple[str, ...]] = {
-    "__init__.py": ("project", "runtime"),
+    "__init__.py": ("project", "snowflake/generator"),
     "__main__.py": ("cli",),
-    "connection.py": ("lease", "runtime", "ha", "registry", "project"),
-    "core": ("core", "generators", "cli"),
+    "connection.py": ("servers", "snowflake", "ha", "registry", "project"),
+    "core": ("core", "kinds", "cli"),
     "cli": ("cli",),
     "embedded": ("embedded",),
     "errors.py": MOST,
     "integrations": ("integrations",),
-    "kinds": ("generators",),
-    "lent_worker.py": ("cli", "runtime"),
+    "kinds": ("kinds",),
+    "lent_worker.py": ("cli", "snowflake/generator"),
     "merge": ("merge",),
     "monitor": ("monitor", "cli", "web"),
-    "numbers": ("numbers", "generators"),
-    "process": ("runtime", "reclaim", "numbers", "simulation", "interrupts"),
-    "process_generator.py": ("runtime", "generators"),
+    "numbers": ("numbers", "kinds"),
+    "process": ("process", "snowflake", "numbers", "simulation", "interrupts"),
+    "process_generator.py": ("snowflake/generator", "kinds"),
     "py.typed": ("project",),
     "readers.py": ("readers",),
     "registry": ("registry", "snowflake", "simulation"),
-    "servers": ("servers", "lease", "ha", "registry", "numbers", "simulation"),
+    "servers": ("servers", "snowflake/lease", "ha", "registry", "numbers", "simulation"),
     "settings.py": MOST,
     "signatures.py": MOST,
-    "snowflake": (
-        *("snowflake", "lease", "runtime", "reclaim", "registry", "simulation", "ha", "interrupts"),
-        *("monitor", "spec", "chaos"),
-    ),
-    "testing.py": ("runtime", "generators", "numbers", "integrations"),
+    "snowflake": ("snowflake", "servers", "registry", "simulation", "ha", "interrupts", "monitor", "spec", "chaos"),
+    "testing.py": ("snowflake/generator", "kinds", "numbers", "integrations"),
     "web": ("web",),
+    "worker_pool.py": ("monitor", "cli", "web"),
 }
 
 
@@ -72,12 +70,12 @@ def _named_in(path: str) -> Iterator[str]:
 
 
 def _tests_at(path: str) -> Iterator[str]:
-    """Yield the test file *path*, or the folder of a file that holds no tests."""
-    folder = "/".join(path.split("/")[:2])
+    """Yield the test file *path*, or the nearest folder with tests of a file that holds none."""
     if PurePosixPath(path).name.startswith("test_"):
         yield path
-    elif folder != "tests/support" and path.count("/") > 1:
-        yield folder
+    elif not path.startswith("tests/support/"):
+        folders = PurePosixPath(path).parents
+        yield from [folder.as_posix() for folder in folders if any((ROOT / folder).glob("test_*.py"))][:1]
 
 
 @cache

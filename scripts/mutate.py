@@ -53,7 +53,8 @@ LIMIT_CPU_S = 60
 # most time of a stage: a busy machine needs several times as much, and a test that waits for ever does not end
 LIMIT_S = 600
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=0"]
-FOLDERS = ["tests/lease", "tests/snowflake", "tests/runtime", "tests/reclaim", "tests/registry", "tests/core"]
+FOLDERS = [f"tests/{name}" for name in ("snowflake", "process", "servers", "registry", "core")]
+GENERATOR, CRASHES = "tests/snowflake/generator", "tests/snowflake/crashes"
 RULES = [f"tests/simulation/test_{name}.py" for name in ("rules", "registry", "layout_change")]
 # arguments of Python
 STAGES = [
@@ -63,9 +64,9 @@ STAGES = [
     ["scripts/soak.py", "--schedules", "60", "--jobs", "1"],
 ]
 LAST_STAGE = {
-    ".py": [*PYTEST, "tests/runtime/test_implementations.py", "tests/registry", "tests/reclaim", "-k", "not [redis"],
-    ".lua": [*PYTEST, *(f"tests/{name}.py" for name in ("registry/test_contract", "lease/test_broken_pools"))],
-    ".c": [*PYTEST, *(f"tests/runtime/test_{name}.py" for name in ("extension", "threads_and_signals", "forks"))],
+    ".py": [*PYTEST, f"{GENERATOR}/test_implementations.py", "tests/registry", CRASHES, "-k", "not [redis"],
+    ".lua": [*PYTEST, "tests/registry/test_contract.py", "tests/snowflake/lease/test_broken_pools.py"],
+    ".c": [*PYTEST, *(f"{GENERATOR}/test_{name}.py" for name in ("extension", "threads_and_signals", "forks"))],
 }
 
 STRINGS = r"'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\""

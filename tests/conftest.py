@@ -23,7 +23,7 @@ from tests.support.started import Watch, starts_something
 
 TESTS = Path(__file__).parent
 # all that is collected in a run with -m "not server": elsewhere nearly every test starts something, or copies databases
-QUICK = {"core", "generators", "lease", "numbers", "reclaim", "registry", "runtime", "snowflake"}
+QUICK = {"core", "kinds", "numbers", "process", "registry", "servers", "snowflake"}
 # … but these, which count in seconds what others count in ms: schedules, leaks, every bytecode, SQL, ids of days
 THOROUGH = {
     *("test_collisions.py", "test_extension.py", "test_interruptions.py", "test_memory_and_scripts.py"),

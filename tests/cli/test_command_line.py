@@ -84,15 +84,7 @@ def test_version(offline: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv",
-    [
-        ["--help"],
-        ["decode", AN_ID],
-        ["layout"],
-        ["layout", "twitter"],
-        ["demo", "--help"],
-        ["pool", "--help"],
-    ],
+    "argv", [["--help"], ["decode", AN_ID], ["layout"], ["layout", "twitter"], ["demo", "--help"], ["pool", "--help"]]
 )
 def test_what_needs_no_redis_imports_none(argv: list[str]) -> None:
     packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
@@ -200,10 +192,7 @@ def test_5_for_a_pool_that_is_not_there_with_those_that_are(argv: list[str], cli
 
 def test_6_for_other_settings_than_the_pool_has(cli: Cli, pool_name: str) -> None:
     cli("pool", "create", pool_name)
-    for argv in (
-        ["generate", "--pool", pool_name, "--layout", "twitter"],
-        ["pool", "create", pool_name, "--ttl", "9"],
-    ):
+    for argv in (["generate", "--pool", pool_name, "--layout", "twitter"], ["pool", "create", pool_name, "--ttl", "9"]):
         result = cli(*argv)
         assert result.code == 6
         assert pool_name in result.err
@@ -319,11 +308,7 @@ def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
 ) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = warm.run(
-            command(*command_line.split()),
-            env=process_environment,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
+            command(*command_line.split()), env=process_environment, stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert done.returncode == ExitCode.ERROR
     assert done.stderr == "snowredis: error: the output could not be written: No space left on device\n"
@@ -338,11 +323,7 @@ def test_an_interval_that_is_too_short_is_a_usage_error(offline: Cli) -> None:
 @pytest.mark.parametrize("text", ["-5", "-1234567890123"])
 def test_a_minus_sign_is_refused(cli: Cli, pool_name: str, text: str) -> None:
     cli("pool", "create", pool_name)
-    for argv in (
-        ["decode", text],
-        ["whois", text, "--pool", pool_name],
-        ["decode", "--format", "base32", text],
-    ):
+    for argv in (["decode", text], ["whois", text, "--pool", pool_name], ["decode", "--format", "base32", text]):
         result = cli(*argv)
         assert result.code == ExitCode.BAD_INPUT, argv
         assert "have no sign" in result.err

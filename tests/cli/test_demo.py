@@ -16,16 +16,7 @@ from pathlib import Path
 import pytest
 
 import snowredis
-from snowredis.cli.commands.demo import (
-    Checked,
-    Demo,
-    Process,
-    Recorded,
-    check,
-    frame,
-    status,
-    verdict_lines,
-)
+from snowredis.cli.commands.demo import Checked, Demo, Process, Recorded, check, frame, status, verdict_lines
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
 from snowredis.process.clock import Clock, StepClock
@@ -58,10 +49,7 @@ def test_ids_that_all_differ_are_good(tmp_path: Path) -> None:
 
 def test_an_id_that_two_processes_made_is_found(tmp_path: Path) -> None:
     ids = ids_of(1, range(50))
-    files = [
-        recorded(tmp_path, "one", ids, {1}),
-        recorded(tmp_path, "two", [*ids_of(1, range(60, 70)), ids[30]], {1}),
-    ]
+    files = [recorded(tmp_path, "one", ids, {1}), recorded(tmp_path, "two", [*ids_of(1, range(60, 70)), ids[30]], {1})]
     verdict = check(files, LAYOUT)
     assert (verdict.duplicates, verdict.wrong_workers, verdict.good) == (1, 0, False)
 

@@ -84,11 +84,7 @@ def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: Redis
     make(own, "invoices", layout=snowredis.Layout(worker_bits=1, backup_bits=0))
     client.hset("snowredis:{orders}", mapping={"alarms": 1, "alarm": "ids may have been \x1b[31mrepeated"})
     client.set("snowredis:{junk}", "of another program")
-    options: Any = {
-        "pool": "orders",
-        "layout": snowredis.Layout(worker_bits=1, backup_bits=0),
-        "label": "same",
-    }
+    options: Any = {"pool": "orders", "layout": snowredis.Layout(worker_bits=1, backup_bits=0), "label": "same"}
     with snowredis.connect(own.url, **options) as one, snowredis.connect(own.url, **options) as two:
         one.next_id()
         two.next_id()

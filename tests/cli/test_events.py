@@ -52,11 +52,7 @@ def test_events_that_somebody_made_up_do_nothing(cli: Cli, pool_name: str, clien
 
 
 def test_follow_goes_on_until_it_is_interrupted(
-    cli: Cli,
-    pool_name: str,
-    server_url: str,
-    command: Callable[..., list[str]],
-    process_environment: dict[str, str],
+    cli: Cli, pool_name: str, server_url: str, command: Callable[..., list[str]], process_environment: dict[str, str]
 ) -> None:
     cli("pool", "create", pool_name)
     process = warm.Popen(

@@ -42,13 +42,7 @@ def test_an_id_in_any_form_is_recognised(form: str, offline: Cli) -> None:
     assert str(AN_ID) in result.out.splitlines()[0]
     assert "2026-11-21T03:25:33.674Z  7.0 days ago" in result.out
     assert result.out.split("read as", 1)[1].split()[0] == form
-    for label in (
-        "timestamp 59541933674",
-        "namespace 1",
-        "worker 5",
-        "sequence 7",
-        "│01│0000000101│0000000111│",
-    ):
+    for label in ("timestamp 59541933674", "namespace 1", "worker 5", "sequence 7", "│01│0000000101│0000000111│"):
         assert label in result.out
 
 

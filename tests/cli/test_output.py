@@ -78,8 +78,7 @@ def test_durations_are_short(ms: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ms", "shown"),
-    [(0, "+0 ms"), (12, "+12 ms"), (-5_001, "-5001 ms"), (60_000, "+1.0 min"), (-60_000, "-1.0 min")],
+    ("ms", "shown"), [(0, "+0 ms"), (12, "+12 ms"), (-5_001, "-5001 ms"), (60_000, "+1.0 min"), (-60_000, "-1.0 min")]
 )
 def test_clock_offsets_have_a_sign(ms: int, shown: str) -> None:
     assert output.offset(ms) == shown

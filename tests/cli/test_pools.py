@@ -240,17 +240,9 @@ def test_creating_a_pool_that_a_restart_made_wait_says_so(cli: Cli, pool_name: s
 
 
 def test_in_a_narrow_terminal_counters_give_way_to_names() -> None:
-    columns = [
-        output.Column("pool", shrinks=True),
-        output.Column("of"),
-        output.Column("claims", optional=True),
-    ]
+    columns = [output.Column("pool", shrinks=True), output.Column("of"), output.Column("claims", optional=True)]
     rows: list[list[output.Cell]] = [["a-name-of-some-length", "1,024", "1,234,567"]]
-    assert next(output.plain(line).split() for line in output.table(columns, rows, 40)) == [
-        "pool",
-        "of",
-        "claims",
-    ]
+    assert next(output.plain(line).split() for line in output.table(columns, rows, 40)) == ["pool", "of", "claims"]
     narrow = [output.plain(line).split() for line in output.table(columns, rows, 30)]
     assert narrow == [["pool", "of"], ["a-name-of-some-length", "1,024"]]
     assert output.plain(output.table(columns, rows, 20)[1]).startswith("a-name-of-so…")

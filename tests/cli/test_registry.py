@@ -36,10 +36,7 @@ def test_shards_are_created_shown_and_used(cli: Cli, pool_name: str, server_url:
     assert "new numbers are given" in listed.out
     assert re.search(rf"1 +{shard[1]} +\d", listed.out)
     state = json.loads(cli("registry", "show", name, "--json").out)
-    assert {number: each["pool"] for number, each in state["numbers"].items()} == {
-        "1": shard[1],
-        "2": shard[2],
-    }
+    assert {number: each["pool"] for number, each in state["numbers"].items()} == {"1": shard[1], "2": shard[2]}
     assert all(each["taken_at"] and each["confirmed_at"] for each in state["numbers"].values())
     assert (state["closed"], state["next"], state["place"]["bits"]) == (None, 3, 12)
     # the commands find the pool's settings themselves

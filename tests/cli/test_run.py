@@ -328,7 +328,7 @@ def test_the_outage_lane_is_not_for_other_programs(own_server: RedisServer) -> N
     """Their ids have 0 in the backup bits. So no worker id is valid in an outage, neither an old nor a new one."""
     WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=2000, outage_reserve_ms=3_600_000))
     settings: dict[str, Any] = {"url": own_server.url, "ttl": 2, "outage_reserve": 3600, "grace": 0.5}
-    killed = begin("tests.reclaim.programs.makes_ids", own_server.url, "p", "2")
+    killed = begin("tests.snowflake.crashes.programs.makes_ids", own_server.url, "p", "2")
     assert killed.stdin is not None
     assert killed.stdout is not None
     killed.stdin.write("\n")

@@ -117,15 +117,7 @@ def test_events_are_chosen_by_kind_and_worker_id(cli: Cli, fleet: str) -> None:
     assert kinds("--kind", "claimed", "--kind", "floor", "-n", "2") == [("claimed", 2), ("claimed", 3)]
     event = json.loads(cli("events", "--pool", fleet, "--json", "--kind", "expired").out)
     assert event["id"] is None
-    assert set(event) >= {
-        "key",
-        "at",
-        "host",
-        "pid",
-        "until",
-        "claimed_at",
-        "heartbeat_at",
-    }
+    assert set(event) >= {"key", "at", "host", "pid", "until", "claimed_at", "heartbeat_at"}
     assert event["stats"]["ids_made"] == IDS_MADE
 
 

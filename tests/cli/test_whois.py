@@ -31,14 +31,7 @@ def test_it_says_host_pid_label_and_lease(cli: Cli, pool_name: str, ids: snowred
     an_id = ids.next_id()
     result = cli("whois", str(an_id), "--pool", pool_name)
     assert (result.code, result.err) == (0, "")
-    for part in (
-        str(an_id),
-        socket.gethostname(),
-        str(os.getpid()),
-        r"web \x1b[31m1",
-        "still held",
-        "certain",
-    ):
+    for part in (str(an_id), socket.gethostname(), str(os.getpid()), r"web \x1b[31m1", "still held", "certain"):
         assert part in result.out
     ids.close()
     assert "still held" not in cli("whois", str(an_id), "--pool", pool_name).out

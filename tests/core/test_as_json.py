@@ -106,11 +106,7 @@ def test_what_stands_for_none_is_null() -> None:
 
 def test_the_schema_says_what_the_docstring_says() -> None:
     schema = schema_of(_Thing)
-    assert schema["properties"]["id"] == {
-        "type": "string",
-        "pattern": "^[0-9]{1,19}$",
-        "description": "its id.",
-    }
+    assert schema["properties"]["id"] == {"type": "string", "pattern": "^[0-9]{1,19}$", "description": "its id."}
     assert schema["properties"]["claimed_at"] == {
         "type": ["string", "null"],
         "format": "date-time",

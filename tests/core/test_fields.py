@@ -32,12 +32,7 @@ def test_a_layout_with_names_and_genes_is_a_value(layout: Layout) -> None:
     assert resolve_layout(layout_spec(layout)) == layout == pickle.loads(pickle.dumps(layout))
     others = [resolve_layout(spec) for spec in ("41/6/2/6/4;gene_bits=4", "41/region:4,business:2/2/6/8")]
     assert len({layout, *others}) == len({str(each) for each in [layout, *others]}) == 3
-    assert (layout.datacenter_bits, layout.sequences, layout.sequence_step, layout.total_bits) == (
-        6,
-        16,
-        16,
-        63,
-    )
+    assert (layout.datacenter_bits, layout.sequences, layout.sequence_step, layout.total_bits) == (6, 16, 16, 63)
     assert layout.fields[-1] == ("gene", 4)
     # what other layouts are stored as did not change
     assert layout_spec(Layout()) == "41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000;worker_last=0"
@@ -129,10 +124,7 @@ def test_friendly_texts_have_the_gene(layout: Layout) -> None:
 
 
 def test_a_real_pool_stores_names_and_genes(server: RedisServer) -> None:
-    pool, spec = (
-        "named-parts",
-        "38/" + ",".join(f"{letter * 16}:1" for letter in "abcdefgh") + "/2/6/4;gene_bits=5",
-    )
+    pool, spec = ("named-parts", "38/" + ",".join(f"{letter * 16}:1" for letter in "abcdefgh") + "/2/6/4;gene_bits=5")
     fields = dict.fromkeys((letter * 16 for letter in "abcdefgh"), 1)
     new_pool(server.url, pool, layout=spec, fields=fields, ttl=5)
     with snowredis.connect(server.url, pool=pool, layout=spec, fields=fields, ttl=5) as ids:

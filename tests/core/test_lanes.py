@@ -103,13 +103,7 @@ def test_a_fresh_lease_takes_the_lane_that_is_open_and_else_waits() -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [
-        ("policy", "hope"),
-        ("overflow", "drop"),
-        ("tolerance_ms", -1),
-        ("max_wait_ms", 1.5),
-        ("max_ahead_ms", True),
-    ],
+    [("policy", "hope"), ("overflow", "drop"), ("tolerance_ms", -1), ("max_wait_ms", 1.5), ("max_ahead_ms", True)],
 )
 def test_wrong_rules_are_refused_by_name(option: str, value: object) -> None:
     with pytest.raises(ConfigError, match=str(value)):
@@ -155,10 +149,7 @@ def test_no_tick_is_used_twice_on_a_lane_whatever_the_clock_does(
             assert decision.ms > 0
 
 
-@given(
-    readings=st.lists(st.floats(0, 2_000), max_size=60),
-    which=any_rules.filter(lambda r: r.policy != "backup"),
-)
+@given(readings=st.lists(st.floats(0, 2_000), max_size=60), which=any_rules.filter(lambda r: r.policy != "backup"))
 def test_ticks_only_grow_unless_the_backup_policy_is_chosen(readings: list[float], which: ClockRules) -> None:
     lanes = Lanes.fresh((0, 0))
     last = -1

@@ -24,13 +24,7 @@ EPOCH = 1735689600000
 BITS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
 # every id of it can be listed: 2**8; coarse ticks, and an epoch that is no whole second
 TINY = Layout(
-    timestamp_bits=4,
-    datacenter_bits=1,
-    backup_bits=1,
-    worker_bits=1,
-    sequence_bits=1,
-    tick_ms=700,
-    epoch_ms=EPOCH + 1,
+    timestamp_bits=4, datacenter_bits=1, backup_bits=1, worker_bits=1, sequence_bits=1, tick_ms=700, epoch_ms=EPOCH + 1
 )
 
 
@@ -290,8 +284,7 @@ def test_sequence_step_is_the_distance_of_two_neighbours_in_a_lane(layout: Layou
 
 
 @pytest.mark.parametrize(
-    ("name", "most"),
-    [("tick", 2**40 - 1), ("datacenter", 7), ("backup", 1), ("worker", 511), ("sequence", 1023)],
+    ("name", "most"), [("tick", 2**40 - 1), ("datacenter", 7), ("backup", 1), ("worker", 511), ("sequence", 1023)]
 )
 @pytest.mark.parametrize("how", ["one too many", "negative", "far too many"])
 def test_a_field_out_of_range_is_refused_by_name_value_and_range_never_masked(name: str, most: int, how: str) -> None:

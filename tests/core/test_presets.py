@@ -150,10 +150,7 @@ def test_an_instagram_id_decodes_to_the_second_that_instagram_shows() -> None:
 def test_js_safe_ids_stay_below_2_to_the_53_for_decades_with_64_workers_at_least() -> None:
     layout = layouts["js-safe"]
     last = layout.compose(
-        tick=layout.max_tick,
-        backup=layout.namespaces - 1,
-        worker=layout.workers - 1,
-        sequence=layout.sequences - 1,
+        tick=layout.max_tick, backup=layout.namespaces - 1, worker=layout.workers - 1, sequence=layout.sequences - 1
     )
     assert last == 2**53 - 1
     assert float(last) == last

@@ -279,9 +279,7 @@ def test_every_kind_of_server_runs_scripts_that_ask_for_time_and_run_id(
     assert spawn().started().redis.hgetall("h") == {"field": "value"}
 
 
-def test_a_server_started_while_nobody_uses_another_is_fresh_also_to_those_who_join(
-    spawn: Callable[..., User],
-) -> None:
+def test_a_server_started_while_nobody_uses_another_is_fresh_also_to_those_who_join(spawn: Callable[..., User]) -> None:
     assert [spawn().started().fresh, spawn().started().fresh] == [True, True]
 
 

@@ -23,7 +23,7 @@ from snowredis.numbers import DatedGenerator, NumbersClosed, create_tag
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Renewed, Settling
-from tests.lease.conftest import wall_ms
+from tests.snowflake.lease.conftest import wall_ms
 from tests.support import warm
 from tests.support.holder import Holder
 from tests.support.waiting import eventually

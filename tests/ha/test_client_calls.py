@@ -37,11 +37,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     path = directory / "redis.sock"
     master = Node(directory / "m", "--unixsocket", str(path))
     sentinel = Node(directory / "s", sentinel=True)
-    lines = [
-        f"port {sentinel.port}",
-        "bind 127.0.0.1",
-        f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 1",
-    ]
+    lines = [f"port {sentinel.port}", "bind 127.0.0.1", f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 1"]
     (sentinel.directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
     alone = Node(directory / "c", "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     with running([master, sentinel, alone]):
@@ -69,11 +65,7 @@ def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(
     # kernel and of the crash record are in memory, and opened without a lock
     name = new_pool(urls[kind])
     done = subprocess.run(
-        [sys.executable, CALLS, urls[kind], name],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        [sys.executable, CALLS, urls[kind], name], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stderr == ""
     assert done.stdout == ""

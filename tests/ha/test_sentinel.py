@@ -54,9 +54,7 @@ def test_a_living_holder_goes_on_through_a_failover_and_a_newcomer_waits_for_the
             an_id = first_id(newcomer, FLOOR_S + FAILOVER_LIMIT_S)
             late = [an_id, *newcomer.next_ids(1000)]
         eventually(
-            lambda: guarded.master.info("replication")["role"] == "slave",
-            "the end of the old master's reign",
-            20,
+            lambda: guarded.master.info("replication")["role"] == "slave", "the end of the old master's reign", 20
         )
     for maker in (holder, second):
         assert not maker.errors

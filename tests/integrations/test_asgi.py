@@ -85,9 +85,7 @@ def test_a_lifespan_of_ones_own_goes_within(here: dict[str, Any]) -> None:
     assert leased(here) == 0
 
 
-def test_without_settings_it_is_the_generator_of_the_process(
-    here: dict[str, Any],
-) -> None:
+def test_without_settings_it_is_the_generator_of_the_process(here: dict[str, Any]) -> None:
     with use(lambda: snowredis.connect(**here)), TestClient(app_with(lifespan=lifespan())) as client:
         assert int(client.get("/id").json()["id"]) < snowredis.next_id()
         assert leased(here) == 1

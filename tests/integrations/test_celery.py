@@ -25,15 +25,7 @@ from celery import Celery, chain, group
 from snowredis.integrations import celery as integration
 from snowredis.process.names import PROCESS
 from snowredis.process_generator import effective_settings
-from tests.integrations.celery_worker import (
-    IDS_PER_TASK,
-    LIMIT_S,
-    POOL,
-    Fleet,
-    environment,
-    eventually,
-    worker,
-)
+from tests.integrations.celery_worker import IDS_PER_TASK, LIMIT_S, POOL, Fleet, environment, eventually, worker
 
 
 @pytest.fixture

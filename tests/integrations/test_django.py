@@ -42,12 +42,7 @@ class Project:
         done = run(
             [sys.executable, *command],
             cwd=self.directory,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "DJANGO_SETTINGS_MODULE": "web.settings",
-                **environment,
-            },
+            env={**os.environ, "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "web.settings", **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -169,9 +164,7 @@ def test_it_is_the_primary_key_of_models_and_link_tables_that_declare_none(proje
     assert "shop.Order_tags" not in checked
 
 
-def test_a_primary_key_that_is_not_lazy_is_there_before_the_row_and_takes_one_insert(
-    project: Project,
-) -> None:
+def test_a_primary_key_that_is_not_lazy_is_there_before_the_row_and_takes_one_insert(project: Project) -> None:
     project.program("eager_keys")
 
 

@@ -234,10 +234,7 @@ def test_a_full_pool_is_no_reason_not_to_serve(serve: Any, server: RedisServer) 
         eventually(lambda: len(running.processes()) == 3 and len(running.holders()) == 2, "a full pool")
         eventually(lambda: b"PoolExhausted" in running.request("/ids/1")[1], "a refusal")
         running.send(signal.SIGTTOU)
-        eventually(
-            lambda: running.request("/ids/1") and running.holders() == running.processes(),
-            "worker ids for all",
-        )
+        eventually(lambda: running.request("/ids/1") and running.holders() == running.processes(), "worker ids for all")
         assert running.end() == 0
         assert running.workers() == []
 
@@ -379,11 +376,7 @@ def test_the_arbiter_imports_what_a_claim_needs_unless_its_workers_may_patch_it(
     pool = f"arbiter-{kind}"
     new_pool(server.url, pool)
     done = subprocess.run(
-        [sys.executable, "-c", ARBITER, kind, server.url, pool],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
+        [sys.executable, "-c", ARBITER, kind, server.url, pool], cwd=ROOT, capture_output=True, text=True, timeout=30
     )
     assert done.stderr == ""
     in_arbiter, in_worker = (line.split() for line in done.stdout.splitlines())

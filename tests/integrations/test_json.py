@@ -12,13 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from snowredis.errors import ConfigError
-from snowredis.integrations.json import (
-    MAX_SAFE_INTEGER,
-    SnowflakeEncoder,
-    dumps,
-    flask_provider,
-    stringify,
-)
+from snowredis.integrations.json import MAX_SAFE_INTEGER, SnowflakeEncoder, dumps, flask_provider, stringify
 
 ID = 249734652741287937
 

@@ -44,8 +44,7 @@ def program(server: RedisServer, tmp_path: Path) -> Callable[..., subprocess.Com
 
 @pytest.mark.parametrize("method", METHODS)
 def test_parent_and_children_repeat_no_id_and_children_release_their_worker_ids(
-    program: Callable[..., subprocess.CompletedProcess[str]],
-    method: str,
+    program: Callable[..., subprocess.CompletedProcess[str]], method: str
 ) -> None:
     done = program("processes_and_pools", method)
     assert done.returncode == 0, done.stderr
@@ -65,9 +64,7 @@ def test_a_generator_as_an_argument_is_refused_with_what_to_do_instead(
     assert "Call snowredis.connect() in each process" in done.stderr
 
 
-def test_a_forked_process_may_be_given_a_generator(
-    program: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
+def test_a_forked_process_may_be_given_a_generator(program: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = program("given_generator", "fork")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [200, 200, []]

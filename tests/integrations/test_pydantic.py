@@ -67,12 +67,7 @@ def test_ids_are_ints_in_python_and_strings_in_json() -> None:
     order = Order(id=ID, items=[1, ID], counts={ID: 3})
     assert order.model_dump() == {"id": ID, "parent": None, "items": [1, ID], "counts": {ID: 3}}
     text = order.model_dump_json()
-    assert json.loads(text) == {
-        "id": str(ID),
-        "parent": None,
-        "items": ["1", str(ID)],
-        "counts": {str(ID): 3},
-    }
+    assert json.loads(text) == {"id": str(ID), "parent": None, "items": ["1", str(ID)], "counts": {str(ID): 3}}
     assert order.model_dump(mode="json") == json.loads(text)
     assert Order.model_validate_json(text) == order
 
@@ -122,12 +117,7 @@ def ask() -> Ask:
 
 
 def test_fastapi_reads_ids_from_path_query_and_body_and_answers_with_strings(ask: Ask) -> None:
-    assert ask("GET", f"/orders/{ID}?after=7").json() == {
-        "id": str(ID),
-        "parent": "7",
-        "items": [],
-        "counts": {},
-    }
+    assert ask("GET", f"/orders/{ID}?after=7").json() == {"id": str(ID), "parent": "7", "items": [], "counts": {}}
     for given in (ID, str(ID)):
         answer = ask("POST", "/orders", json={"id": given}).json()
         assert (answer["type"], answer["order"]["id"]) == ("int", str(ID))

@@ -192,9 +192,7 @@ def test_without_a_server_the_test_is_skipped_and_says_why(
     result.stdout.re_match_lines([r"SKIPPED.*SNOWREDIS_EMBEDDED=fakeredis is not installed"])
 
 
-def test_a_run_that_asks_for_no_fixture_loads_little_of_snowredis_and_no_redis(
-    inner: pytest.Pytester,
-) -> None:
+def test_a_run_that_asks_for_no_fixture_loads_little_of_snowredis_and_no_redis(inner: pytest.Pytester) -> None:
     inner.makepyfile(
         """
         import sys

@@ -354,10 +354,7 @@ def test_ids_can_be_reckoned_with_in_sql(engine: sa.Engine) -> None:
         session.flush()
         row = session.execute(
             sa.select(
-                Customer.id.bitwise_rshift(2),
-                Customer.id % 7 - 10,
-                Customer.id * 0.5,
-                sa.func.max(Customer.id),
+                Customer.id.bitwise_rshift(2), Customer.id % 7 - 10, Customer.id * 0.5, sa.func.max(Customer.id)
             ).where(Customer.id.between(1, 2000), Customer.id > 0)
         ).one()
         assert tuple(row) == (250, -4, 500.0, 1000)

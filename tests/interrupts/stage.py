@@ -306,12 +306,7 @@ class Stage:
         self._report()
 
     def _report(self) -> None:
-        report = {
-            "made": self.made,
-            "returned": self.returned,
-            "failures": self.failures,
-            "reports": self.reports,
-        }
+        report = {"made": self.made, "returned": self.returned, "failures": self.failures, "reports": self.reports}
         os.write(self.report_fd, json.dumps(report).encode())
         os._exit(0)
 

@@ -56,10 +56,7 @@ def once_more(explorer: Explorer, case: Case) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize(
-    ("operation", "step"),
-    [("first_id", 37), ("new_range", 19), ("hand_over", 61), ("lost", 61)],
-)
+@pytest.mark.parametrize(("operation", "step"), [("first_id", 37), ("new_range", 19), ("hand_over", 61), ("lost", 61)])
 def test_a_handler_that_makes_an_id_repeats_none(explorer: Explorer, operation: str, step: int) -> None:
     check(explorer.sweep(operation, "handler:next_id", step=step))
 
@@ -88,10 +85,7 @@ def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(explorer: Exp
     check(explorer.sweep(operation, "fork", first=60, step=397))
 
 
-@pytest.mark.parametrize(
-    ("operation", "fork", "first"),
-    [("claim", "fork", 480), ("renew", "fork:id_after", 440)],
-)
+@pytest.mark.parametrize(("operation", "fork", "first"), [("claim", "fork", 480), ("renew", "fork:id_after", 440)])
 def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parents(
     explorer: Explorer, operation: str, fork: str, first: int
 ) -> None:

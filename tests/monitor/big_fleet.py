@@ -118,10 +118,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--serve", type=float, default=0.0)
     args = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(dir="/tmp") as name,
-        big_fleet(Path(name), args.workers) as (server, fleet),
-    ):
+    with tempfile.TemporaryDirectory(dir="/tmp") as name, big_fleet(Path(name), args.workers) as (server, fleet):
         fleet.start()
         if args.serve:
             print(server.url, flush=True)

@@ -316,9 +316,7 @@ def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, 
     store.close()
 
 
-def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_dead(
-    own_server: RedisServer,
-) -> None:
+def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_dead(own_server: RedisServer) -> None:
     ttl_s, count = 2.0, 13
     seen, url = WorkerPool(own_server.url, "killed"), own_server.url
     seen.create(PoolConfig(name="killed", ttl_ms=int(ttl_s * 1000)))

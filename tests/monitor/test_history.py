@@ -131,12 +131,7 @@ def floor(at_ms: int, why: str = FloorReason.OTHER_SERVER) -> Event:
 
 @pytest.mark.parametrize("why", [FloorReason.OTHER_SERVER, FloorReason.OTHER_POOL])
 def test_after_a_restart_of_redis_its_newest_events_may_be_missing(why: str) -> None:
-    events = [
-        BORN,
-        claimed(1_100_000, "anna", 0),
-        floor(1_200_000, why),
-        claimed(1_300_000, "berta", 1_235_000),
-    ]
+    events = [BORN, claimed(1_100_000, "anna", 0), floor(1_200_000, why), claimed(1_300_000, "berta", 1_235_000)]
     # a forgotten process whose clock was right cannot be that old
     assert asked(events, 1_090_000) == ("probable", "anna")
     verdict = judge(HoldingHistory(events, PAST).of_lane(7), 1_150_000)
@@ -158,12 +153,7 @@ def test_who_came_back_after_the_restart_held_it_all_the_time() -> None:
 
 
 def test_who_ended_before_the_restart_is_known_up_to_its_end() -> None:
-    events = [
-        BORN,
-        claimed(1_100_000, "anna", 0),
-        released(1_150_000, "anna", 0, 1_150_000),
-        floor(1_200_000),
-    ]
+    events = [BORN, claimed(1_100_000, "anna", 0), released(1_150_000, "anna", 0, 1_150_000), floor(1_200_000)]
     assert asked(events, 1_140_000) == ("certain", "anna")
     # a namespace that it did not use may have been used by somebody who is forgotten
     assert asked(events, 1_140_000, lane=1) == ("probable", "anna")

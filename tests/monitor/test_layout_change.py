@@ -206,9 +206,7 @@ def test_a_name_that_was_deleted_often_is_read_and_its_layout_changes(
         check_change(pool.info(), LOWER, pool.info().now_ms)
 
 
-def test_a_layout_that_a_pool_had_is_compared_while_another_change_is_planned(
-    pool: snowredis.WorkerPool,
-) -> None:
+def test_a_layout_that_a_pool_had_is_compared_while_another_change_is_planned(pool: snowredis.WorkerPool) -> None:
     day_ms = 86_400_000
     info = pool.info()
     start_ms = info.now_ms - 100 * day_ms
@@ -226,11 +224,7 @@ def test_a_layout_that_a_pool_had_is_compared_while_another_change_is_planned(
     planned_ms = info.now_ms + 3_600_000
     planned = replace(
         changed,
-        layouts=(
-            had,
-            LayoutPeriod(second, had.until_ms or 0, planned_ms),
-            LayoutPeriod(NEW, planned_ms, None),
-        ),
+        layouts=(had, LayoutPeriod(second, had.until_ms or 0, planned_ms), LayoutPeriod(NEW, planned_ms, None)),
         changes_ms=planned_ms,
     )
     for each in (changed, planned):

@@ -103,10 +103,7 @@ def test_prometheus_sees_pools_and_two_exporters_agree(server: RedisServer, pool
     assert (found[f"snowredis_pool_used{label}"], found[f"snowredis_pool_free{label}"]) == (1, 1023)
     assert found[f'snowredis_pool_used{{pool="{other}"}}'] == 0
     assert found[f'snowredis_pool_workers{{pool="{pool}",state="healthy"}}'] == 1
-    assert (found[f"snowredis_pool_claims_total{label}"], found[f"snowredis_pool_deaths_total{label}"]) == (
-        1,
-        0,
-    )
+    assert (found[f"snowredis_pool_claims_total{label}"], found[f"snowredis_pool_deaths_total{label}"]) == (1, 0)
     assert found[f"snowredis_pool_layout_left_seconds{label}"] > 60 * 365 * 86_400
     assert set(found) == set(same)
     assert [
@@ -216,15 +213,7 @@ def test_with_several_processes_counters_survive_the_death_of_a_worker(
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     for ending in ("exit", "kill"):
         done = warm.run(
-            [
-                sys.executable,
-                "-W",
-                "ignore",
-                str(ROOT / "tests/monitor/metrics_worker.py"),
-                server.url,
-                pool,
-                ending,
-            ],
+            [sys.executable, "-W", "ignore", str(ROOT / "tests/monitor/metrics_worker.py"), server.url, pool, ending],
             env=environment,
             capture_output=True,
             text=True,

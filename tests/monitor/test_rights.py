@@ -15,13 +15,7 @@ import redis
 import snowredis
 from snowredis.cli import main
 from snowredis.errors import StoreRefused
-from snowredis.monitor.number_checks import (
-    _ARGUMENTS,
-    _OF_SCRIPTS,
-    Call,
-    pool_needs,
-    tag_needs,
-)
+from snowredis.monitor.number_checks import _ARGUMENTS, _OF_SCRIPTS, Call, pool_needs, tag_needs
 from snowredis.numbers import DatedGenerator, create_tag
 from snowredis.numbers.stores import tag_keys
 from snowredis.snowflake.protocol import PoolConfig, WorkerStats
@@ -146,10 +140,7 @@ def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
     assert numbers.next_id().endswith("-000001")
     numbers.close()
     assert main(["numbers", "show", "invoices", "--url", url]) == 4
-    for rule, seen, unseen in (
-        ("segments", "handed out", "dated"),
-        ("dated", "dated numbers", "handed out"),
-    ):
+    for rule, seen, unseen in (("segments", "handed out", "dated"), ("dated", "dated numbers", "handed out")):
         own_server.client().execute_command(*RULES[rule].split(), "+hgetall")
         capsys.readouterr()
         assert main(["numbers", "show", "invoices", "--url", url if rule == "segments" else dated_url]) == 0

@@ -226,13 +226,7 @@ def test_of_two_changes_at_once_each_is_whole(servers: list[RedisServer], tag: s
 
 def test_a_command_is_about_one_server(servers: list[RedisServer], tag: str) -> None:
     urls: Any = [server.url for server in servers]
-    for administer in (
-        create_tag,
-        change_tag,
-        delete_tag,
-        show_tag,
-        lambda url, tag: open_tag(url, tag, 5),
-    ):
+    for administer in (create_tag, change_tag, delete_tag, show_tag, lambda url, tag: open_tag(url, tag, 5)):
         with pytest.raises(ConfigError, match="one server at a time"):
             administer(urls, tag)
     for text in ("3/2", "0/2", "2", "1/2/3", "a/b", "1/0"):

@@ -201,10 +201,7 @@ def test_memory_that_was_rolled_back_is_noticed_and_the_numbers_are_named(
 
 
 def test_a_restart_closes_the_tag_unless_it_is_assured(own_server: RedisServer) -> None:
-    settings_of: dict[str, dict[str, Any]] = {
-        "plain": {},
-        "assured": {"durability": "assured"},
-    }
+    settings_of: dict[str, dict[str, Any]] = {"plain": {}, "assured": {"durability": "assured"}}
     made = {
         name: Place(RedisTagStore(own_server.url, TagConfig(tag=name, **settings)), lambda: None, lambda: None)
         for name, settings in settings_of.items()

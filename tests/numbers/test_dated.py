@@ -54,13 +54,7 @@ def test_numbers_start_again_each_period_of_the_zone(stage: Stage) -> None:
 def test_an_hour_that_comes_twice_repeats_no_number(stage: Stage) -> None:
     ids = stage.generator(period="hour", zone="Europe/Berlin")
     made = []
-    for at in (
-        "2026-10-24T23:59:59",
-        "2026-10-25T00:00",
-        "2026-10-25T00:59",
-        "2026-10-25T01:00",
-        "2026-10-25T02:00",
-    ):
+    for at in ("2026-10-24T23:59:59", "2026-10-25T00:00", "2026-10-25T00:59", "2026-10-25T01:00", "2026-10-25T02:00"):
         stage.set(at)
         made.append(ids.next_id())
     assert made == [
@@ -101,8 +95,7 @@ def test_the_highest_number_of_a_period_is_the_last(stage: Stage) -> None:
     ids = stage.generator(format="{date:%Y%m%d}-{number:01}")
     assert ids.next_ids(9)[-1] == "20261122-9"
     with pytest.raises(
-        NumbersExhausted,
-        match=r"no number left of the period 2026-11-22, up to its maximum 9\. No number was made",
+        NumbersExhausted, match=r"no number left of the period 2026-11-22, up to its maximum 9\. No number was made"
     ):
         ids.next_id()
     stage.set("2026-11-23T00:00")

@@ -99,17 +99,7 @@ def test_as_many_digits_as_redis_counts_exactly_are_allowed() -> None:
 @given(
     text=st.lists(
         st.sampled_from(
-            [
-                "{date:%Y}",
-                "{date:%m-%d}",
-                "{date:%y%j}",
-                "{date:%H}",
-                "{date:%G%V%u}",
-                "{tag}",
-                "7",
-                "-",
-                "{{",
-            ]
+            ["{date:%Y}", "{date:%m-%d}", "{date:%y%j}", "{date:%H}", "{date:%G%V%u}", "{tag}", "7", "-", "{{"]
         ),
         max_size=6,
     ).map("".join),
@@ -120,12 +110,7 @@ def test_as_many_digits_as_redis_counts_exactly_are_allowed() -> None:
     other=st.tuples(st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1)), st.integers(1, 10**14)),
 )
 def test_two_numbers_never_have_one_text(
-    text: str,
-    number: str,
-    at: int,
-    period: PeriodName,
-    one: tuple[datetime, int],
-    other: tuple[datetime, int],
+    text: str, number: str, at: int, period: PeriodName, one: tuple[datetime, int], other: tuple[datetime, int]
 ) -> None:
     at = at % (len(text) + 1) if "{" not in text else 0
     try:

@@ -93,11 +93,7 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
         ids, made = at_the_end_of_a_part(pool, "t", parts)
         threads: list[threading.Thread] = []
 
-        def act(
-            ids: SegmentGenerator = ids,
-            made: list[int] = made,
-            threads: list[threading.Thread] = threads,
-        ) -> None:
+        def act(ids: SegmentGenerator = ids, made: list[int] = made, threads: list[threading.Thread] = threads) -> None:
             if kind == "handler":
                 made += [ids.next_id(), ids.next_id(), *ids.next_ids(4)]
             elif kind == "thread":

@@ -34,12 +34,7 @@ def real_redis() -> None:
 
 def run(*command: str, cwd: Path) -> str:
     done = subprocess.run(
-        [sys.executable, *command],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        stdin=subprocess.DEVNULL,
+        [sys.executable, *command], cwd=cwd, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, done.stderr
     # what the parts say about their progress, and nothing else
@@ -104,11 +99,7 @@ def test_the_benchmark_says_what_can_be_asked_of_it(tmp_path: Path) -> None:
 
 def test_the_benchmark_says_that_it_does_not_know_a_part(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPTS / BENCH), "speed"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=30,
+        [sys.executable, str(SCRIPTS / BENCH), "speed"], cwd=tmp_path, capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 2
     assert "'speed' is no part; these are: first, ids, workers, start" in done.stderr

@@ -58,11 +58,7 @@ STANDARD = {
 def test_the_first_id_loads_no_module_that_it_does_not_need(server: RedisServer) -> None:
     assert WorkerPool(server.url, "cold-start").create(PoolConfig(name="cold-start", layout=Layout()))
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), server.url, "cold-start"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+        [sys.executable, str(PROGRAM), server.url, "cold-start"], capture_output=True, text=True, timeout=60, check=True
     )
     loaded = done.stdout.split()
     assert "snowredis.snowflake.redis_store" in loaded

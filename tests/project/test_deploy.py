@@ -192,12 +192,7 @@ def test_the_worker_releases_its_worker_id_at_sigterm(tmp_path: Path) -> None:
         pool.create(PoolConfig(name="orders"))
         process = subprocess.Popen(
             [sys.executable, DEPLOY / "worker.py"],
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "SNOWREDIS_URL": server.url,
-                "SNOWREDIS_POOL": "orders",
-            },
+            env={**os.environ, "PYTHONPATH": str(ROOT), "SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": "orders"},
             stdout=subprocess.PIPE,
             text=True,
         )

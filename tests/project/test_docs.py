@@ -113,9 +113,7 @@ def test_the_page_of_errors_describes_every_error_in_the_order_of_the_tree() -> 
 
 
 @pytest.mark.parametrize("kind", list(error_tree()), ids=lambda kind: kind.__name__)
-def test_the_section_of_an_error_says_whether_to_try_again_and_lists_its_values(
-    kind: type[BaseException],
-) -> None:
+def test_the_section_of_an_error_says_whether_to_try_again_and_lists_its_values(kind: type[BaseException]) -> None:
     page = (REFERENCE / "errors.md").read_text("utf-8")
     section = page.partition(f"\n## `{kind.__name__}`\n")[2].partition("\n## ")[0]
     if kind is snowredis.SnowredisError:

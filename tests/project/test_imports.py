@@ -298,16 +298,7 @@ def test_the_check_finds_a_circle() -> None:
 
 
 def test_importing_snowredis_loads_nothing_heavy_and_starts_no_thread() -> None:
-    heavy = {
-        "redis",
-        "asyncio",
-        "ctypes",
-        "ssl",
-        "subprocess",
-        "multiprocessing",
-        "fakeredis",
-        "starlette",
-    }
+    heavy = {"redis", "asyncio", "ctypes", "ssl", "subprocess", "multiprocessing", "fakeredis", "starlette"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.project.programs.loaded_modules", *heavy],
         cwd=ROOT,

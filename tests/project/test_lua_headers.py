@@ -15,13 +15,7 @@ from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, RenewRequ
 ROOT = Path(__file__).parents[2] / "snowredis"
 FILES = {path.stem if path.stem != "common" else "numbers": path for path in ROOT.rglob("*.lua")}
 # the beginnings of other scripts
-PARTS = {
-    "identity": "",
-    "arguments": "",
-    "pool": "arguments",
-    "registry": "arguments",
-    "numbers": "arguments",
-}
+PARTS = {"identity": "", "arguments": "", "pool": "arguments", "registry": "arguments", "numbers": "arguments"}
 BASES = {path.parent.parent.name: base for base, path in FILES.items() if base in ("pool", "numbers")}
 # what Redis 6.2 gives to scripts, as far as it is needed here
 GLOBALS = {
@@ -158,12 +152,7 @@ def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str) -> N
     [
         ("claim", "-- claim:", "-- take:", "header of another script"),
         ("claim", "ARGV[8] usable_from_ms  int", "ARGV[8] fit  int", "int usable_from_ms on one side"),
-        (
-            "claim",
-            "ARGV[8] usable_from_ms  int",
-            "ARGV[8] usable_from_ms  hex",
-            "str usable_from_ms on one side",
-        ),
+        ("claim", "ARGV[8] usable_from_ms  int", "ARGV[8] usable_from_ms  hex", "str usable_from_ms on one side"),
         ("claim", "-- ARGV[14] lane_count ", "-- ARGV[18] lane_count ", "not numbered one after the other"),
         ("claim", "ARGV[1..6] as in pool", "as in pool", "does not say that ARGV[1..6]"),
         ("claim", "       | settling, common", "       | common", "documented are"),
@@ -191,8 +180,7 @@ def test_the_check_is_not_misled_by_comments_and_strings() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["leaked = 1", "local function f() return function() leaked = 1 end end", "if false then leaked = 1 end"],
+    "line", ["leaked = 1", "local function f() return function() leaked = 1 end end", "if false then leaked = 1 end"]
 )
 def test_the_check_sees_a_global_wherever_it_is_written(line: str) -> None:
     assert globals_of(line)[1] == {"leaked"}

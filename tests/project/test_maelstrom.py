@@ -25,11 +25,7 @@ class Node:
     def __init__(self, name: str, environment: dict[str, str]) -> None:
         self.name = name
         self._process = warm.Popen(
-            [sys.executable, str(NODE)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
+            [sys.executable, str(NODE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         self._sent = 0
 
@@ -66,9 +62,7 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
     assert [node.end() for node in started] == [0] * len(NODES)
 
 
-def test_nodes_of_maelstrom_make_ids_that_differ_and_refuse_other_workloads(
-    nodes: list[Node],
-) -> None:
+def test_nodes_of_maelstrom_make_ids_that_differ_and_refuse_other_workloads(nodes: list[Node]) -> None:
     for node in nodes:
         number = node.send(type="init", node_id=node.name, node_ids=list(NODES))
         assert node.receive() == {"type": "init_ok", "msg_id": 1, "in_reply_to": number}

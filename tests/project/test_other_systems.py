@@ -324,7 +324,7 @@ def test_shardingsphere_its_end_of_time_and_its_kinds_are_here() -> None:
     layout = layouts["shardingsphere"]
     assert (layout.timestamp_bits, layout.worker_bits, layout.sequence_bits) == (41, 10, 12)
     assert layout.ms_at(0) == datetime(2016, 10, 31, 16, tzinfo=UTC).timestamp() * 1000
-    # its UUID and SNOWFLAKE; others by entry points, see tests/generators/test_lookup.py
+    # its UUID and SNOWFLAKE; others by entry points, see tests/kinds/test_lookup.py
     assert {"uuid4", "snowflake"} <= set(kind_names())
 
 

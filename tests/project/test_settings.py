@@ -47,10 +47,7 @@ def test_an_unknown_setting_is_refused_at_the_call_with_the_nearest_one(call: An
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        (
-            "redis://h/0?poool=x",
-            "unknown option 'poool' in the URL. Did you mean 'pool'? 'pool' is a setting",
-        ),
+        ("redis://h/0?poool=x", "unknown option 'poool' in the URL. Did you mean 'pool'? 'pool' is a setting"),
         ("redis://:pa@h/0?ttl=3", "unknown option 'ttl' in the URL. 'ttl' is a setting: pass ttl=…"),
         ("cluster://h?socket_timout=1", "Did you mean 'socket_timeout'?"),
         # the rest of the password is not shown

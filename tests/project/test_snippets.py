@@ -22,11 +22,7 @@ from tests.support.servers import redis_server
 # pools besides those that every page may take for granted: their first user would wait for the floor
 POOLS_OF_PAGES = {
     "docs/reference/layouts.md": (
-        {
-            "pool": "eu-orders",
-            "layout": "41/region:2,business:4/2/6/8",
-            "fields": {"region": 1, "business": 7},
-        },
+        {"pool": "eu-orders", "layout": "41/region:2,business:4/2/6/8", "fields": {"region": 1, "business": 7}},
         {"pool": "gene-orders", "layout": "41/0/2/10/6;gene_bits=4"},
     )
 }
@@ -87,9 +83,7 @@ def test_the_commands_of_all_pages_exist_with_their_options(parser: argparse.Arg
                     assert option in source, (block.name, words)
 
 
-def test_the_commands_in_the_text_of_all_pages_exist_with_their_options(
-    parser: argparse.ArgumentParser,
-) -> None:
+def test_the_commands_in_the_text_of_all_pages_exist_with_their_options(parser: argparse.ArgumentParser) -> None:
     texts = [path.read_text("utf-8") for path in PAGES.values()]
     for text in [text for page in texts for text in re.findall(r"`snowredis ([^`]+)`", page)]:
         words = shlex.split(text)

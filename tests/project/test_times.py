@@ -40,10 +40,7 @@ RUNS_OUT = f"{seconds(DEFAULT.ttl_ms - DEFAULT.heartbeat_ms)} to {seconds(DEFAUL
 TAKES_LESS = seconds(2 * SENTINEL[0].ttl_ms - SENTINEL[0].floor_ms - SENTINEL[0].heartbeat_ms)
 # what a statement looks like -> the values that it can have, and how many pages say it at least
 STATEMENTS = {
-    r"(?:`?LeaseExpired`?|ids end|[Ww]ithout|lane)[^.|]*?(\d+ to \d+) s\b": (
-        {RUNS_OUT},
-        3,
-    ),
+    r"(?:`?LeaseExpired`?|ids end|[Ww]ithout|lane)[^.|]*?(\d+ to \d+) s\b": ({RUNS_OUT}, 3),
     r"\|\s*(\d+ to \d+) s[^|]*\|\s*its reservation ends": ({RUNS_OUT}, 1),
     r"\boutage of less than (\d+) s": ({seconds(DEFAULT.ttl_ms - DEFAULT.heartbeat_ms)}, 1),
     r"\b(?:workers?|ones|process|pool|starts|they|id)\b[^.|]{0,30}\b(?:may )?waits?(?: once)?(?: for)? (\d+) s\b": (

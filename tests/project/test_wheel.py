@@ -114,12 +114,7 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Pa
     names = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "snowredis"
     scripts = list(source.rglob("*.lua"))
-    wanted = {
-        *source.rglob("*.py"),
-        *scripts,
-        *source.glob("web/static/*"),
-        source / "py.typed",
-    }
+    wanted = {*source.rglob("*.py"), *scripts, *source.glob("web/static/*"), source / "py.typed"}
     assert {path.parent.parent.name for path in scripts} == {"numbers", "servers", "snowflake"}
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
 
@@ -131,17 +126,10 @@ def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
     assert [name for name in names if name.endswith((".c", ".h", "_build.py"))] == []
 
 
-def test_the_source_archive_holds_what_is_needed_to_build_it_and_to_read_about_it(
-    source_archive: Path,
-) -> None:
+def test_the_source_archive_holds_what_is_needed_to_build_it_and_to_read_about_it(source_archive: Path) -> None:
     with tarfile.open(source_archive) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for wanted in (
-        "CHANGELOG.md",
-        "docs/explanation/uniqueness.md",
-        "examples/quickstart.py",
-        "scripts/_build.py",
-    ):
+    for wanted in ("CHANGELOG.md", "docs/explanation/uniqueness.md", "examples/quickstart.py", "scripts/_build.py"):
         assert wanted in names
     assert "snowredis/snowflake/_fastpath.c" in names
     assert [name for name in names if name.endswith((".pyc", ".so"))] == []

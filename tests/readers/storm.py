@@ -216,12 +216,7 @@ def read_naively(engine: sa.Engine, overlap_ms: int, seen: set[int], stop: Any) 
 
 
 def storm(
-    server: DatabaseServer,
-    redis_url: str,
-    plan: Plan,
-    *,
-    pooler: Path | None = None,
-    replica: PostgreSQL | None = None,
+    server: DatabaseServer, redis_url: str, plan: Plan, *, pooler: Path | None = None, replica: PostgreSQL | None = None
 ) -> Outcome:
     """Run writers and three readers; return what each reader never saw.
 

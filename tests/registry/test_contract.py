@@ -50,9 +50,7 @@ def test_a_full_registry_says_so_and_a_freed_number_is_given_only_by_name(made: 
     assert made.take("another", wanted=5).fields == ("one-more",)
 
 
-def test_an_unconfirmed_number_follows_the_name_and_a_confirmed_one_its_registration(
-    made: RegistryUnderTest,
-) -> None:
+def test_an_unconfirmed_number_follows_the_name_and_a_confirmed_one_its_registration(made: RegistryUnderTest) -> None:
     assert made.take("a", "aa").fields == ("1",)
     assert made.take("a", "bb").fields == ("1",)
     assert made.confirm("a", 1, "bb").status is RegistryStatus.CONFIRMED
@@ -82,9 +80,7 @@ def test_a_confirmed_number_stays_with_its_pool_until_a_person_frees_it(made: Re
     assert made.confirm("a", 1, "cc").status is RegistryStatus.CONFIRMED
 
 
-def test_after_a_wipe_holders_take_up_their_numbers_and_nobody_gets_a_new_one(
-    made: RegistryUnderTest,
-) -> None:
+def test_after_a_wipe_holders_take_up_their_numbers_and_nobody_gets_a_new_one(made: RegistryUnderTest) -> None:
     for pool in ("a", "b", "c"):
         number = int(made.take(pool).fields[0])
         made.confirm(pool, number)
@@ -102,9 +98,7 @@ def test_after_a_wipe_holders_take_up_their_numbers_and_nobody_gets_a_new_one(
     assert made.take("e").fields == ("6",)
 
 
-def test_a_closed_registry_only_takes_up_what_was_used(
-    made: RegistryUnderTest,
-) -> None:
+def test_a_closed_registry_only_takes_up_what_was_used(made: RegistryUnderTest) -> None:
     made.take("a", "aa")
     # it forgot that the number was confirmed, perhaps
     assert made.confirm("old", 5, first=False).closed == "rolled-back"

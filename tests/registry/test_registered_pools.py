@@ -78,11 +78,7 @@ def test_only_who_knows_the_number_may_use_the_pool(shards: Shards) -> None:
     with snowredis.connect(shards.url, pool="old", layout=LAYOUT, ttl=TTL_S) as old:
         old.claim()
     for pool, others, message in (
-        (
-            "a",
-            {"datacenter": 5},
-            r"pool 'a', registry 'world'.*the pool has the number 1, and datacenter is 5 here",
-        ),
+        ("a", {"datacenter": 5}, r"pool 'a', registry 'world'.*the pool has the number 1, and datacenter is 5 here"),
         ("a", {"registry": "other"}, r"the pool has a number of the registry 'world'. Use registry='world'"),
         (
             "b",

@@ -69,13 +69,7 @@ class Schedule(ABC, Generic[P]):
         self.world.after(lasts_us, lambda: setattr(server, "up", True))
 
     def promote(
-        self,
-        network: Network,
-        new: RedisModel,
-        *,
-        lost_us: int,
-        split_us: int = 0,
-        come: Callable[[], object] = int,
+        self, network: Network, new: RedisModel, *, lost_us: int, split_us: int = 0, come: Callable[[], object] = int
     ) -> None:
         """Let *new* take over from the master, without its last writes.
 

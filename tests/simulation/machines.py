@@ -53,12 +53,7 @@ class Parent:
     """Parent of a process that died: it has no lease, and releases what it finds, unless it dies before."""
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
-        self.sim, self.world, self.host, self.config = (
-            sim,
-            sim.world,
-            Host(host.name, host.offset_us),
-            config,
-        )
+        self.sim, self.world, self.host, self.config = (sim, sim.world, Host(host.name, host.offset_us), config)
         self.name, self.alive, self.paused_until_us = f"parent on {host.name}", True, 0
 
     def random_bytes(self, count: int) -> bytes:

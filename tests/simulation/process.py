@@ -54,11 +54,7 @@ class Process(SimulatedProcess):
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
         generator = SnowflakeGenerator(
-            self.store,
-            clock=self.clock,
-            random_bytes=self.random_bytes,
-            guard=self.guard,
-            **sim.options,
+            self.store, clock=self.clock, random_bytes=self.random_bytes, guard=self.guard, **sim.options
         )
         EXIT._members.discard(generator)
         lease_manager: Any = generator._lease_manager

@@ -115,9 +115,7 @@ class ForgetfulProcesses(SimDeadProcesses):
     """Takes the lease of a dead process over without what that process used."""
 
     def take_over(
-        self,
-        accept: Callable[[Credentials], HeldLease | None],
-        record: Callable[[HeldLease], HeldLease],
+        self, accept: Callable[[Credentials], HeldLease | None], record: Callable[[HeldLease], HeldLease]
     ) -> HeldLease | None:
         def unused(credentials: Credentials) -> HeldLease | None:
             return accept(credentials._replace(outage_used_ms=0))

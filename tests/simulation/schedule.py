@@ -64,12 +64,7 @@ class Simulation(Schedule[Process]):
     """Run of one schedule: its fleet, pool, network and faults."""
 
     def __init__(
-        self,
-        seed: int,
-        classes: Iterable[str] | None = None,
-        *,
-        traced: bool = False,
-        bytecodes: bool = False,
+        self, seed: int, classes: Iterable[str] | None = None, *, traced: bool = False, bytecodes: bool = False
     ) -> None:
         super().__init__(seed, traced=traced)
         self.seed = seed

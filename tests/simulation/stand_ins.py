@@ -130,9 +130,7 @@ class SimDeadProcesses:
         return 0
 
     def take_over(
-        self,
-        accept: Callable[[Credentials], HeldLease | None],
-        record: Callable[[HeldLease], HeldLease],
+        self, accept: Callable[[Credentials], HeldLease | None], record: Callable[[HeldLease], HeldLease]
     ) -> HeldLease | None:
         machines = self.process.sim.machines
         return None if machines is None else machines.take_over(self.process, accept, record)

@@ -13,7 +13,7 @@ from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.administration import Ends, PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Renewed
-from tests.lease.conftest import wall_ms
+from tests.snowflake.lease.conftest import wall_ms
 from tests.support.holder import Holder
 from tests.support.servers import PROGRAM, RedisServer, replicated
 

@@ -27,7 +27,7 @@ from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import FORMAT, PoolConfig, WorkerStats, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Created, Lost, Seen, Settling
-from tests.lease.conftest import wall_ms
+from tests.snowflake.lease.conftest import wall_ms
 from tests.support.formats import shape_of
 from tests.support.holder import Holder, fresh_hex
 from tests.support.records import change_record

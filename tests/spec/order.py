@@ -131,13 +131,7 @@ class _Order:
                 add(
                     one.at_ns,
                     1,
-                    {
-                        "do": "run",
-                        "run": runs[id(one)],
-                        "call": call,
-                        "server": SERVER,
-                        "reply": one.reply["reply"],
-                    },
+                    {"do": "run", "run": runs[id(one)], "call": call, "server": SERVER, "reply": one.reply["reply"]},
                 )
                 add(one.reply["at_ns"], 2, {"do": "reply", "call": call, "run": runs[id(one)]})
         timed.sort(key=lambda item: item[:3])

@@ -33,17 +33,7 @@ TTL, LEAD, SKEW = z3.Ints("ttl lead skew")
 CONSTANTS = z3.And(TTL > 0, LEAD >= 0, SKEW >= 0)
 
 # rules that can be left out, each of which some step needs
-RULES = (
-    "cap",
-    "mark",
-    "floor",
-    "floor of its own ttl",
-    "wait for the floor",
-    "too late",
-    "lease end",
-    "seal",
-    "token",
-)
+RULES = ("cap", "mark", "floor", "floor of its own ttl", "wait for the floor", "too late", "lease end", "seal", "token")
 
 
 class State:
@@ -107,18 +97,12 @@ def invariant(s: State) -> list[tuple[str, Term]]:
         ("no grant ends later than this", each(s.live(p), s.granted(p) <= reach)),
         ("no mark is higher than this", s.mark <= reach),
         ("someone is the latest", z3.Or(some, z3.ForAll([p], z3.Not(s.live(p))))),
-        (
-            "all others are below the latest",
-            each(z3.And(s.live(p), p != latest), s.granted(p) <= s.begins(latest)),
-        ),
+        ("all others are below the latest", each(z3.And(s.live(p), p != latest), s.granted(p) <= s.begins(latest))),
         (
             "all others are too late to be taken up again",
             each(z3.And(s.live(p), p != latest, z3.Not(s.sealed(p))), s.granted(p) <= s.now + SKEW + LEAD),
         ),
-        (
-            "the next grant begins above the latest",
-            z3.Implies(z3.And(some, s.true), above >= s.granted(latest)),
-        ),
+        ("the next grant begins above the latest", z3.Implies(z3.And(some, s.true), above >= s.granted(latest))),
         (
             "after a loss the floor is above all",
             z3.Implies(z3.Not(s.true), z3.And(s.floor >= s.mark, each(s.live(p), s.floor >= s.granted(p)))),

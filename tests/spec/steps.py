@@ -309,13 +309,7 @@ class Converter:
             if ended_ms >= max(first_ms, entry["since_ms"]):
                 times_ms = sorted({ended_ms, *times_ms})
             candidates += (
-                {
-                    "t": script,
-                    "p": call.slot.name,
-                    "dep": call.depth,
-                    "c": caller_ms,
-                    "R": redis_ms,
-                }
+                {"t": script, "p": call.slot.name, "dep": call.depth, "c": caller_ms, "R": redis_ms}
                 for redis_ms in times_ms
             )
         self._add("unseen", s=self._server(entry["server"]), R=entry["times_ms"][-1], any=candidates)
@@ -420,12 +414,7 @@ class Converter:
 
     def _found(self, entry: Entry) -> None:
         data = entry["data"]
-        self._add(
-            "found",
-            s=self._server(entry["server"]),
-            k=-1 if data is None else data,
-            id=entry["identity"],
-        )
+        self._add("found", s=self._server(entry["server"]), k=-1 if data is None else data, id=entry["identity"])
 
     def _run(self, entry: Entry) -> None:
         call, reply = self._calls[entry["call"]], entry["reply"]

@@ -28,11 +28,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-SMALL = (
-    Run("fork", "pass"),
-    Run("fork", "violation", ("void-fork",)),
-    Run("end-crash", "violation", ("cut",)),
-)
+SMALL = (Run("fork", "pass"), Run("fork", "violation", ("void-fork",)), Run("end-crash", "violation", ("cut",)))
 # rules in whose scenarios other settings come, where a log ends
 OTHER_SETTINGS = (
     "start at the end",

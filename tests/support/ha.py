@@ -211,9 +211,7 @@ class Cluster:
         # those who vote have to know whose replica it is
         shown = f"slave {master_id}"
         eventually(
-            lambda: all(shown in node.ask("CLUSTER", "NODES") for node in self.nodes),
-            "a known replica",
-            START_LIMIT_S,
+            lambda: all(shown in node.ask("CLUSTER", "NODES") for node in self.nodes), "a known replica", START_LIMIT_S
         )
 
     @staticmethod

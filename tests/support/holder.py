@@ -43,11 +43,7 @@ class Holder:
         answer = self.ask_claim(ahead_ms=ahead_ms, wait_ms=wait_ms)
         assert isinstance(answer, Granted), answer
         self.worker, self.until_ms = answer.worker, answer.until_ms
-        self.lanes_ms, self.renewal_id, self.outage_ms = (
-            answer.lanes_ms,
-            answer.renewal_id,
-            answer.outage_until_ms,
-        )
+        self.lanes_ms, self.renewal_id, self.outage_ms = (answer.lanes_ms, answer.renewal_id, answer.outage_until_ms)
         self.incarnation = answer.seen.incarnation
         return self
 
@@ -73,13 +69,7 @@ class Holder:
             self.incarnation = answer.seen.incarnation
         return answer
 
-    def release(
-        self,
-        opened: str | None = None,
-        *,
-        renewal_id: str | None = None,
-        reclaimed: bool = False,
-    ) -> bool:
+    def release(self, opened: str | None = None, *, renewal_id: str | None = None, reclaimed: bool = False) -> bool:
         """Release the worker id; return true if it was held. *opened*: as in ReleaseRequest; by default no lane was."""
         opened = "0" * len(self.lanes_ms) if opened is None else opened
         renewal_id = self.renewal_id if renewal_id is None else renewal_id

@@ -51,9 +51,7 @@ class RedisServer:
         arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, *arguments, "--save", "", "--appendonly", "no", *self._options],
-                stdout=log,
-                stderr=log,
+                [self._program, *arguments, "--save", "", "--appendonly", "no", *self._options], stdout=log, stderr=log
             )
         process = self._process
 

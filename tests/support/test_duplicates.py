@@ -20,10 +20,7 @@ def test_single_ids_are_counted_as_a_counter_does(sources: list[list[int]], wind
     assert found.repeated == counted.total() - len(counted)
 
 
-@given(
-    st.lists(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=20), max_size=4),
-    st.integers(1, 9),
-)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=20), max_size=4), st.integers(1, 9))
 def test_runs_are_counted_as_their_ids_are(sources: list[list[tuple[int, int]]], window_runs: int) -> None:
     counted = Counter(an_id for runs in sources for first, count in runs for an_id in range(first, first + count))
     packed = [Runs("", [first for first, _ in runs], [count for _, count in runs]) for runs in sources]

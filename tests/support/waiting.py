@@ -11,11 +11,7 @@ POLL_S = 0.01
 
 
 def eventually(
-    condition: Callable[[], Any],
-    what: str = "it",
-    limit_s: float = 10.0,
-    *,
-    ignored: tuple[type[Exception], ...] = (),
+    condition: Callable[[], Any], what: str = "it", limit_s: float = 10.0, *, ignored: tuple[type[Exception], ...] = ()
 ) -> Any:
     """Poll until *condition* holds, and return its value. An *ignored* error counts as a no."""
     value = becomes_true(condition, limit_s, ignored=ignored)

@@ -74,13 +74,7 @@ class Page:
             self.requested.append(params["request"]["url"])
 
     def size(self, width: int, height: int, *, dark: bool = False, phone: bool = False) -> None:
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=phone,
-        )
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
@@ -127,15 +121,7 @@ class Page:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
     def key(self, name: str, text: str = "") -> None:
-        codes = {
-            "Tab": 9,
-            "Enter": 13,
-            "ArrowRight": 39,
-            "ArrowLeft": 37,
-            "ArrowDown": 40,
-            "End": 35,
-            "Escape": 27,
-        }
+        codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "End": 35, "Escape": 27}
         event = {"key": name, "code": name, "windowsVirtualKeyCode": codes[name]}
         if name == "Enter":
             text = "\r"

@@ -122,11 +122,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         variables = os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url} | environment
         with log.open("wb") as output:
             process = warm.Popen(
-                [sys.executable, *arguments],
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                [sys.executable, *arguments], env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         started.append(Served(process, port, log))
         if ready:

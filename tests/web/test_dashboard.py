@@ -315,8 +315,7 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
         client.hset(key, f"w:{reply.worker}", record._replace(claimed_ms=record.claimed_ms - 1).pack())
         stack.callback(client.close)
         client.xadd(
-            f"{key}:events",
-            {"event": "alarm", "worker": "-1", "owner": "{}", "reason": EVIL[0], "at": "1795000000000"},
+            f"{key}:events", {"event": "alarm", "worker": "-1", "owner": "{}", "reason": EVIL[0], "at": "1795000000000"}
         )
         client.hset(key, mapping={"alarms": 1, "alarm": EVIL[1]})
         page.go(served.url)
@@ -352,7 +351,7 @@ def test_it_can_be_worked_by_keyboard(page: Page, server: RedisServer, pool: str
                 break
         assert stops[0] == "skip"
         assert [stop for stop in stops if stop in {"pool", "zone", "filter", "group"}] == [
-            *("pool", "zone", "filter", "group"),
+            *("pool", "zone", "filter", "group")
         ]
         assert page.evaluate("document.activeElement.matches(':focus-visible')")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -375,10 +374,7 @@ def test_it_fits_a_phone_and_a_desk_and_every_text_can_be_read_in_light_and_dark
 ) -> None:
     new_pool(server.url, pool, ttl=3, outage_reserve=0)
     served = serve("--pool", pool, url=server.url)
-    with (
-        worker(server.url, pool, "stopped") as (process, an_id),
-        worker(server.url, pool, "killed") as (other, _),
-    ):
+    with worker(server.url, pool, "stopped") as (process, an_id), worker(server.url, pool, "killed") as (other, _):
         page.go(f"{served.url}/#/id/{an_id}")
         page.wait("document.querySelectorAll('.tile').length == 3")
         other.send_signal(signal.SIGKILL)
@@ -459,11 +455,5 @@ def test_it_comes_back_by_itself_when_the_service_does(
     assert "the service does not respond" in page.evaluate("document.title")
     # the icon cannot be fetched any more
     page.wait("document.querySelector('#icon').href.startsWith('data:')")
-    serve(
-        "--pool",
-        pool,
-        url=server.url,
-        command=["-m", "snowredis", "serve", "--port", str(served.port)],
-        ready="",
-    )
+    serve("--pool", pool, url=server.url, command=["-m", "snowredis", "serve", "--port", str(served.port)], ready="")
     page.wait("document.querySelector('#link').textContent == 'live'")

@@ -117,8 +117,7 @@ def test_a_pool_that_never_could_be_read_is_no_empty_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "rate"),
-    [([], 0), (["healthy", "late"], 20), (["healthy", "silent"], 10), (["silent"], None)],
+    ("states", "rate"), [([], 0), (["healthy", "late"], 20), (["healthy", "silent"], 10), (["silent"], None)]
 )
 def test_the_rate_of_silent_workers_is_unknown_and_not_zero(states: list[str], rate: int | None) -> None:
     assert rate_of(snapshot(*(worker(i, state=state) for i, state in enumerate(states)))) == rate

@@ -54,10 +54,7 @@ def test_no_request_that_the_description_leads_to_breaks_the_service(
     sent: list[int] = []
 
     @hypothesis.settings(
-        max_examples=EXAMPLES,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
+        max_examples=EXAMPLES, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
     )
     @hypothesis.given(case=schema[path]["GET"].as_strategy(generation_mode=schemathesis.GenerationMode[mode]))
     def send(case: Any) -> None:

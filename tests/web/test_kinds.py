@@ -16,13 +16,7 @@ from snowredis.web.service import create_app
 from tests.support.servers import RedisServer, redis_server
 from tests.web.conftest import client_of
 
-KINDS = [
-    "uuid7",
-    "ulid",
-    "segment:?tag=web-invoices",
-    "segment:?tag=web-unknown",
-    "dated:?tag=web-orders&period=year",
-]
+KINDS = ["uuid7", "ulid", "segment:?tag=web-invoices", "segment:?tag=web-unknown", "dated:?tag=web-orders&period=year"]
 
 
 @pytest.fixture(scope="module")

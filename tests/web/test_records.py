@@ -17,15 +17,7 @@ from tests.support.servers import RedisServer
 from tests.web.conftest import client_of
 
 # values that another reading has changed
-_MOVING = {
-    "at",
-    "heartbeat_age_ms",
-    "lease_left_ms",
-    "version",
-    "heartbeat_at",
-    "lease_end_at",
-    "reserved_until",
-}
+_MOVING = {"at", "heartbeat_age_ms", "lease_left_ms", "version", "heartbeat_at", "lease_end_at", "reserved_until"}
 _MOVING |= {"outage_until", "ids_made", "ids_per_second", "clock_offset_ms"}
 
 
@@ -79,8 +71,4 @@ def test_every_record_is_as_its_description_says(served: tuple[TestClient, int])
         # no record is described as "an object"
         assert schema["properties"], path
     whois = described["/whois/{text}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
-    assert whois["properties"]["whois"]["properties"]["certainty"]["enum"] == [
-        "certain",
-        "probable",
-        "unknown",
-    ]
+    assert whois["properties"]["whois"]["properties"]["certainty"]["enum"] == ["certain", "probable", "unknown"]

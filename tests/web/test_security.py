@@ -26,17 +26,7 @@ from tests.web.conftest import ROOT, TOKEN, client_of
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 OPEN = ["/healthz", "/readyz"]
-CLOSED = [
-    "/id",
-    "/ids?count=1",
-    "/decode/1",
-    "/whois/1",
-    "/workers",
-    "/pools",
-    "/events",
-    "/live",
-    "/metrics",
-]
+CLOSED = ["/id", "/ids?count=1", "/decode/1", "/whois/1", "/workers", "/pools", "/events", "/live", "/metrics"]
 CLOSED += ["/openapi.json", "/nothing", "/static/dashboard.js"]
 
 
@@ -312,14 +302,7 @@ def test_the_names_of_the_service_are_known(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    [
-        "",
-        "evil.example",
-        "localhost.evil.example",
-        "127.0.0.1.evil.example",
-        "localhost@evil",
-        "localhost:80:80",
-    ]
+    ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "localhost@evil", "localhost:80:80"]
     + ["127.0.0.1\\@evil", "localhost/", "[::1", "10.0.0.1", "localhost:port", "x" * 1000],
 )
 def test_a_name_that_was_rebound_is_not(guarded: TestClient, host: str) -> None:
@@ -430,11 +413,7 @@ def test_the_pages_use_nothing_that_the_policy_forbids() -> None:
 
 def snowredis_serve(*options: str) -> subprocess.CompletedProcess[str]:
     return warm.run(
-        [sys.executable, "-m", "snowredis", "serve", *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
+        [sys.executable, "-m", "snowredis", "serve", *options], capture_output=True, text=True, timeout=60, cwd=ROOT
     )
 
 

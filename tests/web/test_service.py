@@ -289,14 +289,7 @@ def test_settings_that_cannot_work_stop_the_start() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"pools": []},
-        {"pools": ["a", "a"]},
-        {"pools": ["a b"]},
-        {"token": "short"},
-        {"poool": "a"},
-        {"ttl": "x"},
-    ],
+    [{"pools": []}, {"pools": ["a", "a"]}, {"pools": ["a b"]}, {"token": "short"}, {"poool": "a"}, {"ttl": "x"}],
 )
 def test_a_service_that_cannot_work_is_not_made(options: dict[str, Any]) -> None:
     with pytest.raises(snowredis.ConfigError):
@@ -444,13 +437,7 @@ def test_the_environment_says_what_is_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("MAX_COUNT", "many"),
-        ("INSECURE", "perhaps"),
-        ("TOKEN", "short"),
-        ("TOKEN_FILE", "/nowhere"),
-    ],
+    ("name", "text"), [("MAX_COUNT", "many"), ("INSECURE", "perhaps"), ("TOKEN", "short"), ("TOKEN_FILE", "/nowhere")]
 )
 def test_a_variable_that_makes_no_sense_is_refused(name: str, text: str) -> None:
     with pytest.raises(snowredis.ConfigError, match=name if name.startswith(("MAX", "INS")) else "token"):
@@ -556,11 +543,7 @@ def test_deaths_are_acknowledged_for_all_who_look(
             "while not ids.lease.renewals: time.sleep(0.01)\n"
             "os.kill(os.getpid(), signal.SIGKILL)"
         )
-        warm.run(
-            [sys.executable, "-c", script],
-            env=os.environ | {"SNOWREDIS_CRASH_RECORDS": "off"},
-            check=False,
-        )
+        warm.run([sys.executable, "-c", script], env=os.environ | {"SNOWREDIS_CRASH_RECORDS": "off"}, check=False)
 
         def codes() -> list[str]:
             return [one["code"] for one in client.get("/workers").json()["status"]["conditions"]]

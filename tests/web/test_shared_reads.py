@@ -25,10 +25,7 @@ def test_readers_of_the_same_moment_share_one_look(
     # longer than the test
     monkeypatch.setattr("snowredis.web.feed.FRESH_S", 60.0)
     new_pool(own_server.url, pool_name)
-    with (
-        client_of(create_app(own_server.url, pools=[pool_name])) as client,
-        ThreadPoolExecutor(10) as threads,
-    ):
+    with client_of(create_app(own_server.url, pools=[pool_name])) as client, ThreadPoolExecutor(10) as threads:
         before = calls_of(own_server)
         answers = list(threads.map(lambda _: client.get("/workers"), range(30)))
         assert {answer.status_code for answer in answers} == {200}
@@ -40,13 +37,6 @@ def test_readers_of_the_same_moment_share_one_look(
 def test_lists_are_encoded_as_json_encodes_them() -> None:
     from snowredis.web.messages import json_bytes
 
-    values: list[Any] = [
-        {"a": [1, {"b": [None]}], "ü": "x"},
-        {"a": []},
-        {},
-        [1, 2],
-        "x",
-        {"a": {"b": [1 << 60]}},
-    ]
+    values: list[Any] = [{"a": [1, {"b": [None]}], "ü": "x"}, {"a": []}, {}, [1, 2], "x", {"a": {"b": [1 << 60]}}]
     for value in values:
         assert json.loads(json_bytes(value)) == value

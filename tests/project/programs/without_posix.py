@@ -78,27 +78,11 @@ assert snowredis.WorkerPool(url, pool).workers() == []
 
 refused(lambda: snowredis.connect("unix:///tmp/redis.sock"), "unix socket")
 refused(lambda: snowredis.connect("embedded://"), "fcntl")
-for module in (
-    "asgi",
-    "celery",
-    "django",
-    "json",
-    "opentelemetry",
-    "prometheus",
-    "pydantic",
-    "pytest",
-    "sqlalchemy",
-):
+for module in ("asgi", "celery", "django", "json", "opentelemetry", "prometheus", "pydantic", "pytest", "sqlalchemy"):
     importlib.import_module(f"snowredis.integrations.{module}")
 importlib.import_module("snowredis.web.service")
 
 at = ["--url", url, "--pool", pool]
-for command in (
-    ["generate", *at],
-    ["workers", *at],
-    ["pool", "show", pool, "--url", url],
-    ["events", *at],
-    ["layout"],
-):
+for command in (["generate", *at], ["workers", *at], ["pool", "show", pool, "--url", url], ["events", *at], ["layout"]):
     assert snowredis.cli.main(command) == 0, command
 assert snowredis.cli.main(["demo"]) == 3

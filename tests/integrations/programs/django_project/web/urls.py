@@ -13,7 +13,4 @@ def order(request, pk):
     return JsonResponse({"id": str(pk)})
 
 
-urlpatterns = [
-    path("admin/", admin.site.urls),
-    path("orders/<snowflake:pk>/", order, name="order"),
-]
+urlpatterns = [path("admin/", admin.site.urls), path("orders/<snowflake:pk>/", order, name="order")]

@@ -1,0 +1,309 @@
+"""Clients for one server, Sentinel and Cluster: from URLs and from clients of the application."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ClusterDownError, MasterDownError, SlotNotCoveredError
+from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedSSLConnection
+
+import snowredis
+from snowredis import WorkerPool
+from snowredis.errors import ConfigError, LeaseExpired, SnowredisError, StoreReadOnly, StoreUnavailable
+from snowredis.servers.clients import (
+    FAILOVER_SLACK_MS,
+    address,
+    client_of_url,
+    fresh_copy,
+    open_client,
+    redacted,
+    without_retries,
+)
+from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
+from snowredis.servers.failover import ClusterClient
+from snowredis.servers.runner import translated
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
+from tests.support.servers import RedisServer
+
+SENTINEL_URL = "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"
+
+
+def settings(client: Any) -> dict[str, Any]:
+    return dict(client.connection_pool.connection_kwargs)
+
+
+def assert_gives_up_soon(client: Any, seconds: float = SOCKET_TIMEOUT_S) -> None:
+    assert settings(client)["retry"].get_retries() == 0
+    assert settings(client)["socket_timeout"] == seconds
+    assert settings(client)["socket_connect_timeout"] == seconds
+
+
+def assert_both_give_up_soon(client: Any) -> None:
+    assert_gives_up_soon(client)
+    for sentinel in client.connection_pool.sentinel_manager.sentinels:
+        assert_gives_up_soon(sentinel, SENTINEL_TIMEOUT_S)
+
+
+def test_a_sentinel_url_says_sentinels_master_database_and_both_passwords() -> None:
+    client = client_of_url(SENTINEL_URL)
+    pool = client.connection_pool
+    assert pool.service_name == "orders-master"
+    assert (settings(client)["username"], settings(client)["password"]) == ("app", "s3cret")
+    assert (settings(client)["db"], settings(client)["client_name"]) == (3, "web")
+    sentinels = pool.sentinel_manager.sentinels
+    assert [(settings(s)["host"], settings(s)["port"]) for s in sentinels] == [
+        ("b", 26380),
+        ("a", 26379),
+        ("::1", 26381),
+    ]
+    assert {(settings(s).get("username"), settings(s)["password"]) for s in sentinels} == {(None, "hush")}
+    assert_both_give_up_soon(client)
+
+
+def test_tls_under_sentinel_is_for_the_sentinels_too() -> None:
+    client = client_of_url("sentinel://a/m?ssl=true")
+    assert issubclass(client.connection_pool.connection_class, SentinelManagedSSLConnection)
+    (sentinel,) = client.connection_pool.sentinel_manager.sentinels
+    assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
+
+
+def test_the_address_of_a_sentinel_client_is_in_one_order_and_has_no_password() -> None:
+    client = client_of_url(SENTINEL_URL)
+    expected = "sentinel://::1:26381,a:26379,b:26380/orders-master/3"
+    assert address(client) == expected
+    # whichever answered last is moved to the front
+    client.connection_pool.sentinel_manager.sentinels.reverse()
+    assert address(client) == expected
+    assert RedisStore(client, PoolConfig(name="p")).where == expected
+
+
+def test_a_password_of_the_sentinels_is_not_shown() -> None:
+    assert redacted(SENTINEL_URL) == (
+        "sentinel://app:***@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=***&client_name=web"
+    )
+
+
+def test_a_sentinel_client_is_taken_over_without_its_retries() -> None:
+    theirs = Sentinel(
+        [("a", 1), ("b", 2)],
+        min_other_sentinels=1,
+        sentinel_kwargs={"password": "hush", "socket_timeout": 50},
+        retry=Retry(ExponentialBackoff(), 10),
+        password="s3cret",
+        decode_responses=True,
+    ).master_for("m", db=4)
+    ours = without_retries(theirs)
+    assert ours is not theirs
+    assert_both_give_up_soon(ours)
+    assert address(ours) == address(theirs) == "sentinel://a:1,b:2/m/4"
+    assert (settings(ours)["password"], settings(ours)["decode_responses"]) == ("s3cret", False)
+    manager = ours.connection_pool.sentinel_manager
+    assert manager.min_other_sentinels == 1
+    assert [settings(sentinel)["password"] for sentinel in manager.sentinels] == ["hush", "hush"]
+    # each notes the addresses for itself
+    assert settings(ours)["connection_pool"] is not settings(theirs)["connection_pool"]
+    assert settings(theirs)["retry"].get_retries() == 10
+
+
+def test_a_sentinel_client_with_tls_keeps_it() -> None:
+    theirs = Sentinel([("a", 1)], sentinel_kwargs={"ssl": True}).master_for("m", ssl=True, ssl_ca_certs="/ca")
+    ours = without_retries(theirs)
+    assert issubclass(ours.connection_pool.connection_class, SentinelManagedSSLConnection)
+    assert settings(ours)["ssl_ca_certs"] == "/ca"
+    (sentinel,) = ours.connection_pool.sentinel_manager.sentinels
+    assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
+
+
+@pytest.mark.parametrize("url", ["redis://:s3cret@a/4", "unix:///a.sock", SENTINEL_URL, "cluster://a,b:7001"])
+def test_a_forked_child_gets_a_client_of_the_same_server_that_shares_nothing(url: str) -> None:
+    inherited = client_of_url(url)
+    child = fresh_copy(inherited)
+    assert child is not inherited
+    assert address(child) == address(inherited)
+    if not isinstance(inherited, ClusterClient):
+        assert child.connection_pool is not inherited.connection_pool
+        assert settings(child).get("password") == settings(inherited).get("password")
+        if not url.startswith("unix:"):
+            assert_gives_up_soon(child)
+        # its finalizer closes no connection of the parent
+        assert inherited.auto_close_connection_pool is False
+
+
+def test_a_forked_child_leaves_the_connections_to_the_sentinels_alone() -> None:
+    inherited = client_of_url(SENTINEL_URL)
+    fresh_copy(inherited)
+    sentinels = inherited.connection_pool.sentinel_manager.sentinels
+    assert [sentinel.auto_close_connection_pool for sentinel in sentinels] == [False] * 3
+
+
+def test_a_forked_child_uses_a_client_of_a_class_of_its_own_as_it_is() -> None:
+    class Theirs(redis.Redis):
+        pass
+
+    inherited = Theirs()
+    assert fresh_copy(inherited) is inherited
+    assert inherited.auto_close_connection_pool is True
+
+
+def test_a_cluster_url_connects_to_nothing_yet() -> None:
+    client = client_of_url("cluster://app:s3cret@b:7001,a")
+    assert isinstance(client, ClusterClient)
+    assert address(client) == "cluster://a:6379,b:7001"
+    assert without_retries(client) is client
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sentinel://a:26379", "the master's name"),
+        ("sentinel://a/m/x", "the master's name"),
+        ("sentinel:///m", "hosts, separated by commas"),
+        ("sentinel://a,,b/m", "'' is not a host"),
+        ("sentinel://a:port/m", "Port"),
+        ("sentinel://a/m?no_such_option=1", "no_such_option"),
+        ("sentinel://:sec/ret@a/m", "it cannot be parsed"),
+        ("cluster://a/1", "no databases"),
+        ("cluster://a?no_such_option=1", "no_such_option"),
+        ("cluster://:sec/ret@a", "it cannot be parsed"),
+        ("cluster:a", "hosts, separated by commas"),
+    ],
+)
+def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not a Redis URL|Options in a URL are those of redis-py") as caught:
+        client_of_url(url)
+    assert message in str(caught.value)
+    assert "sec" not in str(caught.value).replace("separated", "")
+
+
+@pytest.mark.parametrize(
+    ("url", "slack_ms"), [("redis://a", 0), ("sentinel://a/m", FAILOVER_SLACK_MS), ("cluster://a", FAILOVER_SLACK_MS)]
+)
+def test_failover_slack_goes_by_the_kind_of_server(url: str, slack_ms: int) -> None:
+    assert open_client(url).failover_slack_ms == slack_ms
+    assert open_client(client_of_url(url)).failover_slack_ms == slack_ms
+
+
+def test_crash_records_tell_servers_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def locator_in(name: str) -> str:
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        return open_client(redis.Redis(unix_socket_path="r.sock")).locator
+
+    paths = [locator_in("a"), locator_in("b")]
+    urls = [
+        "redis://h",
+        "redis://h:6380",
+        "redis://h/1",
+        "redis://me:pw@h",
+        "rediss://h",
+        f"unix://{tmp_path}/a/r.sock",
+    ]
+    urls += ["sentinel://h/m", "sentinel://h/n", "cluster://h"]
+    found = [*paths, *(open_client(url).locator for url in urls)]
+    assert len({*found}) == len(found) - 1
+    assert paths[0] == open_client(f"unix://{tmp_path}/a/r.sock").locator
+    assert not any("pw" in each for each in found)
+
+
+def test_a_client_with_an_unknown_address_has_no_crash_records() -> None:
+    class Wrapped:
+        def evalsha(self, *_: Any) -> None: ...
+
+    client = open_client(Wrapped())
+    assert (client.where, client.locator) == ("Wrapped", "")
+
+
+def test_connect_takes_that_slack_unless_told_otherwise() -> None:
+    import snowredis
+
+    def slack_of(url: Any, **options: Any) -> int:
+        return snowredis.connect(url, **options)._config.failover_slack_ms
+
+    assert slack_of("sentinel://a/m") == 15_000
+    assert slack_of("sentinel://a/m", failover_slack=0) == 0
+    assert slack_of("cluster://b") == 15_000
+    assert slack_of("redis://a") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (MasterNotFoundError("No master found for 'm'"), "check the master's name and the Sentinels' addresses"),
+        (MasterDownError("Link with MASTER is down"), "wait for the failover to end"),
+        (ClusterDownError("Hash slot not served"), "check CLUSTER INFO"),
+        (SlotNotCoveredError("slot 3"), "check CLUSTER INFO"),
+        (redis.exceptions.RedisClusterException("cannot be connected"), "those of a Redis Cluster"),
+    ],
+)
+def test_an_error_of_several_servers_says_what_to_do(error: Exception, advice: str) -> None:
+    with pytest.raises(StoreUnavailable, match=advice), translated("here"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (redis.exceptions.ResponseError("DB index is out of range"), ConfigError, "has no database of this number"),
+        (redis.exceptions.ConnectionError("Invalid Database"), ConfigError, "Correct it in the URL"),
+        (
+            redis.exceptions.ResponseError("NOREPLICAS Not enough good replicas"),
+            StoreReadOnly,
+            "fewer replicas than its min-replicas-to-write",
+        ),
+        (UnicodeDecodeError("utf-16", b"\xff", 0, 1, "truncated data"), StoreUnavailable, "another encoding"),
+    ],
+)
+def test_an_error_that_another_try_does_not_mend_says_what_is_wrong(
+    error: Exception, kind: type[SnowredisError], message: str
+) -> None:
+    with pytest.raises(kind, match=message) as caught, translated("here"):
+        raise error
+    assert type(caught.value) is kind
+
+
+def test_a_database_that_does_not_exist_is_a_mistake_in_the_url(server: RedisServer) -> None:
+    with pytest.raises(ConfigError, match="no database") as caught:
+        snowredis.connect(f"{server.url}?db=99").claim()
+    assert not caught.value.retry
+
+
+def test_tls_on_a_port_without_it_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        port = plain.getsockname()[1]
+        with pytest.raises(StoreUnavailable, match="that this port speaks TLS: if not, write redis://"):
+            snowredis.connect(f"rediss://127.0.0.1:{port}", claim_timeout=0).claim()
+
+
+def test_no_worker_id_is_not_called_worker_id_minus_one() -> None:
+    assert "worker id -1" not in str(LeaseExpired("orders", -1, "Redis keeps losing its state"))
+
+
+def test_a_blocking_pool_of_the_application_is_not_waited_for(server: RedisServer) -> None:
+    pool = redis.BlockingConnectionPool.from_url(server.url, max_connections=1, timeout=40)
+    theirs = redis.Redis(connection_pool=pool)
+    with theirs.pipeline() as pipe:
+        # the only connection of the pool
+        pipe.watch("mine")
+        before_s = time.monotonic()
+        WorkerPool(server.url, "blocking").create(PoolConfig(name="blocking"))
+        with snowredis.connect(theirs, pool="blocking") as ids:
+            assert ids.next_id() > 0
+        assert time.monotonic() - before_s < 20
+
+
+@pytest.mark.parametrize("options", [{"encoding": "utf-16"}, {"encoding": "utf-16", "decode_responses": True}])
+def test_a_client_with_another_encoding_works(server: RedisServer, options: dict[str, Any]) -> None:
+    theirs = redis.Redis.from_url(server.url, **options)
+    name = f"encoded{len(options)}"
+    WorkerPool(server.url, name).create(PoolConfig(name=name))
+    with snowredis.connect(theirs, pool=name) as ids:
+        assert ids.next_id() > 0

@@ -1,0 +1,502 @@
+"""A crash record has what another process needs to release a lease, and says how its process ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import functools
+import mmap
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.process.exit import End
+from snowredis.snowflake import crash_record
+from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, CrashRecord, Credentials, read_page
+from snowredis.snowflake.open import open_store
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.sweep import release_dead
+from tests.snowflake.crashes.conftest import Owned, files_in
+from tests.support.pools import new_pool
+from tests.support.programs import run, start
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+from tests.support.warm import FORKS_WITH_THREADS
+
+pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
+
+ONE_WORKER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
+
+
+def left_in(records: Path) -> list[Credentials]:
+    """Return the credentials in the records of processes that are dead."""
+    pages = [file.read_bytes() for file in files_in(records)]
+    return [written for written in map(read_page, pages) if written]
+
+
+def release_of(url: str, lease: Credentials, **options: Any) -> None:
+    """Release *lease* as a sweep does."""
+    with contextlib.closing(open_store(url, config_of(**options))) as store:
+        release_dead(store, lease)
+
+
+def config_of(**options: Any) -> PoolConfig:
+    settings = SETTINGS | options
+    return PoolConfig(name="killed", layout=settings["layout"], ttl_ms=3000, max_clock_lead_ms=100, redis_skew_ms=100)
+
+
+class Child:
+    """A forked process that does what it is told, until it is killed.
+
+    Attributes:
+        numbers: 64-bit numbers that both see.
+    """
+
+    def __init__(self, work: Callable[[memoryview], object]) -> None:
+        self.numbers = memoryview(mmap.mmap(-1, 4096)).cast("q")
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                # another test may have set a handler
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                work(self.numbers)
+            except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+
+    def wait_for(self, index: int, at_least: int) -> None:
+        eventually(lambda: self.numbers[index] >= at_least, "work of the child", 20)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            os.waitpid(self.pid, 0)
+
+
+@contextlib.contextmanager
+def child(work: Callable[[memoryview], object]) -> Iterator[Child]:
+    running = Child(work)
+    try:
+        yield running
+    finally:
+        with contextlib.suppress(ChildProcessError):
+            running.kill()
+
+
+@pytest.fixture
+def url(server: RedisServer) -> str:
+    return server.url
+
+
+SETTINGS: dict[str, Any] = {"layout": ONE_WORKER, "ttl": 3.0, "max_clock_lead": 0.1, "redis_skew": 0.1}
+
+
+def connect(url: str, **options: Any) -> snowredis.SnowflakeGenerator:
+    return snowredis.connect(url, pool="killed", **SETTINGS | options)
+
+
+def create(url: str, **options: Any) -> None:
+    new_pool(url, "killed", **SETTINGS | options)
+
+
+def make_ids(url: str, **options: object) -> Callable[[memoryview], object]:
+    def work(numbers: memoryview) -> None:
+        ids = connect(url, **options)
+        while True:
+            numbers[0] = ids.next_id()
+            numbers[1] += 1
+
+    return work
+
+
+def test_the_only_worker_id_is_of_use_again_and_repeats_nothing(url: str, records: Path) -> None:
+    """Its lanes open again where the reservation of the killed process ended."""
+    create(url)
+    rng = random.Random(11)
+    last = 0
+    for _ in range(4):
+        with child(make_ids(url)) as dying:
+            dying.wait_for(1, 1)
+            # somewhere in a tick, in a claim, in a renewal
+            time.sleep(rng.random() * 0.02)
+            dying.kill()
+            assert dying.numbers[0] > last
+            last = dying.numbers[0]
+            (lease,) = left_in(records)
+            (file,) = files_in(records)
+            file.unlink()
+            release_of(url, lease)
+    with connect(url) as heir:
+        assert heir.next_id() > last
+        assert heir.decode(heir.next_id()).timestamp_ms >= lease.until_ms
+
+
+def test_renewals_are_recorded_so_that_the_tip_is_right(url: str, records: Path) -> None:
+    create(url)
+
+    def renew(numbers: memoryview) -> None:
+        ids = connect(url)
+        ids.claim()
+        for _ in range(3):
+            ids._beat()
+        numbers[0] = 1
+        signal.pause()
+
+    with child(renew) as dying:
+        dying.wait_for(0, 1)
+        dying.kill()
+        for lease in left_in(records):
+            release_of(url, lease)
+        assert snowredis.WorkerPool(url, "killed").workers() == []
+
+
+def test_nothing_is_left_of_a_generator_that_was_closed(url: str, records: Path) -> None:
+    create(url, layout=Layout())
+
+    def close_one(numbers: memoryview) -> None:
+        closed = connect(url, layout=Layout())
+        closed.next_id()
+        closed.close()
+        kept = connect(url, layout=Layout())
+        kept.next_id()
+        numbers[0] = 1
+        signal.pause()
+
+    with child(close_one) as dying:
+        dying.wait_for(0, 1)
+        dying.kill()
+        assert len(left_in(records)) == 1
+
+
+def test_a_childs_own_child_writes_nothing_into_its_record(url: str, records: Path) -> None:
+    create(url, layout=Layout())
+
+    def fork_again(numbers: memoryview) -> None:
+        ids = connect(url, layout=Layout())
+        numbers[0] = ids.next_id()
+        if not os.fork():
+            numbers[1] = ids.next_id()
+            os._exit(0)
+        os.wait()
+        numbers[3] = 1
+        signal.pause()
+
+    with child(fork_again) as dying:
+        dying.wait_for(3, 1)
+        dying.kill()
+        workers = [Layout().decode(an_id).worker for an_id in dying.numbers[:2]]
+        # each in a file of its own
+        assert {(lease.worker, lease.end) for lease in left_in(records)} == {
+            (workers[0], End.KILLED),
+            (workers[1], End.OS_EXIT),
+        }
+
+
+def test_a_record_is_of_no_use_once_another_process_has_the_worker_id(url: str, records: Path) -> None:
+    create(url)
+
+    with child(make_ids(url)) as dying:
+        dying.wait_for(1, 1)
+        dying.kill()
+        (lease,) = left_in(records)
+        release_of(url, lease)
+        files_in(records)[0].unlink()
+        with connect(url) as heir:
+            before = heir.claim()
+            release_of(url, lease)  # a second time
+            assert heir._beat() > 0
+            assert heir.lease is not None
+            assert heir.lease.token_hash == before.token_hash
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["after", "before"])
+def test_a_claim_that_was_not_answered_is_released_too(url: str, records: Path, answered: bool) -> None:
+    create(url)
+
+    def die_in_the_claim(numbers: memoryview) -> None:
+        ids = connect(url)
+        store = ids._lease_manager.store
+        claim = store.claim
+
+        def interrupted(*arguments: Any) -> Any:
+            if answered:
+                claim(*arguments)
+            numbers[0] = 1
+            signal.pause()
+
+        store.claim = interrupted  # type: ignore[assignment, method-assign]
+        ids.claim()
+
+    with child(die_in_the_claim) as dying:
+        dying.wait_for(0, 1)
+        dying.kill()
+        (lease,) = left_in(records)
+        release_of(url, lease)
+    with connect(url) as heir:
+        assert heir.next_id() > 0
+
+
+def test_a_claim_that_is_refused_leaves_nothing_to_release(url: str, records: Path) -> None:
+    create(url)
+
+    def be_refused(numbers: memoryview) -> None:
+        with pytest.raises(snowredis.PoolExhausted):
+            connect(url, claim_timeout=0).claim()
+        numbers[0] = 1
+        signal.pause()
+
+    with connect(url) as holder:
+        holder.claim()
+        with child(be_refused) as dying:
+            dying.wait_for(0, 1)
+            dying.kill()
+            # that of this process
+            (lease,) = left_in(records)
+            assert holder.lease is not None
+            assert lease.worker == holder.lease.worker
+
+
+def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_release(
+    records: Path, tmp_path: Path, server: RedisServer
+) -> None:
+    def fail(url: str) -> None:
+        ids = connect(url)
+        with pytest.raises(snowredis.StoreUnavailable):
+            ids.claim()
+
+    # nobody listens; a server that accepts and never replies may have leased a worker id
+    fail(f"unix://{tmp_path}/no.sock")
+    assert left_in(records) == []
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(f"{tmp_path}/mute.sock")
+        mute.listen()
+        ids = connect(f"unix://{tmp_path}/mute.sock")
+        with pytest.raises(snowredis.StoreUnavailable):
+            ids.claim()
+        assert [lease.worker for lease in left_in(records)] == [UNKNOWN_WORKER]
+
+
+def test_a_claim_that_redis_never_saw_is_no_death(url: str, records: Path) -> None:
+    create(url)
+    release_of(url, Credentials(UNKNOWN_WORKER, "5a" * 16, "{}"))
+    info = snowredis.WorkerPool(url, "killed").info()
+    assert (info.reclaimed, info.expired, info.releases) == (0, 0, 1)
+
+
+def _exits(_: object) -> None:
+    os._exit(0)
+
+
+def _gets_sigterm(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+
+
+ENDS: dict[str, tuple[Callable[[object], None], End]] = {
+    "os._exit": (_exits, End.OS_EXIT),
+    # ended before Python code ran
+    "SIGTERM": (_gets_sigterm, End.KILLED),
+    "SIGKILL": (lambda _: os.kill(os.getpid(), signal.SIGKILL), End.KILLED),
+    "crash": (lambda _: os.kill(os.getpid(), signal.SIGSEGV), End.KILLED),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("handled", [False, True], ids=["", "with a handler"])
+def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, handled: bool) -> None:
+    end, code = ENDS[how]
+    create(url)
+
+    def stop(number: int, _: object) -> None:
+        # as uvicorn ends after a signal
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    def work(_: object) -> None:
+        faulthandler.disable()
+        if handled:
+            signal.signal(signal.SIGTERM, stop)
+        ids = connect(url)
+        ids.next_id()
+        if not os.fork():
+            # this is not the process of the record
+            os._exit(0)
+        os.wait()
+        end(None)
+
+    with child(work) as dying:
+        _, status = os.waitpid(dying.pid, 0)
+        if how == "SIGTERM":
+            assert os.WTERMSIG(status) == signal.SIGTERM
+        (lease,) = left_in(records)
+        assert End(lease.end) is code
+        with connect(url) as heir:
+            heir.next_id()
+    info = snowredis.WorkerPool(url, "killed").info()
+    assert (info.reclaimed, info.expired) == (code is End.KILLED, 0)
+
+
+@pytest.mark.parametrize("how", ["exit", "close_on_sigterm"])
+def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, records: Path, how: str) -> None:
+    # the exit waits for Redis for seconds, and the lease is not to end by itself meanwhile
+    create(own_server.url, ttl=60.0)
+    pid = own_server.client().info()["process_id"]
+    program = start("tests.snowflake.crashes.programs.ends_while_redis_is_away", own_server.url, str(pid), how)
+    _, errors = program.communicate(timeout=60)
+    assert (errors, program.returncode) == ("", 0 if how == "exit" else -signal.SIGTERM)
+    own_server.kill(signal.SIGCONT)
+    (lease,) = left_in(records)
+    assert End(lease.end) is (End.EXIT if how == "exit" else End.SIGTERM)
+    with connect(own_server.url, ttl=60.0) as heir:
+        heir.next_id()
+    info = snowredis.WorkerPool(own_server.url, "killed").info()
+    assert (info.reclaimed, info.expired) == (0, 0)
+
+
+def test_the_lease_of_a_generator_that_an_exit_handler_makes_is_no_death(url: str, records: Path) -> None:
+    create(url)
+    run("tests.snowflake.crashes.programs.makes_a_generator_at_exit", url)
+    (lease,) = left_in(records)
+    assert End(lease.end) is End.EXIT
+    with connect(url) as heir:
+        heir.next_id()
+    info = snowredis.WorkerPool(url, "killed").info()
+    assert (info.claims, info.reclaimed, info.releases) == (3, 0, 3)
+
+
+def c_handlers() -> list[int]:
+    """Return the address of the handler of each signal, which is the first member of struct sigaction."""
+    libc, action = ctypes.CDLL(None), ctypes.create_string_buffer(512)
+    addresses = []
+    for number in sorted(signal.valid_signals()):
+        assert libc.sigaction(int(number), None, action) == 0
+        addresses.append(ctypes.c_size_t.from_buffer(action).value)
+    return addresses
+
+
+@pytest.mark.parametrize("before", [None, signal.SIG_DFL, signal.SIG_IGN, lambda *_: None])
+def test_no_signal_gets_another_handler(url: str, records: Path, before: Any) -> None:
+    """A program that has generators reacts to signals as it did before, also in C."""
+    create(url, layout=Layout())
+
+    def work(numbers: memoryview) -> None:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        was = c_handlers()
+        generators = [connect(url, layout=Layout()) for _ in range(2)]
+        for ids in generators:
+            ids.next_id()
+        now = c_handlers()
+        generators[0].close()
+        numbers[0] = 1 if now == was else 2
+
+    with child(work) as running:
+        running.wait_for(0, 1)
+        assert running.numbers[0] == 1
+
+
+def test_a_handler_that_calls_the_one_before_it_is_called_once(url: str, records: Path) -> None:
+    create(url, layout=Layout())
+
+    def work(numbers: memoryview) -> None:
+        connect(url, layout=Layout()).next_id()
+        with open(os.devnull, "w") as nowhere:
+            # calls the handler that was there before, in C
+            faulthandler.register(signal.SIGTERM, file=nowhere, chain=True)
+            other = connect(url, layout=Layout())
+            other.next_id()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with child(work) as dying:
+        _, status = os.waitpid(dying.pid, 0)
+        assert os.WTERMSIG(status) == signal.SIGTERM
+
+
+def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None:
+    create(url)
+    with connect(url) as ids:
+        ids.next_id()
+        assert pickle.loads(pickle.dumps(os._exit)) is os._exit
+    ending = multiprocessing.get_context("spawn").Process(target=os._exit, args=(3,))
+    ending.start()
+    ending.join(20)
+    assert ending.exitcode == 3
+
+
+def test_a_kill_between_any_two_steps_of_a_writing_leaves_a_valid_record() -> None:
+    page = memoryview(mmap.mmap(-1, PAGE_BYTES))
+    claim = Credentials(UNKNOWN_WORKER, "5a" * 16, '{"host":"h"}')
+    lease = Credentials(7, "5a" * 16, renewal_id="ab" * 16, until_ms=10**12, lanes_ms=(10**11,) * 4)
+    pending = lease._replace(pending_renewal_id="cd" * 16)
+    used = lease._replace(outage_used_ms=10**12)
+    writings: list[tuple[Callable[[CrashRecord], object], list[Credentials | None]]] = [
+        (lambda record: record.write(claim), [None, claim]),
+        (lambda record: record.write(lease), [claim, lease]),
+        (lambda record: record.note_pending("cd" * 16), [lease, pending]),
+        (lambda record: record.write(lease), [pending, lease]),
+        (lambda record: record.note_outage_use(10**12), [lease, used]),
+        (lambda record: record.note_release(None, sent=True), [used, used._replace(released=True)]),
+        (lambda record: record.clear(), [used._replace(released=True), None]),
+    ]
+    steps = 0
+    for number, (writing, allowed) in enumerate(writings):
+        at, done = 0, False
+        while not done:
+            page[:] = bytes(PAGE_BYTES)
+            record = CrashRecord(Owned(), page)
+            for earlier, _ in writings[:number]:
+                earlier(record)
+            assert record.read() == allowed[0]
+            pid = os.fork()
+            if not pid:
+                kill_at_step(at, functools.partial(writing, record))
+                os._exit(0)
+            done = os.waitpid(pid, 0)[1] == 0
+            assert read_page(bytes(page)) in (allowed[1:] if done else allowed), (number, at)
+            at += 1
+        steps += at
+    assert steps > 200
+
+
+def kill_at_step(step: int, work: Callable[[], object]) -> None:
+    """Kill this process before the given instruction of crash_record.py, if there are so many in *work*."""
+    left = [step]
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != crash_record.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+        return trace
+
+    sys.settrace(trace)
+    work()
+    sys.settrace(None)
+
+
+def test_a_record_that_an_interruption_left_half_made_gives_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up = Mock()
+    monkeypatch.setattr(CrashRecord, "give_up", given_up)
+    record = CrashRecord.__new__(CrashRecord)
+    record.__del__()
+    given_up.assert_not_called()

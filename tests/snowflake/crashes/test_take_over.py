@@ -1,0 +1,416 @@
+"""A process that starts while Redis is away takes over the lease of one of its machine that has ended."""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import redis
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.snowflake import record_files
+from snowredis.snowflake.crash_record import Credentials, read_page
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
+from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.replies import ClaimReply, Seen
+from snowredis.snowflake.sweep import UNANSWERED_S
+from snowredis.testing import ManualClock
+from tests.snowflake.crashes.conftest import files_in, name_of
+from tests.support.pools import new_pool
+from tests.support.programs import start
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+from tests.support.warm import FORKS_WITH_THREADS
+
+pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
+
+POOL, TTL_S = "orders", 2.0
+# the namespace of the outage lane
+OUT = Layout().namespaces - 1
+
+
+class Program:
+    """A process with a generator."""
+
+    def __init__(self, url: str) -> None:
+        self.process = start("tests.snowflake.crashes.programs.makes_ids", url, POOL, str(TTL_S))
+
+    def ask(self, line: str = "") -> str:
+        """Return what the process prints: an id, or the name of an error."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def id(self) -> int:
+        return int(self.ask())
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait(10)
+
+
+Start = Callable[[], Program]
+
+
+def leases_in(records: Path) -> list[Credentials]:
+    """Return the leases that are recorded."""
+    found = [read_page(path.read_bytes()) for path in files_in(records)]
+    return [each for each in found if each and each.lanes_ms]
+
+
+@pytest.fixture
+def program(own_server: RedisServer) -> Iterator[Start]:
+    config = PoolConfig(name=POOL, ttl_ms=int(TTL_S * 1000), outage_reserve_ms=3_600_000)
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    pool.create(config)
+    started: list[subprocess.Popen[str]] = []
+
+    def begin() -> Program:
+        begun = Program(own_server.url)
+        started.append(begun.process)
+        return begun
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_the_lease_of_a_killed_process_is_taken_over_once_and_kept_when_redis_is_back(
+    own_server: RedisServer, program: Start
+) -> None:
+    killed = program()
+    made = [killed.id() for _ in range(3)]
+    worker = snowredis.decode(made[0]).worker
+    own_server.kill()
+    killed.end()
+    heir, late = program(), program()
+    made.append(heir.id())
+    assert late.ask() == "StoreUnavailable"
+    # longer than the reservation that the killed process had
+    time.sleep(TTL_S + 1)
+    made += [heir.id() for _ in range(3)]
+    parts = [snowredis.decode(an_id) for an_id in made]
+    assert [part.worker for part in parts] == [worker] * len(made)
+    assert parts[-1].backup == OUT
+    own_server.start()
+    # empty: a new worker waits for the floor, and one that has an outage lane does not
+    made += [heir.id() for _ in range(100)]
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    eventually(
+        lambda: heir.process.pid in {each.pid for each in pool.workers()}, "a lease", ignored=(snowredis.PoolNotFound,)
+    )
+    made.append(heir.id())
+    assert len(set(made)) == len(made)
+
+
+def test_each_id_is_known_to_be_of_the_process_that_made_it(own_server: RedisServer, program: Start) -> None:
+    killed = program()
+    first = killed.id()
+    away = own_server.socket.rename(own_server.socket.with_suffix(".away"))
+    redis.Redis(unix_socket_path=str(away)).execute_command("CLIENT", "KILL", "TYPE", "normal")
+    killed.end()
+    heir = program()
+    second = heir.id()
+    away.rename(own_server.socket)
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    eventually(lambda: heir.process.pid in {each.pid for each in pool.workers()}, "the renewal of the heir")
+    makers = [pool.whois(an_id) for an_id in (first, second, heir.id())]
+    pids = [maker.holder.pid if maker.holder else 0 for maker in makers]
+    assert pids == [killed.process.pid, heir.process.pid, heir.process.pid]
+
+
+def test_the_lease_of_a_process_that_could_not_release_it_is_taken_over(
+    own_server: RedisServer, program: Start
+) -> None:
+    closed = program()
+    an_id = closed.id()
+    own_server.kill()
+    assert closed.ask("close") == "done"
+    heir = program()
+    # the process may make ids with another generator, so it has to end first
+    assert heir.ask() == "StoreUnavailable"
+    closed.end()
+    assert snowredis.decode(heir.id()).worker == snowredis.decode(an_id).worker
+
+
+def test_no_lease_is_taken_over_that_redis_may_have_released(own_server: RedisServer, program: Start) -> None:
+    closing = program()
+    closing.id()
+    own_server.kill(signal.SIGSTOP)
+    assert closing.ask("close") == "done"
+    closing.end()
+    own_server.kill()
+    assert program().ask() == "StoreUnavailable"
+
+
+def test_a_lease_that_another_process_failed_to_release_is_taken_over_unless_it_may_be_released(
+    own_server: RedisServer, program: Start
+) -> None:
+    killed, living = program(), program()
+    worker = snowredis.decode(killed.id()).worker
+    living.id()
+    killed.end()
+    own_server.kill()
+    # the living process tries to release it at its heartbeats, and cannot connect
+    time.sleep(TTL_S / 2)
+    assert snowredis.decode(program().id()).worker == worker
+
+
+def test_many_processes_that_are_killed_in_the_outage_lane_one_after_the_other_repeat_nothing(
+    own_server: RedisServer,
+) -> None:
+    # each tick begins with the same sequence, so one that is used again repeats an id
+    layout = Layout(timestamp_bits=36, worker_bits=2, sequence_bits=10, tick_ms=20)
+    settings: dict[str, Any] = {"layout": layout, "ttl": 1.0, "sequence_start": "zero", "claim_timeout": 0}
+    new_pool(own_server.url, POOL, **{name: settings[name] for name in ("layout", "ttl")})
+    made, rng = memoryview(mmap.mmap(-1, 1 << 20)).cast("q"), random.Random(5)
+
+    def make(first: int) -> NoReturn:
+        ids = snowredis.connect(own_server.url, pool=POOL, **settings)
+        for place in range(first, len(made)):
+            try:
+                made[place] = ids.next_id()
+            except snowredis.SnowredisError as error:
+                print(error, file=sys.stderr, flush=True)
+                break
+            time.sleep(0.002)
+        os._exit(1)
+
+    count = 0
+    for round_ in range(25):
+        pid = os.fork()
+        if not pid:
+            make(count)
+        try:
+            eventually(functools.partial(made.__getitem__, count), "an id", 20)
+            time.sleep(rng.random() * 0.4 + 2 * (round_ == 0))
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        while made[count]:
+            count += 1
+        if not round_:
+            own_server.kill()
+    ids = made[:count].tolist()
+    assert len(set(ids)) == count > 500
+    assert len({layout.decode(an_id).worker for an_id in ids}) == 1
+    assert layout.decode(ids[-1]).backup == OUT
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("operation", ["rename", "read", "remove", "write"])
+def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
+    own_server: RedisServer, program: Start, records: Path, operation: str, moment: str
+) -> None:
+    """Else the lease would be released by one record, while a process that found the other makes ids."""
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    dies = start(
+        "tests.snowflake.crashes.programs.dies_while_taking_over", own_server.url, POOL, str(TTL_S), operation, moment
+    )
+    assert dies.wait(30) == -signal.SIGKILL
+    dies.communicate()
+    tokens = []
+    for path in files_in(records):
+        credentials = read_page(path.read_bytes())
+        if credentials is not None and credentials.lanes_ms:
+            tokens.append(credentials.token)
+    assert len(tokens) == len(set(tokens))
+
+
+@pytest.mark.parametrize("makes_ids", [False, True])
+def test_an_heir_releases_nothing_of_what_it_took_over(
+    own_server: RedisServer, program: Start, makes_ids: bool
+) -> None:
+    """The process before it used an unknown part: a process whose clock is behind would make its ids again."""
+    killed = program()
+    killed.id()
+    own_server.kill(signal.SIGSTOP)
+    killed.end()
+    heir = program()
+    assert heir.ask("claim") == "done"
+    if makes_ids:
+        assert snowredis.decode(heir.id()).backup == OUT
+    own_server.kill(signal.SIGCONT)
+    key = f"snowredis:{{{POOL}}}"
+    held = LeaseRecord.parse(str(own_server.client().hget(key, "w:0")))
+    assert heir.ask("close") == "done"
+    left = LeaseRecord.parse(str(own_server.client().hget(key, "w:0")))
+    assert held is not None
+    assert left is not None
+    assert left.token_hash == ""
+    marks_ms = [max(lane_ms, left.until_ms) for lane_ms in left.lanes_ms[:-1]]
+    assert min(marks_ms) >= held.until_ms
+    assert left.outage_mark_ms >= held.outage_until_ms
+
+
+def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_nothing(
+    own_server: RedisServer, program: Start, records: Path
+) -> None:
+    """Else the lease would be released at the end of the child, while the parent makes ids."""
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    forks = start("tests.snowflake.crashes.programs.forks_while_taking_over", own_server.url, POOL, str(TTL_S))
+    assert forks.stdout is not None
+    assert forks.stdout.readline() == "the child has ended\n"
+    assert len(leases_in(records)) == 1
+    forks.communicate()
+
+
+@pytest.mark.parametrize("whose", ["its own", "that of a process that was killed"])
+def test_no_lease_is_taken_over_on_a_machine_that_was_suspended(
+    own_server: RedisServer, program: Start, whose: str
+) -> None:
+    """The machine is copied then, and each copy would take the lease over."""
+    ended, living = program(), program()
+    ended.id()
+    living.id()
+    own_server.kill()
+    if whose == "its own":
+        assert ended.ask("suspend") == "done"
+        ended.end()
+    else:
+        ended.end()
+        assert living.ask("suspend") == "done"
+    assert program().ask() == "StoreUnavailable"
+
+
+@pytest.mark.parametrize("what", ["copied", "damaged"])
+def test_a_record_that_was_copied_or_damaged_is_not_used(
+    own_server: RedisServer, program: Start, records: Path, what: str
+) -> None:
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    (path,) = files_in(records)
+    name, page = name_of(path), path.read_bytes()
+    found = read_page(page)
+    assert found is not None
+    if what == "damaged":
+        path.chmod(0o600)
+        path.write_bytes(page.replace(b"%d" % found.outage_until_ms, b"%d" % (found.outage_until_ms + 1)))
+    else:
+        path.with_name(str(name._replace(number="copy"))).write_bytes(page)
+    answers = [program().ask() for _ in range(2)]
+    assert sum(answer == "StoreUnavailable" for answer in answers) == 1 + (what == "damaged")
+
+
+def test_a_lease_of_another_database_behind_the_same_socket_is_left_alone(
+    own_server: RedisServer, program: Start
+) -> None:
+    killed, other = program(), Program(f"{own_server.url}?db=1")
+    killed.id()
+    own_server.kill()
+    killed.end()
+    answer = other.ask()
+    other.end()
+    other.process.communicate()
+    assert answer == "StoreUnavailable"
+
+
+def test_a_lease_whose_lane_opens_in_a_day_is_not_taken_over(
+    own_server: RedisServer, program: Start, records: Path
+) -> None:
+    """After Redis lost its state, new leases have no outage lane for the time of its reserve."""
+    own_server.kill()
+    own_server.start()
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    time.sleep(TTL_S + 0.5)
+    assert program().ask() == "StoreUnavailable"
+    assert leases_in(records)
+
+
+@pytest.mark.parametrize("command", [("REPLICAOF", "127.0.0.1", "1"), ("CONFIG", "SET", "min-replicas-to-write", "1")])
+def test_a_lease_is_taken_over_while_redis_refuses_writes(
+    own_server: RedisServer, program: Start, command: tuple[str, ...]
+) -> None:
+    killed = program()
+    worker = snowredis.decode(killed.id()).worker
+    own_server.client().execute_command(*command)
+    killed.end()
+    assert snowredis.decode(program().id()).worker == worker
+
+
+def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is_full(
+    own_server: RedisServer, program: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = program()
+    worker = snowredis.decode(killed.id()).worker
+    own_server.kill(signal.SIGSTOP)
+    killed.end()
+    # as if this process was a sibling of the one that it started
+    monkeypatch.setattr(record_files, "parent_name", lambda own: own)
+    ids = snowredis.connect(own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=3600)
+    refusals = [snowredis.PoolExhausted(POOL, 1, 0), snowredis.StoreUnavailable(POOL, "gone")]
+
+    def refuse(*_: object) -> None:
+        raise refusals.pop(0)
+
+    monkeypatch.setattr(ids._lease_manager, "send_claim", refuse)
+    monkeypatch.setattr(ids._lease_manager, "prepare", lambda: None)
+    monkeypatch.setattr(ids._lease_manager.dead_processes, "release", lambda *_, **__: 1)
+    an_id = ids.next_id()
+    own_server.kill(signal.SIGCONT)
+    monkeypatch.undo()
+    assert (snowredis.decode(an_id).worker, refusals) == (worker, [])
+    ids.close()
+
+
+def test_what_a_claim_without_a_reply_got_is_released_by_close(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    pool.create(PoolConfig(name=POOL))
+    # without a heartbeat, which would claim again
+    ids = snowredis.connect(own_server.url, pool=POOL, clock=ManualClock(time.time_ns() // 1_000_000), claim_timeout=0)
+    store = ids._lease_manager.store
+    claim = store.claim
+
+    def lose_the_reply(request: ClaimRequest, seen: Seen) -> ClaimReply:
+        claim(request, seen)
+        raise snowredis.StoreUnavailable(store.where, "no reply in time")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "claim", lose_the_reply)
+        with pytest.raises(snowredis.StoreUnavailable):
+            ids.next_id()
+    assert len(pool.workers()) == 1
+    ids.close()
+    assert pool.workers() == []
+
+
+def test_starters_that_are_killed_in_a_redis_that_hangs_leave_few_files(
+    own_server: RedisServer, program: Start, records: Path
+) -> None:
+    own_server.kill(signal.SIGSTOP)
+    for _ in range(3):
+        starter = program()
+        assert starter.ask() == "StoreUnavailable"
+        assert len(files_in(records)) == 1
+        starter.end()
+        (path,) = files_in(records)
+        long_ago_s = time.time() - 2 * UNANSWERED_S
+        os.utime(path, (long_ago_s, long_ago_s))
+    own_server.kill(signal.SIGCONT)

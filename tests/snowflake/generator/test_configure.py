@@ -1,0 +1,92 @@
+"""configure(): the settings of snowredis.next_id(), given in code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis import testing
+from snowredis.errors import ConfigError
+from snowredis.process_generator import effective_kind, effective_settings, process_generator
+from snowredis.testing import memory_pool
+
+
+@pytest.fixture(autouse=True)
+def unconfigured() -> Iterator[None]:
+    yield
+    snowredis.close()
+    snowredis.configure()
+
+
+def test_what_is_configured_is_used_before_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_POOL", "of-the-environment")
+    monkeypatch.setenv("SNOWREDIS_LABEL", "of-the-environment")
+    snowredis.configure(url=memory_pool(), pool="of-the-code")
+    assert snowredis.next_id() > 0
+    assert process_generator().pool == "of-the-code"
+    assert process_generator()._lease_manager._label == "of-the-environment"
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
+    text = r"unknown setting 'pol'. Did you mean 'pool'.*: url, pool, layout"
+    with pytest.raises(ConfigError, match=text):
+        snowredis.configure(pol="orders")  # type: ignore[call-overload]
+
+
+def test_other_settings_are_refused_once_ids_are_made_and_the_same_are_not() -> None:
+    pool = memory_pool()
+    snowredis.configure(url=pool)
+    snowredis.next_id()
+    snowredis.configure(url=pool)
+    with pytest.raises(ConfigError, match="already makes ids with other settings"):
+        snowredis.configure(url=pool, label="web")
+    snowredis.close()
+    snowredis.configure(url=pool, label="web")
+
+
+def test_the_kind_of_ids_of_the_process_is_a_setting_in_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("uuid_utils")
+    pytest.importorskip("ulid_transform")
+    made: list[Any] = []
+    with testing.use(memory_pool().connect()):
+        made.append(snowredis.next_id())
+    snowredis.configure("uuid7")
+    assert effective_settings() == {}
+    made += [snowredis.next_id(), *snowredis.next_ids(1), asyncio.run(snowredis.anext_id())]
+    snowredis.close()
+    snowredis.configure("ulid", form="bytes")
+    made += [snowredis.next_id(), snowredis.next_id()]
+    assert [type(an_id).__name__ for an_id in made] == ["int", *["UUID"] * 3, *["bytes"] * 2]
+    snowredis.close()
+    snowredis.configure("snowflake:?pool=of-the-url", url=memory_pool())
+    monkeypatch.setenv("SNOWREDIS_POOL", "of-the-environment")
+    assert snowredis.next_id() > 0
+    assert process_generator().pool == "of-the-url"
+    with pytest.raises(ConfigError, match="unknown setting 'pool' of uuid4 generators"):
+        snowredis.configure("uuid4", pool="orders")
+
+
+def test_the_kind_of_ids_of_the_process_is_a_setting_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_KIND", "uuid4")
+    monkeypatch.setenv("SNOWREDIS_FORM", "text")
+    with pytest.raises(ConfigError, match="unknown setting 'pool' of uuid4 generators"):
+        snowredis.configure(pool="orders")
+    an_id: Any = snowredis.next_id()
+    assert len(an_id) == 36
+    process_generator().close()
+    with pytest.raises(snowredis.GeneratorClosed, match="the uuid4 generator is closed"):
+        snowredis.next_id()
+
+
+def test_another_generator_takes_the_settings_of_the_process_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_TTL", "7")
+    monkeypatch.setenv("SNOWREDIS_LABEL", "of-the-environment")
+    snowredis.configure(url="redis://h/0", pool="orders", label="of-the-code")
+    kind, settings = effective_kind("snowflake:?pool=users")
+    assert kind.name == "snowflake"
+    assert settings == {"url": "redis://h/0", "pool": "users", "ttl": 7.0, "label": "of-the-code"}
+    assert effective_kind("uuid7").settings == {}

@@ -1,0 +1,97 @@
+"""Forks of every kind, on a real redis-server: no child makes an id of its parent's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from snowredis.process.fork import ForkGuard
+from snowredis.process.heartbeat import Heartbeat
+from snowredis.worker_pool import WorkerPool
+from tests.support.pools import new_pool
+from tests.support.programs import run, start
+from tests.support.servers import RedisServer
+
+
+def ids_of(output: str) -> list[int]:
+    ids = [int(line) for line in output.split()]
+    assert ids
+    return ids
+
+
+def test_forked_children_claim_worker_ids_of_their_own(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    output = run("tests.snowflake.generator.programs.forked_children", server.url, new_pool())
+    made = ids_of(output)
+    assert len(made) == 6 * 1500
+    assert len(set(made)) == len(made)
+
+
+def test_a_fork_that_bypasses_python_is_found_at_the_next_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    output = run("tests.snowflake.generator.programs.fork_in_c", server.url, new_pool(layout="game"))
+    made = ids_of(output)
+    assert len(made) == 30
+    assert len(set(made)) == 30
+
+
+def test_a_fork_inside_next_id_gives_parent_and_child_different_ids(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    output = run(
+        "tests.snowflake.generator.programs.forks_in_a_signal_handler",
+        server.url,
+        new_pool(),
+        str(server.directory / "forked.txt"),
+    )
+    assert int(output) >= 60
+    made = ids_of((server.directory / "forked.txt").read_text())
+    assert len(set(made)) == len(made)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_needs_nothing(server: RedisServer, new_pool: Callable[..., str], method: str) -> None:
+    name = new_pool()
+    environment = {**os.environ, "SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": name}
+    process = start("tests.snowflake.generator.programs.multiprocessing_pool", method, env=environment)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert len(WorkerPool(server.url, name).workers()) <= 3
+
+
+def test_a_child_that_never_makes_an_id_takes_no_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    name = new_pool()
+    run("tests.snowflake.generator.programs.child_without_ids", server.url, name)
+    assert WorkerPool(server.url, name).workers() == []
+
+
+def test_a_heartbeat_that_a_child_inherits_ends_there() -> None:
+    # as a greenlet of gevent, which a fork copies; a thread does not exist in the child
+    guard, beats = ForkGuard(), []
+
+    class Owner:
+        def _beat(self) -> float:
+            beats.append(guard.generation)
+            if len(beats) == 2:
+                # forked, as os.fork() in another greenlet would
+                guard.recover()
+            return 0.0
+
+        def _after_fork(self) -> None:
+            pass
+
+    owner = Owner()
+    guard.reset_in_child(owner)
+    abandoned: list[bool] = []
+    heartbeat = Heartbeat(lambda: owner, lambda: abandoned.append(True), guard)
+    heartbeat._beat(0.0)
+    assert (len(beats), abandoned) == (2, [])
+
+
+@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure"])
+def test_a_process_that_forks_imports_what_a_claim_needs(server: RedisServer, how: str) -> None:
+    if how in ("rq", "celery"):
+        pytest.importorskip(how)
+    new_pool(server.url, "preloaded")
+    imported = run("tests.snowflake.generator.programs.imports_of_a_child", how, server.url, "preloaded")
+    assert imported.split() == []

@@ -1,0 +1,951 @@
+"""The generator on a manual clock and a pool in memory: no thread, no sleep, no Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import itertools
+import mmap
+import pickle
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.errors import ClockStopped
+from snowredis.process.clock import SystemClock
+from snowredis.process.fork import ForkGuard
+from snowredis.settings import SequenceStart
+from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
+from snowredis.snowflake.lease import HeldLease
+from snowredis.snowflake.lease_slot import LeaseSlot
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, WorkerStats
+from snowredis.snowflake.replies import ClaimReply, Seen
+from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from tests.snowflake.generator.conftest import make_pool, requests_to
+from tests.support import warm
+from tests.support.lua_store import LuaStore
+from tests.support.servers import RedisServer
+
+TWO_WORKERS = Layout(worker_bits=1)
+HOUR_MS = 3_600_000
+
+
+def test_nothing_is_claimed_before_the_first_id(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    before = ids.lease
+    ids.next_id()
+    after = ids.lease
+    assert before is None
+    assert after is not None
+    assert after.worker == 0
+
+
+def test_claim_claims_now_and_only_once(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    lease = ids.claim()
+    assert ids.claim() == lease
+    assert ids.lease == lease
+
+
+def test_ids_say_when_and_by_whom_they_were_made(pool: MemoryPool, clock: ManualClock) -> None:
+    first, second = pool.connect(), pool.connect()
+    first.next_id()
+    clock.advance(5)
+    parts = second.decode(second.next_id())
+    assert (parts.worker, parts.backup, parts.sequence) == (1, 0, 0)
+    assert parts.timestamp_ms == clock.time_ns() // 1_000_000
+
+
+def test_ids_of_one_tick_count_up_and_then_the_next_tick_begins(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    made = [ids.next_id() for _ in range(1500)]
+    assert made == sorted(set(made))
+    sequences = [ids.decode(an_id).sequence for an_id in made]
+    assert sequences == [*range(1024), *range(476)]
+
+
+def test_iterating_makes_ids(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    assert next(ids) < next(iter(ids))
+
+
+@pytest.mark.parametrize("preset", ["twitter", "jd", "jd-seconds", "sonyflake", "discord", "js-safe", "game"])
+def test_every_preset_makes_ids_that_decode_to_their_worker(pool: MemoryPool, clock: ManualClock, preset: str) -> None:
+    layout = snowredis.layouts[preset]
+    datacenter = layout.datacenters - 1
+    ids = [pool.connect(layout=preset, datacenter=datacenter) for _ in range(3)]
+    made: list[int] = []
+    for _ in range(5):
+        for worker, generator in enumerate(ids):
+            batch = generator.next_ids(5)
+            assert {layout.decode(i).worker for i in batch} == {worker}
+            assert {layout.decode(i).datacenter for i in batch} == {datacenter}
+            made += batch
+        clock.advance(layout.tick_ms)
+    assert len(set(made)) == len(made)
+
+
+def test_the_first_id_of_a_layout_that_begins_now_is_not_zero(clock: ManualClock) -> None:
+    layout = Layout(epoch_ms=clock.time_ns() // 1_000_000)
+    assert memory_pool(clock=clock).connect(layout=layout).next_id() == 1
+
+
+# --- batches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("worker_last", [False, True])
+def test_no_worker_of_a_layout_without_a_sequence_makes_the_ids_of_another(
+    clock: ManualClock, worker_last: bool
+) -> None:
+    layout = Layout(
+        backup_bits=0, worker_bits=1, sequence_bits=0, worker_last=worker_last, epoch_ms=clock.time_ns() // 1_000_000
+    )
+    pool = memory_pool(clock=clock)
+    many = [pool.connect(layout=layout) for _ in range(2)]
+    made = sorted(ids.next_id() for _ in range(4) for ids in many)
+    assert made == sorted(set(made))
+    assert made[0] > 0
+
+
+def test_a_batch_is_strictly_increasing_and_continues_after_single_ids(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    before = ids.next_id()
+    batch = ids.next_ids(5_000)
+    after = ids.next_id()
+    assert len(batch) == 5_000
+    assert [before, *batch, after] == sorted({before, *batch, after})
+
+
+def test_a_batch_of_0_is_empty_and_needs_no_lease(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    assert ids.next_ids(0) == asyncio.run(ids.anext_ids(0)) == []
+    assert ids.lease is None
+
+
+@pytest.mark.parametrize("count", [-1, 1_000_001, 2.0, True, "7", None])
+def test_a_batch_of_no_possible_size_is_refused(pool: MemoryPool, count: Any) -> None:
+    with pytest.raises(snowredis.ConfigError if type(count) is int else TypeError, match="1000000"):
+        pool.connect().next_ids(count)
+
+
+def test_fill_writes_into_every_kind_of_int64_buffer(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    numbers = array("q", bytes(8 * 3000))
+    ids.fill(numbers)
+    raw = bytearray(8 * 100)
+    ids.fill(raw)
+    ids.fill(memoryview(numbers)[:0])
+    both = [*numbers, *array("q", bytes(raw))]
+    assert both == sorted(set(both))
+
+
+def test_fill_does_not_trust_what_others_write_into_its_buffer(pool: MemoryPool) -> None:
+    made = 0
+
+    class Scribbled(SnowflakeGenerator):
+        __slots__ = ()
+
+        def _fill_now(self, buffer: Any) -> Any:
+            nonlocal made
+            found = super()._fill_now(buffer)
+            made += found[0]
+            assert made <= 10_000, "it began again"
+            # another thread, or a process that shares the memory: below every id, so each looks out of order
+            buffer[:] = array("q", range(len(buffer), 0, -1))
+            return found
+
+    ids: Any = pool.connect()
+    ids.__class__ = Scribbled
+    ids.fill(array("q", bytes(8 * 10_000)))
+    assert 0 < made <= ids.ids_made == 10_000
+
+
+@pytest.mark.parametrize("released", [memoryview(bytearray(8)), mmap.mmap(-1, 4096)])
+def test_fill_refuses_memory_that_is_gone(pool: MemoryPool, released: Any) -> None:
+    released.release() if isinstance(released, memoryview) else released.close()
+    with pytest.raises(snowredis.ConfigError, match=r"fill\(\) needs a buffer"):
+        pool.connect().fill(released)
+
+
+def test_a_shape_without_elements_is_filled_with_nothing(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    ids.fill(memoryview(bytearray(8)).cast("q", (1, 1))[0:0])
+    assert (ids.ids_made, ids.lease) == (0, None)
+
+
+@pytest.mark.parametrize(
+    "buffer", [bytes(16), bytearray(9), array("d", [0.0]), array("i", [0, 0]), [1, 2], memoryview(bytearray(32))[::2]]
+)
+def test_fill_refuses_what_it_cannot_fill(pool: MemoryPool, buffer: Any) -> None:
+    with pytest.raises(snowredis.ConfigError, match=r"fill\(\) needs"):
+        pool.connect().fill(buffer)
+
+
+def test_a_batch_is_in_order_even_if_the_clock_goes_back_within_it(clock: ManualClock) -> None:
+    class StepsBack(ManualClock):
+        sleeps = 0
+
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            self.sleeps += 1
+            if self.sleeps in (3, 7):
+                self.step(-1000)
+
+    stepping = StepsBack()
+    ids = memory_pool(clock=stepping).connect()
+    ids.claim()
+    stepping.advance(HOUR_MS)
+    batch = ids.next_ids(10_000)
+    assert len(batch) == 10_000
+    assert batch == sorted(set(batch))
+    assert {ids.decode(i).backup for i in batch} == {2}
+
+
+# --- the clock -------------------------------------------------------------------------------------
+
+
+def test_a_small_step_back_is_waited_out(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    first = ids.next_id()
+    clock.step(-8)
+    second = ids.next_id()
+    assert second > first
+    assert ids.decode(second).backup == 0
+
+
+def test_larger_steps_back_use_up_the_namespaces_and_then_another_worker_id(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    ids = pool.connect(layout=TWO_WORKERS)
+    ids.claim()
+    clock.advance(HOUR_MS)
+    made = []
+    seen = []
+    for _ in range(6):
+        an_id = ids.next_id()
+        parts = ids.decode(an_id)
+        made.append(an_id)
+        seen.append((parts.worker, parts.backup))
+        clock.step(-1000)
+        clock.advance(10)
+    # the fourth namespace is for outages
+    assert seen == [(w, b) for w in (0, 1) for b in range(3)]
+    # every lane of the pool was used at later times
+    with pytest.raises(snowredis.ClockMovedBack):
+        ids.next_id()
+    assert len(set(made)) == len(made)
+
+
+def test_when_nothing_fits_the_distance_is_named(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(layout=Layout(worker_bits=0, backup_bits=0))
+    ids.next_id()
+    clock.step(-5_000)
+    with pytest.raises(snowredis.ClockMovedBack) as caught:
+        ids.next_id()
+    assert 4_990 <= caught.value.behind_ms <= 5_000
+    clock.advance(5_001)
+    assert ids.next_id() > 0
+
+
+def test_a_clock_that_catches_up_again_stays_in_its_namespace(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    ids.claim()
+    clock.advance(HOUR_MS)
+    made = [ids.next_id()]
+    clock.step(-1000)
+    made.append(ids.next_id())
+    clock.step(+1000)
+    clock.advance(1)
+    made += [ids.next_id() for _ in range(3000)]
+    assert {ids.decode(i).backup for i in made[1:]} == {1}
+    assert len(set(made)) == len(made)
+
+
+def test_raise_policy_raises_at_the_smallest_step_back(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="raise")
+    ids.next_id()
+    clock.step(-2)
+    with pytest.raises(snowredis.ClockMovedBack, match="2 ms behind"):
+        ids.next_id()
+
+
+def test_wait_policy_waits(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="wait", max_wait_ms=2_000)
+    first = ids.next_id()
+    clock.step(-1_900)
+    assert ids.next_id() > first
+    clock.step(-3_000)
+    with pytest.raises(snowredis.ClockMovedBack):
+        ids.next_id()
+
+
+def test_ahead_policy_goes_on_ahead_of_the_clock(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="ahead", max_ahead_ms=500)
+    first = ids.next_id()
+    clock.step(-400)
+    before = clock.monotonic()
+    made = ids.next_ids(3000)
+    assert made[0] > first
+    assert clock.monotonic() - before < 0.01
+
+
+def test_overflow_ahead_borrows_and_pays_back(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(overflow="ahead", max_ahead_ms=20)
+    before = clock.monotonic()
+    made = ids.next_ids(1024 * 20)
+    assert clock.monotonic() == before
+    made += ids.next_ids(1024 * 10)
+    assert clock.monotonic() >= before + 0.0089
+    clock.advance(100)
+    made += ids.next_ids(10)
+    assert made == sorted(set(made))
+    assert ids.decode(made[-1]).timestamp_ms == clock.time_ns() // 1_000_000
+
+
+def test_a_clock_that_jumps_far_ahead_is_starved_and_recovers(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    before = ids.next_id()
+    clock.step(3_600_000)
+    with pytest.raises(snowredis.ClockSkewed) as caught:
+        ids.next_id()
+    assert caught.value.offset_ms == pytest.approx(3_600_000, abs=100)
+    clock.step(-3_600_000)
+    assert ids.next_id() > before
+
+
+def test_a_clock_that_is_nearly_too_far_ahead_gets_short_reservations(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    ids.next_id()
+    # ttl and max_clock_lead, but for 50 ms
+    clock.step(32_450)
+    made = [ids.next_id()]
+    for _ in range(3):
+        clock.advance(60)
+        made.append(ids.next_id())
+    assert made == sorted(set(made))
+    clock.step(60)
+    clock.advance(60)
+    with pytest.raises(snowredis.ClockSkewed) as caught:
+        ids.next_id()
+    assert caught.value.offset_ms >= caught.value.limit_ms
+
+
+def test_a_clock_behind_redis_is_harmless(pool: MemoryPool, clock: ManualClock) -> None:
+    pool.connect().claim()
+    clock.advance(HOUR_MS)
+    clock.step(-HOUR_MS)
+    ids = pool.connect()
+    assert ids.decode(ids.next_id()).timestamp_ms == clock.time_ns() // 1_000_000
+    clock.advance(40_000)
+    assert ids.next_id() > 0
+
+
+def test_a_clock_before_the_epoch_is_refused(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(layout=Layout(epoch_ms=clock.server_time_ms() + HOUR_MS))
+    with pytest.raises(snowredis.LayoutError, match="before the layout's epoch"):
+        ids.next_id()
+
+
+def test_a_layout_that_has_ended_is_refused_at_once(pool: MemoryPool) -> None:
+    with pytest.raises(snowredis.LayoutError, match="used up since 2024"):
+        pool.connect(layout="uid-generator")
+
+
+def test_a_layout_that_ends_soon_is_warned_about(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    layout = Layout(timestamp_bits=35)
+    late = ManualClock(layout.end_ms - 1000)
+    memory_pool(clock=late).connect(layout=layout)
+    assert "last only until" in caplog.text
+
+
+def test_a_long_tick_is_not_left_before_it_ends_and_steps_of_the_clock_are_seen_in_it(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    ids = pool.connect(layout="game")
+    first = ids.decode(ids.next_id())
+    clock.advance(first.timestamp_ms + 10_000 - clock.time_ns() // 1_000_000)
+    made = []
+    for _ in range(9):
+        made += ids.next_ids(3)
+        clock.advance(1_000)
+    parts = [ids.decode(i) for i in made]
+    assert {p.tick for p in parts} == {first.tick + 1}
+    assert [p.sequence for p in parts] == list(range(27))
+
+
+# --- sequences -------------------------------------------------------------------------------------
+
+
+def starts(ids: snowredis.SnowflakeGenerator, clock: ManualClock, ticks: int = 200) -> list[int]:
+    found = []
+    for _ in range(ticks):
+        clock.advance(1)
+        found.append(ids.decode(ids.next_id()).sequence)
+    return found
+
+
+def test_sequences_start_at_zero_on_a_test_clock_and_where_spreading_is_of_no_use(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    assert set(starts(pool.connect(), clock)) == {0}
+    for layout in ("41/0/2/10/10;worker_last=1", "39/0/2/10/10;tick_ms=11"):
+        ids = pool.connect(sequence_start="spread", layout=layout, pool=layout[:2])
+        for _ in range(20):
+            clock.advance(11)
+            assert ids.decode(ids.next_id()).sequence == 0
+
+
+def test_random_starts_spread_below_their_bound(pool: MemoryPool, clock: ManualClock) -> None:
+    found = starts(pool.connect(sequence_start="random", sequence_start_bound=16), clock, 400)
+    assert set(found) == set(range(16))
+
+
+def test_continued_starts_make_low_load_ids_count_round(pool: MemoryPool, clock: ManualClock) -> None:
+    found = starts(pool.connect(sequence_start="continue", sequence_start_bound=4), clock, 12)
+    assert found == [0, 1, 2, 3] * 3
+
+
+@pytest.mark.parametrize("start", ["spread", "random", "continue"])
+def test_no_id_repeats_with_other_starts_at_the_ceiling(pool: MemoryPool, start: SequenceStart) -> None:
+    ids = pool.connect(sequence_start=start)
+    batch = ids.next_ids(20_000)
+    assert batch == sorted(set(batch))
+
+
+# --- leases ----------------------------------------------------------------------------------------
+
+
+def test_the_reservation_is_renewed_inside_next_id_when_it_runs_out(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    made = []
+    for _ in range(50):
+        made.append(ids.next_id())
+        clock.advance(7_000)
+    assert {ids.decode(i).worker for i in made} == {0}
+    assert len(set(made)) == 50
+
+
+def test_a_lost_lease_is_replaced_silently(pool: MemoryPool, clock: ManualClock) -> None:
+    sleeper, other = pool.connect(layout=TWO_WORKERS), pool.connect(layout=TWO_WORKERS)
+    made = [sleeper.next_id(), other.next_id()]
+    other.close()
+    clock.advance(60_000)
+    thieves = [pool.connect(layout=TWO_WORKERS) for _ in range(2)]
+    made += [thief.next_id() for thief in thieves]
+    assert sorted(thief.lease.worker for thief in thieves if thief.lease) == [0, 1]
+    thieves[1].close()
+    clock.advance(1)
+    made.append(sleeper.next_id())
+    assert sleeper.lease is not None
+    assert thieves[0].lease is not None
+    assert sleeper.lease.worker != thieves[0].lease.worker
+    assert len(set(made)) == len(made)
+
+
+def test_a_lost_lease_that_cannot_be_replaced_says_why(pool: MemoryPool, clock: ManualClock) -> None:
+    one = Layout(worker_bits=0)
+    # in an outage lane it would go on
+    sleeper = pool.connect(layout=one, outage_reserve=0)
+    sleeper.next_id()
+    clock.advance(60_000)
+    thief = pool.connect(layout=one, outage_reserve=0)
+    thief.next_id()
+    with pytest.raises(snowredis.LeaseLost, match="all 1 worker ids"):
+        sleeper.next_id()
+    thief.close()
+    clock.advance(1)
+    assert sleeper.next_id() > 0
+
+
+def test_a_full_pool_says_so_and_asks_again_as_long_as_told(pool: MemoryPool, clock: ManualClock) -> None:
+    one = Layout(worker_bits=0)
+    first = pool.connect(layout=one)
+    first.next_id()
+    with pytest.raises(snowredis.PoolExhausted, match="next lease ends in 30000 ms"):
+        pool.connect(layout=one, claim_timeout=0).next_id()
+    patient = pool.connect(layout=one, claim_timeout=40)
+    assert patient.next_id() > 0
+
+
+def test_calls_share_the_time_for_which_a_full_pool_is_asked_again(
+    pool: MemoryPool, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Layout(worker_bits=0)
+    holder = pool.connect(layout=one, ttl=60)
+    holder.next_id()
+    late = pool.connect(layout=one, ttl=60)
+
+    def refused_after_ms() -> int:
+        began = clock.monotonic()
+        with pytest.raises(snowredis.PoolExhausted) as refused:
+            late.next_id()
+        assert refused.value.retry
+        return round(1000 * (clock.monotonic() - began))
+
+    assert refused_after_ms() == 10_000
+    # whoever waited for the first call does not wait again
+    assert [refused_after_ms() for _ in range(3)] == [0, 0, 0]
+    assert caplog.text.count("all 1 worker ids are leased; waiting for a worker id, for 10 s at most") == 1
+    # after a silence, the pool gets another chance
+    clock.advance(12_000)
+    assert refused_after_ms() == 10_000
+    holder.close()
+    assert late.next_id() > 0
+
+
+def test_a_paused_holder_never_repeats_what_its_heir_made(pool: MemoryPool, clock: ManualClock) -> None:
+    one = Layout(worker_bits=0, backup_bits=0)
+    paused = pool.connect(layout=one)
+    made = [paused.next_id()]
+    clock.advance(31_000)
+    heir = pool.connect(layout=one)
+    made += heir.next_ids(2000)
+    with pytest.raises(snowredis.LeaseExpired):
+        paused.next_id()
+    clock.step(-31_000)
+    with pytest.raises(snowredis.SnowredisError):
+        paused.next_id()
+    assert len(set(made)) == len(made)
+
+
+def test_the_next_holder_of_a_released_worker_id_repeats_nothing(pool: MemoryPool, clock: ManualClock) -> None:
+    one = Layout(worker_bits=0)
+    made = []
+    for _ in range(20):
+        ids = pool.connect(layout=one)
+        made += ids.next_ids(10)
+        ids.close()
+    assert len(set(made)) == len(made)
+
+
+@pytest.mark.parametrize("back_ms", [0, 60_000])
+def test_a_release_says_which_lanes_were_opened(
+    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, back_ms: int
+) -> None:
+    ids = pool.connect()
+    ids.claim()
+    clock.advance(HOUR_MS)
+    ids.next_id()
+    clock.step(-back_ms)
+    ids.next_id()
+    (store,) = pool._stores.values()
+    sent = requests_to(store, "release", monkeypatch)
+    ids.close()
+    assert [request.opened for request in sent] == ["1100" if back_ms else "1000"]
+
+
+def test_a_release_of_a_lease_without_ids_says_that_no_lane_was_opened(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = pool.connect()
+    ids.claim()
+    (store,) = pool._stores.values()
+    sent = requests_to(store, "release", monkeypatch)
+    ids.close()
+    assert [request.opened for request in sent] == ["0000"]
+
+
+def test_a_pool_that_may_have_been_forgotten_makes_the_first_worker_wait_and_says_so(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = clock.monotonic()
+    ids = memory_pool(clock=clock, new=False).connect(pool="orders")
+    ids.next_id()
+    assert clock.monotonic() - began == pytest.approx(35, abs=0.5)
+    assert "snowredis pool create orders" in caplog.text
+
+
+def test_after_a_wipe_a_living_holder_goes_on_without_a_pause(clock: ManualClock) -> None:
+    store = LuaStore.on_clock(PoolConfig(name="test"), clock.server_time_ms).create_old()
+    ids = SnowflakeGenerator(store, clock=clock)
+    made = [ids.next_id()]
+    store.model.wipe()
+    began = clock.monotonic()
+    assert ids._beat() > 0
+    clock.advance(1)
+    made += [ids.next_id() for _ in range(100)]
+    assert clock.monotonic() - began < 0.01
+    assert {ids.decode(i).worker for i in made} == {0}
+    assert len(set(made)) == len(made)
+
+
+# --- the end ---------------------------------------------------------------------------------------
+
+
+def test_a_closed_generator_refuses_and_closing_twice_is_fine(pool: MemoryPool) -> None:
+    with pool.connect(pool="orders") as ids:
+        ids.next_id()
+    ids.close()
+    assert ids.closed
+    assert ids.lease is None
+    with pytest.raises(snowredis.GeneratorClosed, match="orders"):
+        ids.next_id()
+    with pytest.raises(snowredis.GeneratorClosed):
+        ids.next_ids(3)
+
+
+class InterruptedClock(ManualClock):
+    """Calls *then* once, after the next reading and before the caller has it."""
+
+    then: Callable[[], object] | None = None
+
+    def time_ns(self) -> int:
+        now_ns = super().time_ns()
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+        return now_ns
+
+
+@pytest.mark.parametrize("passed_ms", [0, 1], ids=["in a tick", "opening a tick"])
+def test_closing_stops_a_call_that_is_about_to_take_an_id(passed_ms: int) -> None:
+    clock = InterruptedClock()
+    ids = memory_pool(clock=clock).connect()
+    ids.next_id()
+    clock.advance(passed_ms)
+    clock.then = ids.close
+    with pytest.raises(snowredis.GeneratorClosed):
+        ids.next_id()
+
+
+def test_generators_refuse_to_be_copied(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="two copies would make the same ids"):
+            attempt(ids)
+
+
+def test_repr_says_pool_and_worker(pool: MemoryPool) -> None:
+    ids = pool.connect(pool="orders")
+    assert "no worker id yet" in repr(ids)
+    ids.next_id()
+    assert "worker 0" in repr(ids)
+    ids.close()
+    assert "closed" in repr(ids)
+
+
+@pytest.mark.parametrize("passed_ms", [0, 1], ids=["in a tick", "opening a tick"])
+def test_a_forked_copy_has_nothing_of_its_parents(passed_ms: int) -> None:
+    clock = InterruptedClock()
+    ids = memory_pool(clock=clock).connect()
+    first = ids.next_id()
+    clock.advance(passed_ms)
+    clock.then = ids._after_fork
+    second = ids.next_id()
+    assert ids.decode(second).worker == 1
+    assert ids.decode(first).worker == 0
+
+
+def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(pool: MemoryPool) -> None:
+    ids, other = pool.connect(layout=TWO_WORKERS), pool.connect(layout=TWO_WORKERS)
+    made = [ids.next_id()]
+    ids.suspend()
+    assert ids.lease is None
+    with pytest.raises(snowredis.GeneratorSuspended, match=r"resume\(\)"):
+        ids.next_id()
+    ids._beat()
+    assert ids.lease is None
+    made += other.next_ids(10)
+    ids.resume()
+    made += ids.next_ids(10)
+    assert len(set(made)) == 21
+
+
+# --- settings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("ttl", 0, "too short"),
+        ("ttl", -1, "ttl must be seconds"),
+        ("ttl", "30", "ttl must be seconds"),
+        ("ttl", 1e9, "ttl must be seconds"),
+        ("ttl", float("nan"), "ttl must be seconds"),
+        ("max_clock_lead", 25, "ttl 30000 ms is too short"),
+        ("failover_slack", 20, "Raise ttl to"),
+        ("pool", "a b", "pool must be 1 to 64 letters"),
+        ("pool", "", "pool must be 1 to 64 letters"),
+        ("pool", "x" * 65, "pool must be 1 to 64 letters"),
+        ("layout", "twiter", "twitter"),
+        ("datacenter", 1, "0 datacenter bits"),
+        ("clock_policy", "hope", "backup, wait, raise, ahead"),
+        ("overflow", "drop", "wait, ahead"),
+        ("sequence_start", "one", "spread, zero, random, continue"),
+        ("sequence_start_bound", 0, "1 to 1024"),
+        ("sequence_start_bound", 5000, "1 to 1024"),
+        ("clock_tolerance_ms", -1, "0 or more"),
+        ("claim_timeout", -1, "claim_timeout"),
+        ("label", 7, "label must be a str"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_name_and_what_would_do(
+    pool: MemoryPool, option: str, value: Any, said: str
+) -> None:
+    options = {option: value}
+    with pytest.raises((snowredis.ConfigError, snowredis.LayoutError), match=said):
+        snowredis.connect(pool, **options)
+
+
+def test_another_layout_in_the_same_pool_is_refused_saying_the_difference(pool: MemoryPool) -> None:
+    pool.connect(pool="p")
+    with pytest.raises(snowredis.LayoutMismatch, match=r"41/0/2/10/10.*41/5/0/5/12"):
+        pool.connect(pool="p", layout="twitter")
+
+
+@settings(max_examples=60)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("advance"), st.integers(0, 40_000)),
+            st.tuples(st.just("step"), st.integers(-60_000, 5_000)),
+            st.tuples(st.just("make"), st.integers(1, 3_000)),
+            st.tuples(st.just("close"), st.just(0)),
+        ),
+        max_size=30,
+    ),
+    policy=st.sampled_from(["backup", "wait", "raise", "ahead"]),
+    overflow=st.sampled_from(["wait", "ahead"]),
+    layout=st.sampled_from(
+        [Layout(worker_bits=1), Layout(worker_bits=1, tick_ms=10, backup_bits=1), Layout(worker_bits=2)]
+    ),
+)
+def test_three_processes_never_make_one_id_whatever_happens(
+    steps: list[tuple[str, int]], policy: str, overflow: str, layout: Layout
+) -> None:
+    clock = ManualClock()
+    pool = memory_pool(clock=clock)
+    options: dict[str, Any] = {"layout": layout, "clock_policy": policy, "overflow": overflow}
+    fleet = [pool.connect(**options) for _ in range(3)]
+    made: list[int] = []
+    for number, (what, amount) in enumerate(steps):
+        turn = number % 3
+        if what == "advance":
+            clock.advance(amount)
+        elif what == "step":
+            clock.step(amount)
+        elif what == "close":
+            fleet[turn].close()
+            fleet[turn] = pool.connect(**options)
+        else:
+            try:
+                made += fleet[turn].next_ids(amount)
+            except snowredis.SnowredisError:
+                continue
+    assert len(set(made)) == len(made)
+
+
+class FrozenClock(SystemClock):
+    """The time of a test that has frozen it, as time-machine does."""
+
+    def __init__(self) -> None:
+        self.frozen_ns = time.time_ns() // 1_000_000 * 1_000_000
+
+    def time(self) -> float:
+        return self.frozen_ns / 1e9
+
+    def time_ns(self) -> int:
+        return self.frozen_ns
+
+
+def test_a_clock_that_stands_still_is_said_when_its_ids_are_used_up(server: RedisServer) -> None:
+    name, clock = make_pool(server), FrozenClock()
+    with snowredis.connect(server.url, pool=name, clock=clock) as ids:
+        made = [ids.next_id() for _ in range(1024)]
+        with pytest.raises(ClockStopped, match="has stood still for 10"):
+            ids.next_id()
+        with pytest.raises(ClockStopped):
+            asyncio.run(ids.anext_id())
+        clock.frozen_ns += 1_000_000
+        made.append(ids.next_id())
+        assert len(set(made)) == 1025
+
+
+def test_what_the_clock_did_under_another_lease_is_not_reported_again(clock: ManualClock) -> None:
+    ids = memory_pool(clock=clock).connect(clock=clock)
+    ids.next_id()
+    clock.step(-5_000)
+    ids.next_id()
+    assert ids._lifecycle.stats().clock_backs == 1
+    ids.suspend()
+    ids.resume()
+    ids.next_id()
+    assert ids._lifecycle.stats().clock_backs == 0
+    assert ids.counts.clock_backs == 1
+    clock.step(-5_000)
+    ids.next_id()
+    assert ids._lifecycle.stats().clock_backs == 1
+
+
+def test_a_with_block_claims_at_its_begin_and_leaves_nothing_if_that_fails(tmp_path: Path) -> None:
+    with memory_pool().connect() as ids:
+        assert ids.lease is not None
+    refused = snowredis.connect(f"unix://{tmp_path}/no.sock")
+    with pytest.raises(snowredis.StoreUnavailable), refused:
+        raise AssertionError
+    assert refused.closed
+
+
+@pytest.mark.parametrize("call", ["ids.next_id()", "ids.claim()", "ids.next_ids(3)", "ids.__enter__()"])
+def test_a_missing_redis_is_told_in_a_short_traceback(tmp_path: Path, call: str) -> None:
+    program = f"import snowredis\nids = snowredis.connect('unix://{tmp_path}/no.sock')\n{call}"
+    done = warm.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert "StoreUnavailable: Redis at" in done.stderr
+    assert done.stderr.count("\n") <= 30
+
+
+def test_a_lock_of_another_kind_is_replaced_unless_it_may_guard_a_lease(pool: MemoryPool) -> None:
+    """The kind changes if gevent patches threading in a process that imported the program before."""
+    idle, busy = pool.connect(), pool.connect()
+    busy.claim()
+    # any type other than that of locks now
+    foreign: Any = contextlib.nullcontext()
+    own = busy._lock
+    idle._lock = busy._lock = foreign
+    renew_foreign_locks()
+    assert type(idle._lock) is type(own)
+    assert busy._lock is foreign
+    busy._lock = own
+
+
+def test_random_sequences_begin_in_the_lowest_eighth(pool: MemoryPool, clock: ManualClock) -> None:
+    ids, begun = pool.connect(sequence_start="random"), []
+    for _ in range(300):
+        begun.append(ids.decode(ids.next_id()).sequence)
+        clock.advance(1)
+    assert 100 < max(begun) < 128
+
+
+@pytest.mark.parametrize("is_unsent", [False, True])
+def test_a_claim_that_redis_may_have_is_sent_again_as_it_was(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, is_unsent: bool
+) -> None:
+    tokens = []
+
+    def claim(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        tokens.append(request.token)
+        error = snowredis.StoreUnavailable("memory", "no reply")
+        error.is_unsent = is_unsent
+        raise error
+
+    monkeypatch.setattr(MemoryStore, "claim", claim)
+    ids = pool.connect()
+    for _ in range(3):
+        with pytest.raises(snowredis.StoreUnavailable):
+            ids.claim()
+    assert len(set(tokens)) == (3 if is_unsent else 1)
+
+
+def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clone that was made in the middle of suspend()."""
+    sent, claim, is_lossy = [], MemoryStore.claim, True
+
+    def lossy(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        sent.append(request.token)
+        reply = claim(store, request, seen)
+        if is_lossy:
+            raise snowredis.StoreUnavailable("memory", "no reply")
+        return reply
+
+    monkeypatch.setattr(MemoryStore, "claim", lossy)
+    ids = pool.connect()
+    with pytest.raises(snowredis.StoreUnavailable):
+        ids.claim()
+    claims, is_lossy = len(sent), False
+    ids._lease_manager.suspended = True
+    for _ in range(3):
+        with pytest.raises(snowredis.GeneratorSuspended):
+            ids.next_id()
+    assert sent == [sent[0]] * (claims + 1)
+    (store,) = pool._stores.values()
+    assert [record.token_hash for record in store._records.values()] == [""]
+
+
+def test_each_renewal_has_an_id_of_its_own(
+    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the pool would take the renewals of two copies for one that is repeated (R5)."""
+    ids = pool.connect()
+    ids.claim()
+    (store,) = pool._stores.values()
+    sent = requests_to(store, "renew", monkeypatch)
+    for _ in range(3):
+        clock.advance(5_000)
+        ids._beat()
+    leases = [request.lease for request in sent]
+    # each follows from the one before
+    assert [lease.renewal_id for lease in leases[1:]] == [lease.pending_renewal_id for lease in leases[:-1]]
+    assert len({lease.pending_renewal_id for lease in leases}) == 3
+
+
+def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, hold = pool.connect(), LeaseSlot.hold
+
+    def hold_and_close(slot: LeaseSlot, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+        kept = hold(slot, held, stats, fresh=fresh)
+        # as in a signal handler, which cannot release it: this thread is talking to the store
+        ids.close()
+        return kept
+
+    monkeypatch.setattr(LeaseSlot, "hold", hold_and_close)
+    # a heartbeat without a lease claims one
+    ids._beat()
+    assert ids._lease_manager.closed
+    (store,) = pool._stores.values()
+    assert [record.token_hash for record in store._records.values()] == [""]
+
+
+def test_a_full_pool_is_asked_again_long_before_the_next_lease_ends(
+    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may release its worker id at any time."""
+    asked_s, claim = [], MemoryStore.claim
+
+    def recorded(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        asked_s.append(clock.monotonic())
+        return claim(store, request, seen)
+
+    with pool.connect(layout="41/0/2/0/10"):
+        monkeypatch.setattr(MemoryStore, "claim", recorded)
+        with pytest.raises(snowredis.PoolExhausted):
+            pool.connect(layout="41/0/2/0/10", claim_timeout=10).claim()
+    pauses_s = [after - before for before, after in itertools.pairwise(asked_s)]
+    # it doubles, to 2 s
+    assert 0.4 < pauses_s[0] < 0.6
+    assert 1.9 < max(pauses_s) < 2.1
+
+
+def test_the_lease_of_a_generator_that_was_dropped_is_released(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    ids.next_id()
+    # what the thread of its heartbeat does
+    ids._lease_manager.abandon()
+    (record,) = ids._lease_manager.store._records.values()  # type: ignore[attr-defined]
+    assert record.token_hash == ""
+
+
+@pytest.mark.parametrize("why", ["suspended", "closed", "forked"])
+def test_a_step_makes_no_id_once_the_process_may_make_none(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    ids = pool.connect()
+    ids.next_id()
+    if why == "forked":
+        # as in a child that a signal handler forks at the end of the step
+        monkeypatch.setattr(ForkGuard, "is_still", lambda guard, generation: False)
+    else:
+        {"suspended": ids.suspend, "closed": ids.close}[why]()
+    assert ids._slow_path.try_step()[0] == 0

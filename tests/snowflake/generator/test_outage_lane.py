@@ -1,0 +1,477 @@
+"""Generators go on in the outage lane while Redis is unavailable: on a test clock, and with a real server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.cli import main
+from snowredis.core.layout import Layout
+from snowredis.errors import LayoutMismatch, LeaseExpired, LeaseLost, SnowredisError, StoreUnavailable
+from snowredis.monitor.snapshot import Snapshot
+from snowredis.monitor.status import status_of
+from snowredis.snowflake import context
+from snowredis.snowflake.generator import SnowflakeGenerator
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.testing import ManualClock
+from tests.support.lua_store import LuaStore
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+DAY_MS = 24 * 3600 * 1000
+TTL_MS = 30_000
+OUT = 3
+CONFIG = PoolConfig(name="orders", ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS)
+
+
+class Fleet:
+    """Generators of one pool on one test clock."""
+
+    def __init__(self, config: PoolConfig = CONFIG) -> None:
+        self.clock = ManualClock()
+        self.redis = LuaStore.on_clock(config, self.clock.server_time_ms).create_old()
+        self.layout = config.layout
+        self.ids: list[int] = []
+
+    def generator(self, **options: Any) -> SnowflakeGenerator:
+        return SnowflakeGenerator(self.redis, clock=self.clock, **options)
+
+    def make(self, ids: SnowflakeGenerator, count: int = 1) -> int:
+        """Make ids, which must be greater than those that this generator made before; return the namespace."""
+        for _ in range(count):
+            self.ids.append(ids.next_id())
+        assert len(set(self.ids)) == len(self.ids)
+        return self.layout.decode(self.ids[-1]).backup
+
+    def beat(self, *generators: SnowflakeGenerator, ms: int = 5_000) -> None:
+        """Let a heartbeat's time pass."""
+        self.clock.advance(ms)
+        for ids in generators:
+            ids._beat()
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    return Fleet()
+
+
+@pytest.fixture
+def ids(fleet: Fleet) -> Iterator[SnowflakeGenerator]:
+    with fleet.generator() as ids:
+        yield ids
+        fleet.redis.away = False
+
+
+def test_ids_go_on_for_a_day_in_the_highest_namespace_and_in_order(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    assert fleet.make(ids, 3) == 0
+    assert not ids.in_outage_lane
+    fleet.redis.away = True
+    for _ in range(24 * 60 - 1):
+        fleet.beat(ids, ms=60_000)
+        assert fleet.make(ids, 2) == OUT
+    assert fleet.ids == sorted(fleet.ids)
+    assert ids.in_outage_lane
+
+
+def test_each_renewal_extends_the_outage_lane(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    fleet.make(ids)
+    before = ids.lease
+    fleet.beat(ids, ms=15_000)
+    assert before is not None
+    assert ids.lease is not None
+    assert ids.lease.outage_until_ms == before.outage_until_ms + 15_000
+
+
+def test_they_end_with_the_reservation_of_the_outage_lane(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    fleet.make(ids)
+    assert ids.lease is not None
+    until_ms = ids.lease.outage_until_ms
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+    fleet.clock.advance(until_ms - fleet.clock.server_time_ms() - 1)
+    assert fleet.make(ids) == OUT
+    fleet.clock.advance(1)
+    with pytest.raises(LeaseExpired, match="it is away") as caught:
+        fleet.make(ids)
+    assert caught.value.retry
+    fleet.redis.away = False
+    fleet.clock.advance(500)
+    assert fleet.make(ids) == 0
+
+
+def test_the_lease_goes_on_when_redis_is_back(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.beat(ids, ms=3_600_000)
+    assert fleet.make(ids) == OUT
+    fleet.redis.away = False
+    assert fleet.make(ids) == OUT
+    fleet.beat(ids)
+    assert not ids.in_outage_lane
+    assert fleet.make(ids) == 0
+    assert fleet.ids == sorted(fleet.ids)
+    assert {fleet.layout.decode(an_id).worker for an_id in fleet.ids} == {0}
+    # it goes on a second time
+    fleet.redis.away = True
+    fleet.beat(ids, ms=3_600_000)
+    assert fleet.make(ids) == OUT
+    assert fleet.ids == sorted(fleet.ids)
+
+
+def test_no_living_worker_pauses_when_redis_comes_back_empty(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    """The new lease waits for the floor, and the old outage lane goes on meanwhile."""
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.beat(ids, ms=3_600_000)
+    assert fleet.make(ids) == OUT
+    fleet.redis.away = False
+    fleet.redis.model.wipe()
+    namespaces = []
+    for _ in range(50):
+        fleet.beat(ids, ms=1_000)
+        before_ms = fleet.clock.server_time_ms()
+        namespaces.append(fleet.make(ids))
+        # it did not wait
+        assert fleet.clock.server_time_ms() - before_ms < 10
+    assert namespaces[0] == OUT
+    assert namespaces[-1] == 0
+    assert fleet.ids == sorted(fleet.ids)
+
+
+def test_an_old_outage_lane_is_kept_for_the_next_outage(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    """For a day after a loss, new leases have no outage lane."""
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.beat(ids, ms=3_600_000)
+    fleet.make(ids)
+    fleet.redis.away = False
+    fleet.redis.model.wipe()
+    for _ in range(50):
+        fleet.beat(ids, ms=1_000)
+    assert fleet.make(ids) == 0
+    fleet.redis.away = True
+    for _ in range(10):
+        fleet.beat(ids, ms=3_600_000)
+        assert fleet.make(ids) == OUT
+    assert fleet.ids == sorted(fleet.ids)
+
+
+def test_whoever_lost_the_worker_id_goes_on_while_the_pool_is_full(fleet: Fleet) -> None:
+    small = Layout(backup_bits=2, worker_bits=0, sequence_bits=10)
+    fleet = Fleet(PoolConfig(name="small", layout=small, ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS))
+    asleep = fleet.generator()
+    fleet.make(asleep)
+    fleet.clock.advance(TTL_MS + 1)
+    heir = fleet.generator()
+    assert fleet.make(heir) == 0
+    fleet.clock.advance(1)
+    # the worker id is somebody else's, and there is no other
+    for _ in range(5):
+        assert fleet.make(asleep) == OUT
+        fleet.beat(asleep, heir)
+        assert fleet.make(heir) == 0
+    assert asleep.lease is not None
+    heir.close()
+    fleet.beat(asleep)
+    # the first lane stays reserved to its end
+    assert fleet.make(asleep) == 1
+
+
+def test_a_copy_is_told_so_and_stops_at_once(fleet: Fleet) -> None:
+    small = Layout(backup_bits=2, worker_bits=0, sequence_bits=10)
+    fleet = Fleet(PoolConfig(name="small", layout=small, ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS))
+    ids = fleet.generator()
+    fleet.make(ids)
+    # a clone of this process has renewed
+    fleet.redis.change(0, renewal_id="0c1c" * 8)
+    fleet.beat(ids)
+    assert ids.lease is None
+    with pytest.raises(LeaseLost):
+        ids.next_id()
+    assert not ids.in_outage_lane
+
+
+@pytest.mark.parametrize("end", ["suspend", "close"])
+def test_a_suspended_or_closed_generator_has_no_outage_lane(fleet: Fleet, ids: SnowflakeGenerator, end: str) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+    getattr(ids, end)()
+    with pytest.raises(SnowredisError):
+        ids.next_id()
+    assert not ids.in_outage_lane
+    if end == "suspend":
+        ids.resume()
+        with pytest.raises(StoreUnavailable):
+            ids.next_id()
+
+
+def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    """A snapshot of the machine was resumed."""
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(1_000)
+    fleet.clock.step(3_600_000)
+    with pytest.raises(LeaseExpired, match=r"The outage lane stays closed until Redis replies"):
+        ids.next_id()
+    fleet.redis.away = False
+    fleet.clock.step(-3_600_000)
+    fleet.clock.advance(500)
+    assert fleet.make(ids) == 0
+
+
+def test_it_stays_closed_on_another_boot(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process was restored from a checkpoint on another machine."""
+    monkeypatch.setattr(context, "boot_id", lambda: "this")
+    ids = fleet.generator()
+    fleet.make(ids)
+    fleet.redis.away = True
+    monkeypatch.setattr(context, "boot_id", lambda: "another")
+    fleet.clock.advance(TTL_MS)
+    with pytest.raises(LeaseExpired, match="stays closed"):
+        ids.next_id()
+
+
+def test_a_small_clock_step_in_the_middle_of_an_outage_stops_nobody(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(3_600_000)
+    assert fleet.make(ids) == OUT
+    # as drift may be in an hour; small steps back are waited for
+    fleet.clock.step(4_000)
+    assert fleet.make(ids) == OUT
+    fleet.clock.step(-3_000)
+    assert fleet.make(ids) == OUT
+    assert fleet.ids == sorted(fleet.ids)
+
+
+def test_it_is_closed_if_the_clocks_of_the_host_differ_in_the_middle_of_an_outage(
+    fleet: Fleet, ids: SnowflakeGenerator
+) -> None:
+    """A snapshot that was made there was resumed."""
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+    fleet.clock.step(7_200_000)
+    fleet.beat(ids)
+    with pytest.raises(LeaseExpired, match="The outage lane stays closed until Redis replies"):
+        ids.next_id()
+    fleet.clock.step(-7_200_000)
+    fleet.clock.advance(500)
+    assert fleet.make(ids) == OUT
+
+
+def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(
+    fleet: Fleet, ids: SnowflakeGenerator
+) -> None:
+    fleet.make(ids)
+    # where the pool began is far behind
+    fleet.beat(ids, ms=3_600_000)
+    namespaces = {fleet.make(ids)}
+    for _ in range(8):
+        fleet.clock.step(-10_000)
+        namespaces.add(fleet.make(ids))
+    assert OUT not in namespaces
+    assert len(namespaces) > 1
+    assert not ids.in_outage_lane
+
+
+def test_an_outage_lane_that_was_opened_stays_reserved_to_its_end_after_the_release(
+    fleet: Fleet, ids: SnowflakeGenerator
+) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+    assert ids.lease is not None
+    until_ms = ids.lease.outage_until_ms
+    fleet.redis.away = False
+    fleet.clock.advance(3_000)
+    ids.close()
+    record = fleet.redis.record(0)
+    assert record.token_hash == ""
+    assert record.lanes_ms[OUT] == until_ms
+
+
+def test_an_outage_lane_that_was_never_opened_goes_back_with_the_release(fleet: Fleet, ids: SnowflakeGenerator) -> None:
+    fleet.make(ids)
+    fleet.beat(ids)
+    assert ids.lease is not None
+    opens_ms = fleet.redis.record(0).lanes_ms[OUT]
+    ids.close()
+    assert fleet.redis.record(0).lanes_ms[OUT] == opens_ms <= fleet.clock.server_time_ms()
+
+
+def test_opening_and_its_end_are_logged(
+    fleet: Fleet, ids: SnowflakeGenerator, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    with caplog.at_level(logging.WARNING, "snowredis"):
+        for _ in range(12):
+            fleet.beat(ids)
+            fleet.make(ids)
+    texts = [record.getMessage() for record in caplog.records if "outage lane" in record.getMessage()]
+    assert len(texts) == 1
+    assert "outage lane of worker id 0, until 2026-01-0" in texts[0]
+
+
+def test_without_an_outage_reserve_ids_end_with_the_ordinary_reservation() -> None:
+    fleet = Fleet(PoolConfig(name="plain", ttl_ms=TTL_MS, outage_reserve_ms=0))
+    ids = fleet.generator()
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    with pytest.raises(LeaseExpired):
+        ids.next_id()
+    for _ in range(8):
+        fleet.redis.away = False
+        fleet.clock.step(-10_000)
+        assert fleet.make(ids) <= OUT
+    assert not ids.in_outage_lane
+
+
+def test_a_lease_of_after_a_loss_lasts_for_a_ttl_and_a_lane_of_before_for_longer(fleet: Fleet) -> None:
+    old = fleet.generator()
+    fleet.make(old)
+    assert old.lease is not None
+    lane_until_ms = old.lease.outage_until_ms
+    assert old.lasts_until_ms == lane_until_ms
+    fleet.redis.away = True
+    fleet.clock.advance(3_600_000)
+    fleet.redis.away = False
+    fleet.redis.model.wipe()
+    for _ in range(12):
+        fleet.beat(old)
+        fleet.make(old)
+    new = fleet.generator()
+    fleet.make(new)
+    assert old.lasts_until_ms == lane_until_ms
+    # its lane begins where those of before may end, tomorrow
+    assert new.lease is not None
+    assert new.lease.outage_until_ms > new.lease.until_ms == new.lasts_until_ms
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    with pytest.raises(LeaseExpired):
+        new.next_id()
+    assert fleet.make(old) == OUT
+
+
+@pytest.mark.parametrize("reserve_s", [3.0, 60.0])
+def test_those_who_look_see_whether_anybody_makes_ids_after_a_loss(
+    own_server: RedisServer, reserve_s: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {"ttl_ms": 2_000, "max_clock_lead_ms": 100, "redis_skew_ms": 100}
+    config = PoolConfig(name="seen", outage_reserve_ms=int(reserve_s * 1000), **settings)
+    pool = snowredis.WorkerPool(own_server.url, "seen")
+    pool.create(config)
+    options: dict[str, Any] = {"ttl": 2, "max_clock_lead": 0.1, "redis_skew": 0.1, "outage_reserve": reserve_s}
+    with snowredis.connect(own_server.url, pool="seen", **options) as ids:
+        ids.next_id()
+        own_server.kill()
+        time.sleep(3.5)
+        own_server.start()
+
+        def settled() -> Snapshot | None:
+            snapshot = pool.snapshot()
+            early = snapshot.info.now_ms - (snapshot.info.raised_ms or 0) < 700
+            return None if early or snapshot.workers else snapshot
+
+        snapshot = eventually(settled, "a refused renewal", ignored=(snowredis.PoolNotFound,))
+        assert snapshot is not None
+        is_there = reserve_s > 3.5
+        assert snapshot.makes_ids == is_there
+        assert [each.code for each in status_of(snapshot).conditions] == ["floor" if is_there else "no-ids"]
+        main(["workers", "--url", own_server.url, "--pool", "seen"])
+        assert ("go on in outage lanes, until 20" in capsys.readouterr().out) == is_there
+        if is_there:
+            ids.next_id()
+            assert ids.in_outage_lane
+
+
+def test_a_pool_that_was_deleted_ends_with_its_outage_lanes_and_says_when(own_server: RedisServer) -> None:
+    pool = snowredis.WorkerPool(own_server.url, "anew")
+    short: dict[str, Any] = {"ttl_ms": 300, "max_clock_lead_ms": 50, "redis_skew_ms": 50}
+    pool.create(PoolConfig(name="anew", outage_reserve_ms=3_600_000, **short))
+    options: dict[str, Any] = {"pool": "anew", "ttl": 0.3, "max_clock_lead": 0.05, "redis_skew": 0.05}
+    with snowredis.connect(own_server.url, outage_reserve=3600, **options) as ids:
+        ids.next_id()
+        deletion = pool.delete(force=True)
+        assert not deletion.over
+        assert deletion.wait_ms > 3_500_000
+        with (
+            pytest.raises(LayoutMismatch, match="The pool was deleted and ends at 20"),
+            snowredis.connect(own_server.url, outage_reserve=0, **options) as new,
+        ):
+            new.next_id()
+        # until then the others go on
+        time.sleep(0.5)
+        assert ids.next_id()
+        assert ids.lease is not None
+        assert ids.lease.outage_until_ms <= deletion.end_ms
+
+
+def test_a_fleet_of_100_makes_ids_for_24_hours_without_redis() -> None:
+    """With steps of their clocks, and processes that crash."""
+    fleet = Fleet()
+    living = [fleet.generator() for _ in range(100)]
+    made = [ids.next_id() for ids in living]
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    for hour in range(24):
+        made += [ids.next_id() for ids in living]
+        # some crash
+        living = living[: 100 - hour]
+        fleet.clock.step((-4_000, 2_000, 0)[hour % 3])
+        fleet.clock.advance(3_590_000)
+    assert len(made) > 2_000
+    assert len(set(made)) == len(made)
+
+
+# --- a real server ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wiped", [False, True], ids=["with its data", "empty"])
+def test_a_process_goes_on_over_an_outage_of_a_real_server(
+    own_server: RedisServer, new_pool: Callable[..., str], wiped: bool
+) -> None:
+    name, made = "lanes", []
+    config = PoolConfig(name=name, ttl_ms=1_000, outage_reserve_ms=60_000)
+    pool = snowredis.WorkerPool(own_server.url, name)
+    assert pool.create(config)
+    own_server.save()
+    with snowredis.connect(own_server.url, pool=name, ttl=1, outage_reserve=60) as ids:
+        longest_s, last_s = 0.0, time.monotonic()
+
+        def go_on(seconds: float) -> bool:
+            nonlocal longest_s, last_s
+            end_s = last_s + seconds
+            while last_s < end_s:
+                made.append(ids.next_id())
+                longest_s, last_s = max(longest_s, time.monotonic() - last_s), time.monotonic()
+                time.sleep(0.002)
+            return ids.decode(made[-1]).backup != OUT
+
+        go_on(0.5)
+        own_server.kill()
+        assert not go_on(2.5)
+        if wiped:
+            for file in own_server.directory.glob("*.rdb"):
+                file.unlink()
+        own_server.start()
+        eventually(lambda: go_on(0.1), "the other lanes", 20)
+        namespaces = [ids.decode(an_id).backup for an_id in made]
+        assert set(namespaces) == {0, OUT}
+        assert namespaces[-1] == 0
+    assert made == sorted(made)
+    assert len(set(made)) == len(made)
+    # the floor would be a pause of 1.2 s; a call that finds out that Redis is away takes a time-out
+    assert longest_s < 1.0

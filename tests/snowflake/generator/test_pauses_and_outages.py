@@ -1,0 +1,358 @@
+"""Real processes that stop and real servers that go away: the guarantees, and the texts of errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.process import heartbeat as process_heartbeat
+from snowredis.testing import ManualClock, memory_pool
+from tests.snowflake.generator.conftest import make_pool
+from tests.support.ports import free_port
+from tests.support.programs import run, start
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+# makes ids as fast as it can; each batch is in the file before it counts as made
+
+
+def ids_in(path: Path) -> array[int]:
+    ids = array("q")
+    data = path.read_bytes() if path.exists() else b""
+    ids.frombytes(data[: len(data) // 8 * 8])
+    return ids
+
+
+def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: RedisServer, tmp_path: Path) -> None:
+    # one worker id, so that the heir gets the very same
+    spec = "41/0/0/0/12"
+    name = make_pool(own_server, layout=spec, ttl_ms=1000)
+    layout = Layout(backup_bits=0, worker_bits=0, sequence_bits=12)
+    first, second = tmp_path / "first", tmp_path / "second"
+    paused = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(first), "1", spec)
+    heir = None
+    try:
+        eventually(lambda: len(ids_in(first)) > 1000)
+        paused.send_signal(signal.SIGSTOP)
+        stopped_at = len(ids_in(first))
+        eventually(lambda: not snowredis.WorkerPool(own_server.url, name).workers())
+        heir = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(second), "1", spec)
+        eventually(lambda: len(ids_in(second)) > 1000)
+        paused.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
+        heir.terminate()
+        assert heir.wait(10) == 0
+        # the heir released the worker id, so the first takes it up again
+        eventually(lambda: len(ids_in(first)) > stopped_at + 1000)
+    finally:
+        for process in filter(None, (paused, heir)):
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.communicate(timeout=10)
+    everything = ids_in(first) + ids_in(second)
+    assert len(set(everything)) == len(everything)
+    assert all(0 <= layout.decode(an_id).sequence < 4096 for an_id in everything)
+
+
+def test_kill_minus_nine_frees_the_worker_id_after_one_ttl(own_server: RedisServer, tmp_path: Path) -> None:
+    # one worker id; else one whose outage lane is not reserved is taken first
+    spec = "41/0/2/0/10"
+    name = make_pool(own_server, layout=spec, ttl_ms=1000)
+    pool = snowredis.WorkerPool(own_server.url, name)
+    process = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(tmp_path / "ids"), "1", spec)
+    eventually(lambda: len(ids_in(tmp_path / "ids")) > 1000)
+    process.kill()
+    process.communicate()
+    assert len(pool.workers()) == 1
+    eventually(lambda: not pool.workers())
+    with snowredis.connect(own_server.url, pool=name, layout=spec, ttl=1) as heir:
+        made = heir.next_id()
+    assert heir.decode(made).worker == 0
+    assert made not in set(ids_in(tmp_path / "ids"))
+
+
+def test_a_redis_that_is_away_is_ridden_out_and_then_said(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=1500, outage_reserve_ms=3000)
+    with snowredis.connect(own_server.url, pool=name, ttl=1.5, outage_reserve=3) as ids:
+        made = [ids.next_id()]
+        own_server.kill()
+        errors: list[Exception] = []
+
+        def make_until_refused() -> bool:
+            try:
+                made.append(ids.next_id())
+            except snowredis.LeaseExpired as error:
+                errors.append(error)
+            return bool(errors)
+
+        eventually(make_until_refused)
+        assert "works again as soon as Redis does" in str(errors[0])
+        # ids went on to the end of the outage lane's reservation, and not for ever
+        assert ids.lease is not None
+        assert time.time() * 1000 >= ids.lease.outage_until_ms > ids.lease.until_ms
+        own_server.start()
+        # it comes back empty: the reservation is over, so this is a newcomer and waits for the floor
+        eventually(lambda: _can(ids))
+        made.append(ids.next_id())
+    assert len(set(made)) == len(made)
+
+
+def _can(ids: snowredis.SnowflakeGenerator) -> bool:
+    try:
+        ids.next_id()
+    except snowredis.SnowredisError:
+        return False
+    return True
+
+
+def test_a_short_outage_is_not_noticed_by_whoever_makes_ids(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=4000)
+    made: list[int] = []
+    with snowredis.connect(own_server.url, pool=name, ttl=4) as ids:
+        first = ids.claim()
+        own_server.save()
+        own_server.kill()
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            made.append(ids.next_id())
+            time.sleep(0.001)
+        own_server.start()
+        # restored from a snapshot: another run id, and the living holder is taken up again
+        eventually(lambda: ids.lease is not None and ids.lease.incarnation != first.incarnation)
+        made += ids.next_ids(1000)
+        assert ids.lease is not None
+        assert ids.lease.worker == first.worker
+    assert len(set(made)) == len(made)
+
+
+def test_a_stopped_redis_blocks_nobody_for_long(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=2000, outage_reserve_ms=0)
+    ids = snowredis.connect(own_server.url, pool=name, ttl=2, outage_reserve=0)
+    ids.next_id()
+    own_server.kill(signal.SIGSTOP)
+    # a call waits for one round trip, which is cut off, and raises at the end of the reservation
+    eventually(lambda: not _can(ids))
+    with pytest.raises(snowredis.LeaseExpired):
+        ids.next_id()
+    own_server.kill(signal.SIGCONT)
+    eventually(lambda: _can(ids))
+    ids.close()
+
+
+def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = make_pool(own_server)
+    own_server.kill(signal.SIGSTOP)
+    threading.Timer(3.0, own_server.kill, [signal.SIGCONT]).start()
+    # longer than the limit of one call, 2 s
+    with snowredis.connect(own_server.url, pool=name, claim_timeout=20) as patient:
+        assert patient.next_id() > 0
+    assert caplog.text.count("Redis does not reply in time; waiting for a worker id, for 20 s at most") == 1
+
+
+# --- errors ----------------------------------------------------------------------------------------
+
+
+def test_an_unreachable_redis_is_said_within_seconds() -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    with pytest.raises(snowredis.StoreUnavailable, match="Check that the server is running"):
+        snowredis.connect(url, pool="p").next_id()
+
+
+def test_a_redis_that_accepts_and_never_answers_is_said_within_seconds() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        url = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+        with pytest.raises(snowredis.StoreUnavailable, match=r"(?i)time"):
+            snowredis.connect(url, pool="p").next_id()
+
+
+def test_wrong_credentials_are_said(tmp_path: Path) -> None:
+    from tests.support.servers import redis_server
+
+    with redis_server(tmp_path) as server:
+        server.client().config_set("requirepass", "right")
+        with pytest.raises(snowredis.StoreRefused, match="requires a password, and none was given"):
+            snowredis.connect(server.url, pool="p").next_id()
+        wrong = f"unix://:wr0ng@{server.socket}"
+        with pytest.raises(snowredis.StoreRefused) as caught:
+            snowredis.connect(wrong, pool="p").next_id()
+        assert "wr0ng" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "localhost", "http://x", "redis//x", "memcached://x", "redis://h:port/0"])
+def test_what_is_no_redis_url_is_refused(url: str) -> None:
+    with pytest.raises(snowredis.ConfigError, match="is not a Redis URL"):
+        snowredis.connect(url)
+
+
+@pytest.mark.parametrize("scheme", ["redis://h/0", "unix:///s", "sentinel://h/m/0", "cluster://h"])
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("socket_timeout=-1", "socket_timeout must be a number of seconds above 0 .* not -1"),
+        ("socket_timeout=0", "socket_timeout must be a number of seconds above 0 .* not 0"),
+        ("socket_timeout=nan", "socket_timeout must be a number of seconds above 0 .* not nan"),
+        ("socket_timeout=inf", "socket_timeout must be a number of seconds above 0 .* not inf"),
+        ("protocol=9", "protocol must be either 2 or 3"),
+    ],
+)
+def test_an_option_that_redis_py_would_refuse_later_is_refused_at_once(scheme: str, option: str, said: str) -> None:
+    with pytest.raises(snowredis.ConfigError, match=f"is not a Redis URL: {said}"):
+        snowredis.connect(f"{scheme}?{option}")
+
+
+def test_the_encoding_in_a_url_is_for_the_applications_values(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    with snowredis.connect(f"{server.url}?encoding=no-such&encoding_errors=none", pool=new_pool()) as ids:
+        assert ids.next_id() > 0
+
+
+def test_the_environment_configures_the_generator_of_the_process(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    name = new_pool(layout="twitter", ttl_ms=9_000)
+    environment = {
+        **os.environ,
+        "SNOWREDIS_URL": server.url,
+        "SNOWREDIS_POOL": name,
+        "SNOWREDIS_LAYOUT": "twitter",
+        "SNOWREDIS_TTL": "9",
+        "SNOWREDIS_LABEL": "from the environment",
+    }
+    process = start(
+        "tests.snowflake.generator.programs.configured_by_the_environment", server.url, name, env=environment
+    )
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+
+
+# --- the end ---------------------------------------------------------------------------------------
+
+
+def test_interpreter_exit_releases_the_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    name = new_pool()
+    program = "tests.snowflake.generator.programs.ends_without_close"
+    for ending in ("return", "exit", "del"):
+        run(program, server.url, name, ending)
+        assert snowredis.WorkerPool(server.url, name).workers() == []
+    process = start(program, server.url, name, "raise")
+    process.communicate(timeout=20)
+    assert snowredis.WorkerPool(server.url, name).workers() == []
+
+
+def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) -> None:
+    name = make_pool(own_server)
+    process = start("tests.snowflake.generator.programs.twenty_generators_until_enter", own_server.url, name)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    own_server.kill(signal.SIGSTOP)
+    # 20 generators, each of which would wait for seconds on its own
+    process.communicate("\n", timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_generator_that_was_dropped_releases_its_worker_id_at_the_next_heartbeat(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=1200)
+    pool = snowredis.WorkerPool(own_server.url, name)
+    ids = snowredis.connect(own_server.url, pool=name, ttl=1.2)
+    ids.next_id()
+    assert len(pool.workers()) == 1
+    del ids
+    eventually(lambda: not pool.workers())
+
+
+def test_a_heartbeat_thread_that_was_refused_is_tried_again_at_the_next_renewal(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Background(ManualClock):
+        background = True
+
+    attempts: list[str] = []
+
+    def refuse_twice(run: Callable[[], object], name: str) -> None:
+        attempts.append(name)
+        if len(attempts) <= 2:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(process_heartbeat, "start_thread", refuse_twice)
+    clock = Background()
+    with memory_pool(clock=clock).connect(clock=clock, ttl=3.0) as ids:
+        for _ in range(4):
+            ids.next_id()
+            # past the reservation
+            clock.advance(4_000)
+        assert ids.counts.renewals >= 3
+    assert attempts == ["snowredis-test"] * 3
+    assert caplog.text.count("no heartbeat thread (can't start new thread)") == 1
+
+
+def test_the_heartbeat_keeps_an_idle_lease_alive(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=600)
+    with snowredis.connect(own_server.url, pool=name, ttl=0.6) as ids:
+        first = ids.claim()
+        time.sleep(2)
+        lease = ids.lease
+        assert lease is not None
+        assert lease.worker == first.worker
+        assert lease.renewals >= 5
+        assert ids.next_id() > 0
+
+
+def test_a_heartbeat_that_is_held_up_is_made_up_for_inside_next_id(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=600)
+    with snowredis.connect(own_server.url, pool=name, ttl=0.6) as ids:
+        first = ids.claim()
+        # nothing else gets the GIL meanwhile
+        held = threading.Event()
+        heartbeat = ids._lifecycle._heartbeat
+        assert heartbeat is not None
+        heartbeat.stop()
+        time.sleep(1.0)
+        held.set()
+        assert ids.next_id() > 0
+        lease = ids.lease
+        assert lease is not None
+        assert lease.worker == first.worker
+
+
+def test_asyncio_gets_ids_without_being_blocked(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    import asyncio
+
+    async def main() -> list[int]:
+        with snowredis.connect(server.url, pool=new_pool()) as ids:
+            return list(await asyncio.gather(*(ids.anext_id() for _ in range(3000))))
+
+    made = asyncio.run(main())
+    assert len(set(made)) == 3000
+
+
+def test_a_read_only_replica_is_said(own_server: RedisServer, tmp_path: Path) -> None:
+    from tests.support.servers import redis_server
+
+    (tmp_path / "replica").mkdir()
+    port = free_port()
+    with redis_server(tmp_path / "replica") as replica:
+        replica.client().execute_command("REPLICAOF", "127.0.0.1", str(port))
+        with pytest.raises(snowredis.StoreUnavailable, match=r"to the master|LOADING|MASTERDOWN"):
+            snowredis.connect(replica.url, pool="p").next_id()
+
+
+def test_a_test_that_freezes_time_and_makes_the_first_id_leaves_a_generator_that_works(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    program = "tests.snowflake.generator.programs.first_id_of_a_test_that_freezes_time"
+    run(program, server.url, new_pool(), timeout_s=20)

@@ -1,0 +1,289 @@
+"""Conditions of uniqueness that the specification found, on the shipped scripts and simulated servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from snowredis.snowflake.replies import Granted, LossReason, Lost, Renewed, Seen, Settling
+from tests.simulation.pool_faults import AtTheServer
+from tests.simulation.redis_model import RedisModel
+from tests.simulation.stage import Stage
+from tests.support.holder import Holder
+
+SLACK_MS = 2_000
+
+
+class Place:
+    """A pool on a simulated server, whose time and identity a test can change."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.stage = Stage(slack_ms=SLACK_MS, **settings)
+        self.config = self.stage.config
+        self.store = AtTheServer(self.stage, self.stage.master, self.config)
+        self.store.create(self.now_ms())
+
+    def now_ms(self) -> int:
+        return self.stage.master.now_us // 1000
+
+    def holder(self) -> Holder:
+        return Holder(self.store, self.now_ms)
+
+    def restart(self) -> None:
+        """Let the server become another one, with all data."""
+        self.stage.master.restart(self.stage.master.copy_data())
+
+    @property
+    def horizon_ms(self) -> int:
+        config = self.config
+        return config.redis_skew_ms + config.max_clock_lead_ms + config.failover_slack_ms
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_a_claim_repeated_after_a_loss_is_not_answered_from_the_record_before_it(place: Place) -> None:
+    """Its answer would say that the lease belongs to the present incarnation, and its renewal were no adoption."""
+    holder = place.holder().claim()
+    place.restart()
+    assert isinstance(holder.ask_claim(), Settling)
+    place.stage.wait(place.config.floor_ms + 1)
+    again = holder.ask_claim()
+    assert isinstance(again, Granted)
+    # above all that the first answer allowed
+    assert min(again.lanes_ms) >= holder.until_ms
+
+
+def test_an_adoption_asks_for_the_time_that_a_deposed_master_goes_on_answering_too(place: Place) -> None:
+    holders = [place.holder().claim(), place.holder().claim()]
+    left_ms = holders[0].until_ms - place.now_ms()
+    place.stage.wait(left_ms - place.horizon_ms - 1)
+    place.restart()
+    assert isinstance(holders[0].ask_renew(), Renewed)
+    place.stage.wait(1)
+    refused = holders[1].ask_renew()
+    assert isinstance(refused, Lost)
+    assert refused.reason == LossReason.TOO_OLD
+
+
+def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: Place) -> None:
+    holder = place.holder()
+    names = []
+    for _ in range(3):
+        holder.claim()
+        names.append(holder.renewal_id)
+        # the same token, and the same clock
+        place.stage.wait(1)
+    place.stage.wait(place.config.ttl_ms + 1)
+    names.append(holder.claim().renewal_id)
+    assert len(set(names)) == 4
+
+
+def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(place: Place) -> None:
+    """A documented limit: the chain cannot tell them apart before one of them begins another renewal."""
+    one = place.holder().claim()
+    two = replace(one)
+    first = one.ask_renew("aa" * 16)
+    place.stage.wait(1_000)
+    second = two.ask_renew("aa" * 16)
+    assert isinstance(first, Renewed)
+    assert isinstance(second, Renewed)
+    assert second.until_ms == first.until_ms + 1_000
+    assert isinstance(two.ask_renew(), Renewed)
+    refused = one.ask_renew()
+    assert isinstance(refused, Lost)
+    assert refused.reason == LossReason.COPIED
+
+
+def test_what_a_copy_has_in_the_first_lane_is_granted_to_no_other_when_its_original_releases(place: Place) -> None:
+    one = place.holder().claim()
+    place.holder().claim()
+    two = replace(one)
+    assert one.release()
+    heir = place.holder().claim()
+    assert heir.worker == one.worker
+    assert heir.lanes_ms == (two.until_ms,)
+    refused = two.ask_renew()
+    assert isinstance(refused, Lost)
+    assert refused.reason == LossReason.REASSIGNED
+
+
+@pytest.mark.parametrize("behind_ms", [0, 500])
+def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: Place, behind_ms: int) -> None:
+    """The marks tell; the clock of the server may be behind when it grants the later claim."""
+    one, _ = place.holder().claim(), place.holder().claim()
+    copy = replace(one)
+    one.release()
+    place.stage.wait(behind_ms + 20)
+    place.stage.master.offset_us = -behind_ms * 1000
+    heir = place.holder().claim()
+    assert heir.worker == one.worker
+    place.restart()
+    refused = copy.ask_renew()
+    assert isinstance(refused, Lost)
+    assert refused.reason == LossReason.REASSIGNED
+    assert isinstance(heir.ask_renew(), Renewed)
+
+
+def test_a_late_renewal_of_a_lease_that_was_released_is_no_rollback(place: Place) -> None:
+    """The next holder begins where the lease that was released ends."""
+    one, other = place.holder().claim(), place.holder().claim()
+    late, later = replace(one), replace(other)
+    heirs = []
+    for each in (one, other):
+        each.release()
+        heirs.append(place.holder().claim())
+    assert [heir.lanes_ms for heir in heirs] == [(late.until_ms,), (later.until_ms,)]
+    for each in (late, later):
+        refused = each.ask_renew()
+        assert isinstance(refused, Lost)
+        assert (refused.reason, refused.alarm) == (LossReason.REASSIGNED, None)
+    heirs[0].release()
+    assert place.holder().claim().worker == heirs[0].worker
+
+
+def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: Place) -> None:
+    """Its clock is behind all that the worker id was used for."""
+    holders = [place.holder().claim(), place.holder().claim()]
+    place.stage.wait(place.config.ttl_ms + 1)
+    behind = place.holder().claim(ahead_ms=-2 * place.config.ttl_ms)
+    assert behind.worker == holders[0].worker
+    assert min(behind.lanes_ms) == holders[0].until_ms > behind.until_ms
+    assert behind.release()
+    heirs = [place.holder().claim() for _ in range(2)]
+    (heir,) = [each for each in heirs if each.worker == behind.worker]
+    assert min(heir.lanes_ms) >= holders[0].until_ms
+
+
+def test_marks_out_of_reach_do_not_hide_worker_ids_that_fit() -> None:
+    """For a moment, the clocks of Redis and of some hosts were ahead; these processes ended then."""
+    stage = Stage(worker_bits=4)
+    store = AtTheServer(stage, stage.master, stage.config)
+
+    def now_ms() -> int:
+        return stage.master.now_us // 1000
+
+    store.create(now_ms())
+    holders = [Holder(store, now_ms).claim() for _ in range(16)]
+    stage.master.offset_us = 3_600_000_000
+    for holder in holders[:12]:
+        assert isinstance(holder.ask_renew(), Renewed)
+    stage.master.offset_us = 0
+    for _ in range(3):
+        for holder in holders[12:]:
+            assert isinstance(holder.ask_renew(), Renewed)
+        stage.wait(stage.config.ttl_ms - 1_000)
+    assert all(holder.release() for holder in holders[12:])
+    stage.wait(1_000)
+    fitting = Holder(store, now_ms).ask_claim()
+    assert isinstance(fitting, Granted)
+    assert fitting.worker >= 12
+
+
+def test_a_renewal_never_moves_the_end_of_a_lease_back(place: Place) -> None:
+    """If it moved back with a server's clock, the worker id would be leased again too early."""
+    one, other = place.holder().claim(), place.holder().claim()
+    lease_end_ms = place.now_ms() + place.config.ttl_ms
+    place.stage.master.offset_us = -place.config.redis_skew_ms * 1000
+    assert isinstance(one.ask_renew(), Renewed)
+    place.stage.wait(lease_end_ms - 1 - place.now_ms())
+    assert isinstance(other.ask_renew(), Renewed)
+    assert not isinstance(place.holder().ask_claim(), Granted)
+    assert one.seen != Seen()
+
+
+# --- another pool of the same name at the address -----------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(place: Place) -> AtTheServer:
+    """A pool of the same name and settings on another server, whose floor has passed, with a worker."""
+    server = RedisModel(place.stage.world, "elsewhere")
+    store = AtTheServer(place.stage, server, place.config)
+    store.create(place.now_ms())
+    place.stage.wait(1)
+    Holder(store, place.now_ms).claim()
+    return store
+
+
+def led_to(store: AtTheServer, holder: Holder) -> Holder:
+    """Let a holder reach another server from now on, by the same address."""
+    holder.store = store
+    return holder
+
+
+@pytest.mark.parametrize("call", ["renewal", "release"])
+def test_a_holder_that_reaches_another_pool_raises_an_alarm_and_the_floor(
+    place: Place, elsewhere: AtTheServer, call: str
+) -> None:
+    living = led_to(elsewhere, place.holder().claim())
+    before = living.seen
+    if call == "renewal":
+        reply = living.ask_renew()
+        assert reply.alarm is not None
+        assert reply.alarm.from_ms <= living.until_ms - place.config.ttl_ms
+    else:
+        assert not living.release()
+    assert living.seen.incarnation != before.incarnation
+    newcomer = Holder(elsewhere, place.now_ms).ask_claim()
+    assert isinstance(newcomer, Settling)
+    assert newcomer.wait_ms == place.config.floor_ms
+    # said once
+    assert newcomer.alarm is None
+
+
+def test_a_holder_whose_worker_id_nobody_has_there_is_adopted(place: Place, elsewhere: AtTheServer) -> None:
+    place.holder().claim()
+    second = led_to(elsewhere, place.holder().claim())
+    reply = second.ask_renew()
+    assert isinstance(reply, Renewed)
+    assert reply.adopted
+    assert reply.alarm is not None
+    # it is of that pool from now on
+    again = second.ask_renew()
+    assert (isinstance(again, Renewed), again.alarm) == (True, None)
+
+
+def test_a_caller_that_holds_nothing_raises_no_alarm_at_another_pool(place: Place, elsewhere: AtTheServer) -> None:
+    ended = place.holder().claim()
+    assert ended.release()
+    newcomer = Holder(elsewhere, place.now_ms, seen=ended.seen).ask_claim()
+    assert isinstance(newcomer, Granted)
+    assert newcomer.alarm is None
+
+
+def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(place: Place) -> None:
+    """Redis lost everything, and a process that knew nothing of the pool created another one."""
+    living = place.holder().claim()
+    place.stage.master.wipe()
+    newcomer = place.holder().ask_claim()
+    assert isinstance(newcomer, Settling)
+    assert living.until_ms <= newcomer.floor_ms
+    reply = living.ask_renew()
+    assert isinstance(reply, Renewed)
+    assert (reply.adopted, reply.alarm, reply.floor_ms) == (True, None, newcomer.floor_ms)
+
+
+def test_a_holder_of_an_outage_lane_that_the_floors_cover_raises_no_alarm_at_another_pool() -> None:
+    place = Place(outage_ms=60_000)
+    living = place.holder().claim()
+    assert living.outage_ms > living.until_ms
+    place.stage.master.wipe()
+    newcomer = place.holder().ask_claim()
+    reply = living.ask_renew()
+    assert (isinstance(reply, Renewed), reply.alarm, reply.floor_ms) == (True, None, newcomer.floor_ms)
+
+
+def test_a_lane_beyond_the_floors_raises_an_alarm_at_another_pool_before_they_have_passed() -> None:
+    """It was granted while the clocks were ahead, and the pool there was created after they were set right."""
+    place = Place(outage_ms=60_000)
+    place.stage.master.offset_us = 3_600_000_000
+    ahead = place.holder().claim()
+    place.stage.master.offset_us = 0
+    place.stage.master.wipe()
+    assert isinstance(place.holder().ask_claim(), Settling)
+    assert ahead.ask_renew().alarm is not None

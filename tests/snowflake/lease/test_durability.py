@@ -1,0 +1,227 @@
+"""Pools on real servers that lose acknowledged writes, or that hide such a loss."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
+from snowredis.settings import from_environment
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
+from tests.snowflake.lease.conftest import really_wait, wall_ms
+from tests.support.holder import Holder, fresh_hex
+from tests.support.ports import free_port
+from tests.support.servers import RedisServer, redis_server
+from tests.support.waiting import eventually
+
+LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
+SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
+
+
+def open_holder(server: RedisServer, config: PoolConfig) -> Holder:
+    return Holder(RedisStore(server.url, config), wall_ms)
+
+
+def create(server: RedisServer, config: PoolConfig) -> None:
+    assert isinstance(RedisStore(server.url, config).create(wall_ms()), Created)
+
+
+# --- a server that does not show which it is -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis without INFO, for scripts and for clients."""
+    with redis_server(tmp_path_factory.mktemp("silent"), "--rename-command", "INFO", "") as running:
+        yield running
+
+
+# the bound: it must not be asked again and again
+@pytest.mark.timeout(10)
+def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: RedisServer) -> None:
+    with contextlib.closing(snowredis.connect(silent.url, pool="orders", layout=LAYOUT)) as ids:
+        for make in (ids.claim, ids.next_id):
+            with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
+                make()
+    assert caught.value.code == "info-refused"
+    for remedy in ("allow it for the user", 'durability="assured"', 'durability="none"', "nothing was claimed"):
+        assert remedy in str(caught.value)
+    assert silent.client().exists(*pool_keys("orders")) == 0
+
+
+@pytest.mark.timeout(10)
+def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: RedisServer) -> None:
+    create(own_server, SHORT)
+    own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info")
+    app = RedisStore(f"unix://app:secret@{own_server.socket}", SHORT)
+    with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
+        Holder(app, wall_ms).ask_claim()
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("durability", ["assured", "none"])
+def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(silent: RedisServer, durability: Any) -> None:
+    config = replace(SHORT, name=durability, durability=durability)
+    create(silent, config)
+    holder = open_holder(silent, config).claim()
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.release()
+
+
+# --- what each durability makes of a restart -------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", ["detect", "assured", "none"])
+def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
+    own_server: RedisServer, durability: str
+) -> None:
+    # longer than a restart on a busy machine
+    config = replace(SHORT, durability=durability, ttl_ms=5_000)
+    create(own_server, config)
+    holder = open_holder(own_server, config).claim()
+    own_server.save()
+    own_server.restart()
+    began = wall_ms()
+    answer = open_holder(own_server, config).ask_claim()
+    if durability == "detect":
+        assert isinstance(answer, Settling)
+        assert answer.floor_ms >= began + config.floor_ms
+        return
+    assert isinstance(answer, Granted)
+    floor_ms = began + config.floor_ms if durability == "none" else 0
+    assert min(answer.lanes_ms) >= floor_ms
+    # the record is there, and young enough
+    holder.store = RedisStore(own_server.url, config)
+    assert holder.ask_renew().adopted is False
+
+
+def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: RedisServer) -> None:
+    config = replace(SHORT, durability="assured")
+    create(own_server, config)
+    holder = open_holder(own_server, config).claim()
+    own_server.client().flushall()
+    answer = open_holder(own_server, config).ask_claim()
+    assert isinstance(answer, Settling)
+    assert answer.floor_ms == answer.redis_ms + config.floor_ms
+    assert holder.ask_renew().adopted
+
+
+# --- a failover that the address does not show -----------------------------------------------------
+
+
+@dataclass
+class Pair:
+    """A master and its replica, behind one address that can be pointed at either."""
+
+    master: RedisServer
+    replica: RedisServer
+    address: Path
+    ports: tuple[int, int]
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.address}"
+
+    def point_at(self, server: RedisServer) -> None:
+        self.address.unlink(missing_ok=True)
+        self.address.symlink_to(server.socket)
+
+    def follow(self, server: RedisServer, port: int) -> None:
+        """Make *server* a replica of the one at *port*, and wait until it has its data."""
+        server.client().replicaof("127.0.0.1", port)
+        eventually(lambda: server.client().info("replication")["master_link_status"] == "up", "it follows", limit_s=20)
+
+    def follow_and_create(self, config: PoolConfig) -> None:
+        """Let the replica follow, and create a pool that both have."""
+        self.follow(self.replica, self.ports[0])
+        create(self.master, config)
+        eventually(lambda: self.replica.client().exists(pool_keys(config.name)[0]), "the pool is there, too")
+
+    def promote(self, server: RedisServer) -> None:
+        server.client().replicaof("NO", "ONE")
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    ports = free_port(), free_port()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    options = ["--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--port"]
+    with (
+        redis_server(tmp_path / "a", *options, str(ports[0])) as master,
+        redis_server(tmp_path / "b", *options, str(ports[1])) as replica,
+    ):
+        pair = Pair(master, replica, tmp_path / "redis", ports)
+        pair.point_at(master)
+        yield pair
+
+
+def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(pair: Pair) -> None:
+    """It has run for longer than a floor and missed the newest claim; failover_slack is not set."""
+    settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
+    pair.follow_and_create(PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
+    # INFO's uptime in whole seconds: two of them prove one
+    really_wait(2_100)
+    pair.promote(pair.replica)
+    with snowredis.connect(pair.url, **settings) as lost, snowredis.connect(pair.url, **settings) as heir:
+        before = {lost.next_id()}
+        old = lost.lease
+        pair.master.kill()
+        pair.point_at(pair.replica)
+        heir.claim()
+        new = heir.lease
+        assert old is not None
+        assert new is not None
+        assert new.worker != old.worker or min(new.opens) >= old.until
+        assert heir.next_id() not in before
+
+
+def test_a_master_deposed_and_promoted_again_knows_that_it_missed_something(pair: Pair) -> None:
+    """The process is the same; what was written between the two is lost."""
+    settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
+    pair.follow_and_create(PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
+    pair.promote(pair.replica)
+    with snowredis.connect(pair.url, **settings) as lost, snowredis.connect(pair.url, **settings) as heir:
+        lost.claim()
+        old = lost.lease
+        pair.follow(pair.master, pair.ports[1])
+        pair.promote(pair.master)
+        heir.claim()
+        new = heir.lease
+        assert old is not None
+        assert new is not None
+        assert new.worker != old.worker or min(new.opens) >= old.until
+
+
+# --- constants of the pool -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [{"durability": "assured"}, {"durability": "none"}])
+def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, other: dict[str, Any]) -> None:
+    config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}")
+    create(server, config)
+    stranger = open_holder(server, replace(config, **other))
+    with pytest.raises(LayoutMismatch):
+        stranger.ask_claim()
+
+
+def test_the_environment_says_what_redis_is_trusted_with() -> None:
+    settings = from_environment({"SNOWREDIS_DURABILITY": "none"})
+    with contextlib.closing(snowredis.connect(**settings)) as ids:
+        assert ids._config.signature.endswith("durability=none")
+
+
+def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
+    store = RedisStore(server.url, replace(SHORT, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
+    server.client().hset(pool_keys(store.config.name)[0], mapping={"signature": store.config.signature})
+    with pytest.raises(PoolBroken):
+        Holder(store, wall_ms).ask_claim()

@@ -1,0 +1,529 @@
+"""The constants of a pool, the errors, and the translation of redis-py's errors: all without a Redis."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import ssl
+import traceback
+from collections.abc import Sequence
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from redis import exceptions
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from snowredis import errors
+from snowredis.core.layout import Layout
+from snowredis.core.presets import layouts, resolve_layout
+from snowredis.errors import ConfigError, SnowredisError, StoreReadOnly, StoreRefused, StoreUnavailable
+from snowredis.process.names import owner_text, parse_owner
+from snowredis.servers.clients import address, client_of_url, redacted, without_retries
+from snowredis.servers.connections import SOCKET_TIMEOUT_S
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, signature_fields
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Created
+from tests.support.servers import RedisServer
+
+# --- the constants of a pool -----------------------------------------------------------------------
+
+
+def test_what_is_not_given_follows_from_the_ttl() -> None:
+    config = PoolConfig(name="orders")
+    assert (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms) == (30_000, 2_500, 2_500)
+    assert (config.heartbeat_ms, config.failover_slack_ms, config.floor_ms) == (10_000, 0, 35_000)
+    # where a failover takes the rest of the ttl, renewals come twice as often
+    assert PoolConfig(name="orders", failover_slack_ms=14_999).heartbeat_ms == 10_000
+    assert PoolConfig(name="orders", failover_slack_ms=15_000).heartbeat_ms == 5_000
+    assert config.layout == Layout()
+    assert PoolConfig(name="orders", max_clock_lead_ms=0).max_clock_lead_ms == 0
+
+
+def test_the_constants_cannot_be_changed_later() -> None:
+    with pytest.raises(FrozenInstanceError):
+        PoolConfig(name="orders").ttl_ms = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 64])
+def test_a_pool_name_of_letters_digits_and_three_signs_works(name: str) -> None:
+    assert PoolConfig(name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", "٣", 7])
+def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        PoolConfig(name=name)
+    assert str(caught.value).startswith("pool must be 1 to 64 letters")
+    assert str(caught.value).endswith(f"not {name!r}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ttl_ms": 30.0}, "ttl_ms must be a whole number of milliseconds, not 30.0"),
+        ({"ttl_ms": True}, "ttl_ms must be a whole number of milliseconds, not True"),
+        ({"redis_skew_ms": None}, "redis_skew_ms must be a whole number of milliseconds, not None"),
+        ({"ttl_ms": -1}, "ttl_ms=-1 is out of range: 0 to 86400000 ms"),
+        ({"failover_slack_ms": -1}, "failover_slack_ms=-1 is out of range"),
+        ({"max_clock_lead_ms": -2}, "max_clock_lead_ms=-2 is out of range"),
+        ({"ttl_ms": MAX_TTL_MS + 1}, "ttl_ms=86400001 is out of range: 0 to 86400000 ms (a day) can be used"),
+        ({"datacenter": 1}, "datacenter=1 does not fit 0 datacenter bits: 0 to 0 can be used"),
+        ({"datacenter": -1}, "datacenter=-1 does not fit"),
+        ({"datacenter": 32, "layout": layouts["twitter"]}, "datacenter=32 does not fit 5 datacenter bits: 0 to 31"),
+        ({"datacenter": "1"}, "datacenter must be a whole number, or 'auto', not '1'"),
+        ({"datacenter": 0.5}, "datacenter must be a whole number, or 'auto', not 0.5"),
+        ({"durability": "some"}, "durability must be one of detect, assured, none, not 'some'"),
+        ({"durability": None}, "durability must be one of detect, assured, none, not None"),
+        ({"ttl_ms": 0}, "ttl 0 ms is too short: it must be 100 ms at least"),
+        ({"ttl_ms": 99}, "ttl 99 ms is too short"),
+        (
+            {"ttl_ms": 600, "max_clock_lead_ms": 100, "redis_skew_ms": 150, "failover_slack_ms": 250},
+            "max_clock_lead 100 + redis_skew 150 + failover_slack 250 + one heartbeat 100 = 600 ms",
+        ),
+    ],
+)
+def test_a_constant_that_cannot_work_is_refused_with_the_reason(settings: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        PoolConfig(name="orders", **settings)
+    assert message in str(caught.value)
+
+
+small_ms = st.integers(0, 40_000)
+
+
+@given(ttl=small_ms, lead=st.one_of(st.just(-1), small_ms), skew=st.one_of(st.just(-1), small_ms), slack=small_ms)
+def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, skew: int, slack: int) -> None:
+    settings: dict[str, Any] = {"max_clock_lead_ms": lead, "redis_skew_ms": skew, "failover_slack_ms": slack}
+    try:
+        config = PoolConfig(name="orders", ttl_ms=ttl, **settings)
+    except ConfigError as error:
+        advised = int(str(error).partition("Raise ttl to ")[2].partition(" ms")[0])
+        assert advised > ttl
+        PoolConfig(name="orders", ttl_ms=advised, **settings)
+    else:
+        # a holder that heard from Redis one heartbeat ago can still be told from a dead one
+        least = config.max_clock_lead_ms + config.redis_skew_ms + slack + config.heartbeat_ms
+        assert config.ttl_ms > least
+
+
+@given(
+    layout=st.sampled_from([*layouts.values(), Layout(worker_last=True), Layout(tick_ms=7, epoch_ms=3)]),
+    ttl=st.integers(100, MAX_TTL_MS),
+    slack=st.integers(0, 1_000),
+)
+def test_a_signature_says_all_that_makes_two_pools_differ(layout: Layout, ttl: int, slack: int) -> None:
+    assume(ttl > 2 * slack)
+    config = PoolConfig(name="orders", layout=layout, ttl_ms=ttl, failover_slack_ms=slack)
+    settings = signature_fields(config.signature)
+    assert settings.pop("format") == str(FORMAT)
+    read = PoolConfig(
+        name="orders",
+        layout=resolve_layout(settings.pop("layout")),
+        **{option: int(text) for option, text in settings.items()},  # type: ignore[arg-type]
+    )
+    assert read == config
+    # the script takes 400 characters
+    assert len(config.signature) < 300
+
+
+def test_every_constant_shows_in_the_signature() -> None:
+    config = PoolConfig(name="orders", layout=layouts["twitter"])
+    changes: list[dict[str, Any]] = [
+        {"layout": layouts["leaf"]},
+        {"datacenter": 3},
+        {"ttl_ms": 30_001},
+        {"max_clock_lead_ms": 1},
+        {"redis_skew_ms": 1},
+        {"failover_slack_ms": 1},
+        {"durability": "assured"},
+        {"durability": "none"},
+    ]
+    others = [replace(config, **({"datacenter": 0} | change)).signature for change in changes]
+    assert len({config.signature, *others}) == len(others) + 1
+
+
+def test_what_came_later_shows_in_a_signature_only_where_it_is_not_the_default() -> None:
+    assert "durability" not in PoolConfig(name="orders").signature
+    assert PoolConfig(name="orders", durability="none").signature.endswith(" durability=none")
+
+
+# --- who holds a lease ------------------------------------------------------------------------------
+
+# as renew.lua and claim.lua check it
+OWNER = re.compile(rb"{[^\x00-\x1f\x7f]*}")
+
+
+@given(host=st.text(), pid=st.integers(0, 2**31), label=st.text(max_size=300))
+@example(host="h", pid=1, label="\x7f\x00\n\x1b[31m\x85")
+@example(host="h", pid=1, label="\N{GRINNING FACE}" * 300)
+@example(host="\N{GRINNING FACE}" * 300, pid=2**31, label='"' * 50 + "\\" * 50)
+@example(host="h", pid=1, label="\ud83d")
+def test_any_host_name_and_label_make_an_owner_that_the_scripts_take(host: str, pid: int, label: str) -> None:
+    text = owner_text(host, pid, label, "5a" * 6, 10**14 - 1, 10**14 - 1).encode()
+    assert OWNER.fullmatch(text)
+    assert len(text) <= 1000
+    shown_host, shown_pid, shown_label, *_ = parse_owner(text.decode())
+    assert (len(shown_host), shown_pid, len(shown_label)) == (len(host[:100]), pid, len(label[:100]))
+
+
+def test_an_owner_keeps_what_can_be_printed() -> None:
+    label = 'größe \N{GRINNING FACE} "a\\b"'
+    assert parse_owner(owner_text("web-1", 7, label)) == ("web-1", 7, label, "", 0, 0, "", "")
+    full = ("web-1", 7, "", "ab", 12, 34, "x", "0.1.0")
+    assert parse_owner(owner_text(*full)) == full
+    assert parse_owner('{"pid":7,"lane_until":-1}').lane_until_ms == 0
+    assert (
+        parse_owner(owner_text("web-1", 7, "a\x7fb\nc"))[2] == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
+    )
+
+
+def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
+    assert pool_keys("orders") == ("snowredis:{orders}", "snowredis:{orders}:leases", "snowredis:{orders}:events")
+
+
+# --- addresses, without passwords ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://:secret@host:6379/0", "redis://:***@host:6379/0"),
+        ("rediss://app:secret@host", "rediss://app:***@host"),
+        ("redis://app:sec@ret@host", "redis://app:***@host"),
+        ("redis://app:sec:ret@host", "redis://app:***@host"),
+        ("redis://:se/cret@host", "redis://:***@host"),
+        ("redis://app@host", "redis://app@host"),
+        ("unix://app:secret@/run/redis.sock?db=1", "unix://app:***@/run/redis.sock?db=1"),
+        ("redis://host/0?password=secret", "redis://host/0?password=***"),
+        ("redis://host/0?db=1&password=sec%26ret&a=b", "redis://host/0?db=1&password=***&a=b"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("", ""),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert redacted(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("redis://app:secret@host:6380/2", "host:6380/2"),
+        ("redis://host", "host:6379/0"),
+        ("rediss://:secret@host", "rediss://host:6379/0"),
+        ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+    ],
+)
+def test_an_address_says_where_and_no_password(url: str, where: str) -> None:
+    client = client_of_url(url)
+    assert address(client) == where
+    assert RedisStore(client, PoolConfig(name="orders")).where == where
+
+
+def test_a_client_of_an_unknown_kind_is_named_by_its_class() -> None:
+    class Odd: ...
+
+    assert address(Odd()) == "Odd"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("bogus://host", "schemes"),
+        ("redis://host:port", "'port'"),
+        ("redis://host/0?socket_timeout=x", "socket_timeout"),
+        ("redis://host/0?no_such_option=1", "no_such_option"),
+        ("redis://:sec/ret@host", "it cannot be parsed"),
+        ("redis://:sec#ret@host", "it cannot be parsed"),
+        ("bogus://:secret@host", "bogus://:***@host"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_and_no_password_is_shown(url: str, message: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"Write redis://host:6379/0, rediss://|Options in a URL are those of redis-py"
+    ) as caught:
+        client_of_url(url)
+    assert message in str(caught.value)
+    # a traceback does not show it either, but for the line that has it
+    assert "sec" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+# --- clients ---------------------------------------------------------------------------------------
+
+
+def settings_of_client(client: redis.Redis) -> dict[str, Any]:
+    return dict(client.connection_pool.connection_kwargs)
+
+
+def assert_never_repeats_or_hangs(client: redis.Redis) -> None:
+    connection = client.connection_pool.connection_class(**settings_of_client(client))
+    assert connection.retry.get_retries() == 0
+    assert connection.socket_timeout == SOCKET_TIMEOUT_S
+
+
+@pytest.mark.parametrize("url", ["redis://host/3", "rediss://host", "unix:///run/redis.sock"])
+def test_a_client_made_from_a_url_never_repeats_a_command_and_gives_up_soon(url: str) -> None:
+    assert_never_repeats_or_hangs(client_of_url(url))
+
+
+def test_a_clients_settings_are_kept_but_for_retries_and_time_outs() -> None:
+    theirs = redis.Redis(
+        host="host",
+        port=6380,
+        db=2,
+        username="app",
+        password="secret",
+        decode_responses=True,
+        socket_timeout=60,
+        socket_connect_timeout=50,
+        client_name="web",
+        retry=Retry(ExponentialBackoff(), 10),
+    )
+    ours = without_retries(theirs)
+    assert ours is not theirs
+    assert_never_repeats_or_hangs(ours)
+    settings = settings_of_client(ours)
+    assert {name: settings[name] for name in ("host", "port", "db", "username", "password", "client_name")} == {
+        "host": "host",
+        "port": 6380,
+        "db": 2,
+        "username": "app",
+        "password": "secret",
+        "client_name": "web",
+    }
+    assert settings["decode_responses"] is False
+    assert settings["socket_connect_timeout"] == SOCKET_TIMEOUT_S
+    # theirs is as it was
+    before = settings_of_client(theirs)
+    assert (before["socket_timeout"], before["retry"].get_retries()) == (60, 10)
+    assert before["decode_responses"] is True
+
+
+def test_what_a_pool_notes_for_its_own_connections_is_not_taken_over() -> None:
+    theirs = redis.Redis(host="host", socket_timeout=60, protocol=3)
+    ours = without_retries(theirs)
+    noted = {
+        name: value
+        for name, value in settings_of_client(ours).items()
+        if name.startswith("orig_socket") or name.endswith("pool_handler")
+    }
+    for name, value in noted.items():
+        assert value == SOCKET_TIMEOUT_S if name.startswith("orig_") else value.pool is ours.connection_pool
+
+
+def test_a_client_on_a_unix_socket_stays_there() -> None:
+    ours = without_retries(redis.Redis(unix_socket_path="/run/redis.sock", db=4))
+    assert address(ours) == "unix:///run/redis.sock?db=4"
+    assert issubclass(ours.connection_pool.connection_class, redis.UnixDomainSocketConnection)
+    assert settings_of_client(ours)["db"] == 4
+    assert_never_repeats_or_hangs(ours)
+
+
+def test_a_client_with_tls_keeps_its_certificates() -> None:
+    theirs = redis.Redis(
+        host="host", ssl=True, ssl_ca_certs="/ca.pem", ssl_certfile="/me.pem", ssl_check_hostname=False
+    )
+    ours = without_retries(theirs)
+    assert issubclass(ours.connection_pool.connection_class, redis.SSLConnection)
+    connection = ours.connection_pool.connection_class(**settings_of_client(ours))
+    assert (connection.ca_certs, connection.certfile, connection.check_hostname) == ("/ca.pem", "/me.pem", False)
+    assert connection.cert_reqs is ssl.CERT_REQUIRED
+    assert_never_repeats_or_hangs(ours)
+
+
+def test_a_client_of_another_kind_is_used_as_it_is() -> None:
+    class Own(redis.Redis): ...
+
+    for theirs in (Own(), object()):
+        assert without_retries(theirs) is theirs
+
+
+def test_only_a_client_that_was_made_here_is_closed() -> None:
+    class HasCounts(redis.Redis):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    theirs = HasCounts()
+    RedisStore(theirs, PoolConfig(name="orders")).close()
+    assert theirs.closed == 0
+    ours = RedisStore("redis://host", PoolConfig(name="orders"))
+    ours._client = theirs
+    ours.close()
+    assert theirs.closed == 1
+
+
+# --- errors of redis-py ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (exceptions.ConnectionError("Connection refused"), StoreUnavailable, "Connection refused"),
+        (exceptions.TimeoutError("Timeout reading from socket"), StoreUnavailable, "Timeout"),
+        (exceptions.BusyLoadingError("loading"), StoreUnavailable, "loading"),
+        (exceptions.ConnectionError(), StoreUnavailable, "used: ConnectionError"),
+        (OSError(101, "Network is unreachable"), StoreUnavailable, "Network is unreachable"),
+        (exceptions.ResponseError("NOREPLICAS Not enough"), StoreReadOnly, "NOREPLICAS"),
+        (exceptions.ResponseError("BUSY Redis is busy running a script"), StoreUnavailable, "BUSY"),
+        (exceptions.ResponseError("WRONGTYPE Operation"), StoreUnavailable, "Use another name or another database"),
+        (
+            exceptions.ResponseError("OOM command not allowed when used memory > 'maxmemory'."),
+            StoreUnavailable,
+            "Raise its maxmemory",
+        ),
+        (exceptions.ResponseError("BUSY Redis is busy running a script."), StoreUnavailable, "end it with SCRIPT KILL"),
+        (exceptions.ResponseError("NOREPLICAS Not enough"), StoreReadOnly, "min-replicas-to-write: connect"),
+        (exceptions.AuthenticationError("invalid password"), StoreRefused, "invalid password"),
+        (exceptions.NoPermissionError("no permissions"), StoreRefused, "no permissions"),
+        (exceptions.ResponseError("WRONGPASS invalid"), StoreRefused, "password (WRONGPASS)"),
+        (exceptions.ResponseError("NOAUTH Authentication"), StoreRefused, "requires a password, and none was"),
+        (
+            exceptions.AuthenticationError("HELLO must be called with the client already authenticated, o"),
+            StoreRefused,
+            "requires a password, and none was given",
+        ),
+        (exceptions.ResponseError("ERR ACL failure in script: User app"), StoreRefused, "ACL failure"),
+        (exceptions.ResponseError("ERR \x1b[2J\n\x9b"), StoreUnavailable, "ERR \ufffd[2J\ufffd\ufffd"),
+        (exceptions.ReadOnlyError("You can't write"), StoreReadOnly, "You can't write"),
+        (exceptions.ResponseError("@user_script: 9: -READONLY You can't write"), StoreReadOnly, "READONLY"),
+        (exceptions.ResponseError("SNOWREDIS bad argument ttl_ms"), ConfigError, "refused ttl_ms"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else getattr(value, "__name__", str(value)[:20]),
+)
+def test_an_error_of_redis_py_becomes_ours(error: Exception, kind: type[SnowredisError], text: str) -> None:
+    with pytest.raises(kind) as caught, translated("host:6379/0"):
+        raise error
+    assert type(caught.value) is kind
+    assert text in str(caught.value)
+    assert caught.value.__cause__ is error
+    # what a person sees: one traceback, and the text of the cause
+    assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
+    if isinstance(caught.value, StoreUnavailable):
+        assert caught.value.where == "host:6379/0"
+
+
+def test_a_mistake_of_ours_is_not_taken_for_an_error_of_redis() -> None:
+    with pytest.raises(ZeroDivisionError), translated("host"):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [],
+        [b"created"],
+        [b"created", b"x", b"i", b"1", b"0", b""],
+        [b"created", b"1", b"i", b"", b"0", b""],
+        [b"created", b"1", b"i", b"1", b"0", b"no-such-alarm 1 2"],
+        [b"created", b"1", b"i", b"1", b"0", b"", b"more"],
+        [b"released", b"1", b"i", b"1", b"0", b""],
+        [b"signature"],
+        [b"broken"],
+    ],
+)
+def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
+    class Proxy(RedisStore):
+        def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[bytes | str]:
+            # the nonce of the request, which every script sends last
+            return [*reply, str(args[1])]
+
+    store = Proxy("redis://host", PoolConfig(name="orders"))
+    with pytest.raises(StoreUnavailable, match="unknown reply"):
+        store.note_number(0, 0)
+
+
+def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(server: RedisServer) -> None:
+    """So it is after a fork within a call, when parent and child have read each other's replies."""
+    late: list[Any] = []
+
+    class OneBehind(RedisStore):
+        def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
+            late.append(super().run(script, keys, args))
+            return late.pop(0) if len(late) > 1 else late[0]
+
+    store = OneBehind(server.url, PoolConfig(name="behind"))
+    assert isinstance(store.create(0), Created)
+    connected = server.client().info("clients")["connected_clients"]
+    with pytest.raises(StoreUnavailable, match="another request"):
+        store.create(0)
+    assert server.client().info("clients")["connected_clients"] < connected
+    store.close()
+
+
+# --- our errors ------------------------------------------------------------------------------------
+
+SAMPLES: dict[str, tuple[Any, ...]] = {
+    "SnowredisError": ("odd",),
+    "ConfigError": ("odd",),
+    "PoolNotFound": ("orders", "unix:///run/redis.sock", ("users", "bills")),
+    "LayoutError": ("odd",),
+    "InvalidId": ("odd",),
+    "SettingsMismatch": ("orders", "odd", "even"),
+    "LayoutMismatch": ("orders", "odd", "even"),
+    "PoolExhausted": ("orders", 1024, 4321),
+    "LeaseExpired": ("orders", 17, "Redis is away"),
+    "LeaseLost": ("orders", 18, "the pool is full"),
+    "ClockMovedBack": (4711, "backup"),
+    "ClockSkewed": (4712, 32_500),
+    "ClockStopped": (1_001, "backup"),
+    "StoreUnavailable": ("host:6379/0", "Connection refused", "Start it"),
+    "StoreReadOnly": ("host:6379/0", "a replica"),
+    "StoreRefused": ("host:6379/0", "not this command", "wrong-password"),
+    "ServerUnidentified": ("host:6379/0", "strange"),
+    "PoolBroken": ("host:6379/0", "orders", "floor", "soon"),
+    "ShardNumberRefused": ("orders", "world", "it has no number there"),
+    "GeneratorClosed": ("orders",),
+    "GeneratorSuspended": ("orders",),
+}
+
+
+def test_every_error_has_a_sample_here_and_a_line_in_the_tree() -> None:
+    classes = {
+        name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, SnowredisError)
+    }
+    assert classes == set(errors.__all__) == set(SAMPLES)
+    assert errors.__doc__ is not None
+    assert all(f"{name} " in errors.__doc__ or f"{name}\n" in errors.__doc__ for name in classes)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_error_survives_pickling_and_carries_its_values(name: str) -> None:
+    error = getattr(errors, name)(*SAMPLES[name])
+    assert error.args == SAMPLES[name]
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is type(error)
+        assert again.args == error.args
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+    for value in SAMPLES[name]:
+        texts = value if isinstance(value, tuple) else (value,)
+        # a code chooses the text
+        assert value == getattr(error, "code", None) or all(str(text) in str(error) for text in texts)
+        assert value in vars(error).values() or error.args == ("odd",)
+
+
+def test_a_clock_behind_and_a_clock_ahead_are_told_apart() -> None:
+    assert "4712 ms ahead of the clock of Redis" in str(errors.ClockSkewed(4712, 1))
+    assert "4712 ms behind the clock of Redis" in str(errors.ClockSkewed(-4712, 1))
+
+
+def test_errors_of_one_kind_can_be_caught_together() -> None:
+    assert issubclass(errors.ConfigError, ValueError)
+    assert issubclass(errors.LayoutError, ValueError)
+    assert issubclass(errors.InvalidId, ValueError)
+    assert not issubclass(errors.PoolNotFound, ValueError)
+    assert issubclass(errors.LeaseLost, errors.LeaseExpired)
+    assert issubclass(errors.StoreReadOnly, errors.StoreUnavailable)
+    assert issubclass(errors.StoreRefused, errors.StoreUnavailable)
