@@ -98,7 +98,6 @@ def check_obstacles(
                 found.append(
                     f"the check {check['name']} of {table} is about an id: drop it, and add it again afterwards"
                 )
-    found += _views(connection, inspector, set[str]().union(*names.values()), tables)
     if found:
         raise MergeError(
             f"{len(found)} obstacles: {'; '.join(found[:_NAMED])}. Nothing was changed; remove them first, with a "
@@ -135,22 +134,6 @@ def triggers(connection: sa.Connection, schema: str | None, tables: Iterable[Tab
                 f"the trigger {row.name} of {row.tab} would run at each {event}: drop it, and create it again "
                 "afterwards, or, if it does no harm, go on --with-triggers"
             )
-
-
-def _views(connection: sa.Connection, inspector: sa.Inspector, ids: set[str], tables: set[TableName]) -> Iterator[str]:
-    """Yield views that compare an id with a number, which would show other rows afterwards."""
-    names = "|".join(map(re.escape, sorted(ids)))
-    # PostgreSQL writes IN (1, 2) as = ANY (ARRAY[1, 2])
-    number = r"(=|<>|!=|<|>|\bIN\b|\bBETWEEN\b)[\s=(]*(ANY[\s(]*ARRAY\[|')?[\s(]*\d"
-    compared = re.compile(rf"[\"`]?\b({names})\b[\"`]?[\s)]*(::\w+)?[\s)]*{number}", re.IGNORECASE)
-    for schema in {table.schema for table in tables}:
-        views = inspector.get_view_names(schema)
-        if connection.dialect.name == "postgresql":
-            views += inspector.get_materialized_view_names(schema)
-        for view in views:
-            definition = inspector.get_view_definition(view, schema) or ""
-            if compared.search(definition):
-                yield f"the view {view} compares an id with a number: drop it, and create it again with the new id"
 
 
 def rehearse(engine: sa.Engine, domains: Sequence[Domain], schema: Schema) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -245,7 +246,8 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
             f"{utc_text(newest_ms) or 'past the year 9999'}. Nothing was planned, since its new id might be made "
             "again; check the layout and its epoch."
         )
-    needed, tick = lanes_needed(clashes, layout)
+    ((tick, most),) = Counter(an_id >> layout.timestamp_shift for an_id in clashes).most_common(1)
+    needed = -(-most // layout.sequences)
     lanes = list(islice(unused_lanes(layout, work.lanes), needed))
     if len(lanes) < needed:
         raise MergeError(
@@ -288,16 +290,6 @@ def unused_lanes(layout: Layout, used: Iterable[int]) -> Iterator[int]:
                 lane = layout.compose(tick=0, datacenter=datacenter, backup=backup, worker=worker)
                 if lane not in taken:
                     yield lane
-
-
-def lanes_needed(ids: Iterable[int], layout: Layout) -> tuple[int, int]:
-    """Return how many lanes the ids of the fullest tick need, and that tick; *ids* are sorted."""
-    most, at = 0, 0
-    for tick, group in groupby(ids, key=lambda an_id: an_id >> layout.timestamp_shift):
-        count = sum(1 for _ in group)
-        if count > most:
-            most, at = count, tick
-    return -(-most // layout.sequences), at
 
 
 def new_ids(ids: Iterable[int], layout: Layout, lanes: list[int]) -> Iterator[tuple[int, int]]:
