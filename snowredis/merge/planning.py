@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 from snowredis.core.layout import Layout
@@ -280,12 +280,10 @@ def counter_offset(lowest: int, highest: int, limit: int) -> int:
 def unused_lanes(layout: Layout, used: Iterable[int]) -> Iterator[int]:
     """Yield the lanes that are not among *used*: in datacenters that are in use first, the highest worker id first."""
     taken = set(used)
-    shift, mask = layout.datacenter_shift, layout.datacenters - 1
-    in_use = sorted({lane >> shift & mask for lane in taken})
-    others = (number for number in range(layout.datacenters) if number not in set(in_use))
-    datacenters = [*in_use, *others] if layout.datacenters <= 1 << 16 else in_use or [0]
+    in_use = {layout.decode(lane).datacenter for lane in taken}
     for backup in range(layout.namespaces):
-        for datacenter in datacenters:
+        others = (number for number in range(layout.datacenters) if number not in in_use)
+        for datacenter in chain(sorted(in_use), others):
             for worker in reversed(range(layout.workers)):
                 lane = layout.compose(tick=0, datacenter=datacenter, backup=backup, worker=worker)
                 if lane not in taken:
