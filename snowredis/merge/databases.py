@@ -25,7 +25,7 @@ _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 # how long a statement waits for a lock of another session before it gives up
 LOCK_WAIT_S = 15
 # rows that are fetched at once
-_FETCH = 20_000
+_STREAMED = {"stream_results": True, "yield_per": 20_000}
 # the same text of a time or a float on every server, no hidden rows, no time limits of the server's. They are those of
 # a transaction: behind a pooler, the session is the application's, too
 LOCAL_SETTINGS = (
@@ -202,9 +202,15 @@ def stream(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence
 
     Only one query of a connection may be under way (MariaDB).
     """
-    with connection.execute(query, execution_options={"stream_results": True, "yield_per": _FETCH}) as result:
+    with connection.execute(query, execution_options=_STREAMED) as result:
         for part in result.partitions():
             yield from part
+
+
+def pages(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence[Any]]:
+    """Yield the values of a query of one column in the same way, many at once."""
+    with connection.execute(query, execution_options=_STREAMED) as result:
+        yield from result.scalars().partitions()
 
 
 def count_rows(connection: sa.Connection, table: sa.FromClause) -> int:

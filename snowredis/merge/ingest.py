@@ -12,7 +12,6 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,11 @@ from sqlalchemy.exc import NoSuchTableError
 
 from snowredis.errors import shown
 from snowredis.merge import SourceError
-from snowredis.merge.databases import count_rows, open_database, reading, stream
+from snowredis.merge.databases import count_rows, open_database, pages, reading
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source, without_password
 from snowredis.merge.workspace import Workspace, text_literal
 
-# rows that are stored at once: some 10 MB as Python integers
-_PAGE_ROWS = 100_000
 # a column of which none of the first values is an id is the wrong one
 _SAMPLED = 1000
 _CHUNK_BYTES = 1 << 20
@@ -243,13 +240,10 @@ def _listed(names: Sequence[str]) -> str:
 def _read_table(workspace: Workspace, number: int, source: Source, table: _Table, progress: Progress) -> None:
     connection, column, rows = table
     progress.start(f"reading {source.name}", rows)
-    values = (value for (value,) in stream(connection, sa.select(column)))
     # one transaction: each commit would write its rows twice
     workspace.rows("BEGIN")
-    is_first = True
-    while page := list(islice(values, _PAGE_ROWS)):
-        _store_page(workspace, number, source, page, is_first=is_first)
-        is_first = False
+    for at, page in enumerate(pages(connection, sa.select(column))):
+        _store_page(workspace, number, source, page, is_first=not at)
         progress.add(len(page))
     workspace.rows("COMMIT")
 

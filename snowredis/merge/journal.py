@@ -55,7 +55,10 @@ MAP = sa.Table(
     sa.Column("old", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("via", sa.BigInteger, nullable=False),
     sa.Column("new", sa.BigInteger, nullable=False),
-    sa.UniqueConstraint("run", "domain", "new", name="snowredis_merge_map_new"),
+    # the other kinds of databases make a hash table of the map to find an id by its new value
+    sa.UniqueConstraint("run", "domain", "new", name="snowredis_merge_map_new").ddl_if(
+        dialect=("mysql", "mariadb")  # type: ignore[arg-type]
+    ),
 )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 from snowredis.core.layout import Layout
@@ -245,7 +246,8 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
             f"{utc_text(newest_ms) or 'past the year 9999'}. Nothing was planned, since its new id might be made "
             "again; check the layout and its epoch."
         )
-    needed, tick = lanes_needed(clashes, layout)
+    ((tick, most),) = Counter(an_id >> layout.timestamp_shift for an_id in clashes).most_common(1)
+    needed = -(-most // layout.sequences)
     lanes = list(islice(unused_lanes(layout, work.lanes), needed))
     if len(lanes) < needed:
         raise MergeError(
@@ -278,26 +280,14 @@ def counter_offset(lowest: int, highest: int, limit: int) -> int:
 def unused_lanes(layout: Layout, used: Iterable[int]) -> Iterator[int]:
     """Yield the lanes that are not among *used*: in datacenters that are in use first, the highest worker id first."""
     taken = set(used)
-    shift, mask = layout.datacenter_shift, layout.datacenters - 1
-    in_use = sorted({lane >> shift & mask for lane in taken})
-    others = (number for number in range(layout.datacenters) if number not in set(in_use))
-    datacenters = [*in_use, *others] if layout.datacenters <= 1 << 16 else in_use or [0]
+    in_use = {layout.decode(lane).datacenter for lane in taken}
     for backup in range(layout.namespaces):
-        for datacenter in datacenters:
+        others = (number for number in range(layout.datacenters) if number not in in_use)
+        for datacenter in chain(sorted(in_use), others):
             for worker in reversed(range(layout.workers)):
                 lane = layout.compose(tick=0, datacenter=datacenter, backup=backup, worker=worker)
                 if lane not in taken:
                     yield lane
-
-
-def lanes_needed(ids: Iterable[int], layout: Layout) -> tuple[int, int]:
-    """Return how many lanes the ids of the fullest tick need, and that tick; *ids* are sorted."""
-    most, at = 0, 0
-    for tick, group in groupby(ids, key=lambda an_id: an_id >> layout.timestamp_shift):
-        count = sum(1 for _ in group)
-        if count > most:
-            most, at = count, tick
-    return -(-most // layout.sequences), at
 
 
 def new_ids(ids: Iterable[int], layout: Layout, lanes: list[int]) -> Iterator[tuple[int, int]]:

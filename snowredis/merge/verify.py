@@ -196,6 +196,28 @@ class Copied:
         columns = copied_columns(theirs)
         keys = [column.name for column in theirs.primary_key.columns] or columns
         mine, count = (count_rows(connection, schema.tables[name]) for connection, schema in self._sides)
+        self.rows += count
+        same, had = self._plan.same.get(str(name), 0), self._plan.kept_rows[str(name)]
+        if mine < had + count - same:
+            yield (
+                f"{name}: {mine:,} rows are there, and {had:,} of before and {count - same:,} of the copy are expected"
+            )
+        if matched := self._plan.matched.get(str(name)):
+            texts = [("has neither its row nor one that matches", self._unmatched(name, keys, matched))]
+        else:
+            absent, other = self._different(workspace, name, keys, columns)
+            texts = [
+                ("does not have", self._keys_of(name, keys, absent)),
+                ("has other values of", self._keys_of(name, keys, other)),
+            ]
+        for text, (number, examples) in texts:
+            if number:
+                yield f"{name}: the first database {text} {number:,} rows, such as {', '.join(examples)}"
+
+    def _different(
+        self, workspace: Workspace, name: TableName, keys: list[str], columns: list[str]
+    ) -> tuple[list[int], list[int]]:
+        """Return the hashes of the keys that the first database lacks, and of those that have other values there."""
         conditions = self._where_it_differs(name, keys, columns)
         workspace.rows("CREATE OR REPLACE TEMP TABLE copied (side INTEGER, k BIGINT, h BIGINT)")
         for side, (connection, schema) in enumerate(self._sides):
@@ -205,12 +227,6 @@ class Copied:
             while page := list(islice(found, _PAGE)):
                 values = np.array([(int(k), int(h)) for k, h in page], dtype=np.int64)
                 workspace.insert("copied", f"{side}, k, h", {"k": values[:, 0], "h": values[:, 1]})
-        self.rows += count
-        same, had = self._plan.same.get(str(name), 0), self._plan.kept_rows[str(name)]
-        if mine < had + count - same:
-            yield (
-                f"{name}: {mine:,} rows are there, and {had:,} of before and {count - same:,} of the copy are expected"
-            )
         # a row that is there several times must be there as often
         grouped = "SELECT k, h, count(*) AS times FROM copied WHERE side = {} GROUP BY ALL"
         wrong = (
@@ -218,21 +234,8 @@ class Copied:
             f"({grouped.format(0)}) ours USING (k, h) LEFT JOIN (SELECT DISTINCT k FROM copied WHERE side = 0) other "
             "ON other.k = theirs.k WHERE theirs.times > coalesce(ours.times, 0) GROUP BY 1 ORDER BY 1"
         )
-        found_wrong = dict(workspace.rows(wrong))
-        if matched := self._plan.matched.get(str(name)):
-            missing = self._unmatched(name, keys, matched, set(found_wrong))
-            texts = [("has neither its row nor one that matches", missing)]
-        else:
-            absent, other = (
-                [k for k, exists in found_wrong.items() if exists is is_there] for is_there in (False, True)
-            )
-            texts = [
-                ("does not have", self._keys_of(name, keys, absent)),
-                ("has other values of", self._keys_of(name, keys, other)),
-            ]
-        for text, (number, examples) in texts:
-            if number:
-                yield f"{name}: the first database {text} {number:,} rows, such as {', '.join(examples)}"
+        differ = workspace.rows(wrong)
+        return [k for k, is_there in differ if not is_there], [k for k, is_there in differ if is_there]
 
     def _where_it_differs(
         self, name: TableName, keys: list[str], columns: list[str]
@@ -265,20 +268,11 @@ class Copied:
         query = sa.select(*plain).where(self._support.row_hash([table.c[key] for key in keys]).in_(hashes[:_NAMED]))
         return len(hashes), [row_text(row) for row in self._changed.execute(query.limit(_NAMED))]
 
-    def _unmatched(
-        self, name: TableName, keys: list[str], matched: list[str], hashes: set[int]
-    ) -> tuple[int, list[str]]:
-        """Return the rows among *hashes* that match no row of the other database under the same key."""
-        if not hashes:
-            return 0, []
+    def _unmatched(self, name: TableName, keys: list[str], matched: list[str]) -> tuple[int, list[str]]:
+        """Return how many rows match no row of the other database under the same key, and some."""
         mine, theirs = (schema.tables[name] for schema in (self._databases.kept_schema, self._databases.changed_schema))
         names = list(dict.fromkeys([*keys, *matched]))
-        of_key = self._support.row_hash([theirs.c[key] for key in keys])
-        rows = (
-            row[1:]
-            for row in stream(self._changed, sa.select(of_key, *plain_columns(theirs, names)))
-            if int(row[0]) in hashes
-        )
+        rows = stream(self._changed, sa.select(*plain_columns(theirs, names)))
         staged = stage(self._kept, sa.select(*plain_columns(mine, names)), rows)
         there = sa.exists().where(*(mine.c[column] == staged.c[column] for column in names))
         query: sa.Select[Any] = sa.select(*(staged.c[key] for key in keys)).where(~there)

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import stream
+from snowredis.merge.databases import pages
 from snowredis.merge.plan_file import Pair
 from snowredis.merge.schema import Domain, Partial, Schema
 
@@ -191,8 +191,7 @@ class IdStore:
             self.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
         for name in domain.keys:
             column = sa.type_coerce(schema.column(name), sa.types.NULLTYPE)
-            values = stream(connection, sa.select(column).where(column.is_not(None)))
-            while page := [value for (value,) in islice(values, _PAGE)]:
+            for page in pages(connection, sa.select(column).where(column.is_not(None))):
                 try:
                     wrong = next((value for value in page if type(value) is not int), None)
                     array = np.array(page, dtype=np.int64) if wrong is None else None

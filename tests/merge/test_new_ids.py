@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from snowredis.core.layout import Layout
 from snowredis.merge import MergeError
-from snowredis.merge.planning import counter_offset, lanes_needed, new_ids, unused_lanes
+from snowredis.merge.planning import counter_offset, new_ids, unused_lanes
 from snowredis.merge.workspace import IdStore, Workspace, lane_mask
 
 # small, so that ticks are full and lanes are few
@@ -49,7 +50,8 @@ def test_ids_of_a_layout_get_new_ones_of_the_same_tick_in_the_same_order(
     assert clashes == sorted({*kept} & {*changed})
     assert (scan.kept, scan.changed, scan.clashes) == (len(kept), len(changed), len(clashes))
     assert scan.lanes == {an_id & lane_mask(layout) for an_id in [*kept, *changed]}
-    needed, _ = lanes_needed(clashes, layout)
+    most = max(Counter(an_id >> layout.timestamp_shift for an_id in clashes).values(), default=0)
+    needed = -(-most // layout.sequences)
     lanes = sorted(islice(unused_lanes(layout, scan.lanes), needed))
     if len(lanes) < needed:
         return

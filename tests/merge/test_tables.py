@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from snowredis.core.presets import layouts
-from snowredis.merge import SourceError, ingest
+from snowredis.merge import SourceError, databases
 from snowredis.merge.check import Check
 from snowredis.merge.databases import with_driver
 from snowredis.merge.findings import ProblemKind
@@ -60,7 +60,7 @@ def sources_of(url: str) -> list[Source]:
 
 
 def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "_PAGE_ROWS", 100)
+    monkeypatch.setitem(databases._STREAMED, "yield_per", 100)
     sources = sources_of(url)
     with Workspace(threads=1) as workspace:
         result = Check(workspace, sources, LAYOUT).run(Progress(), now_ms=NOW_MS)
@@ -125,7 +125,7 @@ def sqlite_with(path: Path, kind: str, values: Sequence[object]) -> str:
 def test_values_of_other_types_in_a_column_of_integers_are_problems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingest, "_PAGE_ROWS", 4)
+    monkeypatch.setitem(databases._STREAMED, "yield_per", 4)
     # the same value on more than a page
     values = [*NEW[:9], *[NEW[3]] * 10, None, "abc", 1.5, b"\1", "12x"]
     sources = parse_sources([sqlite_with(tmp_path / "s.db", "INTEGER", values)])
