@@ -25,7 +25,7 @@ from tests.support.holder import Holder
 
 OLD = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 NEW = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=7)
-_OVER = "local over = v[1] and (v[9] == 'now' or v[9] == 'then' and ends <= math.min(now, caller_ms + lead + ttl))"
+_OVER = "local over = v[1] and (v[9] == 'now' or v[9] == 'then' and is_past(ends))"
 _Reply = TypeVar("_Reply", bound=Reply)
 Edits = tuple[tuple[str, str], ...]
 
