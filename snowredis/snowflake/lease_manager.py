@@ -217,7 +217,7 @@ class LeaseManager:
         self._guard.check()
         if serial < self.slot.oldest:
             return Claimed()
-        is_unsent = not unanswered
+        is_unsent = True
         # once more if it had no reply: a connection that broke while idle fails only when used
         for is_last in (False, True):
             try:
@@ -231,10 +231,10 @@ class LeaseManager:
                     raise
                 return Claimed()
             except StoreUnavailable as error:
-                is_unsent &= error.is_unsent
+                error.is_unsent = is_unsent = is_unsent and error.is_unsent
                 if is_last or type(error) is not StoreUnavailable or serial < self.slot.oldest:
                     self.counts.claims_refused["unavailable"] += 1
-                    if is_unsent and serial >= self.slot.oldest:
+                    if is_unsent and not unanswered and serial >= self.slot.oldest:
                         # Redis saw nothing of this claim, so there is nothing to release if this process ends
                         self.slot.set_token("", serial)
                         self.slot.clear_record()

@@ -115,7 +115,7 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Pa
     source = ROOT / "snowredis"
     scripts = list(source.rglob("*.lua"))
     wanted = {*source.rglob("*.py"), *scripts, *source.glob("web/static/*"), source / "py.typed"}
-    assert {path.parent.parent.name for path in scripts} == {"numbers", "servers", "snowflake"}
+    assert {path.parent.parent.name for path in scripts} == {"numbers", "registry", "servers", "snowflake"}
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
 
 

@@ -59,7 +59,6 @@ class _Killer:
 
     def __init__(self) -> None:
         self._start()
-        self._group, self._line = 0, b""
 
     def _start(self) -> None:
         self._process = subprocess.Popen(

@@ -827,24 +827,26 @@ def test_random_sequences_begin_in_the_lowest_eighth(pool: MemoryPool, clock: Ma
     assert 100 < max(begun) < 128
 
 
-@pytest.mark.parametrize("is_unsent", [False, True])
+# whether the first and the second attempt of each claim were certainly not sent
+@pytest.mark.parametrize("unsent", [(False, False), (False, True), (True, False), (True, True)])
 def test_a_claim_that_redis_may_have_is_sent_again_as_it_was(
-    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, is_unsent: bool
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, unsent: tuple[bool, bool]
 ) -> None:
-    tokens = []
+    tokens: list[str] = []
 
     def claim(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
         tokens.append(request.token)
         error = snowredis.StoreUnavailable("memory", "no reply")
-        error.is_unsent = is_unsent
+        error.is_unsent = unsent[(len(tokens) - 1) % 2]
         raise error
 
     monkeypatch.setattr(MemoryStore, "claim", claim)
     ids = pool.connect()
     for _ in range(3):
-        with pytest.raises(snowredis.StoreUnavailable):
+        with pytest.raises(snowredis.StoreUnavailable) as refused:
             ids.claim()
-    assert len(set(tokens)) == (3 if is_unsent else 1)
+        assert refused.value.is_unsent is all(unsent)
+    assert (len(tokens), len(set(tokens))) == (6, 3 if all(unsent) else 1)
 
 
 def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
