@@ -85,13 +85,17 @@ class PoolMonitor:
             idle: whether worker ids without a lease are read, too.
 
         Blocks:
-            the first call also for 25 ms for each 1,000 events of the last hour, or of outage_reserve; later calls read
-            only new ones.
+            once a lease has ended without a release, the first call also for 25 ms for each 1,000 events of the last
+            hour, or of outage_reserve; later calls read only new ones.
         """
         state, expired = self._read().state(idle=idle)
         info = state.info
-        # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither
-        recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
+        # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither. As long as
+        # the pool has counted no end but releases, no older event says anything of deaths
+        if info.deaths + info.returned + info.lost:
+            recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
+        else:
+            recent, claims = self._written(since=str(info.now_ms)), []
         written = [*map(events.expiry_of, expired), *recent]
         ended = deaths.ended_in(written, claims if written else ())
         ended = deaths.acknowledged(ended, self.acknowledgement() if ended else None)

@@ -262,9 +262,9 @@ def parse_owner(text: str) -> Owner:
     if not isinstance(owner, dict):
         return Owner()
     names = ("host", "label", "generator", "refused", "version")
-    host, label, generator, refused, version = (_encodable(owner.get(name)) for name in names)
-    numbers = (owner.get(name) for name in ("pid", "lane_until", "taken"))
-    pid, lane_until_ms, taken_ms = (each if type(each) is int and each < 10**14 else 0 for each in numbers)
+    host, label, generator, refused, version = [_encodable(owner.get(name)) for name in names]
+    numbers = [owner.get(name) for name in ("pid", "lane_until", "taken")]
+    pid, lane_until_ms, taken_ms = [each if type(each) is int and each < 10**14 else 0 for each in numbers]
     return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms), refused, version)
 
 
