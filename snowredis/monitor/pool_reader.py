@@ -185,17 +185,15 @@ class PoolReader(ABC):
             layouts=periods,
             end_ms=numbers["end"],
             changes_ms=numbers["end"] if texts["next_signature"] else 0,
-            version=numbers["version"],
             capacity=layout.workers,
             used=used,
             free=layout.workers - used,
-            peak=numbers["peak"],
             mismatch_ms=snapshot.stored_int(refused_at) or 0,
             mismatch_by=", ".join(owner.text for owner in owners if owner.host),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
-            **{counter: numbers[counter] for counter in snapshot.POOL_COUNTERS},
+            **{name: numbers[name] for name in ("version", "peak", *snapshot.POOL_COUNTERS)},
         )
 
 
@@ -303,11 +301,10 @@ def list_pools(client: Any) -> list[str]:
 def _was_deleted(client: Any, name: str) -> bool:
     """Return true if the pool was deleted, and only its end is known; false for a key of another type."""
     try:
-        RedisPoolReader(client, name)
+        with contextlib.suppress(StoreUnavailable):
+            RedisPoolReader(client, name)
     except PoolNotFound:
         return True
-    except StoreUnavailable:
-        pass
     return False
 
 

@@ -12,16 +12,10 @@ from dataclasses import dataclass
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.core.values import duration
 from snowredis.errors import PoolNotFound, SnowredisError
+from snowredis.monitor.events import reason_text
 from snowredis.monitor.fleet import count, counted, greatest_holder, named, processes_of
-from snowredis.monitor.snapshot import (
-    DEATH_SHOWN_MS,
-    EndedLease,
-    PoolInfo,
-    Snapshot,
-    WorkerInfo,
-    time_text,
-)
-from snowredis.snowflake.codes import FloorReason
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, time_text
+from snowredis.snowflake.codes import EventKind
 
 # from best to worst; what is unknown is not ok, but may be nothing
 LEVELS = ("ok", "notice", "unknown", "warning", "critical")
@@ -267,10 +261,7 @@ def _floor(snapshot: Snapshot) -> list[Condition]:
     wait_ms = info.floor_ms - info.now_ms
     if wait_ms <= 0:
         return []
-    try:
-        reason = FloorReason(info.floor_reason).text
-    except ValueError:
-        reason = info.floor_reason or "unknown"
+    reason = reason_text(EventKind.FLOOR, info.floor_reason) or "unknown"
     # a pool that never had a worker is new, not down
     may_make_ids = snapshot.is_new or snapshot.has_outage_lanes or snapshot.awaits_adoptions
     if not snapshot.workers and not may_make_ids:
