@@ -13,7 +13,7 @@ from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.core.values import duration
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.monitor.events import reason_text
-from snowredis.monitor.fleet import count, counted, greatest_holder, named, processes_of
+from snowredis.monitor.fleet import count, counted, greatest_holder, named, process_text, processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind
 
@@ -316,7 +316,7 @@ def _deaths(snapshot: Snapshot, code: str, kind: str) -> list[Condition]:
         return []
     newest, number = ended[0], len(processes_of(ended))
     said, why = _ENDS[code]
-    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {newest.owner.text}"
+    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {process_text(newest.owner)}"
     times_ms = ended[-1].at_ms, newest.at_ms
     if not new:
         return [Condition(code, "notice", f"acknowledged: {text}", "", *times_ms, number)]
@@ -352,10 +352,8 @@ def _mismatch(snapshot: Snapshot) -> list[Condition]:
     by = f" by {info.mismatch_by}" if info.mismatch_by else ""
     text = (
         f"processes with other settings than the pool are refused: {count(info.mismatches, 'claim')} so "
-        f"far, the last at {{until}}{by}"
+        f"far, the last at {{until}}{by}{'' if snapshot.workers else '. No worker is alive'}"
     )
-    if not snapshot.workers:
-        text += ". No worker is alive"
     advice = (
         "compare the settings of that process (layout, datacenter, ttl) with: snowredis pool show; its log has both. "
         "To change the layout of a pool: snowredis pool change-layout"

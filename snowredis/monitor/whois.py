@@ -72,8 +72,7 @@ def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
         history = _in_period(whole, info, period) if len(info.layouts) > 1 else whole
         maker = find_maker(history, an_id, period.layout, datacenter=datacenter)
         if times > 1:
-            alike = _pools_alike(client, info)
-            causes = duplicate_causes(history, info, maker.parts, maker.certainty, alike)
+            causes = duplicate_causes(history, info, maker.parts, maker.certainty, _pools_alike(client, info))
             maker = replace(maker, duplicate_causes=tuple(causes))
         makers.append(maker)
     return makers
