@@ -129,11 +129,12 @@ def table(
     cells.insert(0, [(column.title, "dim") for column in columns])
     # column by column: thousands of rows are shown
     padded = [
-        _padded([row[at] for row in cells], column, column_width)
-        for at, (column, column_width) in enumerate(zip(columns, widths, strict=True))
+        _padded(column_cells, column, column_width, gap if at else 0)
+        for at, (column_cells, column, column_width) in enumerate(
+            zip(zip(*cells, strict=True), columns, widths, strict=True)
+        )
     ]
-    space = (" " * gap, "")
-    return [[segment for cell in row for segment in (cell, space)][:-1] for row in zip(*padded, strict=True)]
+    return list(map(list, zip(*padded, strict=True)))
 
 
 def _without_optional(
@@ -169,15 +170,17 @@ def _column_widths(
     return widths
 
 
-def _padded(cells: list[Segment], column: Column, width: int) -> list[Segment]:
-    """Return *cells* of one column, each in exactly *width* columns of the terminal."""
+def _padded(cells: Sequence[Segment], column: Column, width: int, gap: int) -> list[Segment]:
+    """Return *cells* of one column, each in exactly *width* columns of the terminal, after a *gap*."""
+    before = " " * gap
     if all(text.isascii() and len(text) <= width for text, _ in cells):
-        pad = str.rjust if column.right else str.ljust
-        return [(pad(text, width), style) for text, style in cells]
+        if column.right:
+            return [(text.rjust(gap + width), style) for text, style in cells]
+        return [(before + text.ljust(width), style) for text, style in cells]
     texts = [fitted(text, width) for text, _ in cells]
     spaces = [" " * (width - width_of(text)) for text in texts]
     both = zip(texts, spaces, cells, strict=True)
-    return [(space + text if column.right else text + space, style) for text, space, (_, style) in both]
+    return [(before + (space + text if column.right else text + space), style) for text, space, (_, style) in both]
 
 
 def pairs(items: Sequence[Pair], indent: int = 2, *, wrap: bool = False) -> list[Line]:
@@ -279,8 +282,8 @@ def write(lines: Iterable[Line]) -> None:
     """Print lines, in color on a terminal, cut to its width."""
     paint = colored if wants_color(sys.stdout) else plain
     width = terminal_width()
-    for line in lines:
-        print(paint(line if width is None else cropped(line, width)))
+    # at once: thousands of rows are shown
+    sys.stdout.write("".join(f"{paint(line if width is None else cropped(line, width))}\n" for line in lines))
     sys.stdout.flush()
 
 

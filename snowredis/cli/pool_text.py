@@ -6,6 +6,7 @@ WorkerFilter decides which workers are shown.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -62,8 +63,7 @@ def event_line(event: Event, time_text: Callable[[int], str]) -> Line:
     is_new = event.kind == "floor" and not event.from_ms
     line.append((f"{event.kind:<10}  ", "good" if is_new else _EVENT_STYLES.get(event.kind, "bad")))
     if event.worker >= 0:
-        process, label = process_text(event.owner)
-        line += [(f"worker {event.worker:<6} ", ""), (process, "strong"), (label, "")]
+        line += [(f"worker {event.worker:<6} ", ""), (process_text(event.owner), "strong")]
     details = _details(event, time_text)
     return [*line, (f"  {details}" if details else "", "dim")]
 
@@ -77,10 +77,10 @@ def owner_texts(owner: Owner) -> list[str]:
     return [printable(str(value or ""), MAX_FOREIGN) for value in owner.name]
 
 
-def process_text(owner: Owner) -> tuple[str, str]:
-    """Return host and pid of a process, and its label in brackets, or ""."""
+def process_text(owner: Owner) -> str:
+    """Return host and pid of a process, and its label in brackets."""
     host, pid, label = owner_texts(owner)
-    return f"{host}:{pid}", f" ({label})" if label else ""
+    return f"{host}:{pid}{f' ({label})' if label else ''}"
 
 
 def _details(event: Event, time_text: Callable[[int], str]) -> str:
@@ -275,20 +275,21 @@ def counted(number: int, style: str) -> Segment:
 
 def group_table(by: str, workers: Sequence[WorkerInfo], deaths: Sequence[EndedLease]) -> list[Line]:
     """Return one row for each host or label, with counts of its workers and of its deaths in the last hour."""
-    names = sorted({getattr(who, by) for who in (*workers, *deaths)})
+    died = Counter(getattr(death, by) for death in deaths)
+    members: dict[str, list[WorkerInfo]] = {name: [] for name in died}
+    for worker in workers:
+        members.setdefault(getattr(worker, by), []).append(worker)
     rows: list[list[Cell]] = []
-    for name in names:
-        members = [worker for worker in workers if getattr(worker, by) == name]
-        states = [worker.state for worker in members]
-        died = sum(getattr(death, by) == name for death in deaths)
-        living = [worker for worker in members if worker.alive]
+    for name in sorted(members):
+        states = Counter(worker.state for worker in members[name])
+        living = [worker for worker in members[name] if worker.alive]
         oldest_ms = max((worker.heartbeat_age_ms for worker in living), default=None)
         rows.append(
             [
                 (printable(name, MAX_FOREIGN) or "(none)", "strong"),
                 f"{len(living):,}",
-                *(counted(states.count(name), _STATE_STYLES[name]) for name in _COUNTED_STATES),
-                counted(died, "bad"),
+                *(counted(states[state], _STATE_STYLES[state]) for state in _COUNTED_STATES),
+                counted(died[name], "bad"),
                 "" if oldest_ms is None else duration(oldest_ms),
                 output.compact(sum(worker.ids_per_second for worker in living)),
             ]

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from snowredis.core.as_json import TimeMs
-from snowredis.errors import StoreRefused
 from snowredis.monitor.events import Entry, Event, field_of, parse_all
 from snowredis.monitor.fleet import processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, MassSilence, PoolInfo, WorkerInfo, stored_int
 from snowredis.process.names import parse_owner
-from snowredis.servers.clients import address
-from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import EventKind
-from snowredis.snowflake.protocol import ids_until_ms, pool_keys
+from snowredis.snowflake.protocol import NO_STATS, ids_until_ms, pool_keys
 
 # events without which ended_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
@@ -69,7 +66,7 @@ def ended_in(events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[Ende
 
 def _unused(expired: Event) -> bool:
     """Return whether a lease was never renewed and made no ids, as if the reply to its claim was lost."""
-    made = expired.stats.ids_made if expired.stats else 0
+    made = (expired.stats or NO_STATS).ids_made
     return not made and expired.claimed_ms is not None and expired.claimed_ms == expired.renewed_ms
 
 
@@ -134,8 +131,7 @@ def _process(event: Event) -> tuple[object, ...]:
 
 
 def _ended_lease(event: Event) -> EndedLease:
-    is_reclaimed = event.kind == EventKind.RECLAIMED
-    offset_ms = event.stats.clock_offset_ms if event.stats else 0
+    is_reclaimed, stats = event.kind == EventKind.RECLAIMED, event.stats or NO_STATS
     ends_ms = ids_until_ms(event.until_ms, (0, event.outage_until_ms), (0, event.owner.lane_until_ms))
     return EndedLease(
         at_ms=event.at_ms,
@@ -145,9 +141,9 @@ def _ended_lease(event: Event) -> EndedLease:
         renewed_ms=event.renewed_ms,
         claimed_ms=event.claimed_ms,
         until_ms=event.until_ms,
-        ids_made=event.stats.ids_made if event.stats else 0,
+        ids_made=stats.ids_made,
         # reservations are on the clock of its host
-        lasts_until_ms=0 if is_reclaimed else max(0, ends_ms - offset_ms),
+        lasts_until_ms=0 if is_reclaimed else max(0, ends_ms - stats.clock_offset_ms),
         key=event.key,
     )
 
@@ -189,8 +185,8 @@ class RecentEvents:
         chosen = parse_all(entry for entry, kind in zip(new, kinds, strict=True) if kind in KINDS)
         events = [each for each in (*events, *chosen) if each.order[0] >= first_ms]
         claimed = (entry for entry, kind in zip(new, kinds, strict=True) if kind == EventKind.CLAIMED)
-        claims = claims + [(stored_int(field_of(entry, "at")) or 0, field_of(entry, "owner")) for entry in claimed]
-        claims = [claim for claim in claims if claim[0] >= first_ms]
+        fresh = ((stored_int(field_of(entry, "at")) or 0, field_of(entry, "owner")) for entry in claimed)
+        claims = [claim for claim in (*claims, *fresh) if claim[0] >= first_ms]
         self._known = (text_of(new[-1][0]) if new else last_id, events, claims)
         return events, claims
 
@@ -210,20 +206,6 @@ def acknowledged(ended: Iterable[EndedLease], seen: Acknowledgement | None) -> l
     """Return *ended* with those marked that *seen* covers."""
     until_ms = seen.until_ms if seen else -1
     return [replace(each, acknowledged=each.at_ms <= until_ms) for each in ended]
-
-
-def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
-    """Return the acknowledgement of the pool *name*; None if there is none, no valid one, or no right to read it.
-
-    Blocks for a round trip. Raises StoreUnavailable.
-    """
-    try:
-        with translated(address(client)):
-            stored = text_of(client.get(acknowledgement_key(name)) or b"")
-    except StoreRefused:
-        return None
-    until_ms = stored_int(stored)
-    return None if until_ms is None else Acknowledgement(until_ms)
 
 
 def acknowledgement_key(name: str) -> str:

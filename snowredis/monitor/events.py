@@ -108,7 +108,7 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         until_ms=numbers.get("until") or 0,
         id=text_of(event_id),
         reason=reason,
-        text="the pool was created as a new one" if is_new else _reason_text(kind, reason),
+        text="the pool was created as a new one" if is_new else reason_text(kind, reason),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
         claimed_ms=numbers.get("claimed"),
@@ -135,16 +135,12 @@ def expiry_of(ended: WorkerInfo) -> Event:
     )
 
 
-def _reason_text(kind: EventKind, reason: str) -> str:
+def reason_text(kind: EventKind, reason: str) -> str:
+    """Return the text of a reason of *kind*; the code itself if it is unknown."""
     try:
         return REASONS[kind](reason).text
     except (KeyError, ValueError):
         return reason
-
-
-def read_events(client: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Event]:
-    """Return events of a pool in Redis as read_entries() does, without entries that are not valid."""
-    return parse_all(read_entries(client, name, newest=newest, since=since))
 
 
 def read_entries(client: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Entry]:
@@ -217,7 +213,7 @@ class Follower:
     """Reads what happens in a pool from now on, or since a place in its stream. One caller at a time.
 
     Args:
-        read: returns events of the stream, as read_events().
+        read: returns events of the stream, with *since* as read_entries() takes it.
         read_ended: returns the expiries that no script has written yet.
         after: a place in the stream: the id of an event, or ms since 1970.
         known: keys of expiries that the caller has seen before a script wrote them.

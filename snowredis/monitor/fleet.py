@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from snowredis.core.values import duration
 from snowredis.monitor.snapshot import EndedLease, Snapshot, WorkerInfo
+from snowredis.process.names import Owner
 
 # workers named in a text
 _MAX_NAMED = 5
@@ -20,6 +21,11 @@ RESTART_MS = 3_600_000
 def count(number: int, one: str, several: str = "") -> str:
     """Return *number* with the word for it; *several*: the plural if it is not *one* with an s."""
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
+def process_text(owner: Owner) -> str:
+    """Return host, pid and label of a process; untrusted text."""
+    return f"{owner.host}:{owner.pid}{f' ({owner.label})' if owner.label else ''}"
 
 
 def processes_of(leases: Iterable[WorkerInfo | EndedLease]) -> set[tuple[str, int]]:
@@ -47,7 +53,7 @@ def greatest_holder(workers: Iterable[WorkerInfo]) -> tuple[str, int]:
     for worker in workers:
         held.setdefault(worker.owner.process, []).append(worker)
     most = max(held.values(), key=len, default=[])
-    return (most[0].owner.text, len(most)) if most else ("", 0)
+    return (process_text(most[0].owner), len(most)) if most else ("", 0)
 
 
 class PlanAnswer(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from snowredis.core.as_json import Shown
 from snowredis.monitor.events import NO_ID, Event, expiry_of
@@ -68,11 +68,6 @@ class Holder(Owned):
     held: bool = False
     first_ms: Annotated[int, Shown("time", "ids_from")] = 0
     until_ms: Annotated[int, Shown("time", "ids_until")] = FOREVER_MS
-
-    @classmethod
-    def of(cls, source: Event | WorkerInfo, **times: Any) -> Holder:
-        """Return the process that an event or a record names; *times* are fields of Holder."""
-        return cls(source.worker, source.owner, **times)
 
 
 @dataclass(slots=True)
@@ -159,8 +154,9 @@ class Holding:
             until_ms = end.until_ms if end else record.reserved_until_ms if record else FOREVER_MS
         if self.next is not None:
             until_ms = min(until_ms, self.next.first_ms(lane))
-        return Holder.of(
-            start,
+        return Holder(
+            start.worker,
+            start.owner,
             from_ms=start.at_ms if start.kind == EventKind.CLAIMED else start.owner.taken_ms or None,
             to_ms=end.at_ms if end else record.lease_end_ms if record and not record.alive else None,
             held=end is None and record is not None and record.alive,
@@ -280,8 +276,9 @@ class HoldingHistory:
         holdings, record = self.holdings.get(worker, []), self.past.records.get(worker)
         record_holder = None
         if record is not None and record.token_hash and not (holdings and holdings[-1].record):
-            record_holder = Holder.of(
-                record,
+            record_holder = Holder(
+                worker,
+                record.owner,
                 from_ms=record.claimed_ms,
                 to_ms=None if record.alive else record.lease_end_ms,
                 held=record.alive,
@@ -294,7 +291,7 @@ class HoldingHistory:
         if event.kind == EventKind.FLOOR:
             self._add_floor(index, event)
         elif event.kind == EventKind.LOST:
-            refused = Holder.of(event, to_ms=event.at_ms, until_ms=event.until_ms)
+            refused = Holder(event.worker, event.owner, to_ms=event.at_ms, until_ms=event.until_ms)
             self.refusals.setdefault(event.worker, []).append(RefusedRenewal(index, event, refused))
         elif event.worker >= 0:
             self._add_to_holding(index, event)

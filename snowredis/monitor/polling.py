@@ -74,11 +74,6 @@ class Reading:
         return answers(self.snapshot, 0 if info.settings.get("durability") == "assured" else info.floor_length_ms)
 
 
-def _out_of_date(snapshot: Snapshot) -> Snapshot:
-    """Return *snapshot* with unknown states: who was healthy then may be dead now."""
-    return replace(snapshot, workers=tuple(replace(each, state="unknown") for each in snapshot.workers))
-
-
 class PoolPoller:
     """Reads a pool again and again. One caller at a time.
 
@@ -102,7 +97,10 @@ class PoolPoller:
             now_ms, last = self._clock_ms(), self._snapshot
             since_ms = self._failed_since_ms = self._failed_since_ms or now_ms
             status = status_without(error, last, failed_since_ms=since_ms, now_ms=now_ms, last_read_ms=self._read_at_ms)
-            return Reading(status, last and _out_of_date(last), error, self._read_at_ms)
+            if last is not None:
+                # who was healthy then may be dead now
+                last = replace(last, workers=tuple(replace(each, state="unknown") for each in last.workers))
+            return Reading(status, last, error, self._read_at_ms)
         self._read_at_ms = self._clock_ms()
         if self._failed_since_ms is not None:
             info = snapshot.info

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from snowredis.errors import ConfigError, PoolNotFound
+from snowredis.errors import ConfigError, PoolNotFound, StoreRefused
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import Entry, Event, Follower
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
-from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, PoolInfo, Snapshot, WorkerInfo, stored_int
 from snowredis.servers.clients import OwnClient, close_client, open_client
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
 from snowredis.settings import check, is_in_memory, pool_or_default, url_or_default
 
 if TYPE_CHECKING:
@@ -84,13 +86,17 @@ class PoolMonitor:
             idle: whether worker ids without a lease are read, too.
 
         Blocks:
-            the first call also for 25 ms for each 1,000 events of the last hour, or of outage_reserve; later calls read
-            only new ones.
+            once a lease has ended without a release, the first call also for 25 ms for each 1,000 events of the last
+            hour, or of outage_reserve; later calls read only new ones.
         """
         state, expired = self._read().state(idle=idle)
         info = state.info
-        # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither
-        recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
+        # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither. As long as
+        # the pool has counted no end but releases, no older event says anything of deaths
+        if info.deaths + info.returned + info.lost:
+            recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
+        else:
+            recent, claims = self._written(since=str(info.now_ms)), []
         written = [*map(events.expiry_of, expired), *recent]
         ended = deaths.ended_in(written, claims if written else ())
         ended = deaths.acknowledged(ended, self.acknowledgement() if ended else None)
@@ -107,8 +113,16 @@ class PoolMonitor:
         )
 
     def acknowledgement(self) -> Acknowledgement | None:
-        """Return the newest statement that the deaths of this pool have been seen; None if there is none."""
-        return None if self._server is None else deaths.read_acknowledgement(self.client, self.name)
+        """Return the newest statement that the deaths of this pool have been seen.
+
+        None if there is none, no valid one, or no right to read it.
+        """
+        stored = None
+        if self._server is not None:
+            with contextlib.suppress(StoreRefused), translated(self.where):
+                stored = self.client.get(deaths.acknowledgement_key(self.name))
+        until_ms = stored_int(text_of(stored or b""))
+        return None if until_ms is None else Acknowledgement(until_ms)
 
     # --- history ----------------------------------------------------------------------------------
 
@@ -139,7 +153,7 @@ class PoolMonitor:
         return Follower(self._written, self._expired, str(after), known)
 
     def _written(self, **which: Any) -> list[Event]:
-        """Return the events in the stream; *which* as read_events() takes it."""
+        """Return the events in the stream; *which* as read_entries() takes it."""
         return events.parse_all(self._entries(**which))
 
     def _entries(self, **which: Any) -> list[Entry]:

@@ -11,12 +11,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.monitor import snapshot
+from snowredis.monitor.fleet import process_text
 from snowredis.process.names import parse_owner
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
@@ -119,8 +121,8 @@ class PoolReader(ABC):
 
     def _records(self, low: int | None, high: int | None = None) -> list[snapshot.WorkerInfo]:
         """Return the workers of _rows(), by worker id, without records that are not valid."""
-        infos = (self._parse(int(worker), text) for worker, text in self._rows(low, high) if _WORKER.fullmatch(worker))
-        return sorted((info for info in infos if info is not None), key=lambda info: info.worker)
+        infos = [self._parse(int(worker), text) for worker, text in self._rows(low, high) if _WORKER.fullmatch(worker)]
+        return sorted((info for info in infos if info is not None), key=attrgetter("worker"))
 
     def _parse(self, worker: int, text: str) -> snapshot.WorkerInfo | None:
         record = LeaseRecord.parse(text)
@@ -184,17 +186,15 @@ class PoolReader(ABC):
             layouts=periods,
             end_ms=numbers["end"],
             changes_ms=numbers["end"] if texts["next_signature"] else 0,
-            version=numbers["version"],
             capacity=layout.workers,
             used=used,
             free=layout.workers - used,
-            peak=numbers["peak"],
             mismatch_ms=snapshot.stored_int(refused_at) or 0,
-            mismatch_by=", ".join(owner.text for owner in owners if owner.host),
+            mismatch_by=", ".join(process_text(owner) for owner in owners if owner.host),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
-            **{counter: numbers[counter] for counter in snapshot.POOL_COUNTERS},
+            **{name: numbers[name] for name in ("version", "peak", *snapshot.POOL_COUNTERS)},
         )
 
 
@@ -213,17 +213,17 @@ class RedisPoolReader(PoolReader):
 
     def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
         limits = ("-inf" if low is None else f"({low}", "+inf" if high is None else high)
+        rows: list[tuple[str, Any]] = []
         with translated(self.where):
             if not self._has_index:
                 # a scan may return a record twice
-                rows = dict(self.client.hscan_iter(self._pool, match="w:*", count=_PAGE))
+                found = dict(self.client.hscan_iter(self._pool, match="w:*", count=_PAGE))
+                rows += ((text_of(name).removeprefix("w:"), text) for name, text in found.items())
             else:
-                names = [f"w:{text_of(worker)}" for worker in self.client.zrangebyscore(self._leases, *limits)]
-                pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
-                texts = [text for page in pages for text in self.client.hmget(self._pool, page)]
-                rows = dict(zip(names, texts, strict=True))
-        known = ((text_of(name), text) for name, text in rows.items() if text is not None)
-        return [(name.removeprefix("w:"), text_of(text)) for name, text in known]
+                workers = list(map(text_of, self.client.zrangebyscore(self._leases, *limits)))
+                for page in (workers[start : start + _PAGE] for start in range(0, len(workers), _PAGE)):
+                    rows += zip(page, self.client.hmget(self._pool, [f"w:{worker}" for worker in page]), strict=True)
+        return [(worker, text_of(text)) for worker, text in rows if text is not None]
 
     def _count_alive(self) -> int:
         with translated(self.where):
@@ -302,11 +302,10 @@ def list_pools(client: Any) -> list[str]:
 def _was_deleted(client: Any, name: str) -> bool:
     """Return true if the pool was deleted, and only its end is known; false for a key of another type."""
     try:
-        RedisPoolReader(client, name)
+        with contextlib.suppress(StoreUnavailable):
+            RedisPoolReader(client, name)
     except PoolNotFound:
         return True
-    except StoreUnavailable:
-        pass
     return False
 
 

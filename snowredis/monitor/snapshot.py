@@ -290,8 +290,7 @@ class PoolInfo:
 
     def makes_same_ids_as(self, other: PoolInfo) -> bool:
         """Return true if ids of this pool and of *other* can be equal, so that they must not fill one table."""
-        datacenters = (self.settings.get("datacenter"), other.settings.get("datacenter"))
-        return self.layout == other.layout and datacenters[0] == datacenters[1]
+        return (self.layout, self.settings.get("datacenter")) == (other.layout, other.settings.get("datacenter"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,8 +396,7 @@ class Snapshot:
     @property
     def awaits_adoptions(self) -> bool:
         """True within a heartbeat after the floor was raised: living workers that Redis has forgotten are adopted."""
-        info = self.info
-        return info.now_ms - (info.raised_ms or 0) < info.heartbeat_ms
+        return self.info.now_ms - (self.info.raised_ms or 0) < self.info.heartbeat_ms
 
     @property
     def is_new(self) -> bool:

@@ -12,16 +12,10 @@ from dataclasses import dataclass
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.core.values import duration
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.monitor.fleet import count, counted, greatest_holder, named, processes_of
-from snowredis.monitor.snapshot import (
-    DEATH_SHOWN_MS,
-    EndedLease,
-    PoolInfo,
-    Snapshot,
-    WorkerInfo,
-    time_text,
-)
-from snowredis.snowflake.codes import FloorReason
+from snowredis.monitor.events import reason_text
+from snowredis.monitor.fleet import count, counted, greatest_holder, named, process_text, processes_of
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, time_text
+from snowredis.snowflake.codes import EventKind
 
 # from best to worst; what is unknown is not ok, but may be nothing
 LEVELS = ("ok", "notice", "unknown", "warning", "critical")
@@ -267,10 +261,7 @@ def _floor(snapshot: Snapshot) -> list[Condition]:
     wait_ms = info.floor_ms - info.now_ms
     if wait_ms <= 0:
         return []
-    try:
-        reason = FloorReason(info.floor_reason).text
-    except ValueError:
-        reason = info.floor_reason or "unknown"
+    reason = reason_text(EventKind.FLOOR, info.floor_reason) or "unknown"
     # a pool that never had a worker is new, not down
     may_make_ids = snapshot.is_new or snapshot.has_outage_lanes or snapshot.awaits_adoptions
     if not snapshot.workers and not may_make_ids:
@@ -325,7 +316,7 @@ def _deaths(snapshot: Snapshot, code: str, kind: str) -> list[Condition]:
         return []
     newest, number = ended[0], len(processes_of(ended))
     said, why = _ENDS[code]
-    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {newest.owner.text}"
+    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {process_text(newest.owner)}"
     times_ms = ended[-1].at_ms, newest.at_ms
     if not new:
         return [Condition(code, "notice", f"acknowledged: {text}", "", *times_ms, number)]
@@ -361,10 +352,8 @@ def _mismatch(snapshot: Snapshot) -> list[Condition]:
     by = f" by {info.mismatch_by}" if info.mismatch_by else ""
     text = (
         f"processes with other settings than the pool are refused: {count(info.mismatches, 'claim')} so "
-        f"far, the last at {{until}}{by}"
+        f"far, the last at {{until}}{by}{'' if snapshot.workers else '. No worker is alive'}"
     )
-    if not snapshot.workers:
-        text += ". No worker is alive"
     advice = (
         "compare the settings of that process (layout, datacenter, ttl) with: snowredis pool show; its log has both. "
         "To change the layout of a pool: snowredis pool change-layout"

@@ -13,7 +13,7 @@ from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Layout, Parts
 from snowredis.core.values import check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
-from snowredis.monitor.events import read_events, read_gaps
+from snowredis.monitor.events import parse_all, read_entries, read_gaps
 from snowredis.monitor.holdings import ANEW, Holder, HoldingHistory, Past
 from snowredis.monitor.pool_reader import RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
@@ -72,8 +72,7 @@ def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
         history = _in_period(whole, info, period) if len(info.layouts) > 1 else whole
         maker = find_maker(history, an_id, period.layout, datacenter=datacenter)
         if times > 1:
-            alike = _pools_alike(client, info)
-            causes = duplicate_causes(history, info, maker.parts, maker.certainty, alike)
+            causes = duplicate_causes(history, info, maker.parts, maker.certainty, _pools_alike(client, info))
             maker = replace(maker, duplicate_causes=tuple(causes))
         makers.append(maker)
     return makers
@@ -102,10 +101,9 @@ def read_history(reader: RedisPoolReader, workers: Iterable[int]) -> HoldingHist
     """
     info, gaps = reader.stored(), read_gaps(reader.client, reader.name)
     # in this order: an event may be newer than the records, but no record may be newer than the events
-    found = {worker: reader.worker(worker) for worker in workers}
-    records = {worker: record for worker, record in found.items() if record is not None}
+    records = {worker: record for worker in workers if (record := reader.worker(worker)) is not None}
     past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, *gaps, records)
-    return HoldingHistory(read_events(reader.client, reader.name), past)
+    return HoldingHistory(parse_all(read_entries(reader.client, reader.name)), past)
 
 
 def find_maker(history: HoldingHistory, an_id: int, layout: Layout, *, datacenter: int = 0) -> Whois:

@@ -211,8 +211,7 @@ def owner_text(
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
     owner: dict[str, object] = {"host": host, "pid": pid, "label": label}
     more = {"generator": generator, "lane_until": lane_until_ms, "taken": taken_ms, "refused": refused}
-    more |= {"version": version}
-    owner |= {name: value for name, value in more.items() if value}
+    owner |= {name: value for name, value in (more | {"version": version}).items() if value}
     return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -247,11 +246,6 @@ class Owner(NamedTuple):
         """Host, pid and label: what is equal in all that is stored of the process."""
         return self[:3]
 
-    @property
-    def text(self) -> str:
-        """Host, pid and label for people; untrusted."""
-        return f"{self.host}:{self.pid}{f' ({self.label})' if self.label else ''}"
-
 
 def parse_owner(text: str) -> Owner:
     """Parse what owner_text() wrote. What has the wrong type is left out."""
@@ -262,14 +256,13 @@ def parse_owner(text: str) -> Owner:
     if not isinstance(owner, dict):
         return Owner()
     names = ("host", "label", "generator", "refused", "version")
-    host, label, generator, refused, version = (_encodable(owner.get(name)) for name in names)
-    numbers = (owner.get(name) for name in ("pid", "lane_until", "taken"))
-    pid, lane_until_ms, taken_ms = (each if type(each) is int and each < 10**14 else 0 for each in numbers)
+    host, label, generator, refused, version = [_encodable(owner.get(name)) for name in names]
+    numbers = [owner.get(name) for name in ("pid", "lane_until", "taken")]
+    pid, lane_until_ms, taken_ms = [each if type(each) is int and each < 10**14 else 0 for each in numbers]
     return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms), refused, version)
 
 
 def _encodable(value: object) -> str:
     """Return *value* without the surrogates that JSON can contain; "" if it is not text."""
-    if not isinstance(value, str):
-        return ""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    text = value if isinstance(value, str) else ""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 import uuid
+from typing import Any
 
 import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
+from snowredis.monitor import events
 from snowredis.monitor.events import Follower
 from snowredis.monitor.polling import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
@@ -380,6 +382,29 @@ def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_
     finally:
         os.killpg(fleet.pid, signal.SIGKILL)
         fleet.communicate()
+
+
+def test_older_events_are_read_once_the_pool_counts_an_end(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = f"ends-{uuid.uuid4().hex[:8]}"
+    read, since_ms = events.read_entries, list[int]()
+
+    def noted(*args: Any, since: str, **which: Any) -> list[events.Entry]:
+        since_ms.append(int(since))
+        return read(*args, since=since, **which)
+
+    seen, store = WorkerPool(server.url, pool), RedisStore(server.url, PoolConfig(name=pool))
+    seen.create(store.config)
+    lost = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    monkeypatch.setattr(events, "read_entries", noted)
+    info = seen.snapshot().info
+    assert (info.claims, since_ms) == (1, [info.now_ms])
+    # as a process does that finds another one dead
+    lost.release(reclaimed=True)
+    snapshot = seen.snapshot()
+    assert since_ms[1:] == [snapshot.info.now_ms - snapshot.info.outage_reserve_ms]
+    assert [death.worker for death in snapshot.deaths] == [lost.worker]
 
 
 @pytest.mark.parametrize(("reserve_s", "level", "left"), [(0, "critical", "23.0 s"), (7200, "warning", "2.0 h")])

@@ -54,10 +54,8 @@ def _fast_path() -> Finding:
     from snowredis.monitor.checks import Finding, ok
     from snowredis.snowflake.fast_path import IMPLEMENTATION
 
-    if IMPLEMENTATION == "c":
-        return Finding("fast path", *ok("ids are made in C"))
-    text = "ids are made in Python, which is slower than C: a C compiler was missing when snowredis was installed, or "
-    return Finding("fast path", *ok(f"{text}SNOWREDIS_PURE is set"))
+    slow = "ids are made in Python, which is slower than C: a C compiler was missing when snowredis was installed, or "
+    return Finding("fast path", *ok("ids are made in C" if IMPLEMENTATION == "c" else f"{slow}SNOWREDIS_PURE is set"))
 
 
 def finding_lines(findings: list[Finding]) -> list[Line]:

@@ -65,7 +65,7 @@ def whois_lines(whois: Whois, time_text: Callable[[int], str]) -> list[Line]:
     rows.append(("certainty", [(whois.certainty, _STYLES[whois.certainty])]))
     rows.append(("reason", printable(whois.reason, 1000)))
     rows += [
-        ("candidate", f"{''.join(process_text(holder.owner))}  {_lease(holder, now_ms, time_text)}")
+        ("candidate", f"{process_text(holder.owner)}  {_lease(holder, now_ms, time_text)}")
         for holder in whois.candidates
     ]
     lines: list[Line] = [[(str(whois.id), "strong")], *pairs(rows, wrap=True)]
@@ -84,7 +84,7 @@ def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
         return "no process has it"
     holder = whois.holder
     same = holder and holder.from_ms == worker.claimed_ms and holder.owner.process == worker.owner.process
-    who = "the same process" if same else "".join(process_text(worker.owner))
+    who = "the same process" if same else process_text(worker.owner)
     return f"{who}, {worker.state}; last heartbeat {time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"
 
 

@@ -41,6 +41,7 @@ from snowredis.settings import SETTINGS
 from snowredis.signatures import settings_of
 
 if TYPE_CHECKING:
+    from snowredis.core.layout import Layout
     from snowredis.monitor.snapshot import PoolInfo
     from snowredis.snowflake.replies import CreateReply
     from snowredis.worker_pool import WorkerPool
@@ -142,10 +143,12 @@ def _show(args: argparse.Namespace) -> None:
 def settings_rows(info: PoolInfo) -> list[Pair]:
     """Return the pool's settings by name, in the units of connect()."""
     settings = {"outage_reserve": "0 s"} | settings_of(info.signature)
-    named = preset_name(info.layout)
-    layout = f"{f'{named}  ' if named else ''}{info.layout}"
     others = [name for name in SETTINGS if name in settings and name != "layout"]
-    return [("layout", layout), *((name.replace("_", " "), settings[name]) for name in others)]
+    return [("layout", _layout_text(info.layout)), *((name.replace("_", " "), settings[name]) for name in others)]
+
+
+def _layout_text(layout: Layout) -> str:
+    return f"{preset_name(layout) or ''}  {layout}".lstrip()
 
 
 def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
@@ -169,8 +172,7 @@ def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
     for period in info.layouts:
         since = f"from {time_text(period.from_ms)}" if period.from_ms else "from the beginning"
         until = f" to {time_text(period.until_ms)}" if period.until_ms else ""
-        named = preset_name(period.layout)
-        rows.append(("layouts" if not rows else "", f"{since}{until}: {f'{named}  ' if named else ''}{period.layout}"))
+        rows.append(("layouts" if not rows else "", f"{since}{until}: {_layout_text(period.layout)}"))
     return rows
 
 
