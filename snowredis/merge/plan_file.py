@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
@@ -22,6 +22,7 @@ CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRI
 """
 # old id, temporary id, new id; the temporary one is the new one unless that is also an old one
 Pair = tuple[int, int, int]
+Pairs = Callable[..., Iterator[Pair]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,51 +143,34 @@ def write_plan(path: Path, plan: Plan, pairs: Callable[[int], Iterable[Pair]]) -
         part.unlink(missing_ok=True)
 
 
-class PlanFile:
-    """A plan file. A context manager."""
+@contextlib.contextmanager
+def open_plan(path: Path) -> Iterator[tuple[Plan, Pairs]]:
+    """Open a finished plan; yield it, and a function that returns the pairs of a domain, or those after an old id.
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._database.close()
-
-    @classmethod
-    def open(cls, path: Path) -> tuple[Plan, PlanFile]:
-        """Open a finished plan.
-
-        Raises:
-            MergeError: there is no such file, or it is no whole plan.
-        """
-        if not path.is_file():
-            raise MergeError(f"there is no plan {path}. Nothing was changed; make one with: snowredis merge plan")
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    Raises:
+        MergeError: there is no such file, or it is no whole plan.
+    """
+    if not path.is_file():
+        raise MergeError(f"there is no plan {path}. Nothing was changed; make one with: snowredis merge plan")
+    url = f"{path.absolute().as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(url, uri=True, check_same_thread=False)) as database:
         try:
             (text,) = database.execute("SELECT plan FROM about").fetchone()
             plan = _plan(json.loads(text))
             rows = dict(database.execute("SELECT domain, count(*) FROM mapping GROUP BY domain"))
         except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-            database.close()
             raise MergeError(
                 f"{path} is not a plan of this version of snowredis ({shown(str(error))}). Nothing was changed; make "
                 "one with: snowredis merge plan"
             ) from error
         if any(rows.get(domain.number, 0) != domain.renamed for domain in plan.domains):
-            database.close()
             raise MergeError(f"{path} is damaged: not all new ids are there. Nothing was changed; make a new plan.")
-        return plan, cls(database)
 
-    def pairs(self, domain: int, after: int | None = None) -> Iterator[Pair]:
-        """Yield old and new ids of a domain in the order of the old ones, from the first above *after*."""
-        cursor = self._database.execute(
-            "SELECT old, via, new FROM mapping WHERE domain = ? AND (? IS NULL OR old > ?) ORDER BY old",
-            (domain, after, after),
-        )
-        # through map(): `yield from` alone closes the cursor, even after its database was closed
-        yield from map(tuple, cursor)
+        def pairs(domain: int, after: int | None = None) -> Iterator[Pair]:
+            query = "SELECT old, via, new FROM mapping WHERE domain = ? AND (? IS NULL OR old > ?) ORDER BY old"
+            return map(tuple, database.execute(query, (domain, after, after)))
+
+        yield plan, pairs
 
 
 def _plan(data: dict[str, Any]) -> Plan:
