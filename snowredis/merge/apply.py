@@ -105,6 +105,8 @@ def _check(plan: Plan, pairs: Pairs, databases: Databases, progress: Progress) -
             store.load("kept", domain.number, kept, databases.kept_schema, domain.domain, ())
             of = domain.domain
             store.load("changed", domain.number, changed, databases.changed_schema, of, of.partials)
+            if domain.is_moved:
+                store.add_offset(domain.number, domain.offset)
             store.add(domain.number, pairs(domain.number))
             store.prove(domain.number, domain.name, matched=domain.kind == "match")
         for name, table in databases.changed_schema.tables.items():
@@ -124,10 +126,9 @@ def _load(pairs: Pairs, databases: Databases, journal: Journal, run: Run, progre
         if run.domain > plan.number:
             continue
         progress.start(f"storing the map of {plan.name}", plan.renamed)
-        (key, *others), partials = plan.domain.keys, plan.domain.partials
-        if plan.kind == "counter" and not others and not partials and run.domain < plan.number:
+        if plan.is_moved and run.domain < plan.number:
             with writing(engine, "No row was changed; only the map was being filled") as connection:
-                column = databases.changed_schema.column(key)
+                column = databases.changed_schema.column(plan.domain.keys[0])
                 last = connection.scalar(sa.select(sa.func.max(column)))
                 run = journal.advance(connection, run, domain=plan.number, done_to=last)
                 journal.add_moved(connection, run, plan, column)

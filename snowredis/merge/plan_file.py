@@ -15,7 +15,7 @@ from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.schema import ColumnName, Domain, Partial
 
-_VERSION = 7
+_VERSION = 8
 _TABLES = """
 CREATE TABLE about (plan TEXT NOT NULL);
 CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRIMARY KEY (domain, old)) WITHOUT ROWID;
@@ -56,6 +56,11 @@ class DomainPlan:
     @property
     def name(self) -> str:
         return self.domain.name
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether all ids of one column move by the offset: the database makes their map, and no file has it."""
+        return self.kind == "counter" and len(self.domain.keys) == 1 and not self.domain.partials
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> DomainPlan:
@@ -132,7 +137,7 @@ def write_plan(path: Path, plan: Plan, pairs: Callable[[int], Iterable[Pair]]) -
         with contextlib.closing(sqlite3.connect(part)) as database:
             database.executescript(f"PRAGMA journal_mode = off; PRAGMA synchronous = off; {_TABLES}")
             for domain in plan.domains:
-                rows = ((domain.number, *pair) for pair in pairs(domain.number))
+                rows = ((domain.number, *pair) for pair in (() if domain.is_moved else pairs(domain.number)))
                 database.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", rows)
             database.execute("INSERT INTO about VALUES (?)", [json.dumps({"version": _VERSION, **asdict(plan)})])
             database.commit()
@@ -163,7 +168,7 @@ def open_plan(path: Path) -> Iterator[tuple[Plan, Pairs]]:
                 f"{path} is not a plan of this version of snowredis ({shown(str(error))}). Nothing was changed; make "
                 "one with: snowredis merge plan"
             ) from error
-        if any(rows.get(domain.number, 0) != domain.renamed for domain in plan.domains):
+        if any(rows.get(each.number, 0) != each.renamed for each in plan.domains if not each.is_moved):
             raise MergeError(f"{path} is damaged: not all new ids are there. Nothing was changed; make a new plan.")
 
         def pairs(domain: int, after: int | None = None) -> Iterator[Pair]:
