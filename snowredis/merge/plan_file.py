@@ -1,4 +1,7 @@
-"""The plan of a merge as a file: an SQLite database with what was found, and the old and the new value of each id."""
+"""The plan of a merge as a file: an SQLite database with what was found, and with old and new ids.
+
+Ids of counters that all move by one offset are not in it.
+"""
 
 from __future__ import annotations
 
