@@ -103,8 +103,8 @@ def cpu_s(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK") + children.ru_utime + children.ru_stime + own
 
 
-def compare(kind: str, rows: int) -> float:
-    """Print the CPU seconds of each step, and return the quotient."""
+def compare(kind: str, rows: int) -> None:
+    """Print the CPU seconds of each step, and what they are to those of SQL by hand."""
 
     def measured(what: str, work: Callable[[], object]) -> float:
         before_s = cpu_s(server.pid)
@@ -134,9 +134,9 @@ def compare(kind: str, rows: int) -> float:
         kept, changed = new_pair()
         found += [command("plan", kept, changed, "--out", plan), command("apply", plan, "--yes")]
         found += [command("copy", plan, "--run", "--yes"), command("check", "--copied", plan)]
-    quotient = sum(found[1:]) / found[0]
-    print(f"   the merge takes {quotient:.2f} times what SQL by hand takes", flush=True)
-    return quotient
+    hand_s, _, apply_s, *_ = found
+    print(f"   apply takes {apply_s / hand_s:.2f} times what all of SQL by hand takes, the whole merge ", end="")
+    print(f"{sum(found[1:]) / hand_s:.2f} times", flush=True)
 
 
 def main() -> int:
@@ -144,9 +144,9 @@ def main() -> int:
     parser.add_argument("--databases", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--rows", type=int, default=1_000_000, help="of each database (default: 1000000)")
     options = parser.parse_args()
-    limits = {"postgresql": 2.1, "mariadb": 3.0}
-    found = {kind: compare(kind, options.rows) for kind in options.databases}
-    return int(any(ratio > limits[kind] for kind, ratio in found.items()))
+    for kind in options.databases:
+        compare(kind, options.rows)
+    return 0
 
 
 if __name__ == "__main__":

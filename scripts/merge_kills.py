@@ -36,7 +36,7 @@ from snowredis.merge.copying import copy_commands, run_copy
 from snowredis.merge.databases import open_database
 from snowredis.merge.journal import Journal
 from snowredis.merge.pair import Request
-from snowredis.merge.plan_file import PlanFile
+from snowredis.merge.plan_file import open_plan
 from snowredis.merge.planning import make_plan
 from snowredis.merge.progress import Progress
 from tests.merge import game
@@ -82,9 +82,8 @@ class Pair:
 
     def apply(self, batch_rows: int) -> None:
         """Change the ids, in this process."""
-        plan, file = PlanFile.open(self.path)
-        with file:
-            apply_plan(plan, file, open_databases(plan), batch_rows=batch_rows, progress=Progress())
+        with open_plan(self.path) as (plan, pairs):
+            apply_plan(plan, pairs, open_databases(plan), batch_rows=batch_rows, progress=Progress())
 
     def undo(self, batch_rows: int) -> None:
         # it may have been killed after its last commit
@@ -96,8 +95,7 @@ class Pair:
             revert(self.changed, finished=False, batch_rows=batch_rows, progress=Progress())
 
     def copy(self, _batch_rows: int) -> None:
-        plan, file = PlanFile.open(self.path)
-        with file:
+        with open_plan(self.path) as (plan, _):
             databases = open_databases(plan)
             run_copy(copy_commands(plan, databases), plan, databases, Progress())
 

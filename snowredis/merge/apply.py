@@ -20,7 +20,7 @@ from snowredis.merge.databases import count_rows, database_errors, lock, open_da
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished, pairs_of
 from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.pair import Databases, open_both
-from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
+from snowredis.merge.plan_file import DomainPlan, Pairs, Plan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Schema, TableName, read_schema
 from snowredis.merge.support import support_of
@@ -56,7 +56,7 @@ def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | N
 # --- apply -----------------------------------------------------------------------------------------------
 
 
-def apply_plan(plan: Plan, file: PlanFile, databases: Databases, *, batch_rows: int, progress: Progress) -> Run:
+def apply_plan(plan: Plan, pairs: Pairs, databases: Databases, *, batch_rows: int, progress: Progress) -> Run:
     """Rewrite the ids, from where the last process stopped, and verify the result. Returns at once if all is done.
 
     Args:
@@ -71,10 +71,10 @@ def apply_plan(plan: Plan, file: PlanFile, databases: Databases, *, batch_rows: 
         last, run = journal.read(), journal.read(plan.id)
         if run is None or run.state == "undoing":
             check_finished(engine, last)
-            _check(plan, file, databases, progress)
+            _check(plan, pairs, databases, progress)
             run = journal.begin(plan, last)
         if run.state == "loading":
-            run = _load(file, databases, journal, run, progress)
+            run = _load(pairs, databases, journal, run, progress)
         if run.state == "rewriting":
             run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run)
             _move_counters(engine, schema, run)
@@ -89,7 +89,7 @@ def _advance(engine: sa.Engine, journal: Journal, run: Run, **changes: Any) -> R
         return journal.advance(connection, run, **changes)
 
 
-def _check(plan: Plan, file: PlanFile, databases: Databases, progress: Progress) -> None:
+def _check(plan: Plan, pairs: Pairs, databases: Databases, progress: Progress) -> None:
     """Check that both databases still are what the plan was made for, and that all new ids are unused."""
     renamed = [domain.domain for domain in plan.renamed]
     with reading(databases.kept) as kept, reading(databases.changed) as changed, Workspace() as workspace:
@@ -105,7 +105,9 @@ def _check(plan: Plan, file: PlanFile, databases: Databases, progress: Progress)
             store.load("kept", domain.number, kept, databases.kept_schema, domain.domain, ())
             of = domain.domain
             store.load("changed", domain.number, changed, databases.changed_schema, of, of.partials)
-            store.add(domain.number, file.pairs(domain.number))
+            if domain.is_moved:
+                store.add_offset(domain.number, domain.offset)
+            store.add(domain.number, pairs(domain.number))
             store.prove(domain.number, domain.name, matched=domain.kind == "match")
         for name, table in databases.changed_schema.tables.items():
             had, now = plan.rows[str(name)], count_rows(changed, table)
@@ -117,23 +119,22 @@ def _check(plan: Plan, file: PlanFile, databases: Databases, progress: Progress)
     rehearse(databases.changed, renamed, databases.changed_schema)
 
 
-def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, progress: Progress) -> Run:
+def _load(pairs: Pairs, databases: Databases, journal: Journal, run: Run, progress: Progress) -> Run:
     """Fill the map, and remember the sums of all tables."""
     engine = databases.changed
     for plan in run.domains:
         if run.domain > plan.number:
             continue
         progress.start(f"storing the map of {plan.name}", plan.renamed)
-        (key, *others), partials = plan.domain.keys, plan.domain.partials
-        if plan.kind == "counter" and not others and not partials and run.domain < plan.number:
+        if plan.is_moved and run.domain < plan.number:
             with writing(engine, "No row was changed; only the map was being filled") as connection:
-                column = databases.changed_schema.column(key)
+                column = databases.changed_schema.column(plan.domain.keys[0])
                 last = connection.scalar(sa.select(sa.func.max(column)))
                 run = journal.advance(connection, run, domain=plan.number, done_to=last)
                 journal.add_moved(connection, run, plan, column)
             continue
-        pairs = file.pairs(plan.number, run.done_to if run.domain == plan.number else None)
-        while batch := list(islice(pairs, _LOADED)):
+        left = pairs(plan.number, run.done_to if run.domain == plan.number else None)
+        while batch := list(islice(left, _LOADED)):
             with writing(engine, "No row was changed; only the map was being filled") as connection:
                 run = journal.advance(connection, run, domain=plan.number, done_to=batch[-1][0])
                 journal.add_pairs(connection, run, plan.number, batch)

@@ -22,7 +22,7 @@ from snowredis.merge.proof import PROOF
 if TYPE_CHECKING:
     from snowredis.merge.journal import Run
     from snowredis.merge.pair import Databases
-    from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
+    from snowredis.merge.plan_file import DomainPlan, Pairs, Plan
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -106,15 +106,14 @@ def _check_copied(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _opened(args: argparse.Namespace, path: Path) -> Iterator[tuple[Plan, PlanFile, Databases, Progress]]:
+def _opened(args: argparse.Namespace, path: Path) -> Iterator[tuple[Plan, Pairs, Databases, Progress]]:
     """Open a plan and connect to its databases."""
     from snowredis.merge.apply import open_databases
-    from snowredis.merge.plan_file import PlanFile
+    from snowredis.merge.plan_file import open_plan
 
-    plan, file = PlanFile.open(path)
-    with file, interrupted_by_signals(), Progress() as progress:
+    with open_plan(path) as (plan, pairs), interrupted_by_signals(), Progress() as progress:
         progress.start("reading tables and foreign keys")
-        yield plan, file, open_databases(plan, args.kept, args.changed), progress
+        yield plan, pairs, open_databases(plan, args.kept, args.changed), progress
 
 
 # --- plan ------------------------------------------------------------------------------------------------
@@ -231,7 +230,7 @@ def _apply(args: argparse.Namespace) -> int:
     from snowredis.merge.apply import apply_plan
     from snowredis.merge.journal import Journal
 
-    with _opened(args, args.plan) as (plan, file, databases, progress):
+    with _opened(args, args.plan) as (plan, pairs, databases, progress):
         begun = Journal(databases.changed).read(plan.id)
         progress.clear()
         write(_lines_of(plan))
@@ -243,7 +242,7 @@ def _apply(args: argparse.Namespace) -> int:
             print("\nnothing was changed")
             return ExitCode.OK
         confirm(args, "change this?")
-        run = apply_plan(plan, file, databases, batch_rows=args.batch_rows, progress=progress)
+        run = apply_plan(plan, pairs, databases, batch_rows=args.batch_rows, progress=progress)
         progress.clear()
         _print_run(run, "new", plan.verdict)
         print(f"old and new ids: snowredis_merge_map in {plan.changed}")
@@ -267,14 +266,21 @@ def _add_revert(parser: Parser) -> None:
     _add_changes(parser)
 
 
-def _revert(args: argparse.Namespace, *, finished: bool) -> int:
-    from snowredis.merge.apply import revert
+def _reverting(name: str, text: str, *, finished: bool) -> Command:
+    """Return a command that takes a merge back."""
 
-    confirm(args, "change this?")
-    with interrupted_by_signals(), Progress() as progress:
-        run = revert(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
-    _print_run(run, "their old", "every foreign key of the catalog leads to a row")
-    return ExitCode.OK
+    def run(args: argparse.Namespace) -> int:
+        from snowredis.merge.apply import revert
+
+        confirm(args, "change this?")
+        with interrupted_by_signals(), Progress() as progress:
+            done = revert(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
+        _print_run(done, "their old", "every foreign key of the catalog leads to a row")
+        return ExitCode.OK
+
+    more = "Needs no plan: the database has the map. If it is stopped, the same command continues."
+    examples = [(f"snowredis merge {name} postgresql://db2/game", "asks first")]
+    return Command(name, text, more, examples, _add_revert, run)
 
 
 # --- copy ------------------------------------------------------------------------------------------------
@@ -376,22 +382,8 @@ nothing is copied. Passwords: the programs' own files, or CHANGED_PASSWORD and K
         _add_copy,
         _copy,
     ),
-    Command(
-        "undo",
-        "give all ids of a finished merge their old values again",
-        "Needs no plan: the database has the map. If it is stopped, the same command continues.",
-        [("snowredis merge undo postgresql://db2/game", "asks first")],
-        _add_revert,
-        lambda args: _revert(args, finished=True),
-    ),
-    Command(
-        "abandon",
-        "take back a merge that was begun and is not finished",
-        "Needs no plan: the database has the map. If it is stopped, the same command continues.",
-        [("snowredis merge abandon postgresql://db2/game", "asks first")],
-        _add_revert,
-        lambda args: _revert(args, finished=False),
-    ),
+    _reverting("undo", "give all ids of a finished merge their old values again", finished=True),
+    _reverting("abandon", "take back a merge that was begun and is not finished", finished=False),
 ]
 MERGE = Command(
     "merge",

@@ -1,4 +1,7 @@
-"""The plan of a merge as a file: an SQLite database with what was found, and the old and the new value of each id."""
+"""The plan of a merge as a file: an SQLite database with what was found, and with old and new ids.
+
+Ids of counters that all move by one offset are not in it.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,20 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.schema import ColumnName, Domain, Partial
 
-_VERSION = 7
+_VERSION = 8
 _TABLES = """
 CREATE TABLE about (plan TEXT NOT NULL);
 CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRIMARY KEY (domain, old)) WITHOUT ROWID;
 """
 # old id, temporary id, new id; the temporary one is the new one unless that is also an old one
 Pair = tuple[int, int, int]
+Pairs = Callable[..., Iterator[Pair]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,11 @@ class DomainPlan:
     @property
     def name(self) -> str:
         return self.domain.name
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether all ids of one column move by the offset: the database makes their map, and no file has it."""
+        return self.kind == "counter" and len(self.domain.keys) == 1 and not self.domain.partials
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> DomainPlan:
@@ -131,7 +140,7 @@ def write_plan(path: Path, plan: Plan, pairs: Callable[[int], Iterable[Pair]]) -
         with contextlib.closing(sqlite3.connect(part)) as database:
             database.executescript(f"PRAGMA journal_mode = off; PRAGMA synchronous = off; {_TABLES}")
             for domain in plan.domains:
-                rows = ((domain.number, *pair) for pair in pairs(domain.number))
+                rows = ((domain.number, *pair) for pair in (() if domain.is_moved else pairs(domain.number)))
                 database.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", rows)
             database.execute("INSERT INTO about VALUES (?)", [json.dumps({"version": _VERSION, **asdict(plan)})])
             database.commit()
@@ -142,51 +151,34 @@ def write_plan(path: Path, plan: Plan, pairs: Callable[[int], Iterable[Pair]]) -
         part.unlink(missing_ok=True)
 
 
-class PlanFile:
-    """A plan file. A context manager."""
+@contextlib.contextmanager
+def open_plan(path: Path) -> Iterator[tuple[Plan, Pairs]]:
+    """Open a finished plan; yield it, and a function that returns the pairs of a domain, or those after an old id.
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._database.close()
-
-    @classmethod
-    def open(cls, path: Path) -> tuple[Plan, PlanFile]:
-        """Open a finished plan.
-
-        Raises:
-            MergeError: there is no such file, or it is no whole plan.
-        """
-        if not path.is_file():
-            raise MergeError(f"there is no plan {path}. Nothing was changed; make one with: snowredis merge plan")
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    Raises:
+        MergeError: there is no such file, or it is no whole plan.
+    """
+    if not path.is_file():
+        raise MergeError(f"there is no plan {path}. Nothing was changed; make one with: snowredis merge plan")
+    url = f"{path.absolute().as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(url, uri=True, check_same_thread=False)) as database:
         try:
             (text,) = database.execute("SELECT plan FROM about").fetchone()
             plan = _plan(json.loads(text))
             rows = dict(database.execute("SELECT domain, count(*) FROM mapping GROUP BY domain"))
         except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-            database.close()
             raise MergeError(
                 f"{path} is not a plan of this version of snowredis ({shown(str(error))}). Nothing was changed; make "
                 "one with: snowredis merge plan"
             ) from error
-        if any(rows.get(domain.number, 0) != domain.renamed for domain in plan.domains):
-            database.close()
+        if any(rows.get(each.number, 0) != each.renamed for each in plan.domains if not each.is_moved):
             raise MergeError(f"{path} is damaged: not all new ids are there. Nothing was changed; make a new plan.")
-        return plan, cls(database)
 
-    def pairs(self, domain: int, after: int | None = None) -> Iterator[Pair]:
-        """Yield old and new ids of a domain in the order of the old ones, from the first above *after*."""
-        cursor = self._database.execute(
-            "SELECT old, via, new FROM mapping WHERE domain = ? AND (? IS NULL OR old > ?) ORDER BY old",
-            (domain, after, after),
-        )
-        # through map(): `yield from` alone closes the cursor, even after its database was closed
-        yield from map(tuple, cursor)
+        def pairs(domain: int, after: int | None = None) -> Iterator[Pair]:
+            query = "SELECT old, via, new FROM mapping WHERE domain = ? AND (? IS NULL OR old > ?) ORDER BY old"
+            return map(tuple, database.execute(query, (domain, after, after)))
+
+        yield plan, pairs
 
 
 def _plan(data: dict[str, Any]) -> Plan:

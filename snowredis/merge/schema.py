@@ -185,10 +185,6 @@ class Schema:
         is_excluded = {str(name), name.table} & self.excluded or name.table.startswith(OWN_TABLES)
         return name.schema in self.names and not is_excluded
 
-    def has(self, name: ColumnName) -> bool:
-        """Return whether this database has the column."""
-        return name.table_name in self.tables and name.column in self.tables[name.table_name].c
-
     def column(self, name: ColumnName) -> sa.Column[object]:
         return self.tables[name.table_name].c[name.column]
 
@@ -368,8 +364,9 @@ def read_schema(
         else:
             partials.append(key_or_partial)
     known = {(key.columns, key.parents) for key in keys}
+    there = {ColumnName(*name, column.name) for name, table in tables.items() for column in table.c}
     for key in also:
-        if all(map(plain.has, key.columns + key.parents)) and (key.columns, key.parents) not in known:
+        if there >= {*key.columns, *key.parents} and (key.columns, key.parents) not in known:
             keys.add(key._replace(name="", on_update=""))
     given_ids = [plain.named(text, "--id") for text in ids]
     for column in given_ids:

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 from snowredis.merge.catalog import catalog_query
 from snowredis.merge.schema import ColumnName, Schema, TableName
 
-_MAX_INT64 = (1 << 63) - 1
+# types of integers as catalogs name them; others have 32 bits
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "BIGINT": 64}
 Statements = list[str]
 
 
@@ -95,10 +96,10 @@ class Support:
     def limit(self, column: sa.Column[Any]) -> int:
         """Return the greatest number that fits *column*; texts hold any."""
         of = getattr(column.type, "data_type", column.type)
-        if not isinstance(of, sa.Integer):
-            return _MAX_INT64
-        bits = 16 if isinstance(of, sa.SmallInteger) else 64 if isinstance(of, sa.BigInteger) else 32
-        return (1 << (bits - 1)) - 1
+        bits = _BITS.get(type(of).__name__.upper(), 32) if isinstance(of, sa.Integer) else 64
+        # ids are signed everywhere else: of BIGINT UNSIGNED only the lower half is used
+        is_unsigned = bits < 64 and getattr(of, "unsigned", False)
+        return (1 << (bits if is_unsigned else bits - 1)) - 1
 
     def self_updated_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
         """Return the columns that the database would change by itself at each update."""
@@ -191,19 +192,9 @@ class PostgreSQL(Support):
 
 # --- MariaDB and MySQL -----------------------------------------------------------------------------------
 
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "BIGINT": 64}
-
 
 class MySQL(Support):
     """MariaDB 10.5 or later; MySQL 8 was not tested."""
-
-    def limit(self, column: sa.Column[Any]) -> int:
-        if not isinstance(column.type, sa.Integer):
-            return _MAX_INT64
-        bits = _BITS.get(type(column.type).__name__.upper(), 32)
-        # ids are signed everywhere else: of BIGINT UNSIGNED only the lower half is used
-        unsigned = bool(getattr(column.type, "unsigned", False)) and bits < 64
-        return (1 << (bits if unsigned else bits - 1)) - 1
 
     def relaxing(
         self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None
@@ -255,7 +246,7 @@ class SQLite(Support):
 
     def limit(self, column: sa.Column[Any]) -> int:
         # a column's type says nothing of its size
-        return _MAX_INT64
+        return (1 << 63) - 1
 
     def relaxing(
         self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None

@@ -103,6 +103,7 @@ def _pairs(
             else:
                 is_rails = kind.name.endswith("_type") and isinstance(kind.type, sa.String)
                 names = [f"{prefix}id"] if is_rails else []
+            # a permission is of a content type, and of no row
             given = (c for c in names if c in table.c and not (is_django and table.c[c].primary_key))
             if column := next(given, None):
                 kinds = _values(connection, kind, _MAX_KINDS + 1)
@@ -111,7 +112,6 @@ def _pairs(
                         f"{name}.{kind.name} has more than {_MAX_KINDS} kinds of references. Nothing was planned; "
                         "--exclude the table."
                     )
-                # a permission is of a content type, and of no row
                 tables = {
                     value: [TableName(name.schema, models.get(value, f"{value}_?"))]
                     if is_django

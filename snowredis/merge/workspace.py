@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -65,7 +64,8 @@ class Workspace:
         free_bytes = memory_bytes - _IDLE_BYTES
         self.duckdb_bytes = free_bytes * _DUCKDB_PERCENT // 100
         self.ids_at_once = free_bytes // _BYTES_PER_ID
-        self.directory = Path(tempfile.mkdtemp(prefix="snowredis-merge-"))
+        self._files = tempfile.TemporaryDirectory(prefix="snowredis-merge-", ignore_cleanup_errors=True)
+        self.directory = Path(self._files.name)
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{self.duckdb_bytes // MIB}MiB",
             "temp_directory": str(self.directory / "spill"),
@@ -76,16 +76,9 @@ class Workspace:
         }
         if threads:
             settings["threads"] = threads
-        try:
-            self._connection = duckdb.connect(str(self.directory / "ids.duckdb"), config=settings)
-            # DuckDB would print it among the lines of the report; it is a setting of the connection
-            self._connection.execute("SET enable_progress_bar = false")
-        except BaseException:
-            self._remove()
-            raise
-
-    def _remove(self) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._connection = duckdb.connect(str(self.directory / "ids.duckdb"), config=settings)
+        # DuckDB would print it among the lines of the report; it is a setting of the connection
+        self._connection.execute("SET enable_progress_bar = false")
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +86,7 @@ class Workspace:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(duckdb.Error):
             self._connection.close()
-        self._remove()
+        self._files.cleanup()
 
     # --- statements ------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from snowredis.merge.apply import apply_plan, open_databases, revert
 from snowredis.merge.databases import LOCK_WAIT_S, open_database
 from snowredis.merge.journal import Journal, Run
 from snowredis.merge.pair import Request
-from snowredis.merge.plan_file import Plan, PlanFile
+from snowredis.merge.plan_file import Plan, open_plan
 from snowredis.merge.planning import make_plan
 from snowredis.merge.progress import Progress
 from tests.merge import game
@@ -38,9 +38,8 @@ def plan_of(kept: str, changed: str, path: Path, **options: Any) -> Plan:
 
 
 def apply_file(path: Path, *, batch_rows: int = 50, progress: Progress | None = None) -> Run:
-    plan, file = PlanFile.open(path)
-    with file:
-        return apply_plan(plan, file, open_databases(plan), batch_rows=batch_rows, progress=progress or Progress())
+    with open_plan(path) as (plan, pairs):
+        return apply_plan(plan, pairs, open_databases(plan), batch_rows=batch_rows, progress=progress or Progress())
 
 
 def dies_at(statement: int, work: Callable[[], object]) -> bool:
@@ -453,7 +452,7 @@ def test_a_row_that_was_made_since_with_an_old_id_is_in_the_way_of_an_undo(
 
 def test_files_that_are_no_plan_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MergeError, match="there is no plan"):
-        PlanFile.open(tmp_path / "none")
+        open_plan(tmp_path / "none").__enter__()
     (tmp_path / "text").write_text("not a plan")
     with pytest.raises(MergeError, match="is not a plan of this version"):
-        PlanFile.open(tmp_path / "text")
+        open_plan(tmp_path / "text").__enter__()

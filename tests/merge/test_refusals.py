@@ -47,6 +47,9 @@ OBSTACLES = {
         "CREATE VIEW one AS SELECT * FROM parent WHERE id = 1": "the view one compares an id with",
         "CREATE VIEW two AS SELECT * FROM child WHERE parent_id IN (1, 2)": "the view two compares an id with",
         "CREATE VIEW three AS SELECT * FROM child WHERE parent_id::bigint BETWEEN 1 AND 2": "the view three compares an",
+        'CREATE TABLE odd ("an id" int PRIMARY KEY CONSTRAINT of_odd CHECK ("an id" < 9)); INSERT INTO odd VALUES (1)': (
+            "the check of_odd of odd is about an id"
+        ),
     },
     "mariadb": {
         "ALTER TABLE parent ADD twice int AS (id * 2)": "parent.twice is computed from an id",
@@ -106,14 +109,13 @@ def test_a_right_that_lacks_is_found_before_the_first_change(two: Two, tmp_path:
         weak = url.set(username="weak", password="x").render_as_string(hide_password=False)
     plan_of(kept, changed, path, **OPTIONS)
     from snowredis.merge.apply import apply_plan, open_databases
-    from snowredis.merge.plan_file import PlanFile
+    from snowredis.merge.plan_file import open_plan
 
-    plan, file = PlanFile.open(path)
     with (
-        file,
+        open_plan(path) as (plan, pairs),
         pytest.raises(MergeError, match=r"(must be owner|denied).*Nothing was changed.*owns the tables"),
     ):
-        apply_plan(plan, file, open_databases(plan, changed_url=weak), batch_rows=50, progress=Progress())
+        apply_plan(plan, pairs, open_databases(plan, changed_url=weak), batch_rows=50, progress=Progress())
     inspector = sa.inspect(sa.create_engine(changed))
     assert not [table for table in inspector.get_table_names() if table.startswith("snowredis")]
     with pytest.raises(MergeError, match="no ids were changed"):
