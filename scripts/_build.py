@@ -27,7 +27,7 @@ STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
 OLDEST = (3, 11)
 # what the source archive holds beside the package: what is needed to build it and to read about it
 SOURCES = ("docs", "examples", "scripts/_build.py")
-LEFT_OUT = {"__pycache__", ".hypothesis"}
+LEFT_OUT = {"__pycache__", ".hypothesis", "node_modules"}
 
 
 def _prepare(distribution: Distribution) -> None:
