@@ -5,7 +5,8 @@
 //   node examples/client.mjs redis://127.0.0.1:6379/0 orders 5
 //   … prints five ids and releases the worker id; `snowredis decode ID` shows their parts.
 //
-// Each process, and each Worker thread, calls Client.connect() for itself.
+// Each process, and each Worker thread, calls Client.connect() for itself. A fleet that uses min_replicas needs a WAIT
+// after each script, which is left out here.
 import { createHash, randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
@@ -16,27 +17,20 @@ import { createClient } from "redis";
 const REPLY_LIMIT_MS = 2_000;
 const REPEAT_MS = 500;
 const REFUSED_MS = 1_000;
-// a caller who waits for an id tries again after at most this time
+// a caller who waits for an id tries again after at most this time; nextId() waits as long, and blocks the event loop
 const POLL_MS = 20;
-const LUA_DIRECTORY = fileURLToPath(new URL("../snowredis", import.meta.url));
-// what to do after a reply that leaves the client without a lease
-const ADVICE = {
-  settling: "Redis may have lost something, and new workers wait; the ms are",
-  full: "all worker ids are leased; stop idle processes. The next lease ends after, in ms,",
-  behind: "this host's clock is behind the pool; correct it. The ms are",
-  signature: "the pool has other settings, or has ended; connect anew. It has",
-  lost: "another worker id is being claimed; the reason is",
-};
 
 const randomName = () => randomBytes(16).toString("hex");
 // why there is no id: a code, and after how many ms another attempt may succeed; undefined: never
 const refusal = (code, message, waitMs) => Object.assign(new Error(`${code}: ${message}`), { code, waitMs });
+const noReply = (reason) => refusal("NO_REPLY", `${reason}; is Redis running, and is the URL right?`, POLL_MS);
 
+// a promise of Redis that is kept within the limit, or rejected with a code
 function inTime(promise) {
-  const error = refusal("NO_REPLY", `Redis did not reply within ${REPLY_LIMIT_MS} ms`);
   let timer;
-  const late = new Promise((_, reject) => (timer = setTimeout(reject, REPLY_LIMIT_MS, error)));
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+  const late = new Promise((_, reject) => (timer = setTimeout(reject, REPLY_LIMIT_MS, new Error("it took too long"))));
+  const failed = (error) => Promise.reject(noReply(error.message || error.code));
+  return Promise.race([promise, late]).catch(failed).finally(() => clearTimeout(timer));
 }
 
 export class Layout {
@@ -46,30 +40,22 @@ export class Layout {
     const bitsOf = (part) => part.split(",").reduce((bits, field) => bits + Number(field.split(":").at(-1)), 0);
     const [tick, datacenter, lane, worker, sequence] = widths.split("/").map(bitsOf);
     const low = named.worker_last === "1" ? { sequence, worker } : { worker, sequence };
-    const widthOf = { tick, datacenter, lane, ...low, gene: Number(named.gene_bits ?? 0) };
+    this.parts = Object.entries({ tick, datacenter, lane, ...low, gene: Number(named.gene_bits ?? 0) });
     Object.assign(this, { tickMs: Number(named.tick_ms), epochMs: Number(named.epoch_ms), endTick: 2 ** tick });
     Object.assign(this, { capacity: 2 ** worker, laneCount: 2 ** lane, lastSequence: 2 ** sequence - 1 });
-    let end = 0;
-    const place = ([name, bits]) => ({ name, bits, shift: BigInt((end += bits) - bits) });
-    this.parts = Object.entries(widthOf).reverse().map(place);
     this.sequenceStep = this.encode({ sequence: 1 });
   }
 
   tickAt(ms) { return Math.floor((ms - this.epochMs) / this.tickMs); }
   firstTickFrom(ms) { return Math.ceil((ms - this.epochMs) / this.tickMs); }
   startOf(tick) { return this.epochMs + tick * this.tickMs; }
-  encode(fields) { return this.parts.reduce((id, { name, shift }) => id | (BigInt(fields[name] ?? 0) << shift), 0n); }
-  decode(id) {
-    const read = ({ name, bits, shift }) => [name, Number(BigInt.asUintN(bits, id >> shift))];
-    return Object.fromEntries(this.parts.map(read));
-  }
+  encode(of) { return this.parts.reduce((id, [name, bits]) => (id << BigInt(bits)) + BigInt(of[name] ?? 0), 0n); }
 }
 
 export class Settings {
   constructor(signature) {
     const parts = Object.fromEntries(signature.split(" ").map((part) => part.split(/=(.*)/s)));
-    if (parts.format !== "5") throw refusal("SIGNATURE", `the pool has format ${parts.format}; get the client for it`);
-    if (parts.registry) throw refusal("SIGNATURE", "this client cannot confirm the number of a pool with a registry");
+    if (parts.format !== "5" || parts.registry) throw refusal("SIGNATURE", `not format 5, or a registry: ${signature}`);
     const times = ["ttl", "max_clock_lead", "redis_skew", "failover_slack", "outage_reserve"];
     const [ttlMs, lead, skew, slack, outage] = times.map((name) => Number(parts[`${name}_ms`] ?? 0));
     const [others, third, layout] = [lead + skew + slack, Math.floor(ttlMs / 3), new Layout(parts.layout)];
@@ -90,8 +76,7 @@ class Lease {
     [this.until, this.outageEnd, this.begins] = [Number(until), Number(outageEnd), begins.split(",").map(Number)];
     // not tick 0, of which an id may be 0
     const firstTickOf = (beginMs) => Math.max(1, settings.layout.firstTickFrom(beginMs));
-    const unused = { tick: -Infinity, sequence: 0, id: 0n };
-    const laneOf = (beginMs, number) => ({ number, firstTick: firstTickOf(beginMs), ...unused });
+    const laneOf = (beginMs, number) => ({ number, firstTick: firstTickOf(beginMs), tick: -Infinity, id: 0n });
     this.lanes = this.begins.slice(0, settings.usableLanes).map(laneOf);
     this.lane = this.lanes[0];
   }
@@ -106,76 +91,60 @@ class Lease {
   get text() { return [this.worker, this.token, this.renewalId, this.pendingId, this.until, this.outageEnd].join(); }
   get opened() { return this.begins.map((_, number) => (this.lanes[number]?.tick >= 0 ? "1" : "0")).join(""); }
 
-  nextId(spinMs) {
-    const { layout } = this.settings;
-    const tick = layout.tickAt(Date.now());
-    let { lane } = this;
-    const isOpen = tick === lane.tick && lane.sequence < layout.lastSequence && layout.startOf(tick) < this.until;
-    if (!isOpen) lane = this.open(spinMs);
-    lane.sequence += 1;
-    return (lane.id += layout.sequenceStep);
-  }
-
-  // a lane that has another id in this tick, or in one that begins within spinMs
-  open(spinMs) {
-    const { layout } = this.settings;
-    for (const deadlineMs = performance.now() + spinMs; ; ) {
-      const isLate = performance.now() > deadlineMs;
+  nextId(made) {
+    const { settings: { layout, datacenter }, worker } = this;
+    for (let beganMs, spentMs = 0; ; spentMs = performance.now() - beganMs) {
       const nowMs = Date.now();
       const [tick, { lane }] = [layout.tickAt(nowMs), this];
       if (tick >= layout.endTick) throw refusal("LAYOUT", "the layout has no bits for this time; correct the clock");
-      if (layout.startOf(tick) >= this.until) throw this.renewSoon();
-      if (this.nextTick(lane) <= tick) return this.begin(lane, tick);
+      if (!(layout.startOf(tick) < this.until)) throw this.renewSoon();
       const waitMs = layout.startOf(this.nextTick(lane)) - nowMs;
-      if (waitMs <= spinMs && !isLate) continue;
-      if (tick === lane.tick) throw refusal("TICK_FULL", `the next tick begins in ${waitMs} ms`, waitMs);
-      this.lane = this.laneFor(tick) ?? lane;
-      const code = lane.tick < 0 ? "NOT_BEGUN" : "CLOCK_BACK";
-      if (this.lane === lane) throw refusal(code, `no lane may be used for ${waitMs} ms; is the clock right?`, waitMs);
+      if (waitMs <= 0) {
+        const first = () => layout.encode({ tick, datacenter, lane: lane.number, worker }) - layout.sequenceStep;
+        if (tick !== lane.tick) Object.assign(lane, { tick, sequence: -1, id: first() });
+        lane.sequence += 1;
+        made.ids += 1;
+        return (lane.id += layout.sequenceStep);
+      }
+      beganMs ??= performance.now();
+      if (waitMs <= POLL_MS && spentMs < POLL_MS) continue;
+      // not because this tick is full: these ids would not increase
+      this.lane = (tick !== lane.tick && this.laneFor(tick)) || lane;
+      if (this.lane === lane) throw refusal("NOT_YET", `no id for ${waitMs} ms; is the clock right?`, waitMs);
     }
-  }
-
-  begin(lane, tick) {
-    const [{ layout, datacenter }, { worker }] = [this.settings, this];
-    const first = layout.encode({ tick, datacenter, lane: lane.number, worker });
-    return lane.tick === tick ? lane : Object.assign(lane, { tick, sequence: -1, id: first - layout.sequenceStep });
   }
 
   // the first tick that the lane can still make an id of
   nextTick(lane) {
-    return Math.max(lane.firstTick, lane.sequence < this.settings.layout.lastSequence ? lane.tick : lane.tick + 1);
+    return Math.max(lane.firstTick, lane.sequence === this.settings.layout.lastSequence ? lane.tick + 1 : lane.tick);
   }
 
   // of the lanes that may use the tick, the one whose last tick, or beginning, is the latest
   laneFor(tick) {
-    const latest = (lane) => Math.max(lane.tick, lane.firstTick);
-    return this.lanes.filter((lane) => this.nextTick(lane) <= tick).sort((a, b) => latest(b) - latest(a))[0];
+    return this.lanes.filter((a) => this.nextTick(a) <= tick).sort((a, b) => this.nextTick(b) - this.nextTick(a))[0];
   }
 }
 
 export class Client {
   #problem = refusal("NO_LEASE", "no worker id has been leased yet", POLL_MS);
+  #made = { ids: 0, before: 0, beforeMs: 0 };
   #claimToken = "";
   #refused = "0";
   #fullMs = 10;
   // incarnation and version of the newest reply
   #seen = ["", "0"];
-  #renewedAtMs = 0;
   #repliedAtMs = 0;
   #wake = () => {};
 
-  // maxWaitMs: how long connect() and id() wait. spinMs: how long nextId() waits, which blocks the event loop.
-  // minReplicas: how many replicas must have each write, if the fleet uses min_replicas
-  static async connect({ url, pool, label = "", signature, ...options }) {
-    const client = new this();
-    const defaults = { maxWaitMs: 60_000, spinMs: 10, minReplicas: 0, luaDirectory: LUA_DIRECTORY };
-    Object.assign(client, defaults, { url, pool }, options);
+  // maxWaitMs: how long connect() and id() wait for an id
+  static async connect({ url, pool, label = "", maxWaitMs = 60_000 }) {
+    const client = Object.assign(new this(), { url, maxWaitMs });
     client.owner = JSON.stringify({ host: hostname(), pid: process.pid, label, generator: randomName() });
     client.keys = ["", ":leases", ":events"].map((suffix) => `snowredis:{${pool}}${suffix}`);
     try {
       await client.#connect();
-      signature ??= await inTime(client.connection.sendCommand(["HGET", client.keys[0], "signature"]));
-      if (!signature) throw refusal("NO_POOL", `type: snowredis pool create ${pool}. Or give connect() the signature`);
+      const signature = await inTime(client.connection.sendCommand(["HGET", client.keys[0], "signature"]));
+      if (!signature) throw refusal("NO_POOL", `type: snowredis pool create ${pool}.`);
       client.settings = new Settings(signature);
       client.scripts = Object.fromEntries(["claim", "renew", "release"].map((name) => [name, client.#script(name)]));
       client.kept = client.#keep();
@@ -188,26 +157,19 @@ export class Client {
   }
 
   get worker() { return Number(this.#leased().worker); }
-  decode(id) { return this.settings.layout.decode(id); }
-  nextId() { return this.#leased().nextId(this.spinMs); }
+  nextId() { return this.#leased().nextId(this.#made); }
   id() { return this.#patiently(() => this.nextId()); }
   close() { return (this.closing ??= this.#close()); }
 
-  // all of them, strictly increasing, or an error
-  nextIds(count) {
-    const ids = Array.from({ length: count }, () => this.nextId());
-    if (!ids.some((id, index) => id <= ids[index - 1])) return ids;
-    throw refusal("CLOCK_BACK", "the clock went back between these ids; call again", 0);
-  }
+  // strictly increasing, even if the clock goes back between two of them
+  nextIds(count) { return Array.from({ length: count }, () => this.nextId()).sort((a, b) => (a < b ? -1 : 1)); }
 
   // send a script and return its reply; override it to log both
   async run(name, args) {
-    const [{ text, sha }, { connection, keys, minReplicas }] = [this.scripts[name], this];
+    const [{ text, sha }, { connection, keys }] = [this.scripts[name], this];
     const send = (...words) => connection.sendCommand([...words, `${keys.length}`, ...keys, ...args]);
     const evalIfNew = (error) => (error.message.startsWith("NOSCRIPT") ? send("EVAL", text) : Promise.reject(error));
     const reply = await send("EVALSHA", sha).catch(evalIfNew);
-    const replicas = minReplicas && (await connection.sendCommand(["WAIT", `${minReplicas}`, `${REPLY_LIMIT_MS / 2}`]));
-    if (replicas < minReplicas) throw refusal("NO_REPLY", `only ${replicas} replicas have the write`);
     return reply.length === 1 ? reply[0].split("\n") : reply;
   }
 
@@ -239,13 +201,12 @@ export class Client {
   async #claim() {
     const { layout, waitMs, heartbeatMs, repeatMs } = this.settings;
     const token = (this.#claimToken ||= randomName());
-    const reply = await this.#call("claim", (nowMs) => {
+    const { status, fields } = await this.#call("claim", (nowMs) => {
       const usableFromMs = Math.max(0, layout.startOf(layout.tickAt(nowMs)));
       // it has no outage lane, and does not give up
       return [token, usableFromMs, waitMs, this.owner, 0, 0, layout.capacity, layout.laneCount, this.#refused];
     });
-    if (!reply) return repeatMs;
-    const { status, fields } = reply;
+    if (!status) return repeatMs;
     this.#claimToken = "";
     this.#fullMs = status === "full" ? Math.min(this.#fullMs * 2, 2_000) : 10;
     if (status === "granted") this.lease = new Lease(this.settings, this.#renewSoon, token, this.#seen[0], fields);
@@ -256,20 +217,19 @@ export class Client {
   async #renew() {
     const { lease, settings } = this;
     lease.pendingId ||= randomName();
-    this.#renewedAtMs = performance.now();
-    const args = [lease.text, lease.begins.join(), this.#stats, this.owner, lease.incarnation];
-    const reply = await this.#call("renew", () => args);
-    if (!reply) return settings.repeatMs;
-    if (reply.status === "renewed") {
-      lease.renewed(this.#seen[0], reply.fields);
+    const args = [lease.text, lease.begins.join(), this.#stats(), this.owner, lease.incarnation];
+    const { status, fields } = await this.#call("renew", () => args);
+    if (!status) return settings.repeatMs;
+    if (status === "renewed") {
+      lease.renewed(this.#seen[0], fields);
       return settings.heartbeatMs * (1 - 0.15 * Math.random());
     }
     this.lease = undefined;
-    return reply.status === "lost" ? 0 : REFUSED_MS;
+    return status === "lost" ? 0 : REFUSED_MS;
   }
 
   #renewSoon = () => {
-    if (performance.now() > this.#renewedAtMs + REPEAT_MS) this.#wake();
+    if (performance.now() > this.#made.beforeMs + REPEAT_MS) this.#wake();
     return refusal("UNTIL", "the lease has reached its end; is Redis away, or the clock ahead?", POLL_MS);
   };
 
@@ -279,39 +239,43 @@ export class Client {
     await this.kept;
     // the claim had no reply: repeat it once, to release what it granted
     if (this.#claimToken) await this.#claim();
-    if (this.lease) await this.#call("release", () => [this.lease.text, this.lease.opened, this.#stats, "0"]);
+    if (this.lease) await this.#call("release", () => [this.lease.text, this.lease.opened, this.#stats(), "0"]);
     this.#disconnect();
   }
 
-  // return the reply, or undefined: Redis may have done it, and the same call is due again
+  // return the reply; without a status, Redis may have done it, and the same call is due again
   async #call(name, argsAt) {
     const { signature, constants, ttlMs } = this.settings;
-    // the process was paused: the connection may lead to a former master
-    if (performance.now() > this.#repliedAtMs + ttlMs / 2) this.#disconnect();
+    // the process or the machine was paused: the connection may lead to a former master
+    if (Math.abs(Date.now() - this.#repliedAtMs) > ttlMs / 2) this.#disconnect();
     try {
       await this.#connect();
       const [nonce, nowMs] = [randomName(), Date.now()];
       const args = [signature, nonce, constants, ...this.#seen, nowMs, ...argsAt(nowMs)].map(String);
       const [status, ...fields] = await inTime(this.run(name, args));
-      const isUsable = fields.pop() === nonce && !["unidentified", "broken"].includes(status);
-      if (!isUsable) throw refusal("NO_REPLY", `Redis replied ${status} ${fields}`);
-      this.#repliedAtMs = performance.now();
+      if (fields.pop() !== nonce || /^(unidentified|broken)$/.test(status)) throw noReply(`${status} ${fields}`);
+      this.#repliedAtMs = Date.now();
       if (status !== "signature") this.#seen = fields.splice(0, 5).slice(1, 3);
       if (status === "signature" || name === "claim") this.#refused = status === "signature" ? "1" : "0";
-      if (ADVICE[status]) this.#problem = refusal(status.toUpperCase(), `${ADVICE[status]} ${fields[0]}`, POLL_MS);
+      this.#problem = refusal(status.toUpperCase(), `${fields[0]}; see docs/reference/protocol.md`, POLL_MS);
       return { status, fields };
     } catch (error) {
       this.#disconnect();
-      this.#problem = refusal("NO_REPLY", error.message, POLL_MS);
+      this.#problem = error;
+      return {};
     }
   }
 
   // for people: ids made, ids a second, this clock minus that of Redis, lane in use, how often the clock went back
-  get #stats() { return [0, 0, 0, this.lease.lane.number, 0].join(); }
+  #stats() {
+    const [{ ids, before, beforeMs }, nowMs] = [this.#made, performance.now()];
+    this.#made = { ids, before: ids, beforeMs: nowMs };
+    return [ids, Math.round(((ids - before) * 1_000) / (nowMs - beforeMs)), 0, this.lease.lane.number, 0].join();
+  }
 
   #script(name) {
     const files = ["servers/lua/identity", "servers/lua/arguments", "snowflake/lua/pool", `snowflake/lua/${name}`];
-    const text = files.map((file) => readFileSync(`${this.luaDirectory}/${file}.lua`, "utf8")).join("\n");
+    const text = files.map((file) => readFileSync(new URL(`../snowredis/${file}.lua`, import.meta.url))).join("\n");
     return { text, sha: createHash("sha1").update(text).digest("hex") };
   }
 
@@ -319,12 +283,13 @@ export class Client {
   async #connect() {
     if (this.connection?.isReady) return;
     this.#disconnect();
-    const socket = { reconnectStrategy: false };
+    // given up before the limit, since node-redis cannot destroy a socket that is not there yet
+    const socket = { reconnectStrategy: false, connectTimeout: REPLY_LIMIT_MS / 2 };
     this.connection = createClient({ url: this.url, RESP: 2, disableOfflineQueue: true, socket });
     this.connection.on("error", () => {}); // the call that fails reports it
     await inTime(this.connection.connect());
     this.connection.unref();
-    this.#repliedAtMs = performance.now();
+    this.#repliedAtMs = Date.now();
   }
 
   #disconnect() {
@@ -345,5 +310,4 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const client = await Client.connect({ url, pool, label: "client.mjs" });
   releaseAtExit(client);
   for (let left = Number(count); left > 0; left--) console.log(String(await client.id()));
-  await client.close();
 }

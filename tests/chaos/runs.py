@@ -30,7 +30,7 @@ KINDS = (
     "fork in C",
     "multiprocessing",
     "clone of a suspended process",
-    # one of a Node process
+    # Node processes have these instead
     "thread",
 )
 # how a forked child ends: releases its worker id, leaves without a word, dies

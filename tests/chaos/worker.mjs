@@ -85,13 +85,14 @@ class Traced extends Client {
 class Maker {
   constructor(kind) {
     this.recorder = new Recorder(kind);
-    this.ended = false;
+    this.ended = this.released = false;
   }
 
-  /** Make ids until this is told to end, then release. */
+  /** Make ids until this is told to end; then release, and go on until the client refuses after that. */
   async work() {
-    while (!this.ended) {
+    while (!this.ended || this.client) {
       try {
+        if (this.ended) this.client.close().then(() => (this.released = true));
         this.client ??= await (trace ? Traced : Client).connect({ url, pool, label: slot, maxWaitMs: MAX_WAIT_MS });
         const sizes = [1, 2, 100, 20_000, 20_000, 20_000, 20_000];
         this.recorder.record(this.client.nextIds(sizes[Math.floor(Math.random() * sizes.length)]));
@@ -99,11 +100,11 @@ class Maker {
       } catch (error) {
         // defects of this program and of the client end it
         if (typeof error.code !== "string") throw error;
-        this.recorder.note(error);
+        if (error.code !== "CLOSED") this.recorder.note(error);
+        else if (this.released) return;
         await sleep(RETRY_MS);
       }
     }
-    await this.client?.close();
   }
 }
 

@@ -17,6 +17,15 @@ class LoggedClient extends Client {
   }
 }
 
+function decode({ parts }, id) {
+  const fields = {};
+  for (const [name, bits] of [...parts].reverse()) {
+    fields[name] = Number(BigInt.asUintN(bits, id));
+    id >>= BigInt(bits);
+  }
+  return fields;
+}
+
 const texts = (ids) => ids.map(String);
 let client;
 const commands = {
@@ -26,7 +35,7 @@ const commands = {
   },
   ticks: (layout, ms) => [new Layout(layout).tickAt(ms), new Layout(layout).firstTickFrom(ms)],
   encode: (layout, fields) => String(new Layout(layout).encode(fields)),
-  decode: (layout, id) => new Layout(layout).decode(BigInt(id)),
+  decode: (layout, id) => decode(new Layout(layout), BigInt(id)),
   connect: async (options) => {
     client = await LoggedClient.connect(options);
     releaseAtExit(client);
@@ -35,7 +44,7 @@ const commands = {
   worker: () => client.worker,
   ids: (count) => texts(client.nextIds(count)),
   id: async () => String(await client.id()),
-  lane: () => client.decode(client.nextId()).lane,
+  lane: () => decode(client.settings.layout, client.nextId()).lane,
   calls: () => client.calls,
   back: (ms) => (behindMs = ms),
   close: () => client.close(),
