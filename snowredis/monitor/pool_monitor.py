@@ -92,8 +92,8 @@ class PoolMonitor:
         state, expired = self._read().state(idle=idle)
         info = state.info
         # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither. As long as
-        # the pool has counted no end but releases, no older event says anything of deaths
-        if info.deaths + info.returned + info.lost:
+        # the pool has counted no end but releases, no older event says anything of deaths; it may have lost its counts
+        if info.deaths + info.returned + info.lost or info.floor_ms > (info.raised_ms or 0):
             recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
         else:
             recent, claims = self._written(since=str(info.now_ms)), []
