@@ -406,6 +406,7 @@ def test_older_events_are_read_once_the_pool_counts_an_end(
     assert since_ms[1:] == [snapshot.info.now_ms - snapshot.info.outage_reserve_ms]
     assert [death.worker for death in snapshot.deaths] == [lost.worker]
     # a loss takes the counts along
+    monkeypatch.undo()
     seen.client.delete(pool_keys(pool)[0])
     Holder(store, lambda: time.time_ns() // 1_000_000).ask_claim()
     assert [death.worker for death in seen.snapshot().deaths] == [lost.worker]
