@@ -57,13 +57,23 @@ def use_lane_twice(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
     return _replaced(slot, 3.5)
 
 
+def release_and_step_clock(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
+    """Step the clock back after a release, and start another process with these times in the place of the first one."""
+    slot.signal(signal.SIGTERM)
+    time.sleep(1.0)
+    slot.clock.set(-1.5)
+    time.sleep(1.5)
+    slot.signal(signal.SIGKILL)
+    return _replaced(slot, 4.5)
+
+
 def _replaced(slot: Slot, behind_s: float) -> Begun:
     slot.signal(signal.SIGTERM)
     slot.end()
     slot.clock.set(-behind_s)
     slot.start()
     _wait_for_ids(slot)
-    return Begun(1.0, lambda: slot.clock.set(0), "all")
+    return Begun(2.0, lambda: slot.clock.set(0), "all")
 
 
 def _wait_for_ids(slot: Slot) -> None:
@@ -125,7 +135,7 @@ CLIENT_FAULTS = {
         "lease.pendingId ||= ", "lease.pendingId = ", lose_replies
     ),
     "node: ids go on after the release": ClientFault(
-        "if (this.lease && !this.closing) return", "if (this.lease) return", replace_with_late_clock
+        "if (this.lease && !this.closing) return", "if (this.lease) return", release_and_step_clock, TWO_LANES
     ),
     "node: the beginning of a lane is ignored": ClientFault(
         "firstTick: firstTickOf(beginMs)", "firstTick: 1", replace_with_late_clock
