@@ -159,7 +159,7 @@ CLIENT_FAULTS = {
         is_logged=False,
     ),
     "node: the token of a lost lease is used again": ClientFault(
-        _LOST, f"{_LOST}    this.#claimToken = lease.token;\n", freeze_and_replace
+        "(this.#claimToken ||= randomName())", "(this.token ??= randomName())", freeze_and_replace
     ),
 }
 

@@ -205,7 +205,7 @@ class _Order:
         if not seen and first.version == version + 2:
             # only the script that began it, at the moment that its name begins with, unless clocks went back
             moment_ms = min(int(incarnation.name.partition("-")[0]), first.redis_ms)
-            unseen = {"do": "unseen", "server": SERVER, "calls": [beginner["call"]]}
+            unseen: Entry = {"do": "unseen", "server": SERVER, "calls": [beginner["call"]]}
             unseen |= {"times_ms": [moment_ms], "since_ms": moment_ms}
             add(first.at_ns, 0, unseen | {"incarnation": incarnation.name, "version": version + 1})
             incarnation.base = ("", version + 1)
