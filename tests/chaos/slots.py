@@ -16,6 +16,7 @@ from tests.support import warm
 from tests.support.waiting import becomes_true
 
 ROOT = Path(__file__).parents[2]
+NODE_PACKAGE = ROOT / "examples" / "node_modules" / "redis"
 # on a machine with ten times as many busy processes as cores, the end of a process took more than half a second
 END_LIMIT_S = 5.0
 

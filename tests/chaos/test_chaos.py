@@ -6,8 +6,7 @@ Real processes and a real redis-server; scripts/chaos.py does the same for longe
 from __future__ import annotations
 
 import os
-import random
-import signal
+import shutil
 import time
 from pathlib import Path
 
@@ -15,22 +14,23 @@ import pytest
 
 from snowredis.core.presets import resolve_layout
 from tests.chaos.checker import Verdict, check
+from tests.chaos.client_faults import CLIENT, CLIENT_FAULTS, freeze_and_replace, is_allowed, put
 from tests.chaos.driver import Fleet
-from tests.chaos.faults import FAULTS, Begun, Fault
+from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.report import Plan
 from tests.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_status, runs_of
 from tests.chaos.server import PROGRAM
 from tests.chaos.shim import StepClock, build
-from tests.chaos.slots import Slot
-from tests.spec import validate
-from tests.spec.log import read_log
-from tests.spec.order import in_order
-from tests.spec.steps import steps_of
+from tests.chaos.slots import NODE_PACKAGE
 from tests.spec.tlc import missing
 
 LAYOUT = "41/0/2/3/16"
 BASE = resolve_layout(LAYOUT).compose(tick=59_000_000_000, worker=3, sequence=0)
 
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None or not NODE_PACKAGE.is_dir(),
+    reason="no node, or no node-redis: npm install --prefix examples",
+)
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
 
 
@@ -52,13 +52,25 @@ def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path
     assert set(report.fired) == {fault.name for fault in FAULTS}
 
 
-def freeze_and_replace(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
-    """Freeze one worker, kill the other a little later: whoever starts in its place gets the frozen one's id."""
-    frozen, killed = fleet.slots
-    frozen.signal(signal.SIGSTOP)
-    fleet.later(0.5, lambda: killed.signal(signal.SIGKILL))
-    fleet.later(0.5, killed.restart)
-    return Begun(2.6, lambda: frozen.signal(signal.SIGCONT))
+@needs_node
+@needs_redis
+@pytest.mark.timeout(240)
+def test_a_fleet_of_two_languages_repeats_no_id_under_faults_and_recovers(short_path: Path) -> None:
+    plan = Plan(seed=5, processes=4, faults=14, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.01, also="node")
+    report = Fleet(plan, short_path).run()
+    verdict = check(short_path, LAYOUT)
+    assert verdict.good, verdict.problems
+    assert report.problems == []
+    assert verdict.ids >= report.ids > 100_000
+
+
+@pytest.mark.parametrize("name", CLIENT_FAULTS)
+def test_each_fault_of_the_client_in_javascript_can_be_put_into_it(tmp_path: Path, name: str) -> None:
+    fault = CLIENT_FAULTS[name]
+    program = put(fault.text, fault.replacement, tmp_path)
+    assert fault.replacement in (program.parents[2] / CLIENT).read_text("utf-8")
+    with pytest.raises(ValueError, match="0 times"):
+        put("no such text", "", tmp_path)
 
 
 @needs_redis
@@ -87,27 +99,23 @@ def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) 
         verdict = check(directory, layout)
         if verdict.repeated:
             assert "pid" in verdict.problems[0]
-            assert missing() or not allowed(trace)
+            assert missing() or not is_allowed(trace)
             return
     pytest.fail("no id was repeated, though nobody looked at a reservation")
-
-
-def allowed(trace: Path) -> bool:
-    """Return whether the specification allows a logged run."""
-    (entries,) = read_log(trace)
-    (verdict,) = validate.check([steps_of(in_order(entries))], explain=False)
-    return verdict.accepted
 
 
 @needs_redis
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them")
-def test_the_specification_allows_a_run_under_faults(short_path: Path) -> None:
+@pytest.mark.parametrize("also", ["", pytest.param("node", marks=needs_node)])
+def test_the_specification_allows_a_run_under_faults(short_path: Path, also: str) -> None:
     trace = short_path / "run.log"
-    plan = Plan(seed=3, processes=3, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.02, trace=trace)
+    plan = Plan(
+        seed=3, processes=3, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.02, also=also, trace=trace
+    )
     Fleet(plan, short_path).run()
     assert check(short_path, LAYOUT).good
-    assert allowed(trace)
+    assert is_allowed(trace)
 
 
 @pytest.fixture

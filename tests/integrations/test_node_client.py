@@ -231,6 +231,11 @@ def test_a_pool_that_is_absent_is_refused(server: RedisServer, node: Node) -> No
     assert not server.client().keys()
 
 
+def test_a_redis_that_is_not_there_is_refused_with_a_code(tmp_path: Path, node: Node) -> None:
+    with pytest.raises(Refused, match="NO_REPLY"):
+        node.ask("connect", {"url": f"unix://{tmp_path}/none.sock", "pool": POOL})
+
+
 def test_the_program_prints_ids_and_releases(server: RedisServer) -> None:
     new_pool(server.url, POOL)
     command = [str(NODE), "examples/client.mjs", server.url, POOL, "5"]

@@ -45,7 +45,8 @@ TraceNoPool == [there |-> FALSE, inc |-> 0, id |-> 0, pid |-> 0, start |-> 0, lo
 
 (* What a caller shows, as its request in the log has it: its process may   *)
 (* have sent an older one with the same content. w: of a renewal.           *)
-Known == IF Step.pid = 0 THEN 0 ELSE IF Step.pid \in DOMAIN pids THEN pids[Step.pid] ELSE -Step.pid
+KnownOf(pid) == IF pid = 0 THEN 0 ELSE IF pid \in DOMAIN pids THEN pids[pid] ELSE -pid
+Known == KnownOf(Step.pid)
 Shown1(w, tok) == [pid |-> Known, until |-> Step.held_until, out |-> Step.held_out, w |-> w, tok |-> tok]
 TraceShows(q) ==
   IF Has("pid") THEN Shown1(IF q.t = "renew" THEN q.w ELSE "none", q.tok)
@@ -217,11 +218,11 @@ Unseen ==
   /\ Step.op = "unseen"
   /\ \E k \in DOMAIN Step.any :
      LET x == Step.any[k] IN
-     \/ /\ LET P == Look(Step.s, Nobody, x.R, x.c) IN
+     \/ /\ LET P == Look(Step.s, [Nobody EXCEPT !.pid = KnownOf(x.pid)], x.R, x.c) IN
            srv' = [srv EXCEPT ![Step.s].pool = P] /\ cnt' = [cnt EXCEPT !.inc = Max(@, P.inc)]
         /\ Same(<<now, save, net, ans, pr, wit, dup>>)
      \/ \E q \in net :
-          LET P == Look(Step.s, Shows(q), x.R, x.c) IN
+          LET P == Look(Step.s, [Shows(q) EXCEPT !.pid = KnownOf(x.pid)], x.R, x.c) IN
           /\ q.t = x.t /\ q.p = x.p
           /\ \/ q.t = "claim" /\ ClaimScript(Step.s, q, P, x.c, x.R)
              \/ q.t = "renew" /\ q.dep = x.dep /\ RenewScript(Step.s, q, P, x.c, x.R)

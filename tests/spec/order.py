@@ -196,6 +196,13 @@ class _Order:
         incarnation.base = ("", version)
         entry = {"do": "found", "server": SERVER, "data": data, "identity": number + 2}
         add(first.at_ns, 0, entry)
+        if not seen and first.version == version + 2:
+            # only the script that began it, at the moment that its name begins with, unless clocks went back
+            moment_ms = min(int(incarnation.name.partition("-")[0]), first.redis_ms)
+            unseen: Entry = {"do": "unseen", "server": SERVER, "calls": [beginner["call"]]}
+            unseen |= {"times_ms": [moment_ms], "since_ms": moment_ms}
+            add(first.at_ns, 0, unseen | {"incarnation": incarnation.name, "version": version + 1})
+            incarnation.base = ("", version + 1)
 
     def _fault_before(self, at_ns: int) -> tuple[str, str]:
         kind, snapshot, of = "kept", "", ""

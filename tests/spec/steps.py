@@ -301,6 +301,8 @@ class Converter:
                 self._release(call.slot, call)
             times_ms, caller_ms = entry["times_ms"], call.entry["caller_ms"]
             first_ms = caller_ms - self.out.header["max_clock_lead_ms"]
+            # a process that claims again knows the pool
+            pid = self._pool_of(call.entry["seen_incarnation"] or call.entry.get("incarnation", ""))
             if first_ms <= times_ms[0]:
                 # its reservation is not capped, so it does not matter when it ran
                 times_ms = times_ms[-1:]
@@ -309,10 +311,12 @@ class Converter:
             if ended_ms >= max(first_ms, entry["since_ms"]):
                 times_ms = sorted({ended_ms, *times_ms})
             candidates += (
-                {"t": script, "p": call.slot.name, "dep": call.depth, "c": caller_ms, "R": redis_ms}
+                {"t": script, "p": call.slot.name, "dep": call.depth, "c": caller_ms, "R": redis_ms, "pid": pid}
                 for redis_ms in times_ms
             )
         self._add("unseen", s=self._server(entry["server"]), R=entry["times_ms"][-1], any=candidates)
+        if begun := entry.get("incarnation"):
+            self.out.steps[-1] |= {"inc": self._number_of(begun), "no": _number_in(begun), "ver": entry["version"]}
 
     def _awaits(self, slot: Slot, answer: Answer) -> bool:
         """Return whether the process waits for that answer: it has none to this claim, or to this renewal."""
