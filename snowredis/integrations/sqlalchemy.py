@@ -186,6 +186,11 @@ def _on_foreign_key(constraint: sa.ForeignKeyConstraint, table: sa.Table) -> Non
 
 def _target_of(key: sa.ForeignKey, metadata: sa.MetaData) -> tuple[str, str]:
     """Return the key in *metadata* of the table to which *key* refers, and the column."""
+    # from SQLAlchemy 2.1 on, whose text of a name with a dot is an error
+    if tokens := getattr(key, "target_tokens", None):
+        schema, table, column = tokens
+        schema = schema or metadata.schema
+        return (f"{schema}.{table}" if schema else table), column
     table, _, column = key.target_fullname.rpartition(".")
     return (f"{metadata.schema}.{table}" if metadata.schema and "." not in table else table), column
 

@@ -166,7 +166,8 @@ def test_gevent_may_be_patched_in_the_configuration(serve: Any) -> None:
 
 def test_workers_boot_without_redis_and_make_ids_when_it_is_back(own_server: RedisServer, tmp_path: Path) -> None:
     own_server.kill()
-    with gunicorn(own_server, tmp_path, "--workers=2") as running:
+    # a worker that asks before the pool is created waits for a floor
+    with gunicorn(own_server, tmp_path, "--workers=2", ttl_s=3) as running:
         # both have asked for a worker id in vain
         booted: set[int] = set()
         while len(booted) < 2:
@@ -176,8 +177,7 @@ def test_workers_boot_without_redis_and_make_ids_when_it_is_back(own_server: Red
         assert status == 503
         assert b"StoreUnavailable" in body
         own_server.start()
-        create_pool(own_server.url)
-        assert running.ask("/ids/1")["ids"]
+        eventually(lambda: running.request("/ids/1")[0] == 200, "ids")
         assert running.end() == 0
         assert running.workers() == []
         assert running.log.read_text().count("Booting worker") == 2

@@ -400,6 +400,13 @@ def test_alembic_renders_what_is_in_the_database_with_render_item(engine: sa.Eng
     assert "snowredis" not in python
 
 
+def test_a_foreign_key_may_lead_to_a_name_with_a_dot() -> None:
+    metadata = sa.MetaData()
+    tags = sa.Table("a.tag", metadata, sa.Column("id", SnowflakeId, primary_key=True))
+    posts = sa.Table("post", metadata, sa.Column("tag_id", sa.Integer, sa.ForeignKey(tags.c.id)))
+    assert isinstance(posts.c.tag_id.type, SnowflakeId)
+
+
 @pytest.mark.parametrize("customers_first", [True, False])
 def test_a_foreign_key_that_was_declared_as_integer_gets_64_bits(customers_first: bool) -> None:
     metadata = sa.MetaData(schema="shop")
