@@ -356,7 +356,7 @@ def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, 
 @pytest.mark.parametrize("how", ["exit", "close_on_sigterm"])
 def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, records: Path, how: str) -> None:
     # the exit waits for Redis for seconds, and the lease is not to end by itself meanwhile
-    create(own_server.url, ttl=60.0)
+    create(own_server.url, ttl=20.0)
     pid = own_server.client().info()["process_id"]
     program = start("tests.snowflake.crashes.programs.ends_while_redis_is_away", own_server.url, str(pid), how)
     _, errors = program.communicate(timeout=60)
@@ -364,7 +364,7 @@ def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, record
     own_server.kill(signal.SIGCONT)
     (lease,) = left_in(records)
     assert End(lease.end) is (End.EXIT if how == "exit" else End.SIGTERM)
-    with connect(own_server.url, ttl=60.0) as heir:
+    with connect(own_server.url, ttl=20.0) as heir:
         heir.next_id()
     info = snowredis.WorkerPool(own_server.url, "killed").info()
     assert (info.reclaimed, info.expired) == (0, 0)
