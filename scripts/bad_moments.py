@@ -420,7 +420,10 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
     "clock+10s": lambda: Moment(_step(10_000), ("without-ids",), ("WorkersWithoutIds",), with_ids=0),
     "clock-10s": lambda: Moment(_step(-10_000), ("clocks",), ("ClockOff",)),
     "clock+1h": lambda: Moment(_step(3_600_000), ("without-ids",), ("WorkersWithoutIds",), with_ids=0),
-    "clock-1h": lambda: Moment(_step(-3_600_000), ("clocks",), ("ClockOff",)),
+    # the pool is younger than that, and its ids begin where it begins
+    "clock-1h": lambda: Moment(
+        _step(-3_600_000), ("without-ids",), ("WorkersWithoutIds", "ClockOff"), with_ids=0
+    ),
     "layout-ends": lambda: Moment(lambda _: None, ("layout-ends",), ("LayoutEndsSoon",), options=_ending(86_400)),
     "layout-over": lambda: Moment(
         lambda _: time.sleep(35), ("layout-over",), ("LayoutOver",), with_ids=0, options=_ending(45),
