@@ -477,7 +477,7 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
         says={"workers": ("25 of them by", "(import)", "share one generator")},
     ),
     "records-off": lambda: Moment(
-        _mode, (), says={"log": ("no crash records",), "doctor": ("crash records", "has to be 0700")},
+        _mode, (), says={"log": ("crash records are off",), "doctor": ("crash records", "chmod 700")},
     ),
     "no-lanes": lambda: Moment(
         _restart, ("no-ids", "floor"), ("NoIds",), with_ids=-1, options={"outage_reserve": 0}, settle_s=2,
