@@ -22,12 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.support.databases import mariadb, postgresql  # noqa: E402
+from tests.support.statements import execute  # noqa: E402
 
 SETTINGS = {
     "postgresql": ("shared_buffers=256MB", "max_wal_size=4GB", "checkpoint_timeout=1h", "autovacuum=off"),
@@ -58,15 +57,6 @@ def fill(url: str, shard: str, rows: int) -> None:
     ):
         statements.append(f"INSERT INTO {table} SELECT {values} FROM {series.format(count)}")  # noqa: S608
     execute(url, *statements)
-
-
-def execute(url: str, *statements: str) -> None:
-    """Run statements in one transaction."""
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
-    engine.dispose()
 
 
 def by_hand(kind: str, server: Any, changed: str) -> None:

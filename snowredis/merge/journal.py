@@ -95,7 +95,7 @@ class Run:
 
     @property
     def ids(self) -> int:
-        """How many ids the plan changes."""
+        """Number of ids that the plan changes."""
         return sum(domain.renamed for domain in self.domains)
 
     def details(self) -> str:

@@ -62,7 +62,7 @@ class DomainPlan:
 
     @property
     def is_moved(self) -> bool:
-        """Whether all ids of one column move by the offset: the database makes their map, and no file has it."""
+        """True if all ids of one column move by the offset: the database makes their map, and no file has it."""
         return self.kind == "counter" and len(self.domain.keys) == 1 and not self.domain.partials
 
     @classmethod

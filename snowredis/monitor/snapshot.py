@@ -46,7 +46,7 @@ OwnerNamed: TypeAlias = Annotated[Owner, Shown("parts", "host pid label")]
 
 
 class Owned:
-    """What a process has, or had.
+    """Base of records of what a process has, or had.
 
     Attributes:
         owner: the process.
@@ -270,7 +270,7 @@ class PoolInfo:
 
     @property
     def floor_length_ms(self) -> int:
-        """How long new workers wait after Redis may have lost something."""
+        """Time that new workers wait after Redis may have lost something."""
         return floor_length_ms(self.signature)
 
     @property

@@ -1,4 +1,4 @@
-"""What happens at the end of the process.
+"""The end of the process.
 
 Leases are released when the interpreter exits, within a time limit, without raising.
 

@@ -22,6 +22,7 @@ from snowredis.merge.planning import make_plan
 from snowredis.merge.progress import Progress
 from tests.merge import game
 from tests.support.databases import DatabaseServer
+from tests.support.statements import execute, rows_of
 
 # a child is forked from pytest, which has threads; it only runs what is here and then ends
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -61,22 +62,6 @@ def dies_at(statement: int, work: Callable[[], object]) -> bool:
             os._exit(0)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-
-
-def execute(url: str, *statements: str) -> None:
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
-    engine.dispose()
-
-
-def rows_of(url: str, query: str) -> list[tuple[Any, ...]]:
-    engine = sa.create_engine(url)
-    with engine.connect() as connection:
-        rows = [tuple(row) for row in connection.execute(sa.text(query))]
-    engine.dispose()
-    return rows
 
 
 def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from snowredis.cli.exit_codes import ExitCode
-from tests.merge.test_apply import execute, rows_of
+from tests.support.statements import execute, rows_of
 
 Cli = Callable[..., Any]
 # an option and one word of a shell

@@ -15,8 +15,9 @@ import sqlalchemy as sa
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.merge import Undecided
 from tests.merge import game
-from tests.merge.test_apply import OF_GAME, apply_file, execute, plan_of, rows_of
+from tests.merge.test_apply import OF_GAME, apply_file, plan_of
 from tests.support.databases import DatabaseServer
+from tests.support.statements import execute, rows_of
 from tests.support.waiting import eventually
 
 Cli = Callable[..., Any]

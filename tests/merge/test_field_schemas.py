@@ -22,8 +22,9 @@ from snowredis.merge import MergeError
 from snowredis.merge.apply import revert
 from snowredis.merge.progress import Progress
 from tests.merge.field_schemas import GAME, PAGILA, SAKILA, FieldSchema
-from tests.merge.test_apply import apply_file, execute, plan_of, rows_of
+from tests.merge.test_apply import apply_file, plan_of
 from tests.support import databases
+from tests.support.statements import execute, rows_of
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 
 import snowredis
 from snowredis.testing import memory_pool
-from tests.merge.test_apply import execute, rows_of
 from tests.support.databases import DatabaseServer
+from tests.support.statements import execute, rows_of
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/leave.md").read_text("utf-8")
 

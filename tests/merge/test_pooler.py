@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from snowredis.cli.exit_codes import ExitCode
-from tests.merge.test_apply import execute, rows_of
 from tests.support.databases import PostgreSQL
 from tests.support.pgbouncer import pooled
+from tests.support.statements import execute, rows_of
 
 _SETTINGS = (
     *("statement_timeout", "lock_timeout", "row_security", "default_transaction_read_only", "DateStyle", "TimeZone"),

@@ -16,8 +16,8 @@ from snowredis.cli import main
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.core.presets import layouts
 from snowredis.testing import memory_pool
-from tests.merge.test_apply import execute, rows_of
 from tests.support.databases import DatabaseServer
+from tests.support.statements import execute, rows_of
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/migrate.md").read_text("utf-8")
 OLD_ROWS = 3000

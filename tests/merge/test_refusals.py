@@ -13,8 +13,9 @@ from snowredis.merge import MergeError, SourceError, Undecided
 from snowredis.merge.apply import revert
 from snowredis.merge.databases import open_database
 from snowredis.merge.progress import Progress
-from tests.merge.test_apply import apply_file, execute, plan_of, rows_of
+from tests.merge.test_apply import apply_file, plan_of
 from tests.support.databases import DatabaseServer
+from tests.support.statements import execute, rows_of
 
 PARENTS = "CREATE TABLE parent (id int PRIMARY KEY, name varchar(20)); INSERT INTO parent VALUES (1, 'x'), (2, 'y')"
 CHILDREN = "CREATE TABLE child (n int PRIMARY KEY, parent_id int, FOREIGN KEY (parent_id) REFERENCES parent (id)); INSERT INTO child VALUES (5, 1), (9, 2)"

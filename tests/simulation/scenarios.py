@@ -15,7 +15,7 @@ from tests.simulation.steps import Steps
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens to a fleet that needs a rule.
+    """Events in a fleet that needs a rule.
 
     Attributes:
         rule: without it, an id is repeated.

@@ -53,7 +53,7 @@ def test_a_wait_of_many_naps_is_counted_once(pool: MemoryPool, clock: ManualCloc
 def test_a_reply_that_was_late_makes_no_clock_off(
     pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As right after an outage of Redis: the request waits, and the reply shows the time of its end."""
+    """Right after an outage of Redis, a request waits, and its reply shows the time of its end."""
     ids = pool.connect()
     ids.next_id()
     renew = ids._lease_manager.store.renew
