@@ -714,6 +714,8 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path, read_o
             tmp_path / "replica", "--replicaof", "127.0.0.1", str(port), "--replica-read-only", read_only
         ) as replica,
     ):
+        # the first one gives the master another replication id, which is a loss to a pool
+        eventually(lambda: master.client().info("replication")["connected_slaves"], "a replica", 20)
         living = holder(new_pool(master, LONG)).claim()
         name = living.store.config.name
         eventually(lambda: replica.client().exists(pool_keys(name)[0]), "a copy on the replica", 20)
