@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +31,6 @@ THOROUGH = {
     *("test_collisions.py", "test_extension.py", "test_interruptions.py", "test_memory_and_scripts.py"),
     *("test_schedules.py", "test_spread.py", "test_sql.py"),
 }
-
 # how long an example takes says how busy the machine is: the first one may import numpy
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
@@ -45,6 +46,16 @@ def pytest_configure(config: pytest.Config) -> None:
     # a shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _separate_crash_records(config)
+
+
+def _separate_crash_records(config: pytest.Config) -> None:
+    """Give this process of pytest crash records of its own: suspend() removes those of all dead processes."""
+    memory = databases.memory_directory(0)
+    if memory is not None:
+        directory = tempfile.TemporaryDirectory(prefix="snowredis-", dir=memory, ignore_cleanup_errors=True)
+        os.environ["SNOWREDIS_CRASH_RECORDS"] = directory.name
+        config.add_cleanup(directory.cleanup)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

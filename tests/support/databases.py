@@ -223,7 +223,7 @@ def _create_data(command: Sequence[str | Path], options: dict[str, Any]) -> None
 @contextlib.contextmanager
 def _running(kind: type[PostgreSQL | MariaDB], settings: Sequence[str]) -> Iterator[Any]:
     # tmp_path of root is closed to the user that PostgreSQL runs as, and its name is too long for a socket
-    with tempfile.TemporaryDirectory(prefix="db", dir=_memory(4 << 30)) as directory:
+    with tempfile.TemporaryDirectory(prefix="db", dir=memory_directory(4 << 30)) as directory:
         try:
             server = kind(Path(directory), settings)
         except ImportError as error:
@@ -257,11 +257,11 @@ def mariadb(*settings: str) -> contextlib.AbstractContextManager[MariaDB]:
 @contextlib.contextmanager
 def sqlite() -> Iterator[Sqlite]:
     """Make SQLite databases in a temporary directory; in memory if the system can, since every commit is synced."""
-    with tempfile.TemporaryDirectory(prefix="db", dir=_memory(0)) as directory:
+    with tempfile.TemporaryDirectory(prefix="db", dir=memory_directory(0)) as directory:
         yield Sqlite(Path(directory))
 
 
-def _memory(free_bytes: int) -> Path | None:
+def memory_directory(free_bytes: int) -> Path | None:
     """Return a directory in memory, if the system has one with as much space: a database of PostgreSQL has 8 MB."""
     memory = Path("/dev/shm")
     has_space = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= free_bytes
