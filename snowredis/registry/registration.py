@@ -68,8 +68,7 @@ class RegisteredStore:
 
     def __init__(self, store: RedisStore, registry: Registry, *, wanted: int | None) -> None:
         self._store, self.registry, self._wanted = store, registry, wanted
-        self.where, self.urls = store.where, store.urls
-        self.locator = store.locator if store.urls else ""
+        self.where, self.locator = store.where, store.locator
         self._is_known, self._highest = False, NO_NUMBER
         self._pool_at = f"host {socket.gethostname()}, pool at {store.where}"[:300]
 

@@ -106,7 +106,6 @@ class OwnClient(NamedTuple):
         where: the address, without password, for messages.
         locator: what tells the server from all others that processes here reach; empty if that is unknown.
         owned: False for the application's own client: its class is unknown here, so it is used as it is and not closed.
-        urls: the URL with which another process reaches the same server; empty for one of the application's clients.
         failover_slack_ms: how long a deposed master may go on answering there.
         fresh: True for an embedded server that no reservation of an earlier one concerns.
     """
@@ -115,7 +114,6 @@ class OwnClient(NamedTuple):
     where: str
     locator: str
     owned: bool
-    urls: tuple[str, ...]
     failover_slack_ms: int
     fresh: bool
 
@@ -138,14 +136,12 @@ def open_client(server: Any, *, creates: bool = False) -> OwnClient:
         running = embedded.join(server)
         server, fresh = running.url, running.fresh and creates
     _check_kind(server)
-    is_url = isinstance(server, str)
-    client = client_of_url(server) if is_url else without_retries(server)
+    client = client_of_url(server) if isinstance(server, str) else without_retries(server)
     return OwnClient(
         client=client,
         where=address(client),
         locator=_locator(client),
         owned=client is not server,
-        urls=(server,) if is_url else (),
         failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
         fresh=fresh,
     )

@@ -189,7 +189,6 @@ class RedisScripts:
         own = open_client(server)
         self._client, self.where, self.locator = own.client, own.where, own.locator
         self._owned, self._fresh = own.owned, own.fresh
-        self.urls: Sequence[str] = own.urls
         self._acknowledged: Acknowledged | None = None
         if min_replicas:
             from snowredis.servers.acknowledged import Acknowledged

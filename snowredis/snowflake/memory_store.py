@@ -39,7 +39,6 @@ class MemoryStore:
     """
 
     where = "memory"
-    urls = ()
     locator = ""
 
     def __init__(self, config: protocol.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:

@@ -6,7 +6,6 @@ Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970. T
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
@@ -348,10 +347,6 @@ class Store(Protocol):
 
     @property
     def config(self) -> PoolConfig: ...
-
-    @property
-    def urls(self) -> Sequence[str]:
-        """Return the URLs with which another process reaches the store; none if it was opened without URLs."""
 
     @property
     def locator(self) -> str:

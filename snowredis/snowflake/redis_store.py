@@ -76,7 +76,6 @@ class ScriptStore(Scripted):
         scripts = {name: load(name) for name in self.script_names}
         super().__init__(config.signature, protocol.pool_keys(config.name), scripts, random_bytes=random_bytes)
         self.config = config
-        self.urls: Sequence[str] = ()
         numbers = (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms, config.failover_slack_ms)
         others = (config.outage_reserve_ms, max_events, config.durability)
         # packed once, in the form that the scripts take

@@ -68,7 +68,6 @@ class SimStore(Administration):
 
     def __init__(self, process: Process | Parent, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=process.random_bytes)
-        self.urls = ("simulated",)
         self.process = process
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
