@@ -17,10 +17,10 @@ from typing import Any, Self
 from snowredis.connection import connect
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_from_ms
+from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, LeaseExpired, LeaseLost
 from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
-from snowredis.settings import from_environment
 from snowredis.snowflake.lease import Lease
 
 log = logging.getLogger("snowredis")

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import connect
+from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import KIND, PREFIX, AllSettings, check_names, from_environment
+from snowredis.settings import KIND, PREFIX, AllSettings, check_names
 from snowredis.snowflake.fast_path import bind
 from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 from snowredis.snowflake.generator import SnowflakeGenerator

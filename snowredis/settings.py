@@ -72,25 +72,6 @@ MAX_REPLICAS = 100
 # larger values are probably milliseconds
 MAX_SECONDS = 1e6
 PREFIX = "SNOWREDIS_"
-# variables that the embedded server, the C code, its build, the scripts and the HTTP service read
-_OTHER_VARIABLES = tuple(
-    f"{PREFIX}{name}"
-    for name in (
-        "EMBEDDED",
-        "PURE",
-        "BUILD",
-        "PYTHON",
-        "CRASH_RECORDS",
-        "SERVE_",
-        "WORKER_ID",
-        "FROM",
-        "UNTIL",
-    )
-)
-# Kubernetes sets these in each pod for a Service whose name begins with "snowredis"
-_OF_KUBERNETES = re.compile(
-    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
-)
 _POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
@@ -421,58 +402,6 @@ def _or_default(setting: Setting, value: Any, default: str) -> Any:
         return setting.read(text, setting.variable)
     log.info("no %s is given, and %s is not set: using %s", setting.name, setting.variable, default)
     return default
-
-
-def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arguments of connect() that SNOWREDIS_* variables set, ``url`` among them.
-
-    Unknown variables are ignored, since other programs may set them; one that looks like a mistyped setting is logged
-    as a warning.
-
-    Raises:
-        ConfigError: a value is not valid.
-    """
-    return settings_in_environment(environment, SETTINGS.values())
-
-
-def settings_in_environment(environment: Mapping[str, str], declared: Iterable[Setting]) -> dict[str, Any]:
-    """Return the values of *declared* settings of a kind of ids that SNOWREDIS_* variables set.
-
-    As from_environment(). Settings that take no text, such as a test clock, have no variable.
-    """
-    ours = {name: text for name, text in environment.items() if not name.startswith(_OTHER_VARIABLES)}
-    ours.pop(KIND.variable, None)
-    return read_variables(ours, PREFIX, (setting for setting in declared if setting.name != "clock"))
-
-
-def read_variables(environment: Mapping[str, str], prefix: str, declared: Iterable[Setting]) -> dict[str, Any]:
-    """Return the values of those *declared* settings that are set by variables with *prefix*.
-
-    Warns of unknown variables as from_environment() does. Raises ConfigError for a value that is not valid.
-    """
-    settings = {f"{prefix}{setting.name.upper()}": setting for setting in declared}
-    values = {}
-    for variable, text in environment.items():
-        if not variable.startswith(prefix):
-            continue
-        setting = settings.get(variable)
-        if setting is not None:
-            values[setting.name] = setting.read(text, variable)
-        elif not _OF_KUBERNETES.fullmatch(variable):
-            _warn_if_mistyped(variable, tuple(settings))
-    return values
-
-
-@functools.cache  # one warning a process
-def _warn_if_mistyped(variable: str, known: tuple[str, ...]) -> None:
-    """Log a warning if *variable* looks like one of *known*, mistyped."""
-    near = nearest(variable, known)
-    if near:
-        import logging
-
-        logging.getLogger("snowredis").warning(
-            "the variable %s is unknown, and ignored. Did you mean %s?", variable, near
-        )
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

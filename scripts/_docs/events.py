@@ -10,11 +10,11 @@ from scripts._docs.tables import table
 from snowredis.core.as_json import schema_of, to_json
 from snowredis.monitor.events import Event
 from snowredis.monitor.holdings import Holder
+from snowredis.monitor.owner import Owner
 from snowredis.monitor.polling import PoolReport
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
 from snowredis.monitor.status import Condition, Status
 from snowredis.monitor.whois import Whois
-from snowredis.process.names import Owner
 from snowredis.snowflake.codes import REASONS, EventKind
 from snowredis.snowflake.protocol import WorkerStats
 

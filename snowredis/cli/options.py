@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.output import local_time_of, printable, time_of
+from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, PoolNotFound
-from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, from_environment, url_or_default
+from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, url_or_default
 
 if TYPE_CHECKING:
     from snowredis.worker_pool import WorkerPool

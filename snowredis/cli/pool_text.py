@@ -19,9 +19,9 @@ from snowredis.core.values import duration
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
+    from snowredis.monitor.owner import Owner
     from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
     from snowredis.monitor.status import Status
-    from snowredis.process.names import Owner
 
 LEVEL_STYLES = {"ok": "good", "notice": "note", "unknown": "note", "warning": "warn", "critical": "bad"}
 # columns of the longest level, and a space

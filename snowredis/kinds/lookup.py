@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from snowredis.core.description import IdDescription
+from snowredis.environment import from_environment
 from snowredis.errors import ConfigError
 from snowredis.kinds.base import IdGenerator, IdKind
-from snowredis.settings import KIND, AllSettings, did_you_mean, nearest, settings_in_environment
+from snowredis.settings import KIND, AllSettings, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -175,7 +176,7 @@ def resolve(kind: str | None, settings: Mapping[str, Any], environment: Mapping[
     """
     of_environment = environment.get(KIND.variable) or KIND.default
     found, in_url = parse_kind(of_environment if kind is None else kind)
-    in_environment = settings_in_environment(environment, found.settings.values())
+    in_environment = from_environment(environment, found.settings.values())
     return KindAndSettings(found, found.check(in_environment | in_url | dict(settings)))
 
 

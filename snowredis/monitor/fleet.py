@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from snowredis.core.values import duration
+from snowredis.monitor.owner import Owner
 from snowredis.monitor.snapshot import EndedLease, Snapshot, WorkerInfo
-from snowredis.process.names import Owner
 
 # workers named in a text
 _MAX_NAMED = 5

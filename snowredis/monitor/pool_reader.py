@@ -19,7 +19,7 @@ from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.monitor import snapshot
 from snowredis.monitor.fleet import process_text
-from snowredis.process.names import parse_owner
+from snowredis.monitor.owner import parse_owner
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import LONGEST_TEXT, text_of

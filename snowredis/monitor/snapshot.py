@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.process.names import Owner, parse_owner
+from snowredis.monitor.owner import Owner, parse_owner
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake import protocol
 from snowredis.snowflake.record import LeaseRecord

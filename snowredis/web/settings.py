@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from snowredis.core.values import MAX_BATCH
+from snowredis.environment import from_environment, read_variables
 from snowredis.errors import ConfigError
 from snowredis.settings import (
     BOOL,
@@ -17,9 +18,7 @@ from snowredis.settings import (
     TIMEOUT,
     Kind,
     Setting,
-    from_environment,
     pool_or_default,
-    read_variables,
     url_or_default,
 )
 from snowredis.web import PREFIX

@@ -14,11 +14,11 @@ from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts
 from snowredis.monitor.events import Event
 from snowredis.monitor.holdings import Holder
+from snowredis.monitor.owner import Owner
 from snowredis.monitor.polling import PoolReport
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.status import unknown_status
 from snowredis.monitor.whois import Whois
-from snowredis.process.names import Owner
 from snowredis.snowflake.codes import EventKind
 
 _AT_MS = 1_795_230_981_059

@@ -25,9 +25,10 @@ from snowredis.errors import ClockSkewed, StoreUnavailable
 from snowredis.monitor.deaths import ended_in, mass_silence_in, split
 from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.events import expiry_of
+from snowredis.monitor.owner import Owner, parse_owner
 from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
 from snowredis.monitor.status import status_of
-from snowredis.process.names import Owner, owner_text, parse_owner
+from snowredis.process.names import owner_text
 from snowredis.snowflake import record_files
 from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.generator import SnowflakeGenerator

@@ -11,10 +11,10 @@ from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
 from snowredis.monitor.events import Event
 from snowredis.monitor.holdings import HoldingHistory, Past
+from snowredis.monitor.owner import Owner
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.verdict import duplicate_causes, judge
 from snowredis.monitor.whois import find_maker
-from snowredis.process.names import Owner
 from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.protocol import WorkerStats
 from snowredis.snowflake.replies import AlarmReason, LossReason

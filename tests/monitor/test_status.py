@@ -14,9 +14,9 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.fleet import answers
+from snowredis.monitor.owner import Owner
 from snowredis.monitor.snapshot import EndedLease, MassSilence, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import LEVELS, Condition, status_of, status_without, unknown_status
-from snowredis.process.names import Owner
 
 NOW_MS = 1_795_300_000_000
 TTL_MS = 30_000

@@ -24,21 +24,20 @@ MAY_IMPORT = {
     "errors": {"signatures"},
     "process": {"errors"},
     "settings": {"errors"},
+    "environment": {"errors", "settings"},
     "embedded": {"errors"},
     "core": {"errors", "settings"},
     "servers": {"errors", "settings", "process", "embedded"},
     "snowflake": {"errors", "settings", "core", "process", "servers"},
     "registry": {"errors", "signatures", "settings", "core", "servers", "snowflake"},
     "connection": {"errors", "settings", "core", "process", "snowflake", "registry"},
-    "lent_worker": {"errors", "settings", "core", "process", "snowflake", "connection"},
-    "kinds": {"errors", "settings", "core", "process", "snowflake", "connection"},
+    "lent_worker": {"errors", "settings", "environment", "core", "process", "snowflake", "connection"},
+    "kinds": {"errors", "settings", "environment", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
-    "process_generator": {"errors", "settings", "process", "snowflake", "connection", "kinds"},
+    "process_generator": {"errors", "settings", "environment", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
     "readers": {"errors", "core"},
-    "monitor": {
-        *("errors", "settings", "core", "process.clock", "process.names", "servers", "snowflake", "numbers", "readers")
-    },
+    "monitor": {*("errors", "settings", "core", "process.clock", "servers", "snowflake", "numbers", "readers")},
     "worker_pool": {"errors", "core", "process.clock", "servers.runner", "snowflake", "monitor"},
     "merge": {
         *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets", "core.values"),
@@ -47,10 +46,10 @@ MAY_IMPORT = {
 }
 LOWER = MAY_IMPORT.keys() - {"merge"}
 MAY_IMPORT |= {
-    "snowredis": LOWER - {"numbers", "registry", "servers", "settings", "signatures"},
+    "snowredis": LOWER - {"environment", "numbers", "registry", "servers", "settings", "signatures"},
     # "cli": a framework's own commands show what ours show
     "integrations": {*LOWER, "snowredis", "cli"}
-    - {"lent_worker", "numbers", "readers", "registry", "servers", "signatures", "worker_pool"},
+    - {"environment", "lent_worker", "numbers", "readers", "registry", "servers", "signatures", "worker_pool"},
     # "integrations": metrics are shown there, too
     "web": {*LOWER, "snowredis", "integrations"}
     - {"embedded", "lent_worker", "numbers", "process_generator", "readers", "registry", "signatures", "testing"},

@@ -13,8 +13,9 @@ import pytest
 import redis
 
 import snowredis
+from snowredis.environment import from_environment
 from snowredis.kinds.lookup import parse_kind
-from snowredis.settings import COMMON, POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
+from snowredis.settings import COMMON, POOL_DURATIONS, PREFIX, SETTINGS, Setting, check
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app

@@ -11,9 +11,10 @@ from snowredis import numbers
 from snowredis.cli import output
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, confirm, natural
+from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, SnowredisError, StoreRefused
 from snowredis.process.clock import now_ms
-from snowredis.settings import URL_SETTING, Setting, settings_in_environment, url_or_default
+from snowredis.settings import URL_SETTING, Setting, url_or_default
 
 
 def _constants(*, dated: bool) -> dict[str, Setting]:
@@ -27,7 +28,7 @@ def _constants(*, dated: bool) -> dict[str, Setting]:
 def _given(args: argparse.Namespace, declared: Mapping[str, Setting]) -> dict[str, Any]:
     """Return the values of *declared* settings: those of the command line, else of SNOWREDIS_* variables."""
     given = {name: getattr(args, name) for name in declared if getattr(args, name) is not None}
-    return settings_in_environment(os.environ, declared.values()) | given
+    return from_environment(os.environ, declared.values()) | given
 
 
 def _add(parser: Parser, settings: Iterable[Setting] = (), *, changes: bool = True, tags: str | None = None) -> None:

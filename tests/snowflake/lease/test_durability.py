@@ -12,8 +12,8 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.environment import from_environment
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
-from snowredis.settings import from_environment
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling

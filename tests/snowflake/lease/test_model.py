@@ -23,7 +23,8 @@ from snowredis import errors
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts, resolve_layout
 from snowredis.errors import ConfigError, SnowredisError, StoreReadOnly, StoreRefused, StoreUnavailable
-from snowredis.process.names import owner_text, parse_owner
+from snowredis.monitor.owner import parse_owner
+from snowredis.process.names import owner_text
 from snowredis.servers.clients import address, client_of_url, redacted, without_retries
 from snowredis.servers.connections import SOCKET_TIMEOUT_S
 from snowredis.servers.runner import translated
