@@ -252,7 +252,7 @@ class IdAllocator:
         is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
         if is_usable:
             # step 5, own: this has to be known before an id is made
-            self._leases.slot.note_outage_use(layout.ms_at(until))
+            self._leases.slot.record.note_outage_use(layout.ms_at(until))
             self._open_lane = OpenLane(lease.serial, until)
         return is_usable
 

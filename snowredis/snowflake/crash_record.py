@@ -22,9 +22,7 @@ from typing import NamedTuple, Protocol
 
 from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
-from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import NO_STATS, PoolConfig, PresentedLease, WorkerStats
-from snowredis.snowflake.replies import Granted
+from snowredis.snowflake.protocol import NO_STATS, PresentedLease, WorkerStats
 
 log = logging.getLogger("snowredis")
 
@@ -65,22 +63,6 @@ class Credentials(NamedTuple):
     outage_used_ms: int = 0
     end: int = End.KILLED
 
-    @classmethod
-    def of_lease(cls, held: HeldLease, stats: WorkerStats) -> Credentials:
-        """Return the credentials of a lease."""
-        return cls(
-            worker=held.lease.worker,
-            token=held.token,
-            renewal_id=held.renewal_id,
-            pending_renewal_id=held.pending_renewal_id,
-            until_ms=held.lease.until_ms,
-            outage_until_ms=held.lease.outage_until_ms,
-            lanes_ms=held.lanes_ms,
-            incarnation=held.lease.incarnation,
-            clocks_s=held.clocks_s,
-            stats=stats,
-        )
-
     def pack(self) -> bytes:
         """Return the text that is recorded."""
         return json.dumps((FORMAT, *self), ensure_ascii=False).encode()
@@ -103,24 +85,6 @@ class Credentials(NamedTuple):
         """The lease as requests present it."""
         names = (self.token, self.renewal_id, self.pending_renewal_id)
         return PresentedLease(self.worker, *names, self.until_ms, self.outage_until_ms)
-
-    def taken_over(self, config: PoolConfig, serial: int, generation: int) -> HeldLease:
-        """Return the lease for a process that takes it over.
-
-        That process has the rest of the outage lane. The other lanes open only where what the process before had ends:
-        nothing says how far it used them.
-        """
-        state = (0, self.incarnation, 0, 0, None)
-        granted = Granted(*state, self.worker, self.until_ms, self.lanes_ms, self.renewal_id, self.outage_until_ms)
-        held = HeldLease.granted(granted, config, self.token, serial, generation)
-        lease, ordinary = held.lease, config.ordinary_lanes
-        opens = (*[lease.until] * ordinary, *lease.opens[ordinary:])
-        return held._replace(
-            pending_renewal_id=self.pending_renewal_id,
-            lease=lease._replace(opens=opens),
-            clocks_s=self.clocks_s,
-            outage_used_ms=self.outage_used_ms,
-        )
 
 
 # one page: checksum, place and length of the text that counts; the end of the process; outage_used_ms; two texts
@@ -271,3 +235,7 @@ class CrashRecord:
             raise ValueError("the checksum is wrong")
         written = Credentials.parse(text)
         return written and written._replace(outage_used_ms=self._header[2], end=self._header[1])
+
+
+# of a generator that records nothing: before its first claim, in a forked child, and where there is no place for files
+NO_RECORD = CrashRecord(None, memoryview(bytearray(PAGE_BYTES)))

@@ -1,12 +1,15 @@
-"""A lease as its holder has it: values that are replaced as a whole."""
+"""A lease as its holder has it: values that are replaced as a whole, their place, and what makes them void."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.protocol import PoolConfig, PresentedLease, ReleaseRequest, RenewRequest, WorkerStats
+from snowredis.snowflake.crash_record import NO_RECORD, UNKNOWN_WORKER, CrashRecord, Credentials
+from snowredis.snowflake.protocol import NO_STATS, PoolConfig, PresentedLease, Store, WorkerStats
 from snowredis.snowflake.replies import Granted, Renewed
 
 
@@ -124,20 +127,46 @@ class HeldLease(NamedTuple):
         """Beginning and end of the reservation in its outage lane; the end is 0 if it has none."""
         return self.lanes_ms[-1], self.lease.outage_until_ms
 
-    def renew_request(self, caller_ms: int, stats: WorkerStats, owner: str) -> RenewRequest:
-        """Return the request for the pending renewal, made at *caller_ms* of this host's clock."""
-        return RenewRequest(self._presented, caller_ms, self.lanes_ms, stats, owner, self.lease.incarnation)
-
-    def release_request(self, caller_ms: int, opened: str, stats: WorkerStats) -> ReleaseRequest:
-        """Return the request to release it; *opened*: as in ReleaseRequest."""
-        return ReleaseRequest(self._presented, caller_ms, opened, stats)
-
     @property
-    def _presented(self) -> PresentedLease:
+    def presented(self) -> PresentedLease:
         """The lease as its requests present it."""
         lease = self.lease
         return PresentedLease(
             lease.worker, self.token, self.renewal_id, self.pending_renewal_id, lease.until_ms, lease.outage_until_ms
+        )
+
+    def credentials(self, stats: WorkerStats) -> Credentials:
+        """Return what a crash record says of this lease."""
+        return Credentials(
+            worker=self.lease.worker,
+            token=self.token,
+            renewal_id=self.renewal_id,
+            pending_renewal_id=self.pending_renewal_id,
+            until_ms=self.lease.until_ms,
+            outage_until_ms=self.lease.outage_until_ms,
+            lanes_ms=self.lanes_ms,
+            incarnation=self.lease.incarnation,
+            clocks_s=self.clocks_s,
+            stats=stats,
+        )
+
+    @classmethod
+    def taken_over(cls, found: Credentials, config: PoolConfig, serial: int, generation: int) -> HeldLease:
+        """Return the lease in a crash record for a process that takes it over.
+
+        That process has the rest of the outage lane. The other lanes open only where what the process before had ends:
+        nothing says how far it used them.
+        """
+        state = (0, found.incarnation, 0, 0, None)
+        granted = Granted(*state, found.worker, found.until_ms, found.lanes_ms, found.renewal_id, found.outage_until_ms)
+        held = cls.granted(granted, config, found.token, serial, generation)
+        lease, ordinary = held.lease, config.ordinary_lanes
+        opens = (*[lease.until] * ordinary, *lease.opens[ordinary:])
+        return held._replace(
+            pending_renewal_id=found.pending_renewal_id,
+            lease=lease._replace(opens=opens),
+            clocks_s=found.clocks_s,
+            outage_used_ms=found.outage_used_ms,
         )
 
 
@@ -154,3 +183,171 @@ class Claimed(NamedTuple):
     replaced: HeldLease | None = None
     granted: HeldLease | None = None
     void: bool = False
+
+
+class LeaseSlot:
+    """Stores a lease and a token; a fork or a suspension makes either void.
+
+    A signal handler may fork, or suspend the generator, in the middle of any method of LeaseManager; the rest of the
+    method then runs in the child, or after the suspension, with what it had learned before. So every claim takes a
+    serial before anything of its request is made, and its lease and its token count only if that serial is not below
+    ``oldest``. A fork and a suspension raise ``oldest``: whatever is stored late is void.
+
+    Attributes:
+        oldest: the lowest serial that is not void.
+        latest: the lease that was stored last and not removed, even if it is void.
+        record: where the lease is recorded in case of a crash.
+        lent: true if another program makes the ids of the lease; its outage lane is not used.
+    """
+
+    def __init__(self, store: Store, new_record: Callable[[Store], CrashRecord]) -> None:
+        self._store, self._open_record = store, new_record
+        self._serials = itertools.count(1)
+        self.oldest = 0
+        self.latest: HeldLease | None = None
+        self._lost_lease: HeldLease | None = None
+        # the serial and the token of a claim
+        self._asked = (0, "")
+        self.record = NO_RECORD
+        self.lent = False
+
+    def lend(self) -> None:
+        """Let another program make the ids of the lease, in its first lane only.
+
+        Nobody here knows which times that program used. So no lease is recorded: that program may go on when this
+        process was killed, and the worker id must not be released before the lease ends.
+        """
+        self.lent, self._open_record = True, lambda _: NO_RECORD
+
+    def next_serial(self) -> int:
+        """Return the serial of a new claim, greater than all before."""
+        return next(self._serials)
+
+    @property
+    def held(self) -> HeldLease | None:
+        """The lease that ids may be made of; None if there is none."""
+        latest = self.latest
+        return latest if latest is not None and latest.serial >= self.oldest else None
+
+    @property
+    def lost_lease(self) -> HeldLease | None:
+        """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
+        lost = self._lost_lease
+        return lost if lost is not None and lost.serial >= self.oldest else None
+
+    @property
+    def outage_lanes_ms(self) -> list[tuple[int, int]]:
+        """The outage lanes of the lease, and of one that was lost, as in lane_until_ms().
+
+        They stay closed if the clock of this host was set.
+        """
+        return [each.outage_lane_ms for each in (self.held, self.lost_lease) if each and not self.lent]
+
+    def keep_lane(self, lost: HeldLease) -> None:
+        """Keep the outage lane of *lost*, unless it was not open yet and there is another lost lease."""
+        lease, other = lost.lease, self.lost_lease
+        was_open = lease.opens[-1] < lease.until
+        if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or other is None):
+            # recorded nowhere: nobody can take it over
+            self._lost_lease = lost._replace(is_recorded=False)
+
+    def drop_lost_lease(self) -> None:
+        """Keep no outage lane of a lost lease."""
+        self._lost_lease = None
+
+    @property
+    def token(self) -> str:
+        """The token of a claim that has no reply yet, to be sent again; empty if there is none."""
+        serial, token = self._asked
+        return token if serial >= self.oldest else ""
+
+    def set_token(self, token: str, serial: int | None = None) -> None:
+        """Store the *token* of the claim with *serial*; by default one that is not void now."""
+        self._asked = (self.oldest if serial is None else serial, token)
+
+    def open_record(self, serial: int) -> CrashRecord:
+        """Return where the claim with *serial* is recorded.
+
+        Called before the token is made: a child that is forked after that has no record of its own in which the
+        token, which is its parent's, would be released when the child is killed.
+        """
+        record = self.record
+        if record is NO_RECORD:
+            record = self._new_record()
+            # a child that was forked meanwhile does not get the record of its parent
+            if serial >= self.oldest:
+                self.record = record
+        return record
+
+    def record_claim(self, record: CrashRecord, token: str, owner: str) -> None:
+        """Record that a claim is under way: a process killed before its reply comes may have a worker id."""
+        # the record of a lease that is to be replaced stays
+        if self.latest is None:
+            record.write(Credentials(UNKNOWN_WORKER, token, owner))
+
+    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+        """Record *held*, then make it the lease that ids may be made of; return False if it is void.
+
+        A lease that is not *fresh* is recorded only if it was when it was fresh: else the use of its outage lane since
+        then is unknown. Without *stats* only its pending renewal is new.
+        """
+        record = self.record
+        # checked after the record was read: a child that was forked before has another record, and a void lease
+        if held.serial < self.oldest:
+            return False
+        if fresh or held.is_recorded:
+            if stats is None:
+                record.note_pending(held.pending_renewal_id)
+            else:
+                is_recorded = record.write(held.credentials(stats))
+                held = held._replace(is_recorded=is_recorded)
+        if held.serial < self.oldest:
+            return False
+        self.latest = held
+        return True
+
+    def remove(self, held: HeldLease) -> None:
+        """Remove *held*, unless the lease of another claim was stored since."""
+        latest = self.latest
+        if latest is not None and latest.serial == held.serial:
+            self.latest = None
+
+    def detach(self) -> HeldLease | None:
+        """Remove the lease, and return it; None if there is none."""
+        held = self.latest
+        if self.latest is held:
+            self.latest = None
+        return held
+
+    def record_taken(self, record: CrashRecord, taken: HeldLease) -> HeldLease:
+        """Record the lease of a dead process as one of this process; return it."""
+        # first: what is recorded of a lease includes what the process before may have used
+        record.note_outage_use(taken.outage_used_ms)
+        return taken._replace(is_recorded=record.write(taken.credentials(NO_STATS)))
+
+    def clear_record(self) -> None:
+        """Record that nothing is held, unless a lease is stored here."""
+        record = self.record
+        if self.latest is None:
+            record.clear()
+
+    def make_void(self) -> None:
+        """Invalidate the lease, and any claim under way."""
+        self.oldest = self.next_serial()
+        self.set_token("")
+
+    def after_fork(self) -> None:
+        """Forget the parent's lease, in a forked child."""
+        # this comes first: whatever a call that goes on here stores from now on is void
+        self.make_void()
+        record, self.record = self.record, NO_RECORD
+        record.forget()
+        self.latest = self._lost_lease = None
+
+    def close(self) -> None:
+        """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""
+        record, self.record = self.record, NO_RECORD
+        record.give_up()
+
+    def _new_record(self) -> CrashRecord:
+        return self._open_record(self._store)

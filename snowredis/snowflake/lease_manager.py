@@ -27,9 +27,17 @@ from snowredis.process.exit import EXIT
 from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.context import Context, PoolView
-from snowredis.snowflake.lease import Claimed, HeldLease
-from snowredis.snowflake.lease_slot import LeaseSlot
-from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, lane_until_ms
+from snowredis.snowflake.lease import Claimed, HeldLease, LeaseSlot
+from snowredis.snowflake.protocol import (
+    NO_STATS,
+    ClaimRequest,
+    PoolConfig,
+    ReleaseRequest,
+    RenewRequest,
+    Store,
+    WorkerStats,
+    lane_until_ms,
+)
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import Granted, Lost, PoolFull, Settling
 from snowredis.snowflake.sweep import DeadProcesses
@@ -315,7 +323,8 @@ class LeaseManager:
             self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
         owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
-        request = held.renew_request(self._context.now_ms(), stats, owner)
+        now_ms, incarnation = self._context.now_ms(), held.lease.incarnation
+        request = RenewRequest(held.presented, now_ms, held.lanes_ms, stats, owner, incarnation)
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent
@@ -404,13 +413,13 @@ class LeaseManager:
             # it was detached before: it is the parent's
             return False
         sent_s = self._clock.monotonic()
-        request = held.release_request(self._context.now_ms(), opened, stats)
+        request = ReleaseRequest(held.presented, self._context.now_ms(), opened, stats)
         # step 5, own: noted before the request is sent
-        self.slot.note_release(held, sent=True)
+        self.slot.record.note_release(held.token, sent=True)
         try:
             reply = self.store.release(request, self.view.seen)
         except StoreUnavailable as error:
-            self.slot.note_release(held, sent=not error.is_unsent)
+            self.slot.record.note_release(held.token, sent=not error.is_unsent)
             raise
         self.view.learn(reply, sent_s)
         self.slot.clear_record()
@@ -418,7 +427,7 @@ class LeaseManager:
 
     def disown(self) -> None:
         """Let no process take over what is recorded here, or what dead processes left: there may be copies of it."""
-        self.slot.note_release(None, sent=True)
+        self.slot.record.note_release(None, sent=True)
         self.dead_processes.disown()
 
     def withdraw(self) -> None:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from snowredis.process.exit import ENDS, End
 from snowredis.process.fork import GUARD
 from snowredis.process.names import ProcessName, own_name, parent_name
-from snowredis.snowflake.crash_record import HEADER_BYTES, PAGE_BYTES, CrashRecord
+from snowredis.snowflake.crash_record import HEADER_BYTES, NO_RECORD, PAGE_BYTES, CrashRecord
 from snowredis.snowflake.protocol import Store
 
 try:
@@ -105,21 +105,21 @@ class RecordFiles:
 
     def __init__(self) -> None:
         # addresses of memory of closed generators of this process. What a thread still writes there names another inode
-        self._unused: list[int] = []
+        self.unused: list[int] = []
         # files of closed generators of this process that still record a lease
         self._unreleased: deque[_RecordFile] = deque()
         self._pid, self._warned = 0, False
 
-    def new_record(self, store: Store) -> CrashRecord | None:
-        """Return a crash record for one generator of *store*, in a file of its own; None where that is not possible."""
+    def new_record(self, store: Store) -> CrashRecord:
+        """Return a crash record for one generator of *store*, in a file of its own; NO_RECORD if that is impossible."""
         if not store.locator:
-            return None
+            return NO_RECORD
         try:
             place = find_place(make=True)
             if self._pid != place.own.pid:
                 # these are the parent's. The pid is set last: another thread of this child may read it meanwhile
-                self._unused, self._unreleased, self._pid = [], deque(), place.own.pid
-            path = place.new_path(store)
+                self.unused, self._unreleased, self._pid = [], deque(), place.own.pid
+            path = os.path.join(place.family(store, place.parent), str(FileName(place.own, os.urandom(6).hex())))
             address = _create(path, self._spare())
             inode = _inode(path)
             page = _view(address)
@@ -132,7 +132,7 @@ class RecordFiles:
                 "process goes on with that lease",
                 off,
             )
-            return None
+            return NO_RECORD
         file = _RecordFile(self, path, address, place.own.pid, page[:HEADER_BYTES].cast("Q"))
         ENDS.add(file)
         return CrashRecord(file, page, inode)
@@ -140,13 +140,9 @@ class RecordFiles:
     def _spare(self) -> int:
         """Return the address of memory that can be used again; 0 if there is none."""
         try:
-            return self._unused.pop()
+            return self.unused.pop()
         except IndexError:
             return 0
-
-    def reuse(self, address: int) -> None:
-        """Keep memory whose file was removed."""
-        self._unused.append(address)
 
     def keep(self, file: _RecordFile) -> None:
         """Keep the file of a lease that was not released; remove the oldest one if there are too many."""
@@ -210,7 +206,7 @@ class _RecordFile:
             address = self._addresses.pop()
             # the file system has its room back now, not when the address is used again
             _map(-1, address)
-            self._files.reuse(address)
+            self._files.unused.append(address)
 
 
 class Directory:
@@ -295,10 +291,6 @@ class Place(NamedTuple):
     def family(self, store: Store, parent: ProcessName) -> str:
         """Return the directory of the records of the processes that *parent* started."""
         return os.path.join(self.top, family_name(store, parent))
-
-    def new_path(self, store: Store) -> str:
-        """Return the path of a new file."""
-        return os.path.join(self.family(store, self.parent), str(FileName(self.own, os.urandom(6).hex())))
 
 
 def find_place(*, make: bool = False) -> Place:
@@ -416,14 +408,7 @@ def _map(descriptor: int, address: int) -> int:
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = (
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_longlong,
-    )
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_longlong)
     flags = mmap.MAP_SHARED if descriptor >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANON
     flags |= MAP_FIXED if address else 0
     mapped = libc.mmap(address, PAGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)

@@ -19,7 +19,7 @@ from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.context import WeakGenerator
-from snowredis.snowflake.crash_record import CrashRecord
+from snowredis.snowflake.crash_record import NO_RECORD, CrashRecord
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig, Store
 from snowredis.snowflake.replies import LossReason
@@ -66,12 +66,12 @@ class Process(SimulatedProcess):
         self.lease_manager: SimKeeper = lease_manager
         self.new_locks()
 
-    def new_record(self, store: Store) -> CrashRecord | None:
-        """Return a crash record in a file of its machine; None if there are none in this schedule."""
+    def new_record(self, store: Store) -> CrashRecord:
+        """Return a crash record in a file of its machine; NO_RECORD if there are none in this schedule."""
         if self.unborn is not None:
             # what is done now, its parent did
-            return None
-        return None if self.sim.machines is None else self.sim.machines.new_record(self, store)
+            return NO_RECORD
+        return NO_RECORD if self.sim.machines is None else self.sim.machines.new_record(self, store)
 
     def _bare(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
         self._begin(sim, host)
@@ -311,7 +311,7 @@ class Process(SimulatedProcess):
             (old.slot._serials, copy_of_count(old.slot._serials)),
             (old.slot.latest, old.slot.latest),
             (old.slot._lost_lease, old.slot._lost_lease),
-            (old.slot.record, None),
+            (old.slot.record, NO_RECORD),
             (old.slot._open_record, old.slot._open_record),
         ]
         memo = {id(thing): replacement for thing, replacement in instead}

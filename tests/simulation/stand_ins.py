@@ -14,10 +14,9 @@ from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import Administration
-from snowredis.snowflake.crash_record import CrashRecord, Credentials
-from snowredis.snowflake.lease import HeldLease
+from snowredis.snowflake.crash_record import NO_RECORD, CrashRecord, Credentials
+from snowredis.snowflake.lease import HeldLease, LeaseSlot
 from snowredis.snowflake.lease_manager import LeaseManager
-from snowredis.snowflake.lease_slot import LeaseSlot
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
 from tests.simulation.world import START_US
 
@@ -111,8 +110,8 @@ class SimSlot(LeaseSlot):
             self.process.sim.checker.believe(self.process, held)
         return kept
 
-    def _new_record(self) -> CrashRecord | None:
-        return None if self.process is None else self.process.new_record(self._store)
+    def _new_record(self) -> CrashRecord:
+        return NO_RECORD if self.process is None else self.process.new_record(self._store)
 
 
 class SimDeadProcesses:

@@ -15,7 +15,7 @@ from unittest import mock
 from snowredis.errors import ServerUnidentified
 from snowredis.snowflake import crash_record
 from snowredis.snowflake.administration import Ends
-from snowredis.snowflake.crash_record import CrashRecord, Credentials
+from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.record_files import FileName
 from tests.simulation.machines import Machines, Page
@@ -301,9 +301,8 @@ class Steps:
         """Kill a process before its second store into its record; half of the text has been written."""
         process = self._of(name)
         held, record = process.lease_manager.held, process.lease_manager.slot.record
-        assert isinstance(record, CrashRecord)
         assert held is not None
-        text = Credentials.of_lease(held, process.generator._lifecycle.stats())
+        text = held.credentials(process.generator._lifecycle.stats())
         with mock.patch.object(crash_record, "GUARD", _KilledAt(process, 2)):
             self._stage.do(process, lambda _: record.write(text))
         assert not process.alive

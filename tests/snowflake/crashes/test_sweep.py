@@ -264,7 +264,6 @@ def test_memory_is_used_again(server: RedisServer, pool: str) -> None:
     addresses = []
     for _ in range(3):
         record = files.new_record(store)
-        assert record is not None
         assert record.read() is None
         record.write(Credentials(UNKNOWN_WORKER, "5a" * 16, "{}"))
         record.note_outage_use(5)
@@ -280,13 +279,11 @@ def test_memory_of_a_record_that_is_given_up_twice_is_used_once(server: RedisSer
     # as when a signal handler closes a generator that is being closed
     store, files = open_store(server.url, config_of(pool)), record_files.RecordFiles()
     record = files.new_record(store)
-    assert record is not None
     record.give_up()
     record.give_up()
     addresses = set()
     for _ in range(2):
         another = files.new_record(store)
-        assert another is not None
         assert isinstance(another._file, record_files._RecordFile)
         addresses.add(another._file._addresses[0])
     assert len(addresses) == 2
@@ -485,7 +482,7 @@ def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
     path = stranger(records, own) / str(FileName(own._replace(started="1", image="1"), "1"))
     path.touch()
     inode = record_files._inode(str(path))
-    assert CrashRecord(Owned(), page, inode).write(Credentials.of_lease(held, NO_STATS))
+    assert CrashRecord(Owned(), page, inode).write(held.credentials(NO_STATS))
     path.write_bytes(page)
     monkeypatch.setattr(sweep, "UNUSED_S", -1.0)
     sweep.remove_unused(own)

@@ -23,13 +23,13 @@ def record() -> Credentials:
     lanes_ms = (NOW_MS, NOW_MS, NOW_MS, NOW_MS + 10)
     granted = Granted(0, "i", 0, 0, None, 5, NOW_MS + 30_000, lanes_ms, "a1", NOW_MS + 86_400_000)
     held = HeldLease.granted(granted, CONFIG, "70c3", 1, 0)._replace(pending_renewal_id="b2", clocks_s=(1.5, 2.5))
-    read = Credentials.parse(Credentials.of_lease(held, WorkerStats(ids_made=3)).pack())
+    read = Credentials.parse(held.credentials(WorkerStats(ids_made=3)).pack())
     assert read is not None
     return read._replace(outage_used_ms=NOW_MS + 710)
 
 
 def test_the_heir_has_the_rest_of_the_outage_lane_and_no_other_time() -> None:
-    taken = record().taken_over(CONFIG, 7, 3)
+    taken = HeldLease.taken_over(record(), CONFIG, 7, 3)
     end = LAYOUT.first_tick_from(NOW_MS + 30_000)
     assert taken.lease.opens == (end, end, end, LAYOUT.first_tick_from(NOW_MS + 10))
     assert (taken.lease.worker, taken.lease.until) == (5, end)

@@ -26,8 +26,7 @@ from snowredis.process.clock import SystemClock
 from snowredis.process.fork import ForkGuard
 from snowredis.settings import SequenceStart
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
-from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.lease_slot import LeaseSlot
+from snowredis.snowflake.lease import HeldLease, LeaseSlot
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, WorkerStats
 from snowredis.snowflake.replies import ClaimReply, Seen
