@@ -5,6 +5,7 @@ Each check of a server is a function in one of two tables: it needs the reply of
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -25,7 +26,7 @@ from snowredis.readers import database_session, fences, unfit
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import read_lua, text_of
-from snowredis.snowflake.record_files import OFF, VARIABLE, why_off
+from snowredis.snowflake.record_files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
 
 # from least to most serious
 SEVERITIES = ("ok", "unknown", "warning", "error")
@@ -101,7 +102,7 @@ def check_host() -> list[Finding]:
 
 
 def _crash_records() -> Result:
-    if not (why := why_off()):
+    if not (why := why_records_off()):
         return ok("processes of this user can make them, so worker ids of killed ones are released at once")
     if os.environ.get(VARIABLE) == OFF:
         return ok(f"off, by {VARIABLE}: a kill leaves the lease until its ttl has passed")
@@ -109,6 +110,23 @@ def _crash_records() -> Result:
         f"processes of this user make no crash records, so a kill leaves the lease until its ttl has passed: {why}",
         f"make that directory usable, or name one of your own with {VARIABLE} ({OFF}: none are wanted)",
     )
+
+
+def why_records_off() -> str:
+    """Return why processes of this user make no crash records here, with the remedy; "" if they do. Makes a file."""
+    try:
+        place = find_place(make=True)
+        path = os.path.join(place.top, f"try.{place.own.namespace}", f"{place.own.pid}.{os.urandom(6).hex()}")
+        try:
+            os.close(make_file(path))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                remove(path)
+    except RecordsOff as off:
+        return str(off)
+    except OSError as error:
+        return str(RecordsOff.failed(error))
+    return ""
 
 
 def _ntp() -> Result:

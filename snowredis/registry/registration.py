@@ -47,7 +47,6 @@ from snowredis.snowflake.protocol import (
     pool_keys,
     signature_fields,
 )
-from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Renewed, Seen
 
 log = logging.getLogger("snowredis")
@@ -66,7 +65,7 @@ class RegisteredStore:
         wanted: the number that the settings, or a person, name; None: whichever it has, or the next one.
     """
 
-    def __init__(self, store: RedisStore, registry: Registry, *, wanted: int | None) -> None:
+    def __init__(self, store: PoolAdministration, registry: Registry, *, wanted: int | None) -> None:
         self._store, self.registry, self._wanted = store, registry, wanted
         self.where, self.locator = store.where, store.locator
         self._is_known, self._highest = False, NO_NUMBER

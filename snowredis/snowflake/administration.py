@@ -12,10 +12,13 @@ from typing import TypeAlias, TypeVar
 
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
+from snowredis.process.clock import now_ms
 from snowredis.servers.acknowledged import Acknowledged, save_snapshot
+from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.failover import on_one_connection
 from snowredis.servers.runner import translated
-from snowredis.servers.scripts import flag
+from snowredis.servers.scripts import flag, text_of
+from snowredis.snowflake.protocol import is_deleted
 from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, ScriptStore
 from snowredis.snowflake.replies import Absent, CreateReply, Reply, Seen
 
@@ -26,7 +29,11 @@ _Reply = TypeVar("_Reply", bound=Reply)
 # how often replicas are asked whether they have what a person did; WAIT_MS each
 ATTEMPTS = 6
 # all scripts of pools
-POOL_SCRIPTS = (*SCRIPTS, "end")
+POOL_SCRIPTS = (*SCRIPTS, "note_number", "end")
+
+
+class NumberNoted(Reply):
+    """Reply to a note: the pool stores that the registry has confirmed its shard number."""
 
 
 class Ends(Reply, end_ms=int, next_signature=str, over=flag):
@@ -53,6 +60,7 @@ class Early(Reply, earliest_ms=int):
     earliest_ms: int
 
 
+NoteReply: TypeAlias = NumberNoted | Absent
 EndReply: TypeAlias = Ends | Early | Absent
 
 
@@ -63,6 +71,12 @@ class Administration(ScriptStore):
 
     def create(self, caller_ms: int) -> CreateReply:
         return self._lasting(lambda: super(Administration, self).create(caller_ms))
+
+    def note_number(self, highest: int, caller_ms: int) -> NoteReply:
+        """Note in the pool that its registry has confirmed its number, and the *highest* one that it has given."""
+        expected = (NumberNoted, Absent)
+        reply: NoteReply = self._call("note_number", expected, Seen(), caller_ms, highest)
+        return reply
 
     def end(self, caller_ms: int, *, layout: Layout | None = None, at_ms: int = 0) -> EndReply:
         """Give the pool an end, once; a pool that has one keeps it.
@@ -92,6 +106,16 @@ class Administration(ScriptStore):
 
 class PoolAdministration(RedisStore, Administration):
     """A pool in Redis or Valkey, for people."""
+
+    def stored(self, field: str) -> str:
+        """Return a field of the pool in this Redis; "" if there is no pool, or if it was deleted and has ended.
+
+        Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
+        """
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            values = self._client.hmget(self._keys[0], (field, "over", "end", "next_signature"))
+        text, over, end, next_signature = (text_of(value or b"") for value in values)
+        return "" if is_deleted(over, end, next_signature, now_ms()) else text
 
     def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         """Make a *change* that a person asked for, and put it on every copy of the pool that can come back.

@@ -157,12 +157,6 @@ class IdAllocator:
         self._generator._supersede(None, SEALED, self._sealed)
 
     @property
-    def serial(self) -> int:
-        """Serial of the lease that the last ids were made of; 0 if there is none."""
-        state: State = self._generator._position[0].state
-        return state.serial
-
-    @property
     def outage_serial(self) -> int:
         """Serial of the lease whose outage lane is open; 0 if none is."""
         return self._open_lane.serial
@@ -440,7 +434,8 @@ class IdAllocator:
 
     def seal_through(self, held: HeldLease) -> str:
         """Seal the current range unless that is of a lease later than *held*; return opened()."""
-        if self.serial <= held.serial:
+        state: State = self._generator._position[0].state
+        if state.serial <= held.serial:
             # even if that lease has no range: a frame below this signal handler may be about to publish the first one
             self.seal()
         return self.opened(held)

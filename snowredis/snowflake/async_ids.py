@@ -10,12 +10,10 @@ import functools
 from snowredis.core.lanes import Wait
 from snowredis.core.values import check_count
 from snowredis.process.clock import MAX_SLEEP_S, FrozenClockCheck
-from snowredis.process.coroutines import in_background, in_thread, result_of, sleep
+from snowredis.process.coroutines import in_background, result_of, sleep
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.slow_path import SlowPath
-
-__all__ = ["in_background", "in_thread", "next_ids", "next_slow"]
 
 # ids of one step of the event loop: a list of them takes well under a millisecond
 CHUNK = 10_000

@@ -393,15 +393,9 @@ class SnowflakeGenerator(FastPath):
 
     def __repr__(self) -> str:
         held = self._lease_manager.held
-        state = (
-            "closed"
-            if self._lease_manager.closed
-            else "suspended"
-            if self._lease_manager.suspended
-            else f"worker {held.lease.worker}"
-            if held
-            else "no worker id yet"
-        )
+        state = f"worker {held.lease.worker}" if held else "no worker id yet"
+        if self.closed or self._lease_manager.suspended:
+            state = "closed" if self.closed else "suspended"
         return f"<snowredis.SnowflakeGenerator pool={self.pool!r} {state}>"
 
 

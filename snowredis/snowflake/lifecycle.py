@@ -377,11 +377,9 @@ class LeaseLifecycle:
             self._failing = False
             log.warning("pool %s: Redis replies again", self._pool)
         # a few at a time: other threads may want to talk to Redis
-        released = self._release_dead(only_next=True)
-        for _ in range(TIMES_AT_BEAT - 1):
-            if released < MOST_AT_ONCE:
+        for turn in range(TIMES_AT_BEAT):
+            if self._release_dead(only_next=turn == 0) < MOST_AT_ONCE:
                 break
-            released = self._release_dead()
 
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""

@@ -82,7 +82,8 @@ class MemoryStore:
     def _begin(self, now: int, lost_at_ms: int, *, is_new: bool) -> None:
         self._incarnation, self._swept_ms = f"{now}-{0:08x}{next(self._serials):x}", now
         self._lost_at_ms, self._is_new = lost_at_ms, is_new
-        self._floor_ms, self._outage_floor_ms = self.config.floors_ms(0, lost_at_ms, is_new=is_new)
+        waits_ms = (0, 0) if is_new else (self.config.floor_ms, self.config.horizon_ms(self.config.outage_reserve_ms))
+        self._floor_ms, self._outage_floor_ms = (lost_at_ms + wait_ms for wait_ms in waits_ms)
         self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(self._floor_ms,)), reason=FloorReason.NO_POOL)
 
     def _open(self, caller_ms: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import as_int
@@ -53,8 +53,6 @@ NO_STATS = WorkerStats()
 
 # the format of what a pool stores: fields, records, index; see FORMATS in snowredis.signatures
 FORMAT = 5
-# fields of a pool that can be read before anything is claimed in it
-StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 
 
 def is_deleted(over: str, end: str, next_signature: str, now_ms: int) -> bool:
@@ -181,17 +179,6 @@ class PoolConfig:
     def horizon_ms(self, length_ms: int) -> int:
         """Return after how long all has ended that lasts *length_ms* and that any server granted, as in pool.lua."""
         return length_ms + self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
-
-    def floors_ms(self, start_ms: int, lost_at_ms: int, *, is_new: bool) -> tuple[int, int]:
-        """Return the floor of a pool, and that of its outage lanes, as set_floors() of pool.lua does.
-
-        Args:
-            start_ms: the end of the pool before at this name, or 0.
-            lost_at_ms: when the last loss was noticed; with *is_new* when a person created the pool.
-        """
-        waits_ms = (0, 0) if is_new else (self.floor_ms, self.horizon_ms(self.outage_reserve_ms))
-        floor_ms, outage_floor_ms = (max(start_ms, lost_at_ms + wait_ms) for wait_ms in waits_ms)
-        return floor_ms, outage_floor_ms
 
     @property
     def signature(self) -> str:

@@ -331,27 +331,10 @@ def find_directory(*, make: bool = False) -> str:
     return path
 
 
-def why_off() -> str:
-    """Return why processes of this user record no lease here, with the remedy; "" if they do. Makes a file."""
-    try:
-        place = find_place(make=True)
-        path = os.path.join(place.top, f"try.{place.own.namespace}", f"{place.own.pid}.{os.urandom(6).hex()}")
-        try:
-            os.close(_reserved(path))
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                remove(path)
-    except RecordsOff as off:
-        return str(off)
-    except OSError as error:
-        return str(RecordsOff.failed(error))
-    return ""
-
-
 def _default_directory() -> str:
     platform = sys.platform
     if platform == "linux":
-        return f"/dev/shm/snowredis-{os.geteuid()}"  # noqa: S108 - checked in open_directory()
+        return f"/dev/shm/snowredis-{os.geteuid()}"  # noqa: S108 - checked in find_directory()
     if platform == "darwin":
         # this directory belongs to this user, and is on this machine
         return os.path.join(os.environ["TMPDIR"], "snowredis") if os.environ.get("TMPDIR") else ""
@@ -360,7 +343,7 @@ def _default_directory() -> str:
 
 def _create(path: str, address: int) -> int:
     """Create a file for one record; return where it is in memory: at *address*, unless that is 0. Raises OSError."""
-    descriptor = _reserved(path)
+    descriptor = make_file(path)
     try:
         return _map(descriptor, address)
     except BaseException:
@@ -370,7 +353,7 @@ def _create(path: str, address: int) -> int:
         os.close(descriptor)
 
 
-def _reserved(path: str) -> int:
+def make_file(path: str) -> int:
     """Make a file with all of its memory; return its descriptor. Raises OSError."""
     descriptor = _new_file(path)
     try:

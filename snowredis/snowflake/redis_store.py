@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from snowredis.errors import LayoutMismatch, PoolBroken
-from snowredis.process.clock import now_ms
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
-from snowredis.servers.runner import RedisScripts, translated
-from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, parse_reply, read_lua, text_of
+from snowredis.servers.runner import RedisScripts
+from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, parse_reply, read_lua
 from snowredis.settings import MinReplicas
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.replies import Reply, Seen
@@ -27,8 +25,8 @@ log = logging.getLogger("snowredis")
 REFUSED_FOR_MS = 1_000
 # pool.lua: what it returns in place of the signature that refused the caller before
 LOST = "lost=1"
-# the first three are run by generators, the others when a person asks for it, or a registry gives a number
-SCRIPTS = ("claim", "renew", "release", "note_number", "create")
+# the last one is run by a generator only on an embedded server that has just started, else when a person asks for it
+SCRIPTS = ("claim", "renew", "release", "create")
 
 
 def lua_of(name: str) -> str:
@@ -152,11 +150,6 @@ class ScriptStore(Scripted):
         reply: replies.CreateReply = self._call("create", expected, Seen(), caller_ms)
         return reply
 
-    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
-        expected = (replies.NumberNoted, replies.Absent)
-        reply: replies.NoteReply = self._call("note_number", expected, Seen(), caller_ms, highest)
-        return reply
-
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""
 
@@ -187,13 +180,3 @@ class RedisStore(RedisScripts, ScriptStore):
     ) -> None:
         ScriptStore.__init__(self, config, max_events=max_events)
         RedisScripts.__init__(self, server, min_replicas)
-
-    def stored(self, field: protocol.StoredField) -> str:
-        """Return a field of the pool in this Redis; "" if there is no pool, or if it was deleted and has ended.
-
-        Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
-        """
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            values = self._client.hmget(self._keys[0], (field, "over", "end", "next_signature"))
-        text, over, end, next_signature = (text_of(value or b"") for value in values)
-        return "" if protocol.is_deleted(over, end, next_signature, now_ms()) else text

@@ -172,12 +172,7 @@ class Absent(Reply):
     """Reply to a deletion or to a note: nothing changed, since no such pool exists."""
 
 
-class NumberNoted(Reply):
-    """Reply to a note: the pool stores that the registry has confirmed its shard number."""
-
-
 ClaimReply: TypeAlias = Granted | ClaimRefused
 RenewReply: TypeAlias = Renewed | Lost
 ReleaseReply: TypeAlias = Released | Gone
 CreateReply: TypeAlias = Created | Exists
-NoteReply: TypeAlias = NumberNoted | Absent

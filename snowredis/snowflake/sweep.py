@@ -172,10 +172,7 @@ def remove_unused(own: ProcessName) -> None:
     families = _families()
     for files, namespace in RANDOM.sample(families, min(len(families), MOST_CLEANED)):
         known = namespace == own.namespace
-        for _, text in _files(files):
-            name = FileName.parse(text, namespace)
-            if name is None:
-                continue
+        for text, name in _named(files, namespace):
             with contextlib.suppress(OSError):
                 if files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
                     not known or (has_ended(name.process, own) and not _lasts(files, text))
@@ -214,6 +211,14 @@ def _files(files: Files) -> list[tuple[Files, str]]:
     with contextlib.suppress(OSError):
         return [(files, text) for text in files.names()]
     return []
+
+
+def _named(files: Files, namespace: str) -> Iterator[tuple[str, FileName]]:
+    """Iterate over the files of a family that are crash records, of processes in *namespace*."""
+    for _, text in _files(files):
+        name = FileName.parse(text, namespace)
+        if name is not None:
+            yield text, name
 
 
 def _dead(access: RecordAccess, found: list[tuple[Files, str]], most: int = MOST_LOOKED_AT) -> Iterator[Found]:
@@ -339,8 +344,7 @@ def disown(own: ProcessName | None = None) -> None:
     """
     own = own or own_name()
     for files, namespace in _families() if own else []:
-        for _, text in _files(files):
-            name = FileName.parse(text, namespace)
-            if own and name and has_ended(name.process, own):
+        for text, name in _named(files, namespace):
+            if own and has_ended(name.process, own):
                 with contextlib.suppress(OSError):
                     files.remove(text)

@@ -19,8 +19,8 @@ import pytest
 
 import snowredis
 from snowredis.servers.clients import client_of_url
+from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore
 from tests.support.ha import MASTER, Cluster, Node, running
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -121,7 +121,7 @@ def locks_of(thing: object, found: dict[int, Any], depth: int = 6) -> dict[int, 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(urls: dict[str, str], kind: str) -> None:
     client = client_of_url(urls[kind])
-    store = RedisStore(client, PoolConfig(name="locks", failover_slack_ms=0))
+    store = PoolAdministration(client, PoolConfig(name="locks", failover_slack_ms=0))
     store._owned = True
     with contextlib.closing(store):
         assert store.stored("signature") == ""
@@ -227,7 +227,7 @@ def test_one_time_limit_is_over_a_whole_call_however_many_nodes_are_silent(
 ) -> None:
     nodes = [f"127.0.0.1:{server.port}" for server in silent]
     url = f"cluster://{','.join(nodes)},{urls['cluster'].removeprefix('cluster://')}"
-    store = RedisStore(url, PoolConfig(name="silent"))
+    store = PoolAdministration(url, PoolConfig(name="silent"))
     with contextlib.closing(store):
         with pytest.raises(snowredis.StoreUnavailable, match="no node answered"):
             store.stored("signature")

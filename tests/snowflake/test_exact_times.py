@@ -14,7 +14,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.administration import Administration, Ends
+from snowredis.snowflake.administration import Administration, Ends, NumberNoted
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import (
@@ -23,7 +23,6 @@ from snowredis.snowflake.replies import (
     Granted,
     LossReason,
     Lost,
-    NumberNoted,
     Renewed,
     Reply,
     Seen,

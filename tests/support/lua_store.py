@@ -8,9 +8,9 @@ from typing import Any
 
 from snowredis.errors import StoreUnavailable
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.administration import Administration
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.redis_store import ScriptStore
 from tests.simulation.redis_model import RedisModel
 
 
@@ -27,7 +27,7 @@ class ClockOfTest:
         return self._server_time_ms() * 1000
 
 
-class LuaStore(ScriptStore):
+class LuaStore(Administration):
     """A store that can lose its data, and be away. No other process can reach it."""
 
     where, shared = "simulated", False

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from snowredis.errors import LayoutMismatch, ServerUnidentified
+from snowredis.snowflake.administration import NumberNoted
 from snowredis.snowflake.protocol import ReleaseRequest, WorkerStats
 from snowredis.snowflake.replies import (
     Absent,
@@ -18,7 +19,6 @@ from snowredis.snowflake.replies import (
     Granted,
     LossReason,
     Lost,
-    NumberNoted,
     PoolFull,
     Released,
     Renewed,

@@ -442,7 +442,7 @@ def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
 
     store = Proxy("redis://host", PoolConfig(name="orders"))
     with pytest.raises(StoreUnavailable, match="unknown reply"):
-        store.note_number(0, 0)
+        store.create(0)
 
 
 def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(server: RedisServer) -> None:
