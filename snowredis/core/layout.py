@@ -9,7 +9,6 @@ writes, is stored in Redis as part of a pool's signature, so it must never chang
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -55,9 +54,8 @@ _RANGES = (
     ("sequence_bits", 0, ID_BITS, "a field cannot have fewer than 0 bits"),
     ("gene_bits", 0, 16, "65,536 shards are the most that a gene is for"),
 )
-_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
-# a pool stores the names
-MAX_NAMES = 8
+# what no part of the datacenter is called
+_NOT_NAMES = {"gene", *(width.removesuffix("_bits") for width in _WIDTHS)}
 
 
 class Parts(NamedTuple):
@@ -140,7 +138,12 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.datacenter_fields:
-            self._check_names()
+            # loaded only for layouts that have them
+            from snowredis.core.datacenter_fields import checked
+
+            parts, bits = checked(self.datacenter_fields, self.datacenter_bits, not_names=_NOT_NAMES)
+            object.__setattr__(self, "datacenter_fields", parts)
+            object.__setattr__(self, "datacenter_bits", bits)
         self._check()
         shift = 0
         for name, bits in reversed(self.fields):
@@ -172,34 +175,6 @@ class Layout:
                 f"epoch_ms {shown(self.epoch_ms)} is {when}; this host's clock shows {now_ms} ({iso_text(now_ms)}). "
                 f"No layout was made; check the unit (Unix ms) and the clock."
             )
-
-    def _check_names(self) -> None:
-        try:
-            parts = tuple((name, as_int(bits)) for name, bits in self.datacenter_fields)
-        except (TypeError, ValueError):
-            raise LayoutError(
-                f"datacenter_fields must be pairs of a name and a width, not {shown(self.datacenter_fields)}. No "
-                "layout was made."
-            ) from None
-        if len(parts) > MAX_NAMES:
-            raise LayoutError(f"{len(parts)} datacenter_fields are more than {MAX_NAMES}. No layout was made.")
-        names, total = [name for name, _ in parts], sum(bits for _, bits in parts)
-        taken = {"gene", *(width.removesuffix("_bits") for width in _WIDTHS)}
-        for name, bits in parts:
-            if not isinstance(name, str) or not _FIELD_NAME.fullmatch(name) or name in taken or names.count(name) > 1:
-                raise LayoutError(
-                    f"{shown(name)} cannot name a part of the datacenter: use 1 to 16 small letters, digits and _, "
-                    f"each name once, and none of {', '.join(sorted(taken))}. No layout was made."
-                )
-            if bits < 1:
-                raise LayoutError(f"{name} has {_bits(bits)}; it needs one at least. No layout was made.")
-        if self.datacenter_bits not in (0, total):
-            raise LayoutError(
-                f"datacenter_fields have {_bits(total)}, and datacenter_bits is {shown(self.datacenter_bits)}. No "
-                "layout was made; leave datacenter_bits out."
-            )
-        object.__setattr__(self, "datacenter_fields", parts)
-        object.__setattr__(self, "datacenter_bits", total)
 
     def _too_wide(self, widths: list[int]) -> str:
         game = "; the preset 'game' works: 27 bits of 10 s / 20 worker / 16 sequence, 42.5 years"
@@ -341,36 +316,22 @@ class Layout:
             sequence=an_id >> self.sequence_shift & ((1 << self.sequence_bits) - 1),
             tick=tick,
             gene=an_id & ((1 << self.gene_bits) - 1),
-            datacenter_fields=self._named(datacenter) if self.datacenter_fields else (),
+            datacenter_fields=self._datacenter_fields(datacenter) if self.datacenter_fields else (),
         )
 
-    def _named(self, datacenter: int) -> tuple[tuple[str, int], ...]:
-        found, shift = [], self.datacenter_bits
-        for name, bits in self.datacenter_fields:
-            shift -= bits
-            found.append((name, datacenter >> shift & ((1 << bits) - 1)))
-        return tuple(found)
+    def _datacenter_fields(self, datacenter: int) -> tuple[tuple[str, int], ...]:
+        from snowredis.core.datacenter_fields import decompose
+
+        return decompose(self.datacenter_fields, datacenter)
 
     def datacenter_of(self, fields: Mapping[str, int]) -> int:
         """Return the datacenter with these values of the parts that *datacenter_fields* names; all have to be given.
 
         Raises LayoutError: a name that is missing or unknown, or a value that is not an int or does not fit.
         """
-        names = [name for name, _ in self.datacenter_fields]
-        if set(fields) != set(names):
-            raise LayoutError(
-                f"the layout {self} names the parts {', '.join(names) or 'none'} of its datacenter, not "
-                f"{', '.join(map(str, fields)) or 'none'}. Give each of them a value."
-            )
-        datacenter = 0
-        for name, bits in self.datacenter_fields:
-            value = require_int(name, fields[name], "Nothing was composed")
-            if value >> bits:
-                raise LayoutError(
-                    f"{name} {shown(value)} is out of range 0 .. {(1 << bits) - 1}. Give a value that fits."
-                )
-            datacenter = datacenter << bits | value
-        return datacenter
+        from snowredis.core.datacenter_fields import compose
+
+        return compose(self.datacenter_fields, fields, str(self))
 
     def gene_of(self, key: int | str | bytes) -> int:
         """Return the gene of a key: the last *gene_bits* bits of SHA-256 of its bytes. It never changes.

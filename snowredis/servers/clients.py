@@ -9,9 +9,7 @@ first command, and no error shows a password.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
-import re
 import socket
 import threading
 from typing import Any, NamedTuple
@@ -21,7 +19,6 @@ from redis import sentinel
 from redis.cluster import RedisCluster
 from redis.sentinel import SentinelConnectionPool
 
-from snowredis.errors import ConfigError, shown
 from snowredis.servers.connections import (
     REDIS_PORT,
     SENTINEL_PORT,
@@ -32,17 +29,16 @@ from snowredis.servers.connections import (
     prepare,
     settings_of_pool,
 )
-from snowredis.settings import SETTINGS, is_embedded, nearest
+from snowredis.settings import is_embedded
 
 
 def client_of_url(url: str) -> Any:
     """Return a client for *url*: a redis.Redis or a ClusterClient. Does not connect. Raises ConfigError."""
     scheme = url.partition(":")[0]
     if scheme == "unix" and not hasattr(socket, "AF_UNIX"):
-        raise ConfigError(
-            f"{redacted(url)!r} names a unix socket, which Python does not have on this system: nothing was connected. "
-            "Use redis://host:6379/0."
-        )
+        from snowredis.servers.refusals import no_unix_sockets
+
+        raise no_unix_sockets(url)
     try:
         if scheme == "sentinel":
             from snowredis.servers.failover import from_sentinel_url
@@ -55,40 +51,9 @@ def client_of_url(url: str) -> Any:
         return prepare(redis.Redis.from_url(url, **limits()))
     # nothing connects here: a ConnectionError is about a value
     except (ValueError, TypeError, redis.ConnectionError) as error:
-        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        # a password ends before the last "@"
-        if unknown and re.search(rf"[?&]{unknown[1]}=", url.rpartition("@")[2]):
-            raise ConfigError(_unknown_option(unknown[1])) from None
-        # a "/" or "#" in a password moves the rest of it into the error's text: neither that nor the error is shown
-        reason = str(error) if redacted(url) == url else "it cannot be parsed"
-        raise ConfigError(
-            f"{redacted(url)!r} is not a Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
-            "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
-            "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
-        ) from None
+        from snowredis.servers.refusals import unusable_url
 
-
-def _unknown_option(name: str) -> str:
-    """Return the error's text for *name* in the query of a URL."""
-    options = inspect.signature(redis.Redis).parameters
-    near = nearest(name, options, cutoff=0.8) or nearest(name, SETTINGS)
-    hint = f"Did you mean {near!r}? " if near and near != name else ""
-    if near in SETTINGS:
-        hint += f"{near!r} is a setting: pass {near}=… beside the URL. "
-    return (
-        f"unknown option {name!r} in the URL. {hint}Options in a URL are those of redis-py, such as socket_timeout "
-        "and client_name."
-    )
-
-
-def redacted(url: str) -> str:
-    """Return *url* without its password."""
-    url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
-    head, at, tail = url.rpartition("@")
-    scheme, slashes, credentials = head.partition("//")
-    if not at or ":" not in credentials:
-        return url
-    return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"
+        raise unusable_url(url, str(error)) from None
 
 
 # the address of a server with TLS begins like this
@@ -135,7 +100,11 @@ def open_client(server: Any, *, creates: bool = False) -> OwnClient:
 
         running = embedded.join(server)
         server, fresh = running.url, running.fresh and creates
-    _check_kind(server)
+    if not isinstance(server, str) or "://" in server.partition(" ")[2]:
+        # no URL: loaded only for these
+        from snowredis.servers.refusals import check_kind
+
+        check_kind(server)
     client = client_of_url(server) if isinstance(server, str) else without_retries(server)
     return OwnClient(
         client=client,
@@ -145,27 +114,6 @@ def open_client(server: Any, *, creates: bool = False) -> OwnClient:
         failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
         fresh=fresh,
     )
-
-
-def _check_kind(server: Any) -> None:
-    """Raise ConfigError unless *server* is a URL, or can run commands and wait for their replies."""
-    kinds = type(server).__mro__
-    wrong = ""
-    if any(kind.__module__.startswith("redis.asyncio") for kind in kinds):
-        wrong = (
-            "a client of redis.asyncio, whose commands have to be awaited. Pass its URL, or a redis.Redis; "
-            "snowredis.aconnect() does not block the event loop with them"
-        )
-    elif isinstance(server, redis.client.Pipeline | redis.cluster.ClusterPipeline):
-        wrong = "a pipeline, whose commands run later. Pass the client itself"
-    elif isinstance(server, sentinel.Sentinel):
-        wrong = "a client of the Sentinels only. Pass its master_for(NAME), or the URL sentinel://HOSTS/NAME/0"
-    elif isinstance(server, list | tuple) or (isinstance(server, str) and "://" in server.partition(" ")[2]):
-        wrong = "a list of servers. Name one: a Redis, or a Sentinel or Cluster that fails over"
-    elif isinstance(server, type) or (not isinstance(server, str) and not callable(getattr(server, "evalsha", None))):
-        wrong = f"{shown(server)}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
-    if wrong:
-        raise ConfigError(f"url cannot be {wrong}.")
 
 
 def without_retries(client: Any) -> Any:

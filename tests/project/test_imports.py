@@ -67,6 +67,7 @@ IMPORTS_REDIS = (
     "snowredis.servers.clients",
     "snowredis.servers.connections",
     "snowredis.servers.failover",
+    "snowredis.servers.refusals",
     "snowredis.servers.runner",
 )
 # what is loaded in a process that may never use Redis: it imports none of these, however indirectly

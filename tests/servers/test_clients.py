@@ -23,11 +23,11 @@ from snowredis.servers.clients import (
     client_of_url,
     fresh_copy,
     open_client,
-    redacted,
     without_retries,
 )
 from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.servers.failover import ClusterClient
+from snowredis.servers.refusals import redacted
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore

@@ -25,8 +25,9 @@ from snowredis.core.presets import layouts, resolve_layout
 from snowredis.errors import ConfigError, SnowredisError, StoreReadOnly, StoreRefused, StoreUnavailable
 from snowredis.monitor.owner import parse_owner
 from snowredis.process.names import owner_text
-from snowredis.servers.clients import address, client_of_url, redacted, without_retries
+from snowredis.servers.clients import address, client_of_url, without_retries
 from snowredis.servers.connections import SOCKET_TIMEOUT_S
+from snowredis.servers.refusals import redacted
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, signature_fields

@@ -1,0 +1,83 @@
+"""What is wrong with a URL or a client that a person gave: refused before anything connects.
+
+Loaded where something is refused, or where it is no URL. No error shows a password.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import redis
+from redis import sentinel
+
+from snowredis.errors import ConfigError, shown
+from snowredis.settings import SETTINGS, nearest
+
+
+def no_unix_sockets(url: str) -> ConfigError:
+    """Return the error for a unix:// URL on a system without such sockets."""
+    return ConfigError(
+        f"{redacted(url)!r} names a unix socket, which Python does not have on this system: nothing was connected. "
+        "Use redis://host:6379/0."
+    )
+
+
+def unusable_url(url: str, reason: str) -> ConfigError:
+    """Return the error for a *url* that redis-py refused for a *reason*."""
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", reason)
+    # a password ends before the last "@"
+    if unknown and re.search(rf"[?&]{unknown[1]}=", url.rpartition("@")[2]):
+        return ConfigError(_unknown_option(unknown[1]))
+    # a "/" or "#" in a password moves the rest of it into the error's text: neither that nor the error is shown
+    reason = reason if redacted(url) == url else "it cannot be parsed"
+    return ConfigError(
+        f"{redacted(url)!r} is not a Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
+        "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
+        "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
+    )
+
+
+def _unknown_option(name: str) -> str:
+    """Return the error's text for *name* in the query of a URL."""
+    options = inspect.signature(redis.Redis).parameters
+    near = nearest(name, options, cutoff=0.8) or nearest(name, SETTINGS)
+    hint = f"Did you mean {near!r}? " if near and near != name else ""
+    if near in SETTINGS:
+        hint += f"{near!r} is a setting: pass {near}=… beside the URL. "
+    return (
+        f"unknown option {name!r} in the URL. {hint}Options in a URL are those of redis-py, such as socket_timeout "
+        "and client_name."
+    )
+
+
+def redacted(url: str) -> str:
+    """Return *url* without its password."""
+    url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
+    head, at, tail = url.rpartition("@")
+    scheme, slashes, credentials = head.partition("//")
+    if not at or ":" not in credentials:
+        return url
+    return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"
+
+
+def check_kind(server: Any) -> None:
+    """Raise ConfigError unless *server* can run commands and wait for their replies."""
+    kinds = type(server).__mro__
+    wrong = ""
+    if any(kind.__module__.startswith("redis.asyncio") for kind in kinds):
+        wrong = (
+            "a client of redis.asyncio, whose commands have to be awaited. Pass its URL, or a redis.Redis; "
+            "snowredis.aconnect() does not block the event loop with them"
+        )
+    elif isinstance(server, redis.client.Pipeline | redis.cluster.ClusterPipeline):
+        wrong = "a pipeline, whose commands run later. Pass the client itself"
+    elif isinstance(server, sentinel.Sentinel):
+        wrong = "a client of the Sentinels only. Pass its master_for(NAME), or the URL sentinel://HOSTS/NAME/0"
+    elif isinstance(server, str | list | tuple):
+        wrong = "a list of servers. Name one: a Redis, or a Sentinel or Cluster that fails over"
+    elif isinstance(server, type) or not callable(getattr(server, "evalsha", None)):
+        wrong = f"{shown(server)}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
+    if wrong:
+        raise ConfigError(f"url cannot be {wrong}.")
