@@ -25,6 +25,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core": ("core", "kinds", "cli"),
     "cli": ("cli",),
     "embedded": ("embedded",),
+    "environment.py": MOST,
     "errors.py": MOST,
     "integrations": ("integrations",),
     "kinds": ("kinds",),

@@ -47,34 +47,24 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-# public name -> its module, which is loaded at the first use
-_MODULE_OF = {
-    "IMPLEMENTATION": "snowredis.snowflake.fast_path",
-    "SnowflakeGenerator": "snowredis.snowflake.generator",
-    "IdGenerator": "snowredis.kinds.base",
-    "Layout": "snowredis.core.layout",
-    "Lease": "snowredis.snowflake.lease",
-    "Parts": "snowredis.core.layout",
-    "PoolInfo": "snowredis.monitor.snapshot",
-    "WorkerInfo": "snowredis.monitor.snapshot",
-    "WorkerPool": "snowredis.worker_pool",
-    "aconnect": "snowredis.connection",
-    "anext_id": "snowredis.process_generator",
-    "anext_ids": "snowredis.process_generator",
-    "close": "snowredis.process_generator",
-    "close_on_sigterm": "snowredis.process.sigterm",
-    "configure": "snowredis.process_generator",
-    "connect": "snowredis.connection",
-    "decode": "snowredis.core.text",
-    "encode": "snowredis.core.text",
-    "generator": "snowredis.kinds.lookup",
-    "layouts": "snowredis.core.presets",
-    "next_id": "snowredis.process_generator",
-    "next_ids": "snowredis.process_generator",
-    "parse": "snowredis.core.text",
-    "preload": "snowredis.process_generator",
-    "worker_id": "snowredis.lent_worker",
+# module -> its public names; it is loaded at the first use of one
+_NAMES_OF = {
+    "connection": ("aconnect", "connect"),
+    "core.layout": ("Layout", "Parts"),
+    "core.presets": ("layouts",),
+    "core.text": ("decode", "encode", "parse"),
+    "kinds.base": ("IdGenerator",),
+    "kinds.lookup": ("generator",),
+    "lent_worker": ("worker_id",),
+    "monitor.snapshot": ("PoolInfo", "WorkerInfo"),
+    "process.sigterm": ("close_on_sigterm",),
+    "process_generator": ("anext_id", "anext_ids", "close", "configure", "next_id", "next_ids", "preload"),
+    "snowflake.fast_path": ("IMPLEMENTATION",),
+    "snowflake.generator": ("SnowflakeGenerator",),
+    "snowflake.lease": ("Lease",),
+    "worker_pool": ("WorkerPool",),
 }
+_MODULE_OF = {name: f"snowredis.{module}" for module, names in _NAMES_OF.items() for name in names}
 _MODULES = ("embedded", "readers", "testing")
 
 __all__ = [

@@ -237,5 +237,5 @@ class CrashRecord:
         return written and written._replace(outage_used_ms=self._header[2], end=self._header[1])
 
 
-# of a generator that records nothing: before its first claim, in a forked child, and where there is no place for files
+# a generator has this one before its first claim, in a forked child, and where there is no place for files
 NO_RECORD = CrashRecord(None, memoryview(bytearray(PAGE_BYTES)))

@@ -312,7 +312,7 @@ def find_directory(*, make: bool = False) -> str:
     path = os.environ.get(VARIABLE) or _default_directory()
     if path == OFF:
         raise RecordsOff(f"{VARIABLE} is {OFF}", is_fault=False)
-    if not path:
+    if not path or not hasattr(os, "geteuid"):
         raise RecordsOff(f"this system has no directory in memory; name one in {VARIABLE}", is_fault=False)
     try:
         if make:
