@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from collections.abc import Generator as Steps
-from types import TracebackType
-from typing import Any, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
@@ -24,38 +22,8 @@ from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.open import has_registry, layout_of, open_store_from_settings
 from snowredis.snowflake.protocol import Store
 
-
-class Connecting:
-    """Result of aconnect(): ``async with`` it, or ``await`` it and call aclose() at the end."""
-
-    def __init__(self, connect: Callable[[], SnowflakeGenerator]) -> None:
-        self._connect = connect
-        self._ids: SnowflakeGenerator | None = None
-
-    def __await__(self) -> Steps[Any, None, SnowflakeGenerator]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> SnowflakeGenerator:
-        self._ids = await self._open()
-        return self._ids
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._ids is not None:
-            await self._ids.aclose()
-
-    async def _open(self) -> SnowflakeGenerator:
-        from snowredis.process.coroutines import in_background, in_thread
-
-        ids = await in_thread(self._connect)
-        try:
-            await ids.aclaim()
-        except BaseException:
-            # cancelled, or refused: the caller has no generator to close
-            in_background(ids.close)
-            raise
-        return ids
+if TYPE_CHECKING:
+    from snowredis.process.coroutines import Connecting
 
 
 log = logging.getLogger("snowredis")
@@ -122,13 +90,16 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
     return _open(check_settings({"url": url, **settings}))
 
 
-def aconnect(url: Server | None = None, **settings: Unpack[Settings]) -> Connecting:
+def aconnect(url: Server | None = None, **settings: Unpack[Settings]) -> Connecting[SnowflakeGenerator]:
     """Async version of connect() that claims the worker id at once. Does not block the event loop.
 
     Its arguments are those of connect(). ``async with snowredis.aconnect(...) as ids:``, or ``ids = await
     snowredis.aconnect(...)`` and, at the end, ``await ids.aclose()``. Under asyncio, uvloop and trio. Raises
     ConfigError at the call for a setting that is unknown or not valid.
     """
+    # loaded only for coroutines
+    from snowredis.process.coroutines import Connecting
+
     given = check_settings({"url": url, **settings})
     return Connecting(lambda: _open(given))
 

@@ -9,9 +9,10 @@ import sys
 import tokenize
 from pathlib import Path
 
+from scripts._docs.lua import lua_of
 from scripts._docs.tables import table
 from snowredis.servers.scripts import PROLOGUE
-from snowredis.snowflake.redis_store import SCRIPTS, lua_of
+from snowredis.snowflake.redis_store import SCRIPTS
 
 PACKAGE = Path(__file__).parents[2] / "snowredis"
 C_FILE = PACKAGE / "snowflake/_fastpath.c"

@@ -8,11 +8,16 @@ from scripts._docs.tables import table
 from snowredis.numbers import stores as numbers
 from snowredis.registry import registry
 from snowredis.servers.scripts import PROLOGUE, read_lua
+from snowredis.snowflake import redis_store
 from snowredis.snowflake.administration import POOL_SCRIPTS
-from snowredis.snowflake.redis_store import lua_of
 
 # place, name, type, meaning
 _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")
+
+
+def lua_of(name: str) -> str:
+    """Return the text of the script *name* of pools, or of a part that it begins with."""
+    return read_lua(name) if name in PROLOGUE else read_lua(name, redis_store.__file__)
 
 
 def of_leases() -> str:

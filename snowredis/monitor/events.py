@@ -19,6 +19,7 @@ from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import REASONS, EventKind, FloorReason
 from snowredis.snowflake.protocol import WorkerStats, lane_until_ms, pool_keys
+from snowredis.snowflake.record import parse_stats
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
@@ -110,7 +111,7 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         reason=reason,
         text="the pool was created as a new one" if is_new else reason_text(kind, reason),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
-        stats=None if stats is None else WorkerStats.from_text(stats),
+        stats=None if stats is None else parse_stats(stats),
         claimed_ms=numbers.get("claimed"),
         renewed_ms=numbers.get("renewed"),
         ended_ms=numbers.get("ended"),

@@ -9,13 +9,16 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from collections.abc import Generator as Steps
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
 
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import locked, start_thread
 
 T = TypeVar("T")
+G = TypeVar("G", bound="Claimable")
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:
@@ -28,6 +31,45 @@ def in_background(function: Callable[[], T]) -> Future[T]:
 async def in_thread(function: Callable[[], T]) -> T:
     """Call *function* in a thread and return its result; raises what it raises."""
     return await result_of(in_background(function))
+
+
+class Claimable(Protocol):
+    """A generator that Connecting opens."""
+
+    async def aclaim(self) -> object: ...
+    async def aclose(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Connecting(Generic[G]):
+    """Result of aconnect(): ``async with`` it, or ``await`` it and call aclose() at the end."""
+
+    def __init__(self, connect: Callable[[], G]) -> None:
+        self._connect = connect
+        self._ids: G | None = None
+
+    def __await__(self) -> Steps[Any, None, G]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> G:
+        self._ids = await self._open()
+        return self._ids
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ids is not None:
+            await self._ids.aclose()
+
+    async def _open(self) -> G:
+        ids = await in_thread(self._connect)
+        try:
+            await ids.aclaim()
+        except BaseException:
+            # cancelled, or refused: the caller has no generator to close
+            in_background(ids.close)
+            raise
+        return ids
 
 
 class OneThread:

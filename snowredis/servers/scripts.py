@@ -115,10 +115,6 @@ class ScriptReply:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
-    def replaced(self, **changes: object) -> Self:
-        """Return a copy with other values of some attributes."""
-        return type(self)(*(self.__dict__ | changes).values())
-
 
 def parse_reply(texts: Sequence[str], expected: Iterable[type[ScriptReply]]) -> Any:
     """Return the reply in *texts*, of one of the *expected* classes. Raises ValueError for any other text."""

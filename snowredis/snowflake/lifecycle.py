@@ -99,7 +99,7 @@ class LeaseLifecycle:
 
     def claim(self, wait_ms: int, instead_of: int = 0, *, gives_up: bool = True) -> Claimed:
         """Claim a worker id, and release the lease that it replaces. See LeaseManager.send_claim()."""
-        conversation, taken_over = self._leases.conversation, False
+        conversation = self._leases.conversation
         try:
             # this comes first: ids contain the number of the pool. A process that does not know it takes nothing over
             conversation.run(self._leases.prepare)
@@ -115,15 +115,14 @@ class LeaseLifecycle:
                 if not is_away or not conversation.run(self._take_over):
                     self._explain(error)
                     raise
-                claimed, taken_over = Claimed(), True
+                self._failure, self._failed_at_s = "Redis does not reply", self._clock.monotonic()
+                return Claimed()
             self._failure = ""
         except errors.SnowredisError as error:
             if isinstance(error, errors.LayoutMismatch):
                 self._seal_if_lost()
             self._check_clocks()
             raise
-        if taken_over:
-            self._failure, self._failed_at_s = "Redis does not reply", self._clock.monotonic()
         fresh, old = claimed.granted, claimed.replaced
         if fresh is not None:
             if claimed.void:
@@ -138,7 +137,7 @@ class LeaseLifecycle:
         if fresh is not None:
             # a clock-back under another lease is no event of this one
             self._clock_backs_before = self._leases.counts.clock_backs
-        if self._leases.held is not None and not taken_over:
+        if self._leases.held is not None:
             # Redis replies; the next claims find the worker ids
             self._release_dead()
         return claimed

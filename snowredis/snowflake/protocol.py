@@ -5,7 +5,6 @@ Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970. T
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -15,9 +14,6 @@ from snowredis.errors import ConfigError
 from snowredis.servers.scripts import with_format
 from snowredis.settings import check
 from snowredis.snowflake.replies import ClaimReply, CreateReply, ReleaseReply, RenewReply, Seen
-
-# WorkerStats as text; the scripts check only the characters
-_TEXT = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
 
 
 class WorkerStats(NamedTuple):
@@ -40,11 +36,6 @@ class WorkerStats(NamedTuple):
     def to_text(self) -> str:
         """Return the form that is stored in Redis: the five numbers, separated by commas."""
         return ",".join(map(str, self))
-
-    @classmethod
-    def from_text(cls, text: str) -> WorkerStats:
-        """Parse what to_text() returned. Any other text, also that of a new lease, returns zeros."""
-        return cls(*map(int, text.split(","))) if _TEXT.fullmatch(text) else NO_STATS
 
 
 # a lease with which no id was made has these statistics

@@ -19,6 +19,13 @@ _TEXT = re.compile(
     rf"{_TIME}\|{_TIME}\|([\d,-]*)\|(?![\w,-]*\|)(.*)",
     re.DOTALL | re.ASCII,
 )
+# WorkerStats as text; the scripts check only the characters
+_STATS = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
+
+
+def parse_stats(text: str) -> WorkerStats:
+    """Return what WorkerStats.to_text() made *text* of; zeros for any other text, also that of a new lease."""
+    return WorkerStats(*map(int, text.split(","))) if _STATS.fullmatch(text) else NO_STATS
 
 
 class LeaseRecord(NamedTuple):
@@ -63,7 +70,7 @@ class LeaseRecord(NamedTuple):
         lanes_ms = tuple(map(int, lanes.split(",")))
         claimed, renewed, stats, owner = rest
         reserved = (int(until), int(lease_end), lanes_ms, int(outage), before, int(claimed), int(renewed))
-        return cls(token_hash, incarnation, renewal_id, *reserved, WorkerStats.from_text(stats), owner)
+        return cls(token_hash, incarnation, renewal_id, *reserved, parse_stats(stats), owner)
 
     def pack(self) -> str:
         """Return the text that the scripts store."""

@@ -107,7 +107,7 @@ class RecordFiles:
         # addresses of memory of closed generators of this process. What a thread still writes there names another inode
         self.unused: list[int] = []
         # files of closed generators of this process that still record a lease
-        self._unreleased: deque[_RecordFile] = deque()
+        self.unreleased: deque[_RecordFile] = deque()
         self._pid, self._warned = 0, False
 
     def new_record(self, store: Store) -> CrashRecord:
@@ -118,7 +118,7 @@ class RecordFiles:
             place = find_place(make=True)
             if self._pid != place.own.pid:
                 # these are the parent's. The pid is set last: another thread of this child may read it meanwhile
-                self.unused, self._unreleased, self._pid = [], deque(), place.own.pid
+                self.unused, self.unreleased, self._pid = [], deque(), place.own.pid
             path = os.path.join(place.family(store, place.parent), str(FileName(place.own, os.urandom(6).hex())))
             address = _create(path, self._spare())
             inode = _inode(path)
@@ -143,12 +143,6 @@ class RecordFiles:
             return self.unused.pop()
         except IndexError:
             return 0
-
-    def keep(self, file: _RecordFile) -> None:
-        """Keep the file of a lease that was not released; remove the oldest one if there are too many."""
-        self._unreleased.append(file)
-        if len(self._unreleased) > MOST_UNRELEASED:
-            self._unreleased.popleft().remove()
 
 
 RECORDS = RecordFiles()
@@ -187,11 +181,14 @@ class _RecordFile:
                 os.utime(self._path)
 
     def close(self, *, records_lease: bool) -> None:
-        """Remove the file; for now, keep one that records a lease."""
+        """Remove the file; keep one that records a lease, and remove the oldest of these if there are too many."""
+        kept = self._files.unreleased
         if records_lease:
-            self._files.keep(self)
+            kept.append(self)
         else:
             self.remove()
+        if len(kept) > MOST_UNRELEASED:
+            kept.popleft().remove()
 
     def remove(self) -> None:
         """Remove the file; its addresses stay mapped, and are used again for another one."""

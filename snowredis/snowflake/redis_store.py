@@ -14,7 +14,7 @@ from typing import Any
 
 from snowredis.errors import LayoutMismatch, PoolBroken
 from snowredis.servers.runner import RedisScripts
-from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, parse_reply, read_lua
+from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
 from snowredis.settings import MinReplicas
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.replies import Reply, Seen
@@ -27,11 +27,6 @@ REFUSED_FOR_MS = 1_000
 LOST = "lost=1"
 # the last one is run by a generator only on an embedded server that has just started, else when a person asks for it
 SCRIPTS = ("claim", "renew", "release", "create")
-
-
-def lua_of(name: str) -> str:
-    """Return the text of the script *name* of pools, or of a part that it begins with."""
-    return read_lua(name) if name in PROLOGUE else read_lua(name, __file__)
 
 
 def load(name: str) -> Script:

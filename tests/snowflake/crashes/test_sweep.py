@@ -244,7 +244,7 @@ def test_an_outage_leaves_few_files_of_closed_generators(
 ) -> None:
     monkeypatch.setattr(record_files, "MOST_UNRELEASED", 2)
     # without those that other tests left
-    monkeypatch.setattr(record_files.RECORDS, "_unreleased", deque())
+    monkeypatch.setattr(record_files.RECORDS, "unreleased", deque())
     left: list[set[str]] = []
     mute = socket.socket(socket.AF_UNIX)
     mute.bind(f"{tmp_path}/mute.sock")

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from scripts._docs.lua import lua_of
 from snowredis.servers.scripts import Reason
 from snowredis.snowflake.administration import POOL_SCRIPTS
 from snowredis.snowflake.codes import EventKind, FloorReason
-from snowredis.snowflake.redis_store import lua_of
 from snowredis.snowflake.replies import Alarm, AlarmReason, LossReason
 
 LUA = "\n".join(map(lua_of, ("pool", *POOL_SCRIPTS)))

@@ -152,8 +152,7 @@ def claimed(holder: Holder, ahead_ms: int, wait_ms: int) -> Reply:
 def comparable(reply: Any) -> Any:
     if not isinstance(reply, Reply):
         return reply
-    named = {"incarnation": "", "renewal_id": ""}
-    return reply.replaced(**{name: text for name, text in named.items() if hasattr(reply, name)})
+    return type(reply)(*("" if name in ("incarnation", "renewal_id") else value for name, value in vars(reply).items()))
 
 
 def fields_of(event: dict[str, str]) -> list[tuple[str, str]]:

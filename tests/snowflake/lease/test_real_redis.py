@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import redis
 
+from scripts._docs.lua import lua_of
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
@@ -31,7 +32,7 @@ from snowredis.snowflake.administration import POOL_SCRIPTS
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats, pool_keys
 from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.redis_store import RedisStore, load, lua_of
+from snowredis.snowflake.redis_store import RedisStore, load
 from snowredis.snowflake.replies import (
     Alarm,
     AlarmReason,

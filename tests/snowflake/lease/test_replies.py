@@ -19,12 +19,10 @@ def test_replies_with_the_same_values_are_equal() -> None:
     assert parse_reply(["exists", *GRANTED[1:6]], [Exists]) != parse_reply(["absent", *GRANTED[1:6]], [Absent])
 
 
-def test_a_reply_is_shown_with_its_values_and_copied_with_others() -> None:
+def test_a_reply_is_shown_with_its_values() -> None:
     reply = parse_reply(GRANTED, [Lost, Granted])
     assert isinstance(reply, Granted)
     assert repr(reply).startswith("Granted(redis_ms=1000, incarnation='Fv2', version=3, floor_ms=900, alarm=None")
-    moved = reply.replaced(worker=35)
-    assert (moved.worker, moved.until_ms, reply.worker) == (35, 61_000, 17)
     assert reply.seen == Seen("Fv2", 3)
 
 
