@@ -10,14 +10,7 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
-from snowredis.settings import (
-    SETTINGS,
-    Server,
-    Settings,
-    check_settings,
-    pool_or_default,
-    url_or_default,
-)
+from snowredis.settings import SETTINGS, Server, Settings, check_settings, pool_or_default, url_or_default
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.open import has_registry, layout_of, open_store_from_settings
 from snowredis.snowflake.protocol import Store

@@ -13,17 +13,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    TypedDict,
-    get_args,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, get_args
 
 from snowredis.errors import ConfigError
 

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
-from snowredis.errors import (
-    ConfigError,
-    SnowredisError,
-    StoreReadOnly,
-    StoreRefused,
-    StoreUnavailable,
-    as_cause,
-)
+from snowredis.errors import ConfigError, SnowredisError, StoreReadOnly, StoreRefused, StoreUnavailable, as_cause
 from snowredis.process.threads import is_interruption, raised_by_handler
 from snowredis.servers.clients import TLS_PREFIX, close_client, fresh_copy, is_cluster, open_client
 from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, time_limit

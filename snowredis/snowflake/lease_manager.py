@@ -15,29 +15,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from snowredis.errors import (
-    ClockMovedBack,
-    LayoutMismatch,
-    PoolExhausted,
-    SnowredisError,
-    StoreUnavailable,
-)
+from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.process import VERSION
 from snowredis.process.exit import EXIT
 from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
+from snowredis.snowflake import protocol
 from snowredis.snowflake.context import Context, PoolView
 from snowredis.snowflake.lease import Claimed, HeldLease, LeaseSlot
-from snowredis.snowflake.protocol import (
-    NO_STATS,
-    ClaimRequest,
-    PoolConfig,
-    ReleaseRequest,
-    RenewRequest,
-    Store,
-    WorkerStats,
-    lane_until_ms,
-)
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import Granted, Lost, PoolFull, Settling
 from snowredis.snowflake.sweep import DeadProcesses
@@ -146,7 +131,9 @@ class LeaseManager:
         ids_made: by the generator, once that was dropped.
     """
 
-    def __init__(self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, store: protocol.Store, context: Context, label: str, random_bytes: Callable[[int], bytes]
+    ) -> None:
         self.store, self.counts = store, context.counts
         self._context, self._clock, self._guard = context, context.clock, context.guard
         self._label, self._random_bytes = label, random_bytes
@@ -161,7 +148,7 @@ class LeaseManager:
         self.ids_made = 0
 
     @property
-    def config(self) -> PoolConfig:
+    def config(self) -> protocol.PoolConfig:
         """The pool's constants; those of a pool of a registry lack its number before the first claim."""
         return self.store.config
 
@@ -219,7 +206,9 @@ class LeaseManager:
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
         usable_from_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        request = ClaimRequest(token, asked_ms, usable_from_ms, wait_ms, self._owner(), self._lane_until_ms(), gives_up)
+        request = protocol.ClaimRequest(
+            token, asked_ms, usable_from_ms, wait_ms, self._owner(), self._lane_until_ms(), gives_up
+        )
         # this owner lacks the name of the generator: if another process repeats this claim, this one has ended
         self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
@@ -263,7 +252,7 @@ class LeaseManager:
         clocks_s = self.view.note_claimed()
         fresh = HeldLease.granted(reply, self.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
-        is_held = self.slot.hold(fresh, NO_STATS, fresh=True)
+        is_held = self.slot.hold(fresh, protocol.NO_STATS, fresh=True)
         self.counts.claims += 1
         return Claimed(replaced=replaced, granted=fresh, void=not is_held)
 
@@ -296,13 +285,13 @@ class LeaseManager:
 
     def _lane_until_ms(self) -> int:
         """Return the end of the outage lanes in which ids go on after a lease that is granted now; 0: in none."""
-        return lane_until_ms(self._context.now_ms() + self.config.ttl_ms, *self.slot.outage_lanes_ms)
+        return protocol.lane_until_ms(self._context.now_ms() + self.config.ttl_ms, *self.slot.outage_lanes_ms)
 
     def _fresh_name(self) -> str:
         """Return a name for a claim or a renewal."""
         return random_name(self._random_bytes, self._clock)
 
-    def send_renewal(self, stats: WorkerStats) -> bool:
+    def send_renewal(self, stats: protocol.WorkerStats) -> bool:
         """Send a renewal of the lease by one ttl from now; keep what is granted. In a conversation.
 
         Returns:
@@ -324,7 +313,7 @@ class LeaseManager:
         sent_s = self._clock.monotonic()
         owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
         now_ms, incarnation = self._context.now_ms(), held.lease.incarnation
-        request = RenewRequest(held.presented, now_ms, held.lanes_ms, stats, owner, incarnation)
+        request = protocol.RenewRequest(held.presented, now_ms, held.lanes_ms, stats, owner, incarnation)
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent
@@ -386,7 +375,7 @@ class LeaseManager:
         except StoreUnavailable:
             return None
 
-    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
+    def release(self, held: HeldLease, opened: str, stats: protocol.WorkerStats = protocol.NO_STATS) -> None:
         """Release *held*, which was detached or replaced before.
 
         Never raises, except for what interrupts this thread.
@@ -407,13 +396,13 @@ class LeaseManager:
             if is_interruption(error):
                 raise
 
-    def _send_release(self, held: HeldLease, opened: str, stats: WorkerStats) -> bool:
+    def _send_release(self, held: HeldLease, opened: str, stats: protocol.WorkerStats) -> bool:
         """Release *held*; return False if it is that of the parent of this forked child."""
         if self._guard.forked_since(held.generation):
             # it was detached before: it is the parent's
             return False
         sent_s = self._clock.monotonic()
-        request = ReleaseRequest(held.presented, self._context.now_ms(), opened, stats)
+        request = protocol.ReleaseRequest(held.presented, self._context.now_ms(), opened, stats)
         # step 5, own: noted before the request is sent
         self.slot.record.note_release(held.token, sent=True)
         try:
@@ -448,12 +437,12 @@ class LeaseManager:
         if self._guard.forked_since(generation) or self.slot.token != token:
             return
         now_ms = self._context.now_ms()
-        reply = self.store.claim(ClaimRequest(token, now_ms, now_ms, 0, self._owner()), self.view.seen)
+        reply = self.store.claim(protocol.ClaimRequest(token, now_ms, now_ms, 0, self._owner()), self.view.seen)
         # as in claim(): the token has a reply
         self.slot.set_token("")
         if isinstance(reply, Granted):
             held = HeldLease.granted(reply, self.config, token, serial, generation)
-            self._send_release(held, "0" * len(held.lanes_ms), NO_STATS)
+            self._send_release(held, "0" * len(held.lanes_ms), protocol.NO_STATS)
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
@@ -465,5 +454,5 @@ class LeaseManager:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""
         held = self.detach()
         if held is not None:
-            self.release(held, "", NO_STATS._replace(ids_made=self.ids_made))
+            self.release(held, "", protocol.NO_STATS._replace(ids_made=self.ids_made))
         self.close()

@@ -88,14 +88,7 @@ class ScriptStore(Scripted):
     def broken(self, field: str, value: str) -> PoolBroken:
         return PoolBroken(self.where, self.config.name, field, value)
 
-    def _call(
-        self,
-        name: str,
-        expected: Iterable[type[Reply]],
-        seen: Seen,
-        caller_ms: int,
-        *args: str | int,
-    ) -> Any:
+    def _call(self, name: str, expected: Iterable[type[Reply]], seen: Seen, caller_ms: int, *args: str | int) -> Any:
         if caller_ms - self._replied_ms > self.config.ttl_ms // 2:
             # this host stood still, or its calls fail: the connection may lead to a former master
             self.reconnect(also_in_use=False)
