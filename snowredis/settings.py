@@ -324,8 +324,6 @@ SETTINGS: Mapping[str, Setting] = {
     "url": URL_SETTING,
     **{name: hint.__metadata__[0]._replace(name=name) for name, hint in Settings.__annotations__.items()},
 }
-# the settings that the manual of connect() describes first
-COMMON = ("url", *CommonSettings.__annotations__)
 # constants of a pool that are durations; PoolConfig has them as NAME_ms
 POOL_DURATIONS = tuple(name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS)
 # the only setting of snowredis.generator() that is not one of the kind's own

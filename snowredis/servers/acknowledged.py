@@ -10,9 +10,11 @@ from redis import exceptions
 
 from snowredis.errors import StoreUnavailable
 from snowredis.servers.failover import on_one_connection
-from snowredis.servers.scripts import REFUSALS, Script, text_of
+from snowredis.servers.scripts import Script, text_of
 from snowredis.settings import MinReplicas
 
+# statuses of replies that any script can send; it changed nothing then
+REFUSALS = ("signature", "unidentified", "broken")
 # the server may take twice as long, since it checks only now and then; the socket's timeout is 1 s
 WAIT_MS = 400
 # the longest that a person waits for a snapshot

@@ -23,8 +23,6 @@ from snowredis.errors import ServerUnidentified, SnowredisError, StoreReadOnly, 
 PROLOGUE = ("identity", "arguments")
 # bytes of a text that is read from Redis; a record, the longest text that scripts write, has fewer than 3,000
 LONGEST_TEXT = 4_096
-# statuses of replies that any script can send; it changed nothing then
-REFUSALS = ("signature", "unidentified", "broken")
 
 
 class Script:

@@ -221,10 +221,10 @@ def _named(files: Files, namespace: str) -> Iterator[tuple[str, FileName]]:
             yield text, name
 
 
-def _dead(access: RecordAccess, found: list[tuple[Files, str]], most: int = MOST_LOOKED_AT) -> Iterator[Found]:
+def _dead(access: RecordAccess, found: list[tuple[Files, str]]) -> Iterator[Found]:
     """Iterate over files of processes that have ended, unless a process that runs is releasing their leases."""
     own, read_status = access.own, access.read_status
-    for files, text in found if len(found) <= most else RANDOM.sample(found, most):
+    for files, text in found if len(found) <= MOST_LOOKED_AT else RANDOM.sample(found, MOST_LOOKED_AT):
         name = FileName.parse(text, own.namespace)
         if name is None or not has_ended(name.process, own, read_status):
             continue
@@ -336,15 +336,17 @@ def _usable(credentials: Credentials | None, accept: Callable[[Credentials], T |
     return accept(credentials) if credentials and credentials.lanes_ms and not credentials.released else None
 
 
-def disown(own: ProcessName | None = None) -> None:
+def disown() -> None:
     """Remove the records of processes that have ended, of all families: this machine is about to be copied.
 
     Else a process in each copy could take such a lease over: neither the clocks of a copy nor its boot id have to show
     that the machine was stopped. Records of processes in other containers cannot be judged here, and stay.
     """
-    own = own or own_name()
-    for files, namespace in _families() if own else []:
+    own = own_name()
+    if own is None:
+        return
+    for files, namespace in _families():
         for text, name in _named(files, namespace):
-            if own and has_ended(name.process, own):
+            if has_ended(name.process, own):
                 with contextlib.suppress(OSError):
                     files.remove(text)

@@ -15,13 +15,15 @@ import redis
 import snowredis
 from snowredis.environment import from_environment
 from snowredis.kinds.lookup import parse_kind
-from snowredis.settings import COMMON, POOL_DURATIONS, PREFIX, SETTINGS, Setting, check
+from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, CommonSettings, Setting, check
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app
 from snowredis.web.settings import settings_from_environment
 
 ROOT = Path(__file__).parents[2]
+# the settings that the manual describes first
+COMMON = ("url", *CommonSettings.__annotations__)
 IN_TEXT = [setting for setting in SETTINGS.values() if setting.name != "clock"]
 
 
