@@ -100,7 +100,8 @@ def aconnect(url: Server | None = None, **settings: Unpack[Settings]) -> Connect
 def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(given)
     url, used["pool"] = url_or_default(used.pop("url")), pool_or_default(used["pool"])
-    clock = used.pop("clock") or _clock_of(url) or SYSTEM
+    # a pool of snowredis.testing has a clock
+    clock: Clock = used.pop("clock") or getattr(url, "clock", None) or SYSTEM
     check_end(layout_of(used["layout"]), clock.time_ns() // 1_000_000)
     rules = ClockRules(
         policy=used["clock_policy"],
@@ -129,13 +130,6 @@ def _open_store(url: Server, settings: Mapping[str, Any]) -> Store:
 
     # 0 is the default: a pool whose registry is named has its number
     return open_registered(url, {**settings, "datacenter": settings["datacenter"] or "auto"})
-
-
-def _clock_of(url: Any) -> Clock | None:
-    """Return the clock of a pool of snowredis.testing, the first one if *url* is a list."""
-    first = next(iter(url), None) if isinstance(url, list | tuple) else url
-    clock: Clock | None = getattr(first, "clock", None)
-    return clock
 
 
 def check_end(layout: Layout, now_ms: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from snowredis.core.values import as_int, require_int
+from snowredis.core.values import as_int, bits_text, require_int
 from snowredis.errors import LayoutError, shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
@@ -44,17 +44,13 @@ def checked(parts: Iterable[tuple[str, int]], bits: int, *, not_names: Collectio
                 f"each name once, and none of {', '.join(sorted(not_names))}. No layout was made."
             )
         if width < 1:
-            raise LayoutError(f"{name} has {_bits(width)}; it needs one at least. No layout was made.")
+            raise LayoutError(f"{name} has {bits_text(width)}; it needs one at least. No layout was made.")
     if bits not in (0, total):
         raise LayoutError(
-            f"datacenter_fields have {_bits(total)}, and datacenter_bits is {shown(bits)}. No layout was made; leave "
-            "datacenter_bits out."
+            f"datacenter_fields have {bits_text(total)}, and datacenter_bits is {shown(bits)}. No layout was made; "
+            "leave datacenter_bits out."
         )
     return pairs, total
-
-
-def _bits(count: int) -> str:
-    return f"{shown(count)} bit{'' if count == 1 else 's'}"
 
 
 def decompose(parts: Pairs, datacenter: int) -> Pairs:

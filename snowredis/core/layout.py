@@ -20,6 +20,7 @@ from snowredis.core.values import (
     MS_PER_YEAR,
     YEAR_10000_MS,
     as_int,
+    bits_text,
     check_id,
     iso_text,
     lasting,
@@ -180,9 +181,9 @@ class Layout:
         game = "; the preset 'game' works: 27 bits of 10 s / 20 worker / 16 sequence, 42.5 years"
         return (
             f"{' + '.join(map(shown, widths))} = {shown(sum(widths))} bits do not fit in {ID_BITS}, and "
-            f"{_bits(self.timestamp_bits)} of {self.tick_ms} ms last "
+            f"{bits_text(self.timestamp_bits)} of {self.tick_ms} ms last "
             f"{lasting(self.timestamp_bits, self.tick_ms)}. No layout was made; remove "
-            f"{_bits(sum(widths) - ID_BITS)}, or make the tick longer and the timestamp narrower"
+            f"{bits_text(sum(widths) - ID_BITS)}, or make the tick longer and the timestamp narrower"
             f"{game if self.worker_bits >= 16 else ''}."
         )
 
@@ -288,7 +289,7 @@ class Layout:
             if number >> bits:  # true for negative numbers too
                 raise LayoutError(
                     f"{name} {shown(number)} is out of range 0 .. {(1 << bits) - 1}: its field has "
-                    f"{_bits(bits)} in the layout {self}. No id was made; pass a value that fits, or use a "
+                    f"{bits_text(bits)} in the layout {self}. No id was made; pass a value that fits, or use a "
                     f"layout with more bits."
                 )
             an_id |= number << shift
@@ -303,7 +304,7 @@ class Layout:
         an_id = check_id(an_id)
         if an_id >> self.total_bits:
             raise InvalidId(
-                f"{an_id} has {_bits(an_id.bit_length())}, but the layout {self} has only {self.total_bits}. "
+                f"{an_id} has {bits_text(an_id.bit_length())}, but the layout {self} has only {self.total_bits}. "
                 f"Decode it with the layout that it was made with."
             )
         tick = an_id >> self.timestamp_shift
@@ -403,7 +404,7 @@ class Layout:
         for name, bits in (("always 0", 64 - self.total_bits), *self.fields):
             if bits:
                 places = f"{top - 1}-{top - bits}" if bits > 1 else f"{top - 1}"
-                cells.append((name, _bits(bits), places))
+                cells.append((name, bits_text(bits), places))
                 top -= bits
         sizes = [max(map(len, cell)) for cell in cells]
         rule = "+".join(["", *("-" * (size + 2) for size in sizes), ""])
@@ -429,10 +430,6 @@ class Layout:
         gene = f" gene {self.gene_bits}" if self.gene_bits else ""
         parts = "".join(f" {name}:{bits}" for name, bits in self.datacenter_fields)
         return f"{widths} tick {self.tick_ms} ms epoch {iso_text(self.epoch_ms)}{last}{gene}{parts}"
-
-
-def _bits(count: int) -> str:
-    return f"{shown(count)} bit{'' if count == 1 else 's'}"
 
 
 def layout_spec(layout: Layout) -> str:

@@ -131,6 +131,10 @@ def duration(ms: float) -> str:
     return f"{days:,.1f} days" if abs(days) < 730 else f"{days / 365.25:,.1f} years"
 
 
+def bits_text(count: int) -> str:
+    return f"{shown(count)} bit{'' if count == 1 else 's'}"
+
+
 def lasting(bits: int, tick_ms: int) -> str:
     ms = tick_ms << min(bits, 64)
     if ms >= MS_PER_YEAR:

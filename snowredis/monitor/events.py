@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from snowredis.core.as_json import Shown, TimeMs, in_json
-from snowredis.monitor.owner import parse_owner
+from snowredis.monitor.owner import encodable, parse_owner
 from snowredis.monitor.snapshot import Owned, OwnerNamed, WorkerInfo, stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
@@ -96,7 +96,7 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     kind = _KINDS.get(values.get("event", ""))
     if kind is None or at_ms is None or worker is None:
         return None
-    reason, from_ms = values.get("reason", "").encode("utf-8", "replace").decode(), numbers.get("from") or 0
+    reason, from_ms = encodable(values.get("reason", "")), numbers.get("from") or 0
     # after a loss, workers wait
     is_new = (kind, reason) == (EventKind.FLOOR, FloorReason.NO_POOL) and from_ms <= at_ms
     lanes, stats = values.get("lanes", ""), values.get("stats")

@@ -47,13 +47,13 @@ def parse_owner(text: str) -> Owner:
     if not isinstance(owner, dict):
         return Owner()
     names = ("host", "label", "generator", "refused", "version")
-    host, label, generator, refused, version = [_encodable(owner.get(name)) for name in names]
+    host, label, generator, refused, version = [encodable(owner.get(name)) for name in names]
     numbers = [owner.get(name) for name in ("pid", "lane_until", "taken")]
     pid, lane_until_ms, taken_ms = [each if type(each) is int and each < 10**14 else 0 for each in numbers]
     return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms), refused, version)
 
 
-def _encodable(value: object) -> str:
+def encodable(value: object) -> str:
     """Return *value* without the surrogates that JSON can contain; "" if it is not text."""
     text = value if isinstance(value, str) else ""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

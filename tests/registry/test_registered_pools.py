@@ -73,6 +73,11 @@ def test_a_pool_makes_ids_with_its_number(shards: Shards) -> None:
                 assert {ids.decode(an_id).datacenter for an_id in ids.next_ids(3)} == {number}
 
 
+def test_leases_are_recorded_whatever_the_pool_was_opened_with(shards: Shards, own_server: RedisServer) -> None:
+    by_url, by_client = (shards.registered("a", url=server) for server in (own_server.url, own_server.client()))
+    assert by_url.locator == by_client.locator != ""
+
+
 def test_only_who_knows_the_number_may_use_the_pool(shards: Shards) -> None:
     shards.create("a")
     with snowredis.connect(shards.url, pool="old", layout=LAYOUT, ttl=TTL_S) as old:

@@ -106,6 +106,4 @@ def test_one_function_reads_the_texts_of_redis() -> None:
         "servers/scripts.py: start.decode('utf-8', 'replace')",
         # a file of the package
         "servers/scripts.py: data.decode()",
-        # a text, without its surrogates
-        "monitor/events.py: values.get('reason', '').encode('utf-8', 'replace').decode()",
     }
