@@ -29,7 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import snowredis
-from snowredis.snowflake.open import open_store_from_settings
+from snowredis.snowflake.open import open_store
 from tests.support.ha import Sentinels, running
 from tests.support.servers import redis_server
 
@@ -135,7 +135,7 @@ def play(directory: Path, args: argparse.Namespace) -> None:
     """Play one outage and print the time line."""
     with (sentinels if args.sentinel else one_server)(directory, args) as (url, take_away, bring_back):
         settings = {"pool": POOL, "ttl": args.ttl}
-        with contextlib.closing(open_store_from_settings(url, settings)) as store:
+        with contextlib.closing(open_store(url, settings)) as store:
             store.create(time.time_ns() // 1_000_000)
             floor_s = store.config.floor_ms / 1000
         watchers = Watchers(url, args.ttl)

@@ -12,7 +12,7 @@ from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.settings import SETTINGS, Server, Settings, check_settings, pool_or_default, url_or_default
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.open import has_registry, layout_of, open_store_from_settings
+from snowredis.snowflake.open import has_registry, layout_of, open_store
 from snowredis.snowflake.protocol import Store
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
 
 def _open_store(url: Server, settings: Mapping[str, Any]) -> Store:
     if not has_registry(settings):
-        return open_store_from_settings(url, settings)
+        return open_store(url, settings)
     # loaded for pools of a registry only
     from snowredis.registry.registration import open_registered
 

@@ -20,7 +20,7 @@ from snowredis.monitor.snapshot import PoolInfo
 from snowredis.process.clock import now_ms
 from snowredis.servers.runner import translated
 from snowredis.snowflake.administration import Early, Ends, PoolAdministration
-from snowredis.snowflake.open import open_store, pool_config
+from snowredis.snowflake.open import pool_config
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Absent, Created
 
@@ -71,7 +71,7 @@ class WorkerPool(PoolMonitor):
         Raises:
             LayoutMismatch: it exists with other settings.
         """
-        store = open_store(self._memory if self._server is None else self._server, config, administers=True)
+        store = PoolAdministration(self._server, config) if self._server else self._memory.memory_store(config)
         reply = store.create(now_ms())
         return isinstance(reply, Created)
 

@@ -33,23 +33,6 @@ if TYPE_CHECKING:
 DEFAULT_REGISTRY = "default"
 
 
-def open_store_from_settings(url: Server, settings: Mapping[str, Any], *, administers: bool = False) -> Store:
-    """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe. See open_store().
-
-    Raises:
-        ConfigError, LayoutError: a setting, or a combination, that cannot work.
-        StoreUnavailable: the server of embedded:// does not start.
-    """
-    settings = check_settings(settings)
-    return open_store(
-        url,
-        pool_config(settings, url),
-        min_replicas=settings.get("min_replicas", 0),
-        default_slack=settings.get("failover_slack") is None,
-        administers=administers,
-    )
-
-
 def has_registry(settings: Mapping[str, Any]) -> bool:
     """Return True if *settings* describe a pool that has its number from a registry of shard numbers."""
     return settings.get("registry") is not None or settings.get("datacenter") == "auto"
@@ -91,26 +74,20 @@ def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolC
     )
 
 
-def open_store(
-    url: Server | OwnClient,
-    config: PoolConfig,
-    *,
-    min_replicas: MinReplicas = 0,
-    default_slack: bool = False,
-    administers: bool = False,
-) -> Store:
-    """Open the store of a pool.
+def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = False) -> Store:
+    """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe.
 
     Args:
-        url: a server, or a client of open_client().
-        config: the pool's constants.
-        default_slack: replace the failover_slack of *config* by that of the kind of server.
         administers: what create() does is put on every copy of the pool that can come back.
 
-    Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
+    Raises:
+        ConfigError, LayoutError: a setting, or a combination, that cannot work.
+        StoreUnavailable: the server of embedded:// does not start.
     """
+    settings = check_settings(settings)
+    config, min_replicas = pool_config(settings, url), settings.get("min_replicas", 0)
     server = open_server(url, min_replicas, creates=True)
-    if default_slack:
+    if settings.get("failover_slack") is None:
         config = replace(config, failover_slack_ms=getattr(server, "failover_slack_ms", 0))
     if is_in_memory(server):
         memory_store: MemoryStore = server.memory_store(config)

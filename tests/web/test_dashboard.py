@@ -21,9 +21,10 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.snowflake.open import open_store, pool_config
+from snowredis.snowflake.open import pool_config
 from snowredis.snowflake.protocol import ClaimRequest
 from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
 from tests.support import warm
 from tests.support.pools import new_pool
@@ -305,7 +306,7 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
         owner = json.dumps({"host": EVIL_HOST, "pid": 1, "label": EVIL[2]})
         with contextlib.closing(snowredis.WorkerPool(server.url, pool)) as monitor:
             config = pool_config({"pool": pool} | monitor.info().options)
-        reply = open_store(server.url, config).claim(ClaimRequest("f" * 32, now_ms, now_ms, 10**9, owner), Seen())
+        reply = RedisStore(server.url, config).claim(ClaimRequest("f" * 32, now_ms, now_ms, 10**9, owner), Seen())
         assert isinstance(reply, Granted)
         client: Any = server.client()
         key = f"snowredis:{{{pool}}}"

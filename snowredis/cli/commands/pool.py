@@ -57,7 +57,7 @@ def _add_create_arguments(parser: Parser) -> None:
 def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
-    from snowredis.snowflake.open import has_registry, open_store_from_settings
+    from snowredis.snowflake.open import has_registry, open_store
     from snowredis.snowflake.replies import Created
 
     check_pool_name(args)
@@ -67,7 +67,7 @@ def _create(args: argparse.Namespace) -> None:
     if has_registry(options):
         reply = _register(url, options)
     else:
-        with contextlib.closing(open_store_from_settings(url, options, administers=True)) as store:
+        with contextlib.closing(open_store(url, options, administers=True)) as store:
             reply = store.create(now_ms())
     created = isinstance(reply, Created)
     wait_ms = 0 if reply is None else reply.floor_ms - reply.redis_ms

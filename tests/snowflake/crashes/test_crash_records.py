@@ -29,8 +29,8 @@ from snowredis.core.layout import Layout
 from snowredis.process.exit import End
 from snowredis.snowflake import crash_record
 from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, CrashRecord, Credentials, read_page
-from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.sweep import release_dead
 from tests.snowflake.crashes.conftest import Owned, files_in
 from tests.support.pools import new_pool
@@ -52,7 +52,7 @@ def left_in(records: Path) -> list[Credentials]:
 
 def release_of(url: str, lease: Credentials, **options: Any) -> None:
     """Release *lease* as a sweep does."""
-    with contextlib.closing(open_store(url, config_of(**options))) as store:
+    with contextlib.closing(RedisStore(url, config_of(**options))) as store:
         release_dead(store, lease)
 
 

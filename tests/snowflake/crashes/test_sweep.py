@@ -38,9 +38,9 @@ from snowredis.snowflake.crash_record import (
     read_page,
 )
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record_files import FileName
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
 from snowredis.worker_pool import WorkerPool
 from tests.snowflake.crashes.conftest import Owned, files_in, name_of
@@ -261,7 +261,7 @@ def test_an_outage_leaves_few_files_of_closed_generators(
 
 
 def test_memory_is_used_again(server: RedisServer, pool: str) -> None:
-    store, files = open_store(server.url, config_of(pool)), record_files.RecordFiles()
+    store, files = RedisStore(server.url, config_of(pool)), record_files.RecordFiles()
     addresses = []
     for _ in range(3):
         record = files.new_record(store)
@@ -278,7 +278,7 @@ def test_memory_is_used_again(server: RedisServer, pool: str) -> None:
 
 def test_memory_of_a_record_that_is_given_up_twice_is_used_once(server: RedisServer, pool: str) -> None:
     # as when a signal handler closes a generator that is being closed
-    store, files = open_store(server.url, config_of(pool)), record_files.RecordFiles()
+    store, files = RedisStore(server.url, config_of(pool)), record_files.RecordFiles()
     record = files.new_record(store)
     record.give_up()
     record.give_up()
@@ -456,9 +456,9 @@ def test_a_redis_that_does_not_reply_costs_no_record(
         process.kill()
     before = files_in(records)
     config = config_of(pool)
-    away = open_store(f"unix://{tmp_path}/no.sock", config)
+    away = RedisStore(f"unix://{tmp_path}/no.sock", config)
     # as if this was the address that the dead process used
-    away.locator = open_store(server.url, config).locator  # type: ignore[misc]
+    away.locator = RedisStore(server.url, config).locator
     access = sweep.own_access(away)
     assert access is not None
     with pytest.raises(StoreUnavailable):
@@ -532,7 +532,7 @@ def test_other_files_in_the_directory_are_left_alone(records: Path) -> None:
 
 
 def test_a_look_sees_every_death(records: Path, server: RedisServer, pool: str) -> None:
-    with contextlib.closing(open_store(server.url, config_of(pool))) as store:
+    with contextlib.closing(RedisStore(server.url, config_of(pool))) as store:
         dead, looked = sweep.DeadProcesses(store), []
 
         def talk(*sweeps: object) -> int:
