@@ -178,7 +178,6 @@ class RedisScripts:
 
     def __init__(self, server: Any, min_replicas: MinReplicas) -> None:
         min_replicas = check("min_replicas", min_replicas)
-        self.min_replicas = min_replicas
         own = open_client(server)
         self._client, self.where, self.locator = own.client, own.where, own.locator
         self._owned, self._fresh = own.owned, own.fresh
