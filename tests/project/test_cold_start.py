@@ -19,7 +19,7 @@ from tests.support.servers import RedisServer
 # most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code
 # in them, without comments, docstrings and blank lines. A change that needs more says why. The last file: the
 # heartbeat has one of its own
-MOST_FILES, MOST_CODE_LINES = 37, 5_064
+MOST_FILES, MOST_CODE_LINES = 37, 5_049
 LIFE = """
 import json, sys, snowredis
 ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])
