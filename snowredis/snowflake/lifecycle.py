@@ -376,8 +376,8 @@ class LeaseLifecycle:
             self._failing = False
             log.warning("pool %s: Redis replies again", self._pool)
         # a few at a time: other threads may want to talk to Redis
-        for turn in range(TIMES_AT_BEAT):
-            if self._release_dead(only_next=turn == 0) < MOST_AT_ONCE:
+        for number in range(TIMES_AT_BEAT):
+            if self._release_dead(only_next=number == 0) < MOST_AT_ONCE:
                 break
 
     def _seal_if_lost(self) -> None:

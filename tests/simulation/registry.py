@@ -19,9 +19,9 @@ from snowredis.process.names import ProcessName
 from snowredis.registry.registration import RegisteredStore
 from snowredis.registry.registry import NO_NUMBER, NumberPlace, Registry, registry_key
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.administration import Administration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys, signature_fields
 from snowredis.snowflake.record_files import family_name
-from snowredis.snowflake.redis_store import ScriptStore
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
@@ -277,7 +277,7 @@ class SimRegistry(Registry):
     def close(self) -> None: ...
 
 
-class SimStore(ScriptStore):
+class SimStore(Administration):
     locator = "simulated"
 
     def __init__(self, sim: Simulation, server: RedisModel, config: PoolConfig) -> None:
