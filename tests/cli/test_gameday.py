@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.cli.canary import Observed, advise
+from snowredis.cli.commands.gameday import Observed, advise
 from tests.support.servers import RedisServer
 
 NOTHING_LOST, LOST = Observed(1000, 0, 0.0, 3.0, [], 0), Observed(1000, 50, 9.0, 3.0, [], 0)

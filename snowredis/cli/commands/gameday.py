@@ -1,7 +1,7 @@
 """`gameday`: find out what a Redis loses when it fails, with a fleet that makes ids meanwhile.
 
 The fleet is processes of fleet_process.py in a pool of its own, whose keys are deleted at the end. Numbered writes
-show what is lost, and INFO which identities Redis has: see canary.py.
+show what is lost, and INFO which identities Redis has. The settings to use follow from both.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snowredis.cli.commands.demo import end_processes, int64s, start_process
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.options import Command, Parser, between, natural, seconds
 from snowredis.cli.output import pairs, printable, write
 from snowredis.core.layout import Layout
+from snowredis.errors import SnowredisError
+from snowredis.snowflake.protocol import pool_keys
+
+if TYPE_CHECKING:
+    from snowredis.worker_pool import WorkerPool
 
 # between two starts of processes while Redis fails
 _START_EVERY_S = 3.0
@@ -35,6 +40,10 @@ _READY_LIMIT_S = 60.0
 # a failure begins within this time after the person, or the command, made it
 _BEGINS_S = 3.0
 _STOP_TIMEOUT_S = 20.0
+# between two numbered writes
+_WRITE_EVERY_S = 0.01
+# the default for Sentinel and Cluster; the end of a failover cannot be seen from here
+_LEAST_SLACK_S = 15
 
 
 class Fleet:
@@ -85,6 +94,106 @@ class Fleet:
         }
 
 
+class Observed(NamedTuple):
+    """Fate of the acknowledged writes, and the identity that Redis showed.
+
+    Attributes:
+        lost_for_s: from the first lost write to the last.
+        away_s: the longest time without an acknowledgement.
+        identities: each pair of run id and replication id, once.
+        replicas: the most that Redis reported.
+    """
+
+    acknowledged: int
+    lost: int
+    lost_for_s: float
+    away_s: float
+    identities: list[tuple[str, str]]
+    replicas: int
+
+
+class Canary(threading.Thread):
+    """Thread that writes numbers until stop().
+
+    Attributes:
+        key: what it writes.
+    """
+
+    def __init__(self, pool: WorkerPool) -> None:
+        super().__init__(daemon=True)
+        self.key = f"{pool_keys(pool.name)[0]}:canary"
+        self._client, self._where, self._end = pool.client, pool.where, threading.Event()
+        # each number that Redis acknowledged, and when, in seconds of the monotonic clock
+        self._acknowledged: dict[int, float] = {}
+        self._identities: list[tuple[str, str]] = []
+        self._replicas = 0
+
+    def run(self) -> None:
+        """Write until stop()."""
+        from snowredis.monitor.pool_reader import server_of
+        from snowredis.servers.runner import translated
+
+        number = 0
+        while not self._end.wait(_WRITE_EVERY_S):
+            number += 1
+            with contextlib.suppress(SnowredisError), translated(self._where):
+                self._client.hset(self.key, str(number), 1)
+                self._acknowledged[number] = time.monotonic()
+                if number % 10 == 1:
+                    info = server_of(self._client, self.key).info("everything")
+                    self._replicas = max(self._replicas, int(info.get("connected_slaves", 0)))
+                    self._identities.append((str(info.get("run_id", "")), str(info.get("master_replid", ""))))
+
+    def replied_s(self) -> float:
+        """Return the time of the last acknowledged write, in seconds of the monotonic clock; 0: none."""
+        return next(reversed(self._acknowledged.values()), 0.0)
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._end.set()
+        if self.is_alive():
+            self.join()
+
+    def seen(self) -> Observed:
+        """Return what was seen. Call it after stop(). Raises StoreUnavailable if Redis is away."""
+        from snowredis.servers.runner import translated
+
+        with translated(self._where):
+            there = {int(name) for name in self._client.hkeys(self.key)}
+        times = list(self._acknowledged.values())
+        lost = [moment for number, moment in self._acknowledged.items() if number not in there]
+        away_s = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
+        lost_for_s = lost[-1] - lost[0] if lost else 0.0
+        identities = list(dict.fromkeys(self._identities))
+        return Observed(len(times), len(lost), lost_for_s, away_s, identities, self._replicas)
+
+
+def advise(seen: Observed, *, noticed: bool, unidentified: str) -> tuple[dict[str, Any], list[str]]:
+    """Return settings for connect(), and the reasons for them.
+
+    Args:
+        noticed: whether the pool has another incarnation.
+        unidentified: why scripts cannot see the identity of Redis; empty if they can.
+    """
+    if unidentified:
+        return {"durability": "none"}, [f"scripts cannot tell this Redis from another one: {unidentified}"]
+    if seen.lost and not noticed:
+        return {"durability": "none"}, [
+            "acknowledged writes were lost, and Redis shows nothing by which scripts notice it"
+        ]
+    chosen: dict[str, Any] = {"durability": "detect"}
+    reasons = ["no acknowledged write was lost in this trial, which does not prove that none ever is"]
+    if seen.lost:
+        reasons = ["acknowledged writes were lost, and the pool noticed it. With durability assured, ids would repeat"]
+    if seen.replicas and len(seen.identities) > 1:
+        chosen["failover_slack"] = max(_LEAST_SLACK_S, round(2 * seen.lost_for_s + 1))
+        reasons.append(f"a replica took over, and {seen.lost_for_s:.1f} s of writes to the old master were lost")
+    if seen.replicas and seen.lost:
+        chosen["min_replicas"] = "all"
+        reasons.append("with min_replicas, a lease counts only when the replicas have it")
+    return chosen, reasons
+
+
 def _add_arguments(parser: Parser) -> None:
     parser.add_argument("url", metavar="URL", help="of the Redis that will fail, as connect() takes it")
     text = "processes that make ids, 2 to 32 (default: 4)"
@@ -96,10 +205,8 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from snowredis.cli.canary import Canary, advise
     from snowredis.monitor.checks import missing_identity
     from snowredis.snowflake.open import pool_config
-    from snowredis.snowflake.protocol import pool_keys
     from snowredis.worker_pool import WorkerPool
 
     name = f"gameday-{secrets.token_hex(4)}"
