@@ -31,8 +31,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from snowredis.monitor.metric_values import Family, SegmentTotals, TotalsTracker, families_of, new_durations
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
-from snowredis.monitor.polling import PoolPoller
-from snowredis.monitor.pool_monitor import PoolMonitor
+from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
 from snowredis.settings import pool_or_default

@@ -15,7 +15,7 @@ from rest_framework.serializers import CharField, IntegerField, ModelSerializer,
 from snowredis.core.text import parse
 from snowredis.core.values import MAX_ID
 from snowredis.errors import InvalidId
-from snowredis.integrations.django.api_schemas import ID_SCHEMA
+from snowredis.integrations.django.apps import ID_SCHEMA
 from snowredis.integrations.django.fields import SnowflakeField
 
 
