@@ -11,7 +11,7 @@ from snowredis.core.as_json import schema_of, to_json
 from snowredis.monitor.events import Event
 from snowredis.monitor.holdings import Holder
 from snowredis.monitor.owner import Owner
-from snowredis.monitor.polling import PoolReport
+from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
 from snowredis.monitor.status import Condition, Status
 from snowredis.monitor.whois import Whois

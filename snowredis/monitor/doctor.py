@@ -14,8 +14,7 @@ from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.fleet import count
 from snowredis.monitor.number_checks import check_logouts, check_rights, check_tags, pool_needs
-from snowredis.monitor.polling import PoolPoller, Reading
-from snowredis.monitor.pool_monitor import PoolMonitor
+from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
 from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import Condition

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from snowredis.monitor.metrics import POOL, PROCESS, READING, SEGMENTS, SNAPSHOT, Metric
-from snowredis.monitor.polling import Reading
+from snowredis.monitor.pool_monitor import Reading
 from snowredis.snowflake.counts import BOUNDS_S, Durations
 
 # values of one source, such as a pool: by metric, and the value of its last label or ""

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.monitor.polling import PoolPoller, Reading
+from snowredis.monitor.pool_monitor import PoolPoller, Reading
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Refusal, Snapshot
 from snowredis.monitor.status import Status, unknown_status
 from snowredis.process.clock import now_ms

@@ -15,7 +15,7 @@ from snowredis.core.decoded import DecodedId
 from snowredis.core.text import FORMS
 from snowredis.monitor.deaths import Acknowledgement
 from snowredis.monitor.events import Event
-from snowredis.monitor.polling import PoolReport
+from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.status import Status
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.codes import EventKind

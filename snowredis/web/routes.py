@@ -17,7 +17,7 @@ from snowredis.core.decoded import decoded
 from snowredis.monitor.events import Event
 from snowredis.monitor.metric_values import Family
 from snowredis.monitor.metrics import SERVICE
-from snowredis.monitor.polling import PoolReport, Reading
+from snowredis.monitor.pool_monitor import PoolReport, Reading
 from snowredis.monitor.status import status_of
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind

@@ -15,7 +15,7 @@ from snowredis.core.presets import layouts
 from snowredis.monitor.events import Event
 from snowredis.monitor.holdings import Holder
 from snowredis.monitor.owner import Owner
-from snowredis.monitor.polling import PoolReport
+from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.status import unknown_status
 from snowredis.monitor.whois import Whois

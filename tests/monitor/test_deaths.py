@@ -20,7 +20,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor import events
 from snowredis.monitor.events import Follower
-from snowredis.monitor.polling import PoolPoller
+from snowredis.monitor.pool_monitor import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
 from snowredis.snowflake.codes import EventKind

@@ -11,7 +11,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.owner import Owner
-from snowredis.monitor.polling import Reading
+from snowredis.monitor.pool_monitor import Reading
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import status_of, status_without
 from snowredis.web.feed import FeedState, event_counts, rate_of

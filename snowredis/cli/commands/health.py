@@ -91,7 +91,7 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are oth
 
 def _metrics(args: argparse.Namespace) -> int:
     from snowredis.monitor.metric_values import as_text, families_of
-    from snowredis.monitor.polling import PoolPoller
+    from snowredis.monitor.pool_monitor import PoolPoller
 
     with open_pool(args) as pool:
         reading = PoolPoller(pool).read()

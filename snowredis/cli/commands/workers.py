@@ -17,7 +17,7 @@ from snowredis.cli.options import Command, Parser, open_known_pool, seconds
 from snowredis.cli.output import Line, is_terminal, print_json, printable, write
 
 if TYPE_CHECKING:
-    from snowredis.monitor.polling import Reading
+    from snowredis.monitor.pool_monitor import Reading
     from snowredis.monitor.snapshot import EndedLease, PoolInfo
 
 
@@ -35,7 +35,7 @@ def _add_workers_arguments(parser: Parser) -> None:
 
 
 def _workers(args: argparse.Namespace) -> None:
-    from snowredis.monitor.polling import PoolPoller
+    from snowredis.monitor.pool_monitor import PoolPoller
 
     with open_known_pool(args) as pool:
         if args.acknowledge:
