@@ -25,7 +25,7 @@ from snowredis.servers.scripts import Script
 from snowredis.settings import MinReplicas, check
 
 if TYPE_CHECKING:
-    from snowredis.servers.acknowledged import Acknowledged
+    from snowredis.servers.failover import Acknowledged
 
 # part of an error's text -> code of StoreRefused; the first match counts. Redis sends the second one to a client that
 # says HELLO; the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
@@ -183,7 +183,7 @@ class RedisScripts:
         self._owned, self._fresh = own.owned, own.fresh
         self._acknowledged: Acknowledged | None = None
         if min_replicas:
-            from snowredis.servers.acknowledged import Acknowledged
+            from snowredis.servers.failover import Acknowledged
 
             self._acknowledged = Acknowledged(min_replicas, self.where)
 

@@ -13,9 +13,8 @@ from typing import TypeAlias, TypeVar
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.process.clock import now_ms
-from snowredis.servers.acknowledged import Acknowledged, save_snapshot
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
-from snowredis.servers.failover import on_one_connection
+from snowredis.servers.failover import Acknowledged, on_one_connection, save_snapshot
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import flag, text_of
 from snowredis.snowflake.protocol import is_deleted

@@ -63,7 +63,6 @@ NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}
 EXEMPT = {("snowredis.core.layout", "time")}
 # every other module imports it where it is used: that takes 0.15 s
 IMPORTS_REDIS = (
-    "snowredis.servers.acknowledged",
     "snowredis.servers.clients",
     "snowredis.servers.connections",
     "snowredis.servers.failover",
