@@ -20,13 +20,12 @@ from snowredis.cli.commands.gameday import GAMEDAY
 from snowredis.cli.commands.health import DOCTOR, METRICS
 from snowredis.cli.commands.history import EVENTS, WHOIS
 from snowredis.cli.commands.ids import DECODE, GENERATE
-from snowredis.cli.commands.layout import LAYOUT
+from snowredis.cli.commands.layout import LAYOUT, SQL
 from snowredis.cli.commands.numbers import NUMBERS
 from snowredis.cli.commands.pool import POOL
 from snowredis.cli.commands.registry import REGISTRY
 from snowredis.cli.commands.run import RUN
 from snowredis.cli.commands.serve import SERVE
-from snowredis.cli.commands.sql import SQL
 from snowredis.cli.commands.workers import WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands
