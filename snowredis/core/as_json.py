@@ -38,19 +38,6 @@ from typing import (
 from snowredis.core.layout import Layout, Parts, layout_spec
 from snowredis.core.values import utc_text
 
-__all__ = [
-    "Hidden",
-    "HiddenMs",
-    "IdNumber",
-    "NowMs",
-    "Shown",
-    "TimeMs",
-    "in_json",
-    "schema_of",
-    "time_as_json",
-    "to_json",
-]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 # names of times that say by themselves that they are times
 _TIME_NAME = re.compile(r"(?:.*_)?(?:from|until|since|at)", re.ASCII)

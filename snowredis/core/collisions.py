@@ -15,8 +15,6 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import ID_BITS, MAX_ID, as_int
 from snowredis.errors import ConfigError, shown
 
-__all__ = ["CommonIds", "IdSet", "Proof", "common_ids", "counter_ids", "layout_ids", "prove"]
-
 Range = tuple[int, int]
 
 

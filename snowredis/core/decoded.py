@@ -11,8 +11,6 @@ from snowredis.core.layout import Layout
 from snowredis.core.text import FORMS, bits_of, encode
 from snowredis.errors import LayoutError
 
-__all__ = ["DecodedId", "IdField", "decoded"]
-
 
 @dataclass(frozen=True, slots=True)
 class IdField:

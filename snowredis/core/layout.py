@@ -362,18 +362,9 @@ class Layout:
         """
         from snowredis.core.columns import decode_many
 
-        parts = [
-            (getattr(self, width.replace("bits", "shift")), bits)
-            for width in _WIDTHS
-            for bits in [getattr(self, width)]
-        ]
+        parts = [(getattr(self, width.replace("bits", "shift")), getattr(self, width)) for width in _WIDTHS]
         return decode_many(
-            ids,
-            parts,
-            epoch_ms=self.epoch_ms,
-            tick_ms=self.tick_ms,
-            total_bits=self.total_bits,
-            layout=str(self),
+            ids, parts, epoch_ms=self.epoch_ms, tick_ms=self.tick_ms, total_bits=self.total_bits, layout=str(self)
         )
 
     def id_range(self, start: datetime | int, end: datetime | int) -> tuple[int, int]:

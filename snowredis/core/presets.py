@@ -10,6 +10,7 @@ from typing import Any
 
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, shown
+from snowredis.settings import nearest
 
 # name -> spec, and its source
 _PRESETS: dict[str, tuple[str, str]] = {
@@ -163,11 +164,9 @@ def resolve_layout(layout: Layout | str | None) -> Layout:
         return layouts[layout]
     if "/" in layout:
         return _from_spec(layout)
-    from difflib import get_close_matches  # imported here, since only this error needs it
-
-    near = get_close_matches(layout.lower(), layouts, n=1, cutoff=0.5)
+    near = nearest(layout.lower(), layouts, cutoff=0.5)
     raise ConfigError(
-        f"unknown layout {shown(layout)}. {f'Did you mean {near[0]!r}? ' if near else ''}The presets are "
+        f"unknown layout {shown(layout)}. {f'Did you mean {near!r}? ' if near else ''}The presets are "
         f"{', '.join(layouts)}; or give the widths, for example 41/0/2/10/10;tick_ms=1."
     )
 

@@ -14,26 +14,13 @@ from typing import Annotated, Any, Literal
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError, shown
+from snowredis.numbers import tag_store
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.formats import MAX_NUMBER as MAX_DATED
 from snowredis.numbers.formats import Calendar
-from snowredis.numbers.settings import (
-    SEGMENT_SETTINGS,
-    TagConfig,
-    parse_signature,
-    with_defaults,
-)
+from snowredis.numbers.settings import SEGMENT_SETTINGS, TagConfig, parse_signature, with_defaults
 from snowredis.numbers.stores import DatedStore, open_stores, refuse_several
-from snowredis.numbers.tag_store import Closed as ClosedReply
-from snowredis.numbers.tag_store import (
-    ClosedReason,
-    Exhausted,
-    NotNew,
-    NumbersBroken,
-    NumbersExhausted,
-    OpenRequest,
-    SettlingTag,
-)
+from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, NumbersExhausted, OpenRequest
 from snowredis.settings import Server
 
 _DATED_SIGNATURE = re.compile(
@@ -156,7 +143,7 @@ def create_tag(url: Server, tag: str, **settings: Any) -> int:
     """
     with contextlib.closing(_open_store(url, tag=tag, **settings)) as store:
         reply = store.open(OpenRequest("create"))
-    if isinstance(reply, NotNew):
+    if isinstance(reply, tag_store.NotNew):
         raise ConfigError(
             f"the tag {tag!r} is not new: it exists, or processes have reported numbers of it. Nothing was changed. "
             f"If it is closed, open it with: snowredis numbers open {tag} --from N"
@@ -192,7 +179,7 @@ def open_tag(url: Server, tag: str, first: int | None, **settings: Any) -> int:
                 f"Nothing was opened. Check the number, or create another tag with: --start {first}"
             )
         request = OpenRequest("word", 0 if first is None else config.position_from(first))
-        while isinstance(reply := store.open(request), SettlingTag):
+        while isinstance(reply := store.open(request), tag_store.SettlingTag):
             time.sleep(min(reply.wait_ms, 1000) / 1000)
     return config.number_at(reply.next)
 
@@ -231,9 +218,9 @@ def change_tag(
             given["failover_slack_ms"] = round(given.pop("failover_slack") * 1000)
         config = replace(store.config, **given)
         reply = store.change(config)
-        if isinstance(reply, ClosedReply):
+        if isinstance(reply, tag_store.Closed):
             raise store.closed(reply)
-        if isinstance(reply, Exhausted):
+        if isinstance(reply, tag_store.Exhausted):
             raise NumbersExhausted(tag, config.maximum)
     following: int = config.number_at(reply.next)
     return following

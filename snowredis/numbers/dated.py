@@ -14,22 +14,11 @@ from snowredis.core.description import IdDescription
 from snowredis.core.values import check_count
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.kinds.base import GeneratorBase, IdKind
+from snowredis.numbers import tag_store
 from snowredis.numbers.formats import Calendar, NumberFormat, Period, PeriodName
 from snowredis.numbers.settings import DATED_SETTINGS, as_options
 from snowredis.numbers.stores import REPLY_LIFE_MS, DatedStore
-from snowredis.numbers.tag_store import (
-    Exhausted,
-    ForgottenPeriod,
-    GrantedNumbers,
-    NumbersClosed,
-    NumbersExhausted,
-    Opened,
-    OtherPeriod,
-    PeriodReply,
-    PeriodRequest,
-    SettlingTag,
-    Shut,
-)
+from snowredis.numbers.tag_store import NumbersClosed, NumbersExhausted, PeriodRequest
 from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
@@ -142,7 +131,7 @@ class DatedGenerator(GeneratorBase[str]):
 
         Blocks for a round trip. Raises StoreUnavailable, NumbersDiffer.
         """
-        return isinstance(self._ask_now(lambda period: PeriodRequest("create", period))[0], Opened)
+        return isinstance(self._ask_now(lambda period: PeriodRequest("create", period))[0], tag_store.Opened)
 
     def open(self, next_number: int, period: str | None = None) -> int:
         """Let a period go on from *next_number*: somebody knows that no number from there on was used.
@@ -170,9 +159,9 @@ class DatedGenerator(GeneratorBase[str]):
         label = period
         while True:
             reply, at = self._ask_now(lambda period: PeriodRequest("open", period, next_number), label)
-            if isinstance(reply, Opened):
+            if isinstance(reply, tag_store.Opened):
                 return reply.next
-            if not isinstance(reply, SettlingTag):
+            if not isinstance(reply, tag_store.SettlingTag):
                 raise self._store.unknown([type(reply).__name__])
             # the person spoke of this period, which may be over after the wait
             label = at.label
@@ -204,23 +193,23 @@ class DatedGenerator(GeneratorBase[str]):
         """Return the time of Redis' clock, as the last reply showed it."""
         return self._wall_ms() + self._offset_ms
 
-    def _take(self, count: int) -> tuple[GrantedNumbers, Period]:
+    def _take(self, count: int) -> tuple[tag_store.GrantedNumbers, Period]:
         reply, period = self._ask_now(
             lambda period: PeriodRequest("take", period, count, self._seen.get(period.label, 1))
         )
         match reply:
-            case GrantedNumbers():
+            case tag_store.GrantedNumbers():
                 return reply, period
-            case Exhausted():
+            case tag_store.Exhausted():
                 raise NumbersExhausted(self.tag, self._format.maximum, period.label, reply.left)
-            case Shut():
+            case tag_store.Shut():
                 wait_ms = self._calendar.first_from(period, reply.since_ms) - reply.redis_ms
                 raise NumbersClosed(self.tag, reply.reason, reply.next, period.label, wait_ms, self._options)
         raise self._store.unknown([type(reply).__name__])
 
     def _ask_now(
         self, request: Callable[[Period], PeriodRequest], label: str | None = None
-    ) -> tuple[PeriodReply, Period]:
+    ) -> tuple[tag_store.PeriodReply, Period]:
         """Run the script for the period that it is now, by the clock of Redis.
 
         Raises ConfigError if that is not the period *label*, if one is given.
@@ -235,11 +224,11 @@ class DatedGenerator(GeneratorBase[str]):
                 asked = PeriodRequest("take", period._replace(from_ms=0, until_ms=0))
             reply = self._store.send(asked)
             self._offset_ms = reply.redis_ms - self._wall_ms()
-            if isinstance(reply, ForgottenPeriod):
+            if isinstance(reply, tag_store.ForgottenPeriod):
                 raise StoreUnavailable(
                     self._store.where, f"its clock went back to {period.label}, which it has forgotten"
                 )
-            if not isinstance(reply, OtherPeriod):
+            if not isinstance(reply, tag_store.OtherPeriod):
                 return reply, period
             if label is not None and self._calendar.at(reply.redis_ms).label != label:
                 raise ConfigError(

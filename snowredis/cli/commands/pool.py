@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from snowredis.cli import output
 from snowredis.cli.options import (
     Command,
     Parser,
@@ -18,20 +19,7 @@ from snowredis.cli.options import (
     seconds,
     settings,
 )
-from snowredis.cli.output import (
-    MAX_FOREIGN,
-    Cell,
-    Column,
-    Line,
-    Pair,
-    pairs,
-    print_json,
-    printable,
-    table,
-    time_of,
-    wrapped,
-    write,
-)
+from snowredis.cli.output import Column, Line, Pair, pairs, printable, time_of, write
 from snowredis.cli.pool_text import pool_lines, status_lines
 from snowredis.core.presets import preset_name
 from snowredis.core.values import duration
@@ -81,7 +69,7 @@ def _create(args: argparse.Namespace) -> None:
             if created
             else "Redis did not know the pool, or was restarted, when a worker or this command asked"
         )
-        write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
+        write(output.wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
     write(pairs(settings_rows(info), wrap=True))
 
 
@@ -134,7 +122,7 @@ def _show(args: argparse.Namespace) -> None:
         snapshot, where = pool.snapshot(), pool.where
     info, status = snapshot.info, status_of(snapshot)
     if args.json:
-        print_json({"pool": info, "status": status})
+        output.print_json({"pool": info, "status": status})
     else:
         rows = [*settings_rows(info), *_state_rows(info, args.time_text)]
         write([*pool_lines(where, snapshot), *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
@@ -194,9 +182,9 @@ def _show_all(args: argparse.Namespace) -> None:
                     infos.append(pool.info())
             except SnowredisError as error:
                 # keys of another program may look like a pool; the other pools are shown nevertheless
-                unreadable.append(f"{printable(name, MAX_FOREIGN)}: {printable(str(error), 200)}")
+                unreadable.append(f"{printable(name, output.MAX_FOREIGN)}: {printable(str(error), 200)}")
     if args.json:
-        print_json(infos)
+        output.print_json(infos)
     elif infos or unreadable:
         write([[("pools at ", "dim"), (where, "")], [], *_all(infos)])
     else:
@@ -210,7 +198,7 @@ def _all(infos: list[PoolInfo]) -> list[Line]:
     columns += [Column("peak", right=True, optional=True), Column("claims", right=True, optional=True)]
     columns += [Column("deaths", right=True, optional=True), Column("alarms", right=True)]
     columns += [Column("ttl", right=True, optional=True), Column("layout", shrinks=True, optional=True)]
-    rows: list[list[Cell]] = [
+    rows: list[list[output.Cell]] = [
         [
             (info.name, "strong"),
             (f"{info.used:,}", "warn" if info.free == 0 else "good" if info.used else ""),
@@ -224,7 +212,7 @@ def _all(infos: list[PoolInfo]) -> list[Line]:
         ]
         for info in infos
     ]
-    return table(columns, rows)
+    return output.table(columns, rows)
 
 
 _SHOW = Command(
