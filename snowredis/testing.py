@@ -83,9 +83,7 @@ class MemoryPool:
 
     def memory_store(self, config: PoolConfig) -> MemoryStore:
         """Return the store of the pool *config.name*. Raises LayoutMismatch if it was opened with other settings."""
-        store = self._stores.get(config.name)
-        if store is None:
-            store = self._stores[config.name] = MemoryStore(config, self._server_time_ms, new=self._new)
+        store = self._stores.setdefault(config.name, MemoryStore(config, self._server_time_ms, new=self._new))
         if store.config.signature != config.signature:
             raise LayoutMismatch(config.name, store.config.signature, config.signature)
         return store
@@ -95,9 +93,7 @@ class MemoryPool:
         from snowredis.numbers.stores import MemoryTagStore
         from snowredis.numbers.tag_store import NumbersDiffer
 
-        store = self._tags.get(config.tag)
-        if store is None:
-            store = self._tags[config.tag] = MemoryTagStore(config, self._server_time_ms)
+        store = self._tags.setdefault(config.tag, MemoryTagStore(config, self._server_time_ms))
         if store.config.signature != config.signature:
             raise NumbersDiffer(config.tag, store.config.signature, config.signature)
         return store

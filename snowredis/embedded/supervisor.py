@@ -69,10 +69,6 @@ class _ServerProgram:
             self._child.wait()
 
 
-def _url(home: Home) -> str:
-    return f"unix://{quote(str(home.socket))}"
-
-
 def _prctl() -> Any:
     """Return prctl() of Linux; None on other systems, and in a Python that was built without libffi."""
     try:
@@ -122,7 +118,7 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
     with contextlib.ExitStack() as start_lock, home.be_supervisor() as write_state:
         state: dict[str, object] = {"pid": os.getpid(), "kind": kind}
         write_state(state)
-        url = _url(home)
+        url = f"unix://{quote(str(home.socket))}"
         running = _ServerProgram(home, program) if program else _Fake(home)
         try:
             wait_until(lambda: is_ready(url) or not running.is_alive(), _READY_LIMIT_S)
