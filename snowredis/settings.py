@@ -165,10 +165,7 @@ TEXT = Kind("a str", str, lambda value: isinstance(value, str))
 BOOL = Kind("True or False", lambda text: _BOOLS[text.lower()], lambda value: isinstance(value, bool))
 WHOLE = Kind("a whole number", int, _is_int, convert=int_or_same)
 MS = Kind(
-    "a whole number of milliseconds, 0 or more",
-    int,
-    lambda value: _is_int(value) and value >= 0,
-    convert=int_or_same,
+    "a whole number of milliseconds, 0 or more", int, lambda value: _is_int(value) and value >= 0, convert=int_or_same
 )
 SECONDS = Kind(
     f"seconds, 0 or more and less than {MAX_SECONDS:,.0f}",
@@ -177,12 +174,7 @@ SECONDS = Kind(
     convert=_number_or_same,
 )
 # a timeout may be unlimited
-TIMEOUT = Kind(
-    "seconds, 0 or more",
-    float,
-    lambda value: _is_number(value) and value >= 0,
-    convert=_number_or_same,
-)
+TIMEOUT = Kind("seconds, 0 or more", float, lambda value: _is_number(value) and value >= 0, convert=_number_or_same)
 URL = Kind("a URL", str, _is_anything)
 POOL_NAME = Kind(
     "1 to 64 letters, digits, '_', '.' or '-', such as 'orders'",

@@ -158,8 +158,7 @@ def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was
         return
     if not sys.stdin.isatty():
         raise CommandError(
-            ExitCode.USAGE,
-            f"standard input is not a terminal, so you cannot be asked; {refused}. Confirm with --yes.",
+            ExitCode.USAGE, f"standard input is not a terminal, so you cannot be asked; {refused}. Confirm with --yes."
         )
     try:
         agreed = input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

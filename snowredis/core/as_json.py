@@ -22,18 +22,7 @@ from enum import Enum
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from snowredis.core.layout import Layout, Parts, layout_spec
 from snowredis.core.values import utc_text
@@ -66,9 +55,7 @@ IdNumber: TypeAlias = Annotated[int, Shown("id")]
 Hidden: TypeAlias = Annotated[str, Shown("hidden")]
 HiddenMs: TypeAlias = Annotated[int, Shown("hidden")]
 # fields of classes that this module imports
-_HINTS: dict[type, dict[str, Any]] = {
-    Parts: {"timestamp_ms": Annotated[int, Shown("time", "time")], "tick": IdNumber},
-}
+_HINTS: dict[type, dict[str, Any]] = {Parts: {"timestamp_ms": Annotated[int, Shown("time", "time")], "tick": IdNumber}}
 
 
 def in_json(getter: _Function) -> _Function:

@@ -43,12 +43,7 @@ _WIDTHS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "s
 # name, minimum, maximum, reason
 _RANGES = (
     ("tick_ms", 1, MAX_TICK_MS, "a tick lasts from a millisecond to a minute"),
-    (
-        "timestamp_bits",
-        1,
-        ID_BITS,
-        "ids without a timestamp are not time-ordered; 41 bits of 1 ms last 69.7 years",
-    ),
+    ("timestamp_bits", 1, ID_BITS, "ids without a timestamp are not time-ordered; 41 bits of 1 ms last 69.7 years"),
     ("datacenter_bits", 0, ID_BITS, "a field cannot have fewer than 0 bits"),
     ("backup_bits", 0, MAX_BACKUP_BITS, "there are at most 64 namespaces"),
     ("worker_bits", 0, MAX_WORKER_BITS, "a pool has at most 4,194,304 worker ids"),
@@ -262,14 +257,7 @@ class Layout:
         return -((self.epoch_ms - time_ms) // self.tick_ms)
 
     def compose(
-        self,
-        *,
-        tick: int,
-        worker: int = 0,
-        sequence: int = 0,
-        datacenter: int = 0,
-        backup: int = 0,
-        gene: int = 0,
+        self, *, tick: int, worker: int = 0, sequence: int = 0, datacenter: int = 0, backup: int = 0, gene: int = 0
     ) -> int:
         """Return the id with these fields: an int in 0 .. 2**63 - 1.
 

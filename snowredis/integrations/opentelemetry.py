@@ -66,8 +66,5 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
 
 def _histogram(meter: Any, metric: Metric) -> Any:
     return meter.create_histogram(
-        metric.otel,
-        unit=metric.unit,
-        description=metric.text,
-        explicit_bucket_boundaries_advisory=list(BOUNDS_S),
+        metric.otel, unit=metric.unit, description=metric.text, explicit_bucket_boundaries_advisory=list(BOUNDS_S)
     )

@@ -325,10 +325,7 @@ class Fetcher:
             self._counts.segments += 1
             return Segment(index, numbers)
         # closed, else away, else exhausted
-        raise min(
-            errors,
-            key=lambda error: (isinstance(error, NumbersExhausted), isinstance(error, StoreUnavailable)),
-        )
+        raise min(errors, key=lambda error: (isinstance(error, NumbersExhausted), isinstance(error, StoreUnavailable)))
 
     def report(self) -> float:
         """Tell each server that was told nothing for REPORT_S which numbers are used.

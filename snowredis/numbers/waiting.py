@@ -181,8 +181,7 @@ class Prefetcher:
     def _begin_wait(self, waiter: Any, wanted: int) -> None:
         if self._threads.ident() == self._thread_ident:
             raise StoreUnavailable(
-                "",
-                "a finalizer asked for a number in the thread that fetches segments; make numbers elsewhere",
+                "", "a finalizer asked for a number in the thread that fetches segments; make numbers elsewhere"
             )
         self._waiters[waiter] = wanted
         self.wake()

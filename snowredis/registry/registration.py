@@ -24,14 +24,7 @@ from typing import Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, SnowredisError, StoreUnavailable
-from snowredis.registry.registry import (
-    NO_NUMBER,
-    NumberPlace,
-    RedisRegistry,
-    Registry,
-    RegistryReply,
-    RegistryStatus,
-)
+from snowredis.registry.registry import NO_NUMBER, NumberPlace, RedisRegistry, Registry, RegistryReply, RegistryStatus
 from snowredis.servers.clients import address, close_client, open_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of

@@ -67,11 +67,7 @@ def remaining_s() -> float:
 
 def limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
     """Return arguments of redis.Redis: time limits for a connect and for a read, and no retries."""
-    return {
-        "socket_timeout": seconds,
-        "socket_connect_timeout": seconds,
-        "retry": Retry(NoBackoff(), 0),
-    }
+    return {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
 
 
 def prepare(client: redis.Redis) -> redis.Redis:

@@ -154,9 +154,7 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         return StoreUnavailable(where, text, "It replied, so the URL leads to a Redis: correct what this reply names")
     if where.startswith(TLS_PREFIX) and isinstance(error, exceptions.TimeoutError | exceptions.ConnectionError):
         return StoreUnavailable(
-            where,
-            text,
-            "Check that the server is running, and that this port speaks TLS: if not, write redis://",
+            where, text, "Check that the server is running, and that this port speaks TLS: if not, write redis://"
         )
     if isinstance(error, UnicodeError):
         return StoreUnavailable(

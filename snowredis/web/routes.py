@@ -194,8 +194,7 @@ class Routes:
         # the longest wait: all of them are needed
         problem = max(problems.values(), key=lambda one: one.retry_after_s) if problems else None
         state = records.Readiness(
-            problem is None,
-            {pool.name: _readiness(pool, problems.get(pool.name)) for pool in pools} if known else {},
+            problem is None, {pool.name: _readiness(pool, problems.get(pool.name)) for pool in pools} if known else {}
         )
         if problem is None:
             return messages.json_response(state)

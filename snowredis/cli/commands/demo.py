@@ -387,10 +387,7 @@ def status(demo: Demo) -> str:
 
 def frame(demo: Demo, title: Line, width: int, height: int) -> list[Line]:
     """Return the whole display in *height* lines."""
-    head: list[Line] = [
-        title,
-        [(f"{demo.now_s:.1f} s of {demo.length_s:g} s   ", "strong"), (status(demo), "")],
-    ]
+    head: list[Line] = [title, [(f"{demo.now_s:.1f} s of {demo.length_s:g} s   ", "strong"), (status(demo), "")]]
     workers = sorted(demo.workers, key=lambda worker: worker.worker)
     # other lines: the table's head, two empty ones, and the note with one above it
     room = max(1, height - len(head) - 5 - (_LOW_MIN_LOG if height < _LOW_HEIGHT else _MIN_LOG))
