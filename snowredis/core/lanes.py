@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from snowredis.settings import ClockPolicy, Overflow, check
+from snowredis.settings import ClockPolicy, Overflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRules:
-    """Rules for a clock that goes back, and for an exhausted sequence.
+    """Rules for a clock that goes back, and for an exhausted sequence: settings of connect(), which checks them.
 
     Args:
         policy: "backup": wait within the tolerance, else use another namespace, else another worker id;
@@ -34,16 +34,6 @@ class ClockRules:
     max_wait_ms: int = 5_000
     max_ahead_ms: int = 1_000
     overflow: Overflow = "wait"
-
-    def __post_init__(self) -> None:
-        for setting, value in (
-            ("clock_policy", self.policy),
-            ("clock_tolerance_ms", self.tolerance_ms),
-            ("max_wait_ms", self.max_wait_ms),
-            ("max_ahead_ms", self.max_ahead_ms),
-            ("overflow", self.overflow),
-        ):
-            check(setting, value)
 
 
 class Lanes(NamedTuple):
