@@ -99,7 +99,9 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
         # values are checked where they are used: Django's checks report all that are wrong
         check_names(settings)
     else:
-        _resolve(kind or os.environ[KIND.variable]).kind.check(settings)
+        from snowredis.kinds.lookup import resolve
+
+        resolve(kind or os.environ[KIND.variable], {}, {}).kind.check(settings)
     source = _sources[-1]
     configured = settings if kind is None else {"kind": kind, **settings}
     if configured == source.configured:
@@ -135,16 +137,18 @@ def effective_kind(kind: str | None = None, settings: Mapping[str, Any] | None =
 
     Raises ConfigError.
     """
+    from snowredis.kinds.lookup import resolve
+
     configured = {name: value for name, value in _sources[-1].configured.items() if name != "kind"}
     if kind is None:
-        return _resolve(_kind(), configured)
-    declared, in_url = _resolve(kind)
-    is_ours = declared.name == _resolve(_kind()).kind.name
+        return resolve(_kind(), configured, os.environ)
+    declared, in_url = resolve(kind, {}, {})
+    is_ours = declared.name == resolve(_kind(), {}, {}).kind.name
     known = {
         name: value for name, value in configured.items() if name in declared.settings and (is_ours or name in _SHARED)
     }
     variables = os.environ if is_ours else {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    return _resolve(kind, known | in_url | dict(settings or {}), variables)
+    return resolve(kind, known | in_url | dict(settings or {}), variables)
 
 
 def preload() -> None:
@@ -158,16 +162,6 @@ def preload() -> None:
 def _kind() -> str | None:
     """Return what configure() or the environment says of the kind of ids; None for Snowflakes."""
     return _sources[-1].configured.get("kind") or os.environ.get(KIND.variable) or None
-
-
-def _resolve(
-    kind: str | None, settings: dict[str, Any] | None = None, environment: Mapping[str, str] | None = None
-) -> KindAndSettings:
-    from snowredis.kinds.lookup import resolve
-
-    if environment is None:
-        environment = {} if settings is None else os.environ
-    return resolve(kind, settings or {}, environment)
 
 
 def process_generator() -> Any:
