@@ -144,13 +144,6 @@ class Process:
                 self.process.stdin.flush()
 
 
-def _start(path: Path, url: str, ttl_s: float, rate: int) -> Process:
-    """Start a process that writes its ids to *path*. Does not wait for its worker id."""
-    path.touch()
-    settings = ["demo", _POOL, str(ttl_s), str(rate), str(path), path.name.replace("-", " ")]
-    return Process(start_process(url, settings, path.with_suffix(".log")), path)
-
-
 def start_process(url: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a process of fleet_process.py, which ends with its stdin; its errors go to the file *log*."""
     # the same packages as in this process, and none from the current directory
@@ -292,8 +285,12 @@ class Demo:
                 self.log(f"pid {each.pid} ended by itself (exit code {code}): {reason}", "bad")
 
     def _start_one(self, size: int) -> Process:
-        path = self._directory / f"demo-{len(self.processes) + 1}"
-        self.processes.append(_start(path, self._pool.where, self.ttl_s, _FLEET_RATE // size))
+        """Start one process of a fleet of *size*. Does not wait for its worker id."""
+        label = f"demo {len(self.processes) + 1}"
+        path = self._directory / label.replace(" ", "-")
+        path.touch()
+        settings = ["demo", _POOL, str(self.ttl_s), str(_FLEET_RATE // size), str(path), label]
+        self.processes.append(Process(start_process(self._pool.where, settings, path.with_suffix(".log")), path))
         return self.processes[-1]
 
     def _start_fleet(self, size: int) -> list[Process]:
