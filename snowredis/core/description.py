@@ -56,13 +56,6 @@ class IdDescription:
 def describe_snowflake(layout: Layout) -> IdDescription:
     """Return the description of ids of *layout*."""
     bits = layout.total_bits
-    return IdDescription(
-        kind="snowflake",
-        type=int,
-        bits=bits,
-        text_length=len(str((1 << bits) - 1)),
-        sortable=True,
-        guessable=True,
-        leaks=("time", "worker", "volume"),
-        needs=("redis",),
-    )
+    leaks: tuple[Leak, ...] = ("time", "worker", "volume")
+    length = len(str((1 << bits) - 1))
+    return IdDescription("snowflake", int, bits, length, sortable=True, guessable=True, leaks=leaks, needs=("redis",))

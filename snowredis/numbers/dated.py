@@ -250,15 +250,9 @@ class DatedGenerator(GeneratorBase[str]):
 
 def describe(number_format: NumberFormat) -> IdDescription:
     """Return the description of texts of this format."""
+    length, sortable = number_format.text_length, number_format.sortable
     return IdDescription(
-        kind="dated",
-        type=str,
-        bits=None,
-        text_length=number_format.text_length,
-        sortable=number_format.sortable,
-        guessable=True,
-        leaks=("time", "volume"),
-        needs=("redis",),
+        "dated", str, None, length, sortable=sortable, guessable=True, leaks=("time", "volume"), needs=("redis",)
     )
 
 

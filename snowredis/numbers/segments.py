@@ -365,15 +365,9 @@ def _stop(prefetchers: list[Prefetcher]) -> None:
 
 def describe(maximum: int) -> IdDescription:
     """Return the description of the numbers of a tag that ends at *maximum*."""
+    bits, length = max(1, maximum.bit_length()), len(str(maximum))
     return IdDescription(
-        kind="segment",
-        type=int,
-        bits=max(1, maximum.bit_length()),
-        text_length=len(str(maximum)),
-        sortable=True,
-        guessable=True,
-        leaks=("volume",),
-        needs=("redis",),
+        "segment", int, bits, length, sortable=True, guessable=True, leaks=("volume",), needs=("redis",)
     )
 
 
