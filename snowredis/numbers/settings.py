@@ -36,34 +36,17 @@ def _whole(least: int, most: int) -> settings.Kind:
     )
 
 
-# settings that segments and dated numbers share
-_TAG = settings.Setting(
-    "tag",
-    settings.POOL_NAME._replace(what=settings.POOL_NAME.what.replace("orders", "invoices")),
-    "default",
-    "default",
-    "name of the numbers: processes that must not repeat each other's use the same; letters, digits, _ . -",
-)
-_DURABILITY = settings.Setting(
-    "durability",
-    settings.one_of(Literal["detect", "assured"]),
-    "detect",
-    "detect",
-    "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, after which the tag, "
-    "or the current period, is closed; `assured`: never",
-    of_pool=True,
-)
-_FAILOVER_SLACK = settings.Setting(
-    "failover_slack",
-    settings.SECONDS,
-    None,
-    "0 s; 15 s under Sentinel and Cluster",
-    "how long a deposed master may go on answering",
-    of_pool=True,
-)
-
 # columns: name, kind, default, default in the docs, help
 # fmt: off
+# settings that segments and dated numbers share
+_TAG = settings.Setting("tag",
+    settings.POOL_NAME._replace(what=settings.POOL_NAME.what.replace("orders", "invoices")), "default", "default",
+    "name of the numbers: processes that must not repeat each other's use the same; letters, digits, _ . -")
+_DURABILITY = settings.Setting("durability", settings.one_of(Literal["detect", "assured"]), "detect", "detect",
+    "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, after which the tag, "
+    "or the current period, is closed; `assured`: never", of_pool=True)
+_FAILOVER_SLACK = settings.Setting("failover_slack", settings.SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
+    "how long a deposed master may go on answering", of_pool=True)
 SEGMENT_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for setting in (
     settings.URL_SETTING._replace(
             help="the Redis, as for connect(); or a list of independent servers, each with a share of the tag"),
@@ -88,17 +71,10 @@ SEGMENT_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for se
     settings.Setting("label", settings.TEXT, "", "none",
             "name of this process, shown to people; at most 100 characters"),
 )}
-# fmt: on
 # a constant that processes learn from the tag
-SHARE = settings.Setting(
-    "share",
-    settings.TEXT,
-    "1/1",
-    "1/1",
+SHARE = settings.Setting("share", settings.TEXT, "1/1", "1/1",
     "this server's share of the numbers, fixed when the tag is created: `1/2` and `2/2` on two independent servers",
-    of_pool=True,
-)
-# fmt: off
+    of_pool=True)
 DATED_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for setting in (
     settings.SETTINGS["url"],
     _TAG,
