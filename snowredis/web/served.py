@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -164,20 +164,14 @@ class ServedPool:
         """Make *count* ids. Raises HttpProblem, SnowredisError."""
         if count == 1 and (an_id := self.id_now()):
             return [an_id]
-        return await self._in_time(self._make(self._generator(), count))
-
-    async def _make(self, ids: SnowflakeGenerator, count: int) -> list[int]:
-        if count == 1:
-            return [await ids.anext_id()]
-        # one batch after the other: at the layout's ceiling they would compete for ticks
-        async with self._batch_lock:
-            return await ids.anext_ids(count)
-
-    async def _in_time(self, result: Awaitable[T]) -> T:
-        """Wait for *result*, for the service's time limit at most. Raises HttpProblem."""
+        ids = self._generator()
         try:
             async with asyncio.timeout(self._wait_s):
-                return await result
+                if count == 1:
+                    return [await ids.anext_id()]
+                # one batch after the other: at the layout's ceiling they would compete for ticks
+                async with self._batch_lock:
+                    return await ids.anext_ids(count)
         except TimeoutError:
             raise await self.reason() from None
         except errors.LayoutError as error:
