@@ -141,10 +141,6 @@ def _number_or_same(value: Any) -> Any:
     return float(value) if number else value
 
 
-def _is_anything(_: object) -> bool:
-    return True
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -160,7 +156,7 @@ def one_of(literal: Any) -> Kind:
     return Kind(f"one of {words}", str, lambda value: isinstance(value, str) and value in choices, choices)
 
 
-ANYTHING = Kind("anything", str, _is_anything)
+ANYTHING = Kind("anything", str, lambda _: True)
 TEXT = Kind("a str", str, lambda value: isinstance(value, str))
 BOOL = Kind("True or False", lambda text: _BOOLS[text.lower()], lambda value: isinstance(value, bool))
 WHOLE = Kind("a whole number", int, _is_int, convert=int_or_same)
@@ -175,7 +171,7 @@ SECONDS = Kind(
 )
 # a timeout may be unlimited
 TIMEOUT = Kind("seconds, 0 or more", float, lambda value: _is_number(value) and value >= 0, convert=_number_or_same)
-URL = Kind("a URL", str, _is_anything)
+URL = ANYTHING._replace(what="a URL")
 POOL_NAME = Kind(
     "1 to 64 letters, digits, '_', '.' or '-', such as 'orders'",
     str,

@@ -7,6 +7,7 @@ Pure: no clock, no database.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -41,17 +42,18 @@ class IdSet:
     @property
     def lowest(self) -> int:
         """The smallest id of the set."""
-        number = 0
-        for bits, low, _ in self.fields:
-            number = number << bits | low
-        return number
+        return self._joined(each.low for each in self.fields)
 
     @property
     def highest(self) -> int:
         """The greatest id of the set."""
+        return self._joined(each.high for each in self.fields)
+
+    def _joined(self, values: Iterable[int]) -> int:
+        """Return the id whose fields have these *values*."""
         number = 0
-        for bits, _, high in self.fields:
-            number = number << bits | high
+        for field, value in zip(self.fields, values, strict=True):
+            number = number << field.bits | value
         return number
 
     def __contains__(self, an_id: int) -> bool:
