@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
 
+from snowredis.embedded import is_ready
 from snowredis.embedded.home import Home, wait_until
-from snowredis.embedded.server import is_ready
 from snowredis.errors import StoreUnavailable
 
 # how often it checks for users

@@ -165,7 +165,7 @@ def test_a_server_that_keeps_nothing_is_said_unless_it_was_asked_for(
     need("fakeredis", monkeypatch)
     if not installed:
         monkeypatch.delenv("SNOWREDIS_EMBEDDED")
-        monkeypatch.setattr("snowredis.embedded.server._on_path", lambda: None)
+        monkeypatch.setattr("snowredis.embedded._on_path", lambda: None)
     embedded.start(home)
     embedded.start(home)
     said = [record.getMessage() for record in caplog.records if "keeps nothing" in record.getMessage()]

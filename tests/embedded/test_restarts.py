@@ -17,8 +17,8 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.core.layout import Layout
+from snowredis.embedded import MISSING_KEY, ask, is_ready
 from snowredis.embedded.home import Home
-from snowredis.embedded.server import MISSING_KEY, ask, is_ready
 from snowredis.numbers import DatedGenerator, NumbersClosed, create_tag
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from snowredis import embedded
-from snowredis.embedded.server import is_ready
+from snowredis.embedded import is_ready
 
 server = embedded.start(os.environ["HOME_OF_TEST"], linger_s=float(os.environ["LINGER_S"]))
 child = 0
