@@ -362,6 +362,12 @@ class ServerUnidentified(StoreUnavailable):
     """
 
     retry = False
+    # used by __str__
+    _refused: ClassVar[str] = "ids would repeat, so nothing was claimed"
+    _otherwise: ClassVar[str] = (
+        'set durability="assured" if this Redis never loses an acknowledged write, or durability="none" if it may: '
+        "every new worker then waits"
+    )
 
     def __init__(self, where: str, code: str) -> None:
         reasons = {
@@ -382,9 +388,8 @@ class ServerUnidentified(StoreUnavailable):
             )
         return (
             f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses data "
-            "would go unnoticed and ids would repeat, so nothing was claimed. If INFO is refused, allow it for the "
-            'user in the URL. Otherwise set durability="assured" if this Redis never loses an acknowledged write, or '
-            'durability="none" if it may: every new worker then waits.'
+            f"would go unnoticed and {self._refused}. If INFO is refused, allow it for the user in the URL. Otherwise "
+            f"{self._otherwise}."
         )
 
 

@@ -55,12 +55,8 @@ def dated_keys(tag: str) -> tuple[str]:
 class NumbersUnidentified(ServerUnidentified):
     """This Redis does not show its identity, so that a loss would go unnoticed."""
 
-    def __str__(self) -> str:
-        return (
-            f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses data "
-            "would go unnoticed and numbers would repeat, so nothing was handed out. If INFO is refused, allow it for "
-            'the user in the URL. Otherwise set durability="assured" if this Redis never loses an acknowledged write.'
-        )
+    _refused = "numbers would repeat, so nothing was handed out"
+    _otherwise = 'set durability="assured" if this Redis never loses an acknowledged write'
 
 
 def database_of(client: Any) -> int:

@@ -194,12 +194,8 @@ def registry_key(name: str) -> str:
 class RegistryUnidentified(ServerUnidentified):
     """This Redis does not show its identity, so that a registry there could give a number twice."""
 
-    def __str__(self) -> str:
-        return (
-            f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses numbers"
-            " would go unnoticed, so none was given. If INFO is refused, allow it for the user in the URL. Otherwise"
-            " put the registry in another Redis: registry_url."
-        )
+    _refused = "numbers would be given twice, so none was given"
+    _otherwise = "put the registry in another Redis: registry_url"
 
 
 class Registry(Scripted):
