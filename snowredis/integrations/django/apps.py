@@ -11,7 +11,7 @@ from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
-from django.core import checks
+from django.core.checks import register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db import models
@@ -19,14 +19,7 @@ from django.db import models
 import snowredis
 from snowredis.core.text import DECIMAL_ID
 from snowredis.errors import ConfigError
-from snowredis.integrations.django import fields
-from snowredis.integrations.django.checks import (
-    check_deployment,
-    check_link_tables,
-    check_redis,
-    check_settings,
-    django_settings,
-)
+from snowredis.integrations.django import checks, fields
 from snowredis.process.names import PROCESS
 
 # integrations that set a more precise label, a moment later
@@ -49,10 +42,10 @@ class SnowredisConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks and configure the generator. Raises ImproperlyConfigured for an unknown setting."""
-        checks.register(check_settings, "snowredis")
-        checks.register(check_link_tables, "snowredis")
-        checks.register(check_deployment, "snowredis", deploy=True)
-        checks.register(check_redis, "snowredis", deploy=True)
+        register(checks.check_settings, "snowredis")
+        register(checks.check_link_tables, "snowredis")
+        register(checks.check_deployment, "snowredis", deploy=True)
+        register(checks.check_redis, "snowredis", deploy=True)
         setting_changed.connect(_on_setting_changed, dispatch_uid="snowredis")
         if hasattr(settings, "SNOWREDIS"):
             _configure()
@@ -63,7 +56,7 @@ class SnowredisConfig(AppConfig):
 
 def _configure() -> None:
     try:
-        given = django_settings()
+        given = checks.django_settings()
         kind = given.pop("kind", None)
         # an overload for each: Snowflakes, and another kind of ids
         snowredis.configure(**given) if kind is None else snowredis.configure(kind, **given)
@@ -90,13 +83,13 @@ def _label() -> str:
 
 def register_schemas() -> None:
     """Tell the installed apps what the fields of this package are."""
-    for app, register in (
+    for app, tell in (
         ("drf_spectacular", _register_paths),
         ("graphene_django", _register_graphene),
         ("strawberry_django", _register_strawberry),
     ):
         if apps.is_installed(app):
-            register()
+            tell()
 
 
 def _register_paths() -> None:
