@@ -11,16 +11,7 @@ from typing import Any
 from snowredis.core.values import MAX_BATCH
 from snowredis.environment import from_environment, read_variables
 from snowredis.errors import ConfigError
-from snowredis.settings import (
-    BOOL,
-    SETTINGS,
-    TEXT,
-    TIMEOUT,
-    Kind,
-    Setting,
-    pool_or_default,
-    url_or_default,
-)
+from snowredis.settings import BOOL, SETTINGS, TEXT, TIMEOUT, Kind, Setting, pool_or_default, url_or_default
 from snowredis.web import PREFIX
 
 
