@@ -15,11 +15,10 @@ from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, un
 from snowredis.monitor.fleet import count
 from snowredis.monitor.number_checks import check_logouts, check_rights, check_tags, pool_needs
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
-from snowredis.monitor.pool_reader import server_of
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import Condition
 from snowredis.numbers.stores import tag_keys
-from snowredis.servers.clients import address, is_cluster
+from snowredis.servers.clients import address, is_cluster, server_of
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import pool_keys
 

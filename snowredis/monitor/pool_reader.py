@@ -20,7 +20,7 @@ from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.monitor import snapshot
 from snowredis.monitor.fleet import process_text
 from snowredis.monitor.owner import parse_owner
-from snowredis.servers.clients import address, is_cluster
+from snowredis.servers.clients import address, server_now_ms
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import LONGEST_TEXT, text_of
 from snowredis.snowflake.codes import FloorReason
@@ -307,14 +307,3 @@ def _was_deleted(client: Any, name: str) -> bool:
     except PoolNotFound:
         return True
     return False
-
-
-def server_of(client: Any, key: str) -> Any:
-    """Return a client of the single server that stores *key*: *client* itself, but for a Cluster."""
-    return client.get_redis_connection(client.get_node_from_key(key)) if is_cluster(client) else client
-
-
-def server_now_ms(client: Any, key: str) -> int:
-    """Return the time of the server that stores *key*, in ms since 1970: lease ends are on that clock."""
-    seconds, micros = server_of(client, key).time()
-    return int(seconds) * 1000 + int(micros) // 1000

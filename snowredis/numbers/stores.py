@@ -16,7 +16,7 @@ from snowredis.errors import ConfigError, ServerUnidentified
 from snowredis.numbers import tag_store
 from snowredis.numbers.settings import TagConfig, parse_share, parse_signature, servers_of, share_text
 from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, NumbersClosed, NumbersDiffer, TagStore
-from snowredis.servers.clients import is_cluster, open_client
+from snowredis.servers.clients import open_client, server_now_ms
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, text_of
@@ -312,13 +312,4 @@ class DatedStore(_InRedis):
 
     def now_ms(self) -> int:
         """Return the time of the server, ms since 1970."""
-
-        def time_of() -> tuple[int, int]:
-            client = self._client
-            if is_cluster(client):
-                client = client.get_redis_connection(client.get_node_from_key(self._keys[0]))
-            seconds_and_micros: tuple[int, int] = client.time()
-            return seconds_and_micros
-
-        seconds, micros = self._ask(time_of)
-        return int(seconds) * 1000 + int(micros) // 1000
+        return self._ask(lambda: server_now_ms(self._client, self._keys[0]))

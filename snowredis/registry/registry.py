@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, PoolBroken, ServerUnidentified, ShardNumberRefused, StoreUnavailable
+from snowredis.servers.clients import server_now_ms
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Reason, Scripted, load_script, text_of, with_format
@@ -344,11 +345,11 @@ class RedisRegistry(RedisScripts, Registry):
 
     def _fields(self, *names: str) -> tuple[int, Mapping[str, str]]:
         with translated(self.where), time_limit(CALL_LIMIT_S):
-            seconds, micros = self._client.time()
+            now_ms = server_now_ms(self._client, self._keys[0])
             if names:
                 values = self._client.hmget(self._keys[0], names)
                 pairs = zip(names, values, strict=True)
             else:
                 pairs = self._client.hgetall(self._keys[0]).items()
             fields = {text_of(name): text_of(value) for name, value in pairs if value is not None}
-        return seconds * 1000 + micros // 1000, fields
+        return now_ms, fields

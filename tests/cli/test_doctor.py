@@ -12,8 +12,9 @@ import pytest
 
 import snowredis
 from snowredis.cli.commands import health
-from snowredis.monitor import checks, pool_reader
+from snowredis.monitor import checks
 from snowredis.monitor.checks import check_host, worst
+from snowredis.servers import clients
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
@@ -187,7 +188,7 @@ def test_a_pool_that_is_not_there_is_an_error(offline: Cli, own: RedisServer) ->
 
 
 def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pool_reader.server_now_ms
+    real = clients.server_now_ms
     monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) - 3_000)
     assert checks._clock(own.client(), "orders").severity == "error"
     monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) + 900)

@@ -130,7 +130,7 @@ class Canary(threading.Thread):
 
     def run(self) -> None:
         """Write until stop()."""
-        from snowredis.monitor.pool_reader import server_of
+        from snowredis.servers.clients import server_of
         from snowredis.servers.runner import translated
 
         number = 0
