@@ -50,7 +50,7 @@ class Ends(Reply, end_ms=int, next_signature=str, over=flag):
 
 
 class Early(Reply, earliest_ms=int):
-    """Reply to an end: something is reserved beyond its moment, or may be; nothing changed.
+    """Reply to an end: something is reserved beyond its moment, or may be, or the pool has none yet; nothing changed.
 
     Attributes:
         earliest_ms: the first moment that is behind all reservations.
@@ -83,6 +83,9 @@ class Administration(ScriptStore):
         Args:
             layout: of the pool that alone may start there; None: any settings.
             at_ms: the moment on the Redis clock; 0: the earliest.
+
+        Raises:
+            StoreUnavailable: also if Redis lost the end before it counted.
         """
         following = self.config.with_layout(layout).signature if layout else ""
         expected = (Ends, Early, Absent)
@@ -92,8 +95,13 @@ class Administration(ScriptStore):
             return reply
 
         reply = self._lasting(lambda: end(0), strict=True)
-        # from here on it counts
-        return self._lasting(lambda: end(1)) if isinstance(reply, Ends) else reply
+        if isinstance(reply, Ends):
+            # from here on it counts
+            reply = self._lasting(lambda: end(1))
+            if isinstance(reply, Early):
+                reason = "it lost the end that the pool just got, so the pool goes on"
+                raise StoreUnavailable(self.where, reason, "Repeat the command")
+        return reply
 
     def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         """Make a *change* that a person asked for; subclasses put it on every copy of the pool that can come back.

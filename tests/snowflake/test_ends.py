@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,23 @@ def test_an_end_does_not_count_before_each_replica_has_it(tmp_path: Path) -> Non
         assert again.end_ms == int(set_ms or 0)
         assert master.client().hget(KEY, "over") == "then"
         assert replica.client().hget(KEY, "end") == set_ms
+
+
+def test_an_end_that_redis_loses_before_it_counts_is_no_end(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PoolAdministration(own_server.url, CONFIG).create(wall_ms())
+    changes = iter((lambda: None, lambda: own_server.client().hdel(KEY, "end", "next_signature")))
+    lasting = PoolAdministration._lasting
+
+    def after_a_loss(self: PoolAdministration, *args: Any, **options: Any) -> Any:
+        next(changes)()
+        return lasting(self, *args, **options)
+
+    monkeypatch.setattr(PoolAdministration, "_lasting", after_a_loss)
+    with pytest.raises(StoreUnavailable, match=r"it lost the end .* Repeat the command"):
+        end(own_server)
+    assert own_server.client().hmget(KEY, "end", "next_signature", "over") == [None, None, None]
 
 
 def test_without_the_right_to_make_a_snapshot_the_end_counts_with_a_warning(

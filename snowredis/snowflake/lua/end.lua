@@ -9,7 +9,7 @@
 -- ARGV[9] is_sure         0 | 1, 1: every copy of the pool that can come back has its end
 --
 -- Returns ends, common fields, the end, the next signature or empty, over 0 | 1
---       | early, common fields, the earliest end: nothing changed
+--       | early, common fields, the earliest end: nothing changed; to a sure caller: the pool has no end, Redis lost it
 --       | absent, common fields: there is no pool
 -- Cost    O(1); for the earliest end, up to SCANNED records are read
 
@@ -33,6 +33,8 @@ return transaction(function(pool)
   if durability == 'none' then note_loss(pool) end
   -- all that was granted, and all that may have been before a loss
   local earliest = math.max(now, is_unknown and pool.top or latest, pool.floor, outage > 0 and pool.outage_floor or 0)
+  -- Redis lost it since the first call
+  if is_sure and not has_end then return { 'early', tostring(earliest) } end
   if has_end then
     at, next_signature = pool.ends, pool.next_signature
   elseif at ~= 0 and at < earliest then
@@ -42,7 +44,7 @@ return transaction(function(pool)
   local over = is_past(at) or (not is_held and not is_unknown and at >= latest and at <= horizon(now, ttl))
   put(pool, 'end', at)
   if next_signature ~= '' then put(pool, 'next_signature', next_signature) end
-  if has_end and is_sure then
+  if is_sure then
     put(pool, 'over', over and 'now' or 'then')
     -- nobody reads its records any more
     for _, field in ipairs(over and fields or {}) do redis.call('HDEL', KEYS[1], field) end
