@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -265,6 +266,8 @@ def open_pool(args: argparse.Namespace, name: str | None = None) -> contextlib.c
     """Open a pool to read or change it: *name*, else the one that the command line or the environment names."""
     from snowredis.worker_pool import WorkerPool
 
+    # a pool can have thousands of rows, and none of them is garbage before the command ends
+    gc.set_threshold(100_000)
     url, options = settings(args)
     return contextlib.closing(WorkerPool(url, options.get("pool") if name is None else name))
 

@@ -122,62 +122,55 @@ def table(
             first; None: those of the terminal, and without one no limit.
         gap: spaces between columns.
     """
-    cells = [[cell if isinstance(cell, tuple) else (cell, "") for cell in row] for row in rows]
     width = terminal_width() if width is None else width
-    columns, cells = _without_optional(columns, cells, width, gap)
-    widths = _column_widths(columns, cells, width, gap)
-    cells.insert(0, [(column.title, "dim") for column in columns])
     # column by column: thousands of rows are shown
-    padded = [
-        _padded(column_cells, column, column_width, gap if at else 0)
-        for at, (column_cells, column, column_width) in enumerate(
-            zip(zip(*cells, strict=True), columns, widths, strict=True)
-        )
+    by_column = list(zip(*rows, strict=True)) or [()] * len(columns)
+    cells = [
+        [(column.title, "dim"), *(cell if isinstance(cell, tuple) else (cell, "") for cell in column_cells)]
+        for column, column_cells in zip(columns, by_column, strict=True)
     ]
+    widths = [max(column.min_width, _widest(each)) for column, each in zip(columns, cells, strict=True)]
+    kept = list(range(len(columns))) if width is None else _kept(columns, widths, width, gap)
+    _shrink(columns, widths, kept, width, gap)
+    padded = [_padded(cells[at], columns[at], widths[at], gap if number else 0) for number, at in enumerate(kept)]
     return list(map(list, zip(*padded, strict=True)))
 
 
-def _without_optional(
-    columns: Sequence[Column], rows: list[list[Segment]], width: int | None, gap: int
-) -> tuple[list[Column], list[list[Segment]]]:
-    """Return columns and rows without those optional columns that *width* has no space for."""
+def _kept(columns: Sequence[Column], widths: Sequence[int], width: int, gap: int) -> list[int]:
+    """Return which columns are left without those optional ones that *width* has no space for."""
     kept = list(range(len(columns)))
-    if width is None:
-        return list(columns), rows
-    widths = _column_widths(columns, rows)
     for at in reversed(range(len(columns))):
         if sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= width:
             break
         if columns[at].optional:
             kept.remove(at)
-    return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    return kept
 
 
-def _column_widths(
-    columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int | None = None, gap: int = 2
-) -> list[int]:
-    """Return the width of each column, so that the table fits into *width* columns of the terminal if possible."""
-    widths = [max(width_of(column.title), column.min_width) for column in columns]
-    for at, texts in enumerate(zip(*([text for text, _ in row] for row in rows), strict=True)):
-        longest = len(max(texts, key=len)) if all(map(str.isascii, texts)) else max(map(width_of, texts))
-        widths[at] = max(widths[at], longest)
-    available = None if width is None else width - gap * (len(columns) - 1)
-    while available is not None and sum(widths) > available:
-        able = [at for at, column in enumerate(columns) if column.shrinks and widths[at] > _MIN_WIDTH]
-        if not able:
+def _shrink(columns: Sequence[Column], widths: list[int], kept: list[int], width: int | None, gap: int) -> None:
+    """Lower *widths*, so that the *kept* columns fit into *width* columns of the terminal if possible."""
+    able = [at for at in kept if columns[at].shrinks]
+    while width is not None and able and sum(widths[at] for at in kept) + gap * (len(kept) - 1) > width:
+        widest = max(able, key=lambda at: widths[at])
+        if widths[widest] <= _MIN_WIDTH:
             break
-        widths[max(able, key=lambda at: widths[at])] -= 1
-    return widths
+        widths[widest] -= 1
+
+
+def _widest(cells: Sequence[Segment]) -> int:
+    """Return how many columns of the terminal the widest of *cells* takes."""
+    texts = [text for text, _ in cells]
+    return max(map(len if "".join(texts).isascii() else width_of, texts))
 
 
 def _padded(cells: Sequence[Segment], column: Column, width: int, gap: int) -> list[Segment]:
     """Return *cells* of one column, each in exactly *width* columns of the terminal, after a *gap*."""
-    before = " " * gap
-    if all(text.isascii() and len(text) <= width for text, _ in cells):
+    before, texts = " " * gap, [text for text, _ in cells]
+    if "".join(texts).isascii() and max(map(len, texts)) <= width:
         if column.right:
             return [(text.rjust(gap + width), style) for text, style in cells]
         return [(before + text.ljust(width), style) for text, style in cells]
-    texts = [fitted(text, width) for text, _ in cells]
+    texts = [fitted(text, width) for text in texts]
     spaces = [" " * (width - width_of(text)) for text in texts]
     both = zip(texts, spaces, cells, strict=True)
     return [(before + (space + text if column.right else text + space), style) for text, space, (_, style) in both]

@@ -74,7 +74,7 @@ OWNER_COLUMNS = (Column("host", shrinks=True), Column("pid", right=True), Column
 
 def owner_texts(owner: Owner) -> list[str]:
     """Return the texts of OWNER_COLUMNS."""
-    return [printable(str(value or ""), MAX_FOREIGN) for value in owner.name]
+    return [printable(owner.host, MAX_FOREIGN), str(owner.pid or ""), printable(owner.label, MAX_FOREIGN)]
 
 
 def process_text(owner: Owner) -> str:
@@ -169,7 +169,6 @@ COLUMNS = (
     Column("clock", right=True, min_width=6, optional=True),
     Column("namespace", right=True, optional=True),
     Column("back", right=True, optional=True),
-    Column("version", optional=True),
 )
 
 
@@ -195,10 +194,12 @@ def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | Non
     count = "{:,}".format if width is None else output.compact
     # spaces between columns: less on a narrow terminal
     gap = 2 if width is None or width >= 100 else 1
-    # the versions only if they differ
-    columns = COLUMNS if len({worker.owner.version for worker in workers if worker.alive}) > 1 else COLUMNS[:-1]
-    rows = [_cells(worker, info, count)[: len(columns)] for worker in workers]
-    return output.table(columns, rows, width, gap)
+    rows = [_cells(worker, info, count) for worker in workers]
+    if len({worker.owner.version for worker in workers if worker.alive}) < 2:
+        return output.table(COLUMNS, rows, width, gap)
+    for row, worker in zip(rows, workers, strict=True):
+        row.append((printable(worker.owner.version, MAX_FOREIGN) or "unknown", "note"))
+    return output.table((*COLUMNS, Column("version", optional=True)), rows, width, gap)
 
 
 def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) -> list[Segment]:
@@ -213,7 +214,7 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
     return [
         (str(worker.worker), "strong" if worker.alive else "dim"),
         (worker.state, state),
-        *((text, normal) for text in owner_texts(worker.owner)),
+        *[(text, normal) for text in owner_texts(worker.owner)],
         lease,
         (duration(worker.heartbeat_age_ms), state if worker.alive else "dim"),
         (count(worker.ids_made), normal),
@@ -221,7 +222,6 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
         (output.offset(worker.clock_offset_ms), "warn" if far else normal),
         (str(worker.namespace), "note" if worker.namespace and worker.alive else normal),
         (str(worker.clock_backs), "warn" if worker.clock_backs and worker.alive else normal),
-        (printable(worker.owner.version, MAX_FOREIGN) or "unknown", "note"),
     ]
 
 

@@ -5,6 +5,7 @@ One process can have several generators, each with a lease of its own. Hosts and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -47,13 +48,13 @@ def named(leases: Sequence[WorkerInfo | EndedLease]) -> str:
     return f"{counted(leases)} ({names}{' …' if len(leases) > _MAX_NAMED else ''})"
 
 
-def greatest_holder(workers: Iterable[WorkerInfo]) -> tuple[str, int]:
+def greatest_holder(workers: Sequence[WorkerInfo]) -> tuple[str, int]:
     """Return the process with the most worker ids, and how many it has; ("", 0) if there is none."""
-    held: dict[tuple[str, int], list[WorkerInfo]] = {}
-    for worker in workers:
-        held.setdefault(worker.owner.process, []).append(worker)
-    most = max(held.values(), key=len, default=[])
-    return (process_text(most[0].owner), len(most)) if most else ("", 0)
+    held = Counter(worker.owner.process for worker in workers)
+    if not held:
+        return "", 0
+    process, most = held.most_common(1)[0]
+    return next(process_text(worker.owner) for worker in workers if worker.owner.process == process), most
 
 
 class PlanAnswer(NamedTuple):

@@ -388,7 +388,8 @@ def _use(snapshot: Snapshot) -> list[Condition]:
 
 
 def _clocks(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
-    off = [worker for worker in workers if abs(worker.clock_offset_ms) > max(1, info.lead_ms)]
+    most_ms = max(1, info.lead_ms)
+    off = [worker for worker in workers if abs(worker.clock_offset_ms) > most_ms]
     if not off:
         return []
     worst_ms = max((worker.clock_offset_ms for worker in off), key=abs)
