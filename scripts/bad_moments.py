@@ -239,7 +239,7 @@ class Moment:
         says, never: view -> texts that it must show, and must not: "workers", "events", "doctor", "page", "log".
         quiet: alerts that must not fire.
         options: settings of the pool.
-        settle_s: from the act until the views are read.
+        settle_s: from the end of the act until the views are read.
     """
 
     act: Callable[[Stage], object]
@@ -269,6 +269,14 @@ def _restart(stage: Stage) -> None:
     time.sleep(1.5 * TTL_S)
     (stage.directory / "redis.sock").unlink(missing_ok=True)
     stage.redis.start()
+
+
+def _lose(stage: Stage) -> None:
+    """Restart Redis empty; each process hears that it has lost its lease before anybody looks."""
+    _restart(stage)
+    with contextlib.closing(snowredis.WorkerPool(stage.redis.url, POOL)) as pool:
+        heard = lambda: pool.info().lost == WORKERS + 1  # noqa: E731
+        eventually(heard, "lost leases", START_S, ignored=(snowredis.SnowredisError,))
 
 
 def _fail_over(stage: Stage) -> None:
@@ -346,8 +354,9 @@ def _rotate(stage: Stage) -> None:
 def _many_deaths(stage: Stage) -> None:
     """Let a thousand processes of other hosts die, which their neighbors see."""
     store = RedisStore(stage.redis.url, pool_config({"pool": POOL} | stage.options))
-    now_ms, seen = time.time_ns() // 1_000_000, Seen()
+    seen = Seen()
     for number in range(1_000):
+        now_ms = time.time_ns() // 1_000_000
         token, owner = f"{number:032x}", json.dumps({"host": f"web-{number % 50}", "pid": number + 1, "label": "api"})
         granted = store.claim(ClaimRequest(token, now_ms, now_ms, 10**9, owner), seen)
         assert isinstance(granted, Granted), granted
@@ -414,8 +423,8 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
         lambda stage: stage.redis.ask("ACL", "SETUSER", "app", "-hset"),
         ("no-renewals",), ("NoRenewals",), doctor="may not",
     ),
-    "back-empty": lambda: Moment(_restart, ("floor", "no-outage-lane"), ("PoolMadeAnew",), settle_s=2),
-    "failed-over": lambda: Moment(_fail_over, ("floor", "no-outage-lane"), ("RedisChanged",), settle_s=2),
+    "back-empty": lambda: Moment(_restart, ("floor", "no-outage-lane"), ("PoolMadeAnew",), settle_s=0),
+    "failed-over": lambda: Moment(_fail_over, ("floor", "no-outage-lane"), ("RedisChanged",), settle_s=1),
     "half-cut": lambda: Moment(_cut_half, ("silent",), ("WorkersSilent",), settle_s=12),
     "clock+10s": lambda: Moment(_step(10_000), ("without-ids",), ("WorkersWithoutIds",), with_ids=0),
     "clock-10s": lambda: Moment(_step(-10_000), ("clocks",), ("ClockOff",)),
@@ -480,11 +489,11 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
         _mode, (), says={"log": ("crash records are off",), "doctor": ("crash records", "chmod 700")},
     ),
     "no-lanes": lambda: Moment(
-        _restart, ("no-ids", "floor"), ("NoIds",), with_ids=-1, options={"outage_reserve": 0}, settle_s=2,
+        _lose, ("no-ids", "floor"), ("NoIds",), with_ids=-1, options={"outage_reserve": 0}, settle_s=1,
         never={"workers": ("without a pause",)},
     ),
     "first-replica": lambda: Moment(
-        _first_replica, ("floor", "no-outage-lane"), ("RedisChanged",), settle_s=2,
+        _first_replica, ("floor", "no-outage-lane"), ("RedisChanged",), settle_s=1,
         says={"events": ("a replica was attached",), "doctor": ("1 replica",)},
         never={"events": ("another server",), "doctor": ("1 replicas",)},
     ),
@@ -499,7 +508,9 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
     ),
     # more
     "slow-2s": lambda: Moment(_slow(1.0), ("no-renewals", "redis-unavailable", "silent"), settle_s=14,
-                              says={"workers": ("do not restart workers",)}),
+                              says={"workers": ("It is slow or hangs", "do not restart workers"),
+                                    "doctor": ("do not restart workers",),
+                                    "page": ("Redis does not answer in time", "7 when it was last known")}),
     "clock+20s": lambda: Moment(
         _step(20_000), ("without-ids",), ("WorkersWithoutIds", "ClockOff"), with_ids=0, settle_s=12,
         says={"workers": ("synchronize the clocks",)},
@@ -508,16 +519,18 @@ MOMENTS: dict[str, Callable[[], Moment]] = {
         _memory, (), doctor="of maxmemory is used", quiet=("NoRenewals",), never={"doctor": ("takes no writes",)},
     ),
     "password": lambda: Moment(
-        _rotate, ("redis-unavailable",), ("RedisUnavailable",), says={"workers": ("invalid username-password",)},
-        settle_s=12,
+        _rotate, ("redis-unavailable",), ("RedisUnavailable",), settle_s=12,
+        says={"workers": ("invalid username-password", "do not restart workers"), "page": ("Redis refuses this user",)},
+        never={"page": ("does not answer", "Redis running")},
     ),
     "two-environments": lambda: Moment(
         _add_others(4, label="staging"), (),
         says={"workers": ("staging",), "page": ("staging",)},
     ),
     "pool-deleted": lambda: Moment(
-        lambda stage: stage.command("pool", "delete", POOL, "--yes", "--force"), ("floor", "no-outage-lane"),
-        settle_s=2, never={"workers": ("died",)},
+        lambda stage: stage.command("pool", "delete", POOL, "--yes", "--force"), ("ends",),
+        says={"workers": ("the pool was deleted, and ends at",), "page": ("create it again",)},
+        never={"workers": ("died",)},
     ),
     "1000-deaths": lambda: Moment(
         _many_deaths, ("deaths",), ("WorkersDie",), deaths=True, options={"layout": "41/0/2/11/9"},
@@ -554,7 +567,7 @@ def play(name: str, moment: Moment, stage: Stage, page: Page, output: Path) -> t
         page.go(f"http://127.0.0.1:{stage.port}/")
         at_s = time.time()
         moment.act(stage)
-        settled_s = at_s + moment.settle_s
+        settled_s = time.time() + moment.settle_s
         while time.time() < settled_s:
             time.sleep(0.1)
             # a probe, and what it must not break

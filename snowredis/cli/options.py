@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from snowredis.cli.exit_codes import CommandError, ExitCode
+from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 from snowredis.cli.output import local_time_of, printable, time_of
 from snowredis.environment import from_environment
-from snowredis.errors import ConfigError, PoolNotFound
+from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, url_or_default
 
 if TYPE_CHECKING:
@@ -274,9 +274,13 @@ def open_pool(args: argparse.Namespace, name: str | None = None) -> contextlib.c
 
 @contextlib.contextmanager
 def open_known_pool(args: argparse.Namespace) -> Iterator[WorkerPool]:
-    """Open a pool that should exist; if it does not, the error lists those that do."""
+    """Open a pool that should exist. Its error lists those that do, or says what to do until Redis can be used."""
     with open_pool(args) as pool:
         try:
             yield pool
         except PoolNotFound as error:
             raise PoolNotFound(error.pool, pool.where, tuple(pool.pools())) from error
+        except StoreUnavailable as error:
+            from snowredis.monitor.status import DO_NOT_RESTART
+
+            raise CommandError(code_of(error), f"{error} Meanwhile, {DO_NOT_RESTART}.") from error

@@ -6,6 +6,7 @@ Each check of a server is a function in one of two tables: it needs the reply of
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import re
@@ -55,30 +56,14 @@ class Finding:
     advice: str = ""
 
 
-def ok(text: str) -> Result:
-    """Return a result of severity "ok"."""
-    return Result("ok", text)
-
-
-def unknown(text: str, advice: str = "") -> Result:
-    """Return the result of a check that was not possible."""
-    return Result("unknown", text, advice)
+# a result of each severity; that of a check that was not possible is unknown
+ok, unknown, warning, error = (functools.partial(Result, severity) for severity in SEVERITIES)
 
 
 def not_checked(failure: SnowredisError, what: str = "") -> Result:
     """Return the result of a check, of *what*, that *failure* made impossible: a command was refused, or Redis left."""
     reason = failure.reason if isinstance(failure, StoreRefused) else str(failure)
     return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
-
-
-def warning(text: str, advice: str) -> Result:
-    """Return a result of severity "warning"."""
-    return Result("warning", text, advice)
-
-
-def error(text: str, advice: str) -> Result:
-    """Return a result of severity "error"."""
-    return Result("error", text, advice)
 
 
 def worst(findings: Sequence[Finding]) -> str:

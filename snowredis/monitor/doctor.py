@@ -16,7 +16,7 @@ from snowredis.monitor.fleet import count
 from snowredis.monitor.number_checks import check_logouts, check_rights, check_tags, pool_needs
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
-from snowredis.monitor.status import Condition
+from snowredis.monitor.status import DO_NOT_RESTART
 from snowredis.numbers.stores import tag_keys
 from snowredis.servers.clients import address, is_cluster, server_of
 from snowredis.servers.runner import translated
@@ -49,14 +49,10 @@ _QUESTIONS = {"restart": "may I restart Redis now", "deploy": "may I deploy now"
 def _check_status(reading: Reading) -> Iterator[Result]:
     if reading.error is not None:
         raise reading.error
-    yield from map(_result_of, reading.status.conditions)
+    for each in reading.status.conditions:
+        is_ok = each.level == "notice" and not each.advice
+        yield Result("ok" if is_ok else _SEVERITIES[each.level], each.text, each.advice)
     yield from (ok(f"{_QUESTIONS[each.question]}? {each.text}") for each in reading.answers)
-
-
-def _result_of(condition: Condition) -> Result:
-    if condition.level == "notice" and not condition.advice:
-        return ok(condition.text)
-    return Result(_SEVERITIES[condition.level], condition.text, condition.advice)
 
 
 def _check_writes(pool: PoolMonitor) -> Iterator[Result]:
@@ -70,7 +66,7 @@ def _check_writes(pool: PoolMonitor) -> Iterator[Result]:
     except StoreUnavailable as failure:
         yield error(
             f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
-            "let Redis take writes again. Do not restart workers: those with ids go on, and a new one cannot start",
+            f"let Redis take writes again. Until then, {DO_NOT_RESTART}",
         )
     else:
         yield ok(f"{pool.where} takes writes")
@@ -175,7 +171,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
     except StoreUnavailable as failure:
         # a user who may not run PING is connected nevertheless
         if not (isinstance(failure, StoreRefused) and failure.code == "no-permission"):
-            yield Finding("redis", *error(str(failure), "nothing else was checked"))
+            yield Finding("redis", *error(str(failure), f"nothing else was checked. Meanwhile, {DO_NOT_RESTART}"))
             return
     client = server_of(client, key)
     yield from checks.check_server(client, key)

@@ -51,10 +51,8 @@ def named(leases: Sequence[WorkerInfo | EndedLease]) -> str:
 def greatest_holder(workers: Sequence[WorkerInfo]) -> tuple[str, int]:
     """Return the process with the most worker ids, and how many it has; ("", 0) if there is none."""
     held = Counter(worker.owner.process for worker in workers)
-    if not held:
-        return "", 0
-    process, most = held.most_common(1)[0]
-    return next(process_text(worker.owner) for worker in workers if worker.owner.process == process), most
+    process, most = max(held.items(), key=lambda item: item[1], default=(None, 0))
+    return next((process_text(worker.owner) for worker in workers if worker.owner.process == process), ""), most
 
 
 class PlanAnswer(NamedTuple):
@@ -77,9 +75,8 @@ def answers(snapshot: Snapshot, floor_ms: int) -> tuple[PlanAnswer, ...]:
 def _may_restart(snapshot: Snapshot, floor_ms: int) -> str:
     now_ms = snapshot.info.now_ms
     lasting = sorted(each.lasts_until_ms - now_ms for each in snapshot.workers if each.state != "no-ids")
-    then = f"A process that starts meanwhile gets no ids until {duration(floor_ms)} after Redis is back"
-    if not floor_ms:
-        then = "A process that starts meanwhile gets no ids until Redis is back"
+    wait = f"{duration(floor_ms)} after " if floor_ms else ""
+    then = f"A process that starts meanwhile gets no ids until {wait}Redis is back"
     if not lasting:
         return f"yes: no worker makes ids. {then}"
     if lasting[0] >= RESTART_MS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.core.values import duration
-from snowredis.errors import PoolNotFound, SnowredisError
+from snowredis.errors import PoolNotFound, StoreRefused, StoreUnavailable
 from snowredis.monitor.events import reason_text
 from snowredis.monitor.fleet import count, counted, greatest_holder, named, process_text, processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, time_text
@@ -30,7 +30,7 @@ MISMATCH_SHOWN_MS = 300_000
 LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
 # an outage of Redis is critical if workers have ids for less than this
 OUTAGE_CRITICAL_MS = 3_600_000
-_DO_NOT_RESTART = "do not restart workers: a new one may not be able to start"
+DO_NOT_RESTART = "do not restart workers: those with ids go on, and a new one may not be able to start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +113,23 @@ def status_of(snapshot: Snapshot) -> Status:
         *_clocks(workers, info),
         *_without_outage_lane(workers, info),
         *_layout_end(info),
+        *_end(info),
     ]
-    quiet = f"{counted(workers)} alive" if workers else "no worker is alive"
-    return _verdict(conditions, info.now_ms, quiet=quiet)
+    return _verdict(conditions, info.now_ms, quiet=f"{counted(workers)} alive" if workers else "no worker is alive")
 
 
 def unknown_status(now_ms: int) -> Status:
     """Return the verdict about a pool that was not read yet. *now_ms*: this host's clock."""
-    condition = Condition("not-read", "unknown", "the pool was not read yet")
-    return _verdict([condition], now_ms)
+    return _verdict([Condition("not-read", "unknown", "the pool was not read yet")], now_ms)
 
 
 def status_without(
-    error: SnowredisError, last: Snapshot | None, *, failed_since_ms: int, now_ms: int, last_read_ms: int
+    error: PoolNotFound | StoreUnavailable,
+    last: Snapshot | None,
+    *,
+    failed_since_ms: int,
+    now_ms: int,
+    last_read_ms: int,
 ) -> Status:
     """Return the verdict about a pool that cannot be read.
 
@@ -146,16 +150,20 @@ def status_without(
 
 
 def _redis_unavailable(
-    error: SnowredisError, last: Snapshot | None, failed_since_ms: int, now_ms: int, last_read_ms: int
+    error: StoreUnavailable, last: Snapshot | None, failed_since_ms: int, now_ms: int, last_read_ms: int
 ) -> Condition:
-    text = "Redis does not answer since {since}; what the workers do is unknown"
-    advice = f"get Redis running again; workers go on by themselves then. Until then, {_DO_NOT_RESTART}. {error}"
+    what, todo = "does not answer", "get Redis running again; workers then renew by themselves"
+    if isinstance(error, StoreRefused):
+        what, todo = "refuses this user", "correct the user's password or rights, in Redis or in the URL"
+    elif error.timed_out:
+        what, todo = "does not answer in time", "look for what keeps Redis or the network busy"
+    text = f"Redis {what} since {{since}}; what the workers do is unknown"
+    advice = f"{todo}. Until then, {DO_NOT_RESTART}. {error}"
     # this host's clock counts the time since the snapshot
     ahead_ms = now_ms - last_read_ms
     ends_ms = [worker.lasts_until_ms for worker in last.workers if worker.state != "no-ids"] if last else []
     if not last or not ends_ms:
-        level = "critical" if last else "unknown"
-        return Condition("redis-unavailable", level, text, advice, since_ms=failed_since_ms)
+        return Condition("redis-unavailable", "critical" if last else "unknown", text, advice, failed_since_ms)
     first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
     living = count(len(ends_ms), "worker that was alive then has", "workers that were alive then have")
     if first_s > 0:
@@ -182,7 +190,7 @@ def _verdict(
 HEADLINES: dict[str, Callable[[Condition], str]] = {
     "no-renewals": lambda it: "no worker renews" if it.level == "critical" else "this service does not renew",
     "alarm": lambda _: "ids may have been repeated",
-    "redis-unavailable": lambda _: "Redis does not answer",
+    "redis-unavailable": lambda it: it.template.partition(" since ")[0],
     "pool-missing": lambda _: "no such pool",
     "not-read": lambda _: "not read yet",
     "no-ids": lambda _: "no worker can make ids",
@@ -200,6 +208,7 @@ HEADLINES: dict[str, Callable[[Condition], str]] = {
     "no-outage-lane": lambda it: f"{it.count:,} without an outage lane",
     "layout-over": lambda _: "layout used up",
     "layout-ends": lambda _: "layout ends soon",
+    "ends": lambda _: "pool ends",
 }
 
 
@@ -210,7 +219,7 @@ def _no_renewals(snapshot: Snapshot) -> list[Condition]:
     """Return the one condition behind the silence of most workers: Redis takes no renewals, or the network is cut."""
     mass, refusal = snapshot.mass_silence, snapshot.refusal
     why = "Redis refuses writes, the network is cut, or their hosts are gone"
-    advice = f"{_DO_NOT_RESTART}. Look what `snowredis doctor` says of Redis, on the host of a worker"
+    advice = f"{DO_NOT_RESTART}. Look what `snowredis doctor` says of Redis, on the host of a worker"
     if mass:
         text = f"{mass.count:,} of {mass.fleet:,} workers sent no heartbeat since {{since}}: "
         text += f"{refusal.reason if refusal else why}. "
@@ -402,7 +411,8 @@ def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[
     without = [
         worker for worker in workers if worker.lasts_until_ms <= worker.reserved_until_ms - worker.clock_offset_ms
     ]
-    if not info.outage_reserve_ms or not without:
+    # no lane reaches beyond the end of the pool
+    if not info.outage_reserve_ms or not without or 0 < info.end_ms < info.now_ms + info.outage_reserve_ms:
         return []
     text = (
         f"{len(without):,} of {count(len(workers), 'worker')} would have no ids after a ttl ({duration(info.ttl_ms)}) "
@@ -423,3 +433,15 @@ def _layout_end(info: PoolInfo) -> list[Condition]:
         text = f"the layout ends in {count(left_ms // DAY_MS, 'day')}, at {{until}}"
         return [Condition("layout-ends", level, text, advice, until_ms=info.layout_end_ms)]
     return []
+
+
+def _end(info: PoolInfo) -> list[Condition]:
+    """Return the condition of a pool that a person deleted, or gave another layout, and that goes on until its end."""
+    if not info.end_ms:
+        return []
+    text = "the pool was deleted, and ends at {until}. Workers that live then create it again"
+    advice = "stop its workers before that, or let them go on: no id is repeated, and an end cannot be taken back"
+    if info.changes_ms:
+        text = "the pool has another layout from {until} on. Processes with the present one make no ids then"
+        advice = "start processes with the new layout after that: snowredis pool show has both"
+    return [Condition("ends", "notice", text, advice, until_ms=info.end_ms)]

@@ -156,6 +156,10 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         return StoreUnavailable(
             where, text, "Check that the server is running, and that this port speaks TLS: if not, write redis://"
         )
+    if isinstance(error, exceptions.TimeoutError):
+        return StoreUnavailable(
+            where, text, "It is slow or hangs, or packets are lost: check its load, and the network"
+        )
     if isinstance(error, UnicodeError):
         return StoreUnavailable(
             where, f"this client decodes replies in another encoding ({text})", "Use encoding utf-8"

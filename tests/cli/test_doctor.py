@@ -152,7 +152,10 @@ def test_a_redis_that_does_not_answer_has_its_own_exit_code(offline: Cli, tmp_pa
     result = offline("doctor", "--url", f"unix://{tmp_path}/nobody.sock")
     assert result.code == 4
     assert "error" in result.out
-    assert "nothing else was checked" in " ".join(result.out.split())
+    assert "nothing else was checked. Meanwhile, do not restart workers" in " ".join(result.out.split())
+    listed = offline("workers", "--url", f"unix://{tmp_path}/nobody.sock")
+    assert listed.code == 4
+    assert "Meanwhile, do not restart workers: those with ids go on" in listed.err
 
 
 def test_replicas_without_a_slack_are_warned_of(offline: Cli, own: RedisServer, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.errors import PoolNotFound, StoreUnavailable
+from snowredis.errors import PoolNotFound, StoreRefused, StoreUnavailable
 from snowredis.monitor.fleet import answers
 from snowredis.monitor.owner import Owner
 from snowredis.monitor.snapshot import EndedLease, MassSilence, PoolInfo, Snapshot, WorkerInfo
@@ -123,6 +123,14 @@ def test_a_quiet_pool_is_ok() -> None:
         (
             replace(QUIET, info=info(now_ms=LAYOUT.end_ms - 86_400_000)),
             "layout-ends", "critical", "ends in 1 day,", None, LAYOUT.end_ms,
+        ),
+        (
+            replace(QUIET, info=info(end_ms=NOW_MS + 9_000)),
+            "ends", "notice", "was deleted, and ends at 2026.* create it again", None, NOW_MS + 9_000,
+        ),
+        (
+            replace(QUIET, info=info(end_ms=NOW_MS + 9_000, changes_ms=NOW_MS + 9_000)),
+            "ends", "notice", "has another layout from 2026.* make no ids then", None, NOW_MS + 9_000,
         ),
         (
             replace(QUIET, info=info(now_ms=LAYOUT.end_ms)),
@@ -282,6 +290,17 @@ def test_what_cannot_be_read_is_never_ok() -> None:
         assert lost.level == "critical"
 
 
+def test_a_redis_that_refuses_or_is_slow_is_not_called_away() -> None:
+    refused, slow = StoreRefused("here", "WRONGPASS", "wrong-password"), StoreUnavailable("here", "Timeout")
+    slow.timed_out = True
+    for error, headline in ((refused, "Redis refuses this user"), (slow, "Redis does not answer in time")):
+        status = status_without(error, QUIET, failed_since_ms=NOW_MS, now_ms=NOW_MS, last_read_ms=NOW_MS)
+        assert status.headline == headline
+        assert status.conditions[0].text.startswith(f"{headline} since 20")
+        assert "get Redis running" not in status.conditions[0].advice
+        assert "do not restart workers: those with ids go on" in status.conditions[0].advice
+
+
 @pytest.mark.parametrize(
     ("later_ms", "text"),
     [
@@ -340,6 +359,9 @@ def test_a_lane_that_opens_after_a_gap_is_none_and_that_of_a_lost_lease_is_one()
     kept = replace(late, owner=late.owner._replace(lane_until_ms=NOW_MS + 2 * HOUR_MS))
     assert status_of(Snapshot(WITH_OUTAGE_LANES, (kept,))).conditions == ()
     assert status_without(error, Snapshot(WITH_OUTAGE_LANES, (kept,)), **times).level == "warning"
+    # no lane reaches beyond the end, and nothing was lost
+    ending = replace(WITH_OUTAGE_LANES, end_ms=NOW_MS + HOUR_MS)
+    assert [each.code for each in status_of(Snapshot(ending, (late,))).conditions] == ["ends"]
 
 
 def test_with_outage_lanes_the_workers_of_before_make_ids_while_new_ones_wait_for_the_floor() -> None:

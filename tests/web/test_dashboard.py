@@ -435,6 +435,7 @@ def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back(
     # unknown is not 0 and not green
     page.wait("document.querySelectorAll('.tile.s-unknown').length == 1")
     assert [page.text(f"#f-{name}") for name in ("rate", "alive", "used")] == ["unknown"] * 3
+    assert page.text("#f-alive-note") == "1 when it was last known"
     assert "ids for about" in page.text("#status-list")
     page.wait("document.querySelector('#chart-note').textContent.startsWith('now unknown')")
     own_server.start()

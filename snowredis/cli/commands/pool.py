@@ -64,11 +64,9 @@ def _create(args: argparse.Namespace) -> None:
         info = pool.info()
         print(f"pool {pool.name} at {pool.where} {result}")
     if wait_ms > 0:
-        reason = (
-            "the pool of this name before ends then"
-            if created
-            else "Redis did not know the pool, or was restarted, when a worker or this command asked"
-        )
+        reason = "Redis did not know the pool, or was restarted, when a worker or this command asked"
+        if created:
+            reason = "the pool of this name before ends then"
         write(output.wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
     write(pairs(settings_rows(info), wrap=True))
 
@@ -146,7 +144,6 @@ def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
         # the status says more
         ("alarms", [(f"{info.alarms:,}", "bad" if info.alarms else "")]),
         *_layout_rows(info, time_text),
-        *_end_rows(info, time_text),
         ("created", time_text(info.created_ms) if info.created_ms else "?"),
         ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
     ]
@@ -162,13 +159,6 @@ def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
         until = f" to {time_text(period.until_ms)}" if period.until_ms else ""
         rows.append(("layouts" if not rows else "", f"{since}{until}: {_layout_text(period.layout)}"))
     return rows
-
-
-def _end_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
-    if not info.end_ms:
-        return []
-    after = "start processes with the new layout after that" if info.changes_ms else "the pool was deleted"
-    return [("ends", [(f"at {time_text(info.end_ms)}: {after}", "warn")])]
 
 
 def _show_all(args: argparse.Namespace) -> None:
@@ -316,8 +306,7 @@ def _delete(args: argparse.Namespace) -> None:
         workers = "1 worker is" if deletion.alive == 1 else f"{deletion.alive:,} workers are"
         print(f"{workers} alive: stop them, or they create the pool again")
     if deletion.over and deletion.wait_ms:
-        wait = duration(deletion.wait_ms)
-        print(f"new workers of a pool of this name start in {wait}, so as to repeat none of its ids")
+        print(f"new workers of a pool of this name start in {duration(deletion.wait_ms)}, to repeat none of its ids")
 
 
 def _use(pool: WorkerPool) -> tuple[int, str, tuple[str, str] | None]:

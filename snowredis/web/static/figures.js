@@ -36,7 +36,8 @@ function drawWorkers(workers) {
   const count = (health) => workers.filter(([, other]) => other === health).length;
   const others = STATES.filter((health) => health !== "healthy" && count(health)).map((health) => `${whole(count(health))} ${health}`);
   const living = workers.filter(([worker]) => worker.state !== "unknown").length;
-  if (stale) setFigure("alive", null, `${whole(living)} when it was last known`);
+  // without a reply, the state of each of them is unknown
+  if (stale) setFigure("alive", null, `${whole(state.pool.used)} when it was last known`);
   else setFigure("alive", whole(living), others.length ? others.join(", ") : living ? "all healthy" : "none");
 }
 

@@ -373,7 +373,7 @@ def test_only_a_client_that_was_made_here_is_closed() -> None:
     ("error", "kind", "text"),
     [
         (exceptions.ConnectionError("Connection refused"), StoreUnavailable, "Connection refused"),
-        (exceptions.TimeoutError("Timeout reading from socket"), StoreUnavailable, "Timeout"),
+        (exceptions.TimeoutError("Timeout reading from socket"), StoreUnavailable, "socket. It is slow or hangs"),
         (exceptions.BusyLoadingError("loading"), StoreUnavailable, "loading"),
         (exceptions.ConnectionError(), StoreUnavailable, "used: ConnectionError"),
         (OSError(101, "Network is unreachable"), StoreUnavailable, "Network is unreachable"),
