@@ -156,18 +156,14 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         return StoreUnavailable(
             where, text, "Check that the server is running, and that this port speaks TLS: if not, write redis://"
         )
-    if isinstance(error, exceptions.TimeoutError):
-        return StoreUnavailable(
-            where, text, "It is slow or hangs, or packets are lost: check its load, and the network"
-        )
     if isinstance(error, UnicodeError):
-        return StoreUnavailable(
-            where, f"this client decodes replies in another encoding ({text})", "Use encoding utf-8"
-        )
+        text = f"this client decodes replies in another encoding ({text})"
+        return StoreUnavailable(where, text, "Use encoding utf-8")
     if not isinstance(error, _OF_REDIS_PY):
         advice = "The client raised it, and Redis did not: correct what it names"
         return StoreUnavailable(where, f"{type(error).__name__}: {text}", advice)
-    return StoreUnavailable(where, text)
+    slow = "It is slow or hangs, or packets are lost: check its load, and the network"
+    return StoreUnavailable(where, text, slow if isinstance(error, exceptions.TimeoutError) else "")
 
 
 class RedisScripts:
