@@ -23,7 +23,6 @@ import sqlalchemy as sa
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import pages
 from snowredis.merge.plan_file import Pair
 from snowredis.merge.schema import Domain, Partial, Schema
 
@@ -183,19 +182,15 @@ class IdStore:
             ids = [int(str(value)) for value in found if re.fullmatch(r"[0-9]{1,18}", str(value))]
             self.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
         for name in domain.keys:
-            column = sa.type_coerce(schema.column(name), sa.types.NULLTYPE)
-            for page in pages(connection, sa.select(column).where(column.is_not(None))):
-                try:
-                    wrong = next((value for value in page if type(value) is not int), None)
-                    array = np.array(page, dtype=np.int64) if wrong is None else None
-                except OverflowError:
-                    wrong, array = max(page), None
-                if array is None:
+            for text in _pages(connection, schema.column(name)):
+                values = "(SELECT unnest(string_split(?, ',')) AS value)"
+                wrong = f"SELECT value FROM {values} WHERE try_cast(value AS BIGINT)::VARCHAR IS DISTINCT FROM value"
+                for (value,) in self.rows(f"{wrong} LIMIT 1", text):
                     raise MergeError(
-                        f"{name} has the value {shown(wrong)}, which is no whole number below 2**63. Nothing was "
+                        f"{name} has the value {shown(value)}, which is no whole number below 2**63. Nothing was "
                         "changed; such ids cannot be merged: correct them, or --exclude the table."
                     )
-                self.insert("page", "id", {"id": array})
+                self.rows(f"INSERT INTO page SELECT value::BIGINT FROM {values}", text)
         self.rows(f"INSERT INTO {side} SELECT DISTINCT {number}, id FROM page")
         self.rows("DELETE FROM page")
 
@@ -292,6 +287,21 @@ class IdStore:
                     f"{name}: {found[0][0]} {what}. Nothing was changed; the databases are not as they were when the "
                     "plan was made: stop what writes to them, and make a new plan."
                 )
+
+
+def _pages(connection: sa.Connection, column: sa.Column[Any]) -> Iterator[str]:
+    """Yield the ids in a column, each once and with commas in between: a tenth of the time of a row for each."""
+    last = None
+    while True:
+        ids = sa.select(column.label("id")).where(column.is_not(None) if last is None else column > last)
+        page = ids.distinct().order_by(column).limit(_PAGE).subquery()
+        text = sa.func.aggregate_strings(sa.cast(page.c.id, sa.Text), ",")
+        last, count, found = connection.execute(sa.select(sa.func.max(page.c.id), sa.func.count(), text)).one()
+        if not count:
+            return
+        if found.count(",") + 1 != count:
+            raise MergeError(f"the database shortens the list of the ids in {column}. Nothing was changed.")
+        yield found
 
 
 def lane_mask(layout: Layout) -> int:

@@ -154,7 +154,7 @@ def test_a_right_that_lacks_is_found_before_the_first_change(two: Two, tmp_path:
             "mariadb",
             "CREATE TABLE parent (id bigint unsigned PRIMARY KEY); INSERT INTO parent VALUES (9223372036854775809)",
             "",
-            r"parent\.id has the value 9223372036854775809, which is no whole number below 2\*\*63",
+            r"parent\.id has the value '9223372036854775809', which is no whole number below 2\*\*63",
         ),
         (
             "sqlite",
