@@ -91,7 +91,7 @@ class Pair:
             revert(self.changed, finished=True, batch_rows=batch_rows, progress=Progress())
 
     def abandon(self, batch_rows: int) -> None:
-        if self.state() in ("rewriting", "loading", "undoing"):
+        if self.state() in ("rewriting", "undoing"):
             revert(self.changed, finished=False, batch_rows=batch_rows, progress=Progress())
 
     def copy(self, _batch_rows: int) -> None:

@@ -8,9 +8,10 @@ same, from the map in the database, in the other direction.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import islice, pairwise
-from typing import Any
+from itertools import groupby, islice, pairwise
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -27,7 +28,7 @@ from snowredis.merge.support import support_of
 from snowredis.merge.verify import check_result, id_sums, old_ids, sums
 from snowredis.merge.workspace import IdStore, Workspace
 
-# pairs that one transaction stores in the map
+# pairs that one statement stores in the map
 _LOADED = 20_000
 # ids of the first batch; later ones follow from how many rows refer to an id
 _FIRST = 500
@@ -72,10 +73,10 @@ def apply_plan(plan: Plan, pairs: Pairs, databases: Databases, *, batch_rows: in
         if run is None or run.state == "undoing":
             check_finished(engine, last)
             _check(plan, pairs, databases, progress)
-            run = journal.begin(plan, last)
-        if run.state == "loading":
-            run = _load(pairs, databases, journal, run, progress)
+            run = _begin(plan, pairs, databases, journal, last, progress)
         if run.state == "rewriting":
+            with writing(engine, "The same command continues") as connection:
+                support_of(engine).analyze(connection, MAP.name)
             run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run)
             _move_counters(engine, schema, run)
             tail = "The ids were changed, and the check failed; `snowredis merge abandon` and the URL take it back"
@@ -119,31 +120,24 @@ def _check(plan: Plan, pairs: Pairs, databases: Databases, progress: Progress) -
     rehearse(databases.changed, renamed, databases.changed_schema)
 
 
-def _load(pairs: Pairs, databases: Databases, journal: Journal, run: Run, progress: Progress) -> Run:
-    """Fill the map, and remember the sums of all tables."""
-    engine = databases.changed
-    for plan in run.domains:
-        if run.domain > plan.number:
-            continue
-        progress.start(f"storing the map of {plan.name}", plan.renamed)
-        if plan.is_moved and run.domain < plan.number:
-            with writing(engine, "No row was changed; only the map was being filled") as connection:
-                column = databases.changed_schema.column(plan.domain.keys[0])
-                last = connection.scalar(sa.select(sa.func.max(column)))
-                run = journal.advance(connection, run, domain=plan.number, done_to=last)
-                journal.add_moved(connection, run, plan, column)
-            continue
-        left = pairs(plan.number, run.done_to if run.domain == plan.number else None)
-        while batch := list(islice(left, _LOADED)):
-            with writing(engine, "No row was changed; only the map was being filled") as connection:
-                run = journal.advance(connection, run, domain=plan.number, done_to=batch[-1][0])
-                journal.add_pairs(connection, run, plan.number, batch)
-            progress.add(len(batch))
-    with writing(engine, "No row was changed") as connection:
-        support_of(engine).analyze(connection, MAP.name)
-    before = sums(engine, databases.changed_schema, run, (), progress)
-    with writing(engine, "No row was changed") as connection:
-        return journal.advance(connection, run, state="rewriting", domain=0, done_to=None, sums=before)
+def _begin(
+    plan: Plan, pairs: Pairs, databases: Databases, journal: Journal, last: Run | None, progress: Progress
+) -> Run:
+    """Store the run, with the sums of all tables, and its map in one transaction."""
+    engine, schema, run = databases.changed, databases.changed_schema, journal.new_run(plan, last)
+    run = replace(run, sums=sums(engine, schema, run, (), progress))
+    with writing(engine, "Nothing was changed") as connection:
+        journal.begin(connection, run, last)
+        for of in run.domains:
+            progress.start(f"storing the map of {of.name}", of.renamed)
+            if of.is_moved:
+                journal.add_moved(connection, run, of, schema.column(of.domain.keys[0]))
+                continue
+            left = pairs(of.number)
+            while batch := list(islice(left, _LOADED)):
+                journal.add_pairs(connection, run, of.number, batch)
+                progress.add(len(batch))
+    return run
 
 
 def _move_counters(engine: sa.Engine, schema: Schema, run: Run) -> None:
@@ -182,14 +176,11 @@ def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress) -> 
                 _check_unused(engine, schema, run)
                 before = sums(engine, schema, run, run.domains, progress)
             rehearse(engine, [plan.domain for plan in run.domains], schema)
-            # while the map is filled, no id has changed yet
-            domain = 0 if run.state == "loading" else run.domain
-            run = _advance(engine, journal, run, state="undoing", domain=domain, done_to=None, changed=0, sums=before)
+            run = _advance(engine, journal, run, state="undoing", done_to=None, changed=0, sums=before)
         run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run, backwards=True)
         tail = "All ids have their old values, and the check failed; the map of old and new ids was kept"
         try:
-            if run.sums:
-                check_result(engine, schema, run, (), tail, progress)
+            check_result(engine, schema, run, (), tail, progress)
         except MergeError:
             # another process wrote something, but there is nothing left to take back
             _advance(engine, journal, run, state="undone", domain=0, done_to=None)
@@ -227,6 +218,15 @@ def _check_unused(engine: sa.Engine, schema: Schema, run: Run) -> None:
 # --- the rewriting ---------------------------------------------------------------------------------------
 
 
+class _Move(NamedTuple):
+    """A column of numbers that move by *offset* in the rows that it *applies* to."""
+
+    column: sa.Column[Any]
+    applies: sa.ColumnElement[bool]
+    offset: int
+    is_key: bool
+
+
 class _Rewriter:
     """Rewrites the ids of one database, forwards or backwards, in batches of old ids."""
 
@@ -241,10 +241,25 @@ class _Rewriter:
         """Give all ids their new values, or the old ones again, from where *run* is; return its state after."""
         # backwards: from the last domain that has new values
         left = [plan for plan in run.domains if (plan.number <= run.domain if backwards else run.domain <= plan.number)]
-        for plan in reversed(left) if backwards else left:
-            done_to = run.done_to if run.domain == plan.number else None
-            run = self._domain(run, plan, done_to, backwards=backwards)
+        if backwards:
+            left.reverse()
+        for is_moved, plans in groupby(left, lambda plan: plan.kind == "counter" and not backwards):
+            together = list(plans)
+            begun = run.done_to is not None and run.domain == together[0].number
+            if is_moved and not begun and self._fits_one_batch(run, together):
+                self._progress.start(f"changing {', '.join(plan.name for plan in together)}")
+                renamed = sum(plan.renamed for plan in together)
+                run = self._batch(run, together, None, None, renamed, backwards=False)
+                continue
+            for plan in together:
+                done_to = run.done_to if run.domain == plan.number else None
+                run = self._domain(run, plan, done_to, backwards=backwards)
         return run
+
+    def _fits_one_batch(self, run: Run, plans: Sequence[DomainPlan]) -> bool:
+        """Return whether the tables of these ids are so small that each can change in one statement."""
+        rows: list[int] = [run.sums[str(name.table_name)][0] for plan in plans for name in plan.domain.all_columns]
+        return sum(rows) <= self._batch_rows
 
     def _domain(self, run: Run, plan: DomainPlan, done_to: int | None, *, backwards: bool) -> Run:
         size = _FIRST
@@ -258,36 +273,51 @@ class _Rewriter:
             if not count:
                 return run
             before = run.changed
-            run = self._batch(run, plan, done_to, int(last), count, backwards=backwards)
+            run = self._batch(run, [plan], done_to, int(last), count, backwards=backwards)
             done_to = int(last)
             # a batch of twice as many ids, unless it would be too large
             size = max(1, min(2 * count, count * self._batch_rows // max(run.changed - before, 1)))
             self._progress.add(count)
 
-    def _batch(self, run: Run, plan: DomainPlan, after: int | None, last: int, ids: int, *, backwards: bool) -> Run:
+    def _batch(
+        self, run: Run, plans: Sequence[DomainPlan], after: int | None, last: int | None, ids: int, *, backwards: bool
+    ) -> Run:
+        """Change ids behind *after* up to *last* of one domain, or all *ids* of several, in one transaction."""
         text = f"{run.changed:,} values were changed until then, and stay as they are"
+        tables = list(dict.fromkeys(table for plan in plans for table in plan.domain.tables))
         with writing(self._engine, text) as connection:
             # locks the journal's row: a second process finds another version
-            run = self._journal.advance(connection, run, domain=plan.number, done_to=last)
-            with self._support.relaxed(connection, plan.domain.tables):
-                changed = self._update_all(connection, run, plan, after, last, backwards=backwards)
+            domain = plans[-1].number + (last is None)
+            run = self._journal.advance(connection, run, domain=domain, done_to=last)
+            with self._support.relaxed(connection, tables):
+                changed = self._update_all(connection, run, plans, after, last, backwards=backwards)
             # going back, a row may be gone
             if changed < ids and not backwards:
                 raise MergeError(
-                    f"{plan.name}: {ids:,} ids were to change, and the database changed {changed:,} values. {text}; "
-                    "something keeps rows as they are, such as a rule or a policy: remove it."
+                    f"{plans[0].name}: {ids:,} ids were to change, and the database changed {changed:,} values. "
+                    f"{text}; something keeps rows as they are, such as a rule or a policy: remove it."
                 )
             return self._journal.advance(connection, run, changed=run.changed + changed)
 
     def _update_all(
-        self, connection: sa.Connection, run: Run, plan: DomainPlan, after: int | None, last: int, *, backwards: bool
+        self,
+        connection: sa.Connection,
+        run: Run,
+        plans: Sequence[DomainPlan],
+        after: int | None,
+        last: int | None,
+        *,
+        backwards: bool,
     ) -> int:
         """Change the ids of a batch, through temporary ids where new ids are also old ones of other rows."""
+        if all(plan.kind == "counter" for plan in plans) and not backwards:
+            changed = 0
+            for plan in plans:
+                mine = pairs_of(run, plan.number, after=after, last=last)
+                changed += self._update_partials(connection, plan, mine, MAP.c.old, MAP.c.new)
+            return changed + self._move(connection, plans, after, last)
+        (plan,) = plans
         mine = pairs_of(run, plan.number, after=after, last=last)
-        if plan.kind == "counter" and not backwards:
-            # all numbers move, so none is looked up
-            changed = self._update_partials(connection, plan, mine, MAP.c.old, MAP.c.new)
-            return changed + sum(self._move(connection, name, plan, after, last) for name in plan.domain.columns)
         is_chain = connection.scalar(sa.select(sa.func.count()).where(*mine, MAP.c.via != MAP.c.new))
         through = [MAP.c.old, *([MAP.c.via] if is_chain else []), MAP.c.new]
         if backwards:
@@ -299,12 +329,34 @@ class _Rewriter:
             changed += sum(self._update(connection, name, old, new, mine) for name in plan.domain.columns)
         return changed + (partials() if backwards else 0)
 
-    def _move(self, connection: sa.Connection, name: ColumnName, plan: DomainPlan, after: int | None, last: int) -> int:
-        column = self._schema.column(name)
-        first = plan.lowest if after is None else after + 1
-        statement = sa.update(column.table).where(column.between(first, last))
-        values = {column: column + plan.offset} | self._unchanged(connection, name.table_name)
-        return connection.execute(statement.values(values)).rowcount
+    def _move(self, connection: sa.Connection, plans: Sequence[DomainPlan], after: int | None, last: int | None) -> int:
+        """Add offsets to numbers, none of which is looked up: if all change, with one statement for each table.
+
+        Otherwise each column has its own, which finds the numbers of the batch by an index.
+        """
+        groups: dict[TableName | ColumnName, list[_Move]] = {}
+        for plan in plans:
+            first = plan.lowest if after is None else after + 1
+            # no number is above it: the offset is greater than the distance of any two
+            final = plan.lowest + plan.offset - 1 if last is None else last
+            for name in plan.domain.columns:
+                column = self._schema.column(name)
+                move = _Move(column, column.between(first, final), plan.offset, name in plan.domain.keys)
+                groups.setdefault(name.table_name if last is None else name, []).append(move)
+        changed = 0
+        for moves in groups.values():
+            table = moves[0].column.table
+            # each row has a number in such a column
+            keys = [move for move in moves if move.is_key and not move.column.nullable]
+            where = sa.or_(*(move.applies for move in keys[:1] or moves))
+            counts = [sa.func.count(sa.case((move.applies, 1))) for move in moves]
+            rows, *values = connection.execute(sa.select(sa.func.count(), *counts).where(where)).one()
+            new: dict[Any, Any] = {m.column: sa.case((m.applies, m.column + m.offset), else_=m.column) for m in moves}
+            new |= self._unchanged(connection, TableName(table.schema, table.name))
+            done = connection.execute(sa.update(table).where(where).values(new)).rowcount
+            # rows that stayed as they are were not changed
+            changed += sum(values) - (rows - done) * len(moves)
+        return changed
 
     def _unchanged(self, connection: sa.Connection, name: TableName) -> dict[Any, Any]:
         """Return the columns that the database would change by itself, with their own values."""

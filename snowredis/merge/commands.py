@@ -207,8 +207,8 @@ def _how(domain: DomainPlan) -> str:
 
 def _add_changes(parser: Parser) -> None:
     parser.add_yes()
-    text = "about how many values one transaction changes (default: 100000); one id may have more references"
-    parser.add_argument("--batch-rows", type=positive, default=100_000, metavar="N", help=text)
+    text = "about how many values one transaction changes (default: 2000000); one id may have more references"
+    parser.add_argument("--batch-rows", type=positive, default=2_000_000, metavar="N", help=text)
 
 
 def _add_urls(parser: Parser) -> None:

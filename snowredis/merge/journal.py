@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.mysql import LONGTEXT
 
 from snowredis.merge import MergeError
-from snowredis.merge.databases import database_errors, other_process, url_of, writing
+from snowredis.merge.databases import database_errors, other_process, url_of
 from snowredis.merge.plan_file import DomainPlan, Pair, Plan
 
 # name of the advisory lock of a process that changes ids
@@ -73,7 +73,7 @@ class Run:
     Attributes:
         number: of the run in this database, 1 or higher.
         plan: id of its plan.
-        state: "loading" (of the map), "rewriting", "done"; then "undoing" and "undone".
+        state: "rewriting", "done"; then "undoing" and "undone".
         domain: number of the domain under way: lower ones have new ids. Above all of them: all have.
         done_to: the last old id of that domain that has its new value; while undoing, that has its old one again.
         changed: how many values were rewritten.
@@ -124,8 +124,15 @@ class Journal:
         progress = (row.version, row.state, row.domain, row.done_to, row.changed_values)
         return Run(row.run, row.plan, *progress, domains, details["options"], details["sums"])
 
-    def begin(self, plan: Plan, last: Run | None) -> Run:
-        """Make the tables, and the record of this run.
+    def new_run(self, plan: Plan, last: Run | None) -> Run:
+        """Make the tables; return the run that follows *last*, which begin() stores."""
+        with database_errors(self._engine, "Nothing was changed"):
+            _METADATA.create_all(self._engine)
+        number = last.number + 1 if last else 1
+        return Run(number, plan.id, 0, "rewriting", 0, None, 0, tuple(plan.renamed), plan.options, {})
+
+    def begin(self, connection: sa.Connection, run: Run, last: Run | None) -> None:
+        """Store the record of a run, first in the transaction that makes its map.
 
         Args:
             last: the last run when the plan was checked. SQLite has no other lock, and another process may have
@@ -134,25 +141,19 @@ class Journal:
         Raises:
             MergeError: another run is the last one now, or this run went on.
         """
-        with database_errors(self._engine, "Nothing was changed"):
-            _METADATA.create_all(self._engine)
-        with writing(self._engine, "Nothing was changed") as connection:
-            newest = sa.select(_RUNS.c.run, _RUNS.c.version).order_by(_RUNS.c.run.desc()).limit(1)
-            found = connection.execute(newest).first()
-            if found is not None and (last is None or tuple(found) != (last.number, last.version)):
-                raise other_process(self._engine)
-            number = last.number + 1 if last else 1
-            run = Run(number, plan.id, 0, "loading", 0, None, 0, tuple(plan.renamed), plan.options, {})
-            values = {"run": number, "plan": plan.id, "started_ms": _now_ms(), "details": run.details()}
-            connection.execute(sa.insert(_RUNS).values(values | self._values(run)))
-            columns = [
-                {"run": number, "domain": domain.number, "number": at, "column_name": str(name)[:400]}
-                for domain in plan.renamed
-                for at, name in enumerate([*domain.domain.keys, *domain.domain.references, *domain.domain.partials])
-            ]
-            if columns:
-                connection.execute(sa.insert(_COLUMNS), columns)
-        return run
+        newest = sa.select(_RUNS.c.run, _RUNS.c.version).order_by(_RUNS.c.run.desc()).limit(1)
+        found = connection.execute(newest).first()
+        if found is not None and (last is None or tuple(found) != (last.number, last.version)):
+            raise other_process(self._engine)
+        values = {"run": run.number, "plan": run.plan, "started_ms": _now_ms(), "details": run.details()}
+        connection.execute(sa.insert(_RUNS).values(values | self._values(run)))
+        columns = [
+            {"run": run.number, "domain": domain.number, "number": at, "column_name": str(name)[:400]}
+            for domain in run.domains
+            for at, name in enumerate([*domain.domain.keys, *domain.domain.references, *domain.domain.partials])
+        ]
+        if columns:
+            connection.execute(sa.insert(_COLUMNS), columns)
 
     @staticmethod
     def _values(run: Run) -> dict[str, Any]:
@@ -167,8 +168,8 @@ class Journal:
         """
         after = replace(run, version=run.version + 1, **changes)
         values = self._values(after)
-        if after.domains != run.domains or after.sums != run.sums:
-            # it may be long
+        if after.sums != run.sums:
+            # they may be long
             values["details"] = after.details()
         done = connection.execute(
             sa.update(_RUNS).where(_RUNS.c.run == run.number, _RUNS.c.version == run.version).values(values)
@@ -185,7 +186,8 @@ class Journal:
 
     def add_moved(self, connection: sa.Connection, run: Run, plan: DomainPlan, column: sa.Column[Any]) -> None:
         """Store old and new ids of a counter in one statement; MergeError if there are not as many as planned."""
-        ids = sa.select(column.label("id")).where(column.is_not(None)).distinct().subquery()
+        # in their order, in which an index grows at its end
+        ids = sa.select(column.label("id")).where(column.is_not(None)).distinct().order_by(column).subquery()
         new = ids.c.id + plan.offset
         rows = sa.select(sa.literal(run.number), sa.literal(plan.number), ids.c.id, new, new)
         connection.execute(sa.insert(MAP).from_select(["run", "domain", "old", "via", "new"], rows))

@@ -25,7 +25,7 @@ CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRI
 """
 # old id, temporary id, new id; the temporary one is the new one unless that is also an old one
 Pair = tuple[int, int, int]
-Pairs = Callable[..., Iterator[Pair]]
+Pairs = Callable[[int], Iterator[Pair]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def write_plan(path: Path, plan: Plan, pairs: Callable[[int], Iterable[Pair]]) -
 
 @contextlib.contextmanager
 def open_plan(path: Path) -> Iterator[tuple[Plan, Pairs]]:
-    """Open a finished plan; yield it, and a function that returns the pairs of a domain, or those after an old id.
+    """Open a finished plan; yield it, and a function that returns the pairs of a domain.
 
     Raises:
         MergeError: there is no such file, or it is no whole plan.
@@ -174,9 +174,9 @@ def open_plan(path: Path) -> Iterator[tuple[Plan, Pairs]]:
         if any(rows.get(each.number, 0) != each.renamed for each in plan.domains if not each.is_moved):
             raise MergeError(f"{path} is damaged: not all new ids are there. Nothing was changed; make a new plan.")
 
-        def pairs(domain: int, after: int | None = None) -> Iterator[Pair]:
-            query = "SELECT old, via, new FROM mapping WHERE domain = ? AND (? IS NULL OR old > ?) ORDER BY old"
-            return map(tuple, database.execute(query, (domain, after, after)))
+        def pairs(domain: int) -> Iterator[Pair]:
+            query = "SELECT old, via, new FROM mapping WHERE domain = ? ORDER BY old"
+            return map(tuple, database.execute(query, (domain,)))
 
         yield plan, pairs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
@@ -127,6 +128,27 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert game.contents(changed) == as_planned
 
 
+def test_numbers_of_counters_are_the_same_whether_they_change_in_one_transaction_or_in_many(
+    database_kind: DatabaseServer, tmp_path: Path
+) -> None:
+    kept, *both = (database_kind.new_database() for _ in range(3))
+    for url, shard in ((kept, "a"), *((url, "b") for url in both)):
+        game.fill(url, shard, 15, counters=True, seed=1)
+    before, versions = game.contents(both[0]), list[int]()
+    for url, batch_rows in zip(both, (10, 10_000), strict=True):
+        path = tmp_path / f"{batch_rows}.plan"
+        plan_of(kept, url, path, **OF_GAME)
+        apply = functools.partial(apply_file, path, batch_rows=batch_rows)
+        # in the first transaction that changes ids, after the change
+        assert dies_at(8, apply)
+        assert game.contents(url) == before
+        versions.append(apply().version)
+    assert game.contents(both[0]) == game.contents(both[1]) != before
+    assert versions[1] < versions[0]
+    revert(both[1], finished=True, batch_rows=10_000, progress=Progress())
+    assert game.contents(both[1]) == before
+
+
 def test_two_processes_never_work_at_once(
     database_kind: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,10 +181,17 @@ def test_two_processes_never_work_at_once(
     journal = Journal(engine)
     first = journal.read()
     assert first is not None
-    second = journal.begin(plan, first)
+
+    def begin(last: Run | None) -> Run:
+        run = journal.new_run(plan, last)
+        with engine.begin() as connection:
+            journal.begin(connection, run, last)
+        return run
+
+    second = begin(first)
     for found in (None, first):
         with pytest.raises(MergeError, match="another process works on a merge"):
-            journal.begin(plan, found)
+            begin(found)
     with engine.begin() as connection:
         journal.advance(connection, second, state="done")
         # a process that was slower finds that another one went on
@@ -171,8 +200,8 @@ def test_two_processes_never_work_at_once(
     # nor does one begin if the other one has finished since then
     for found in (None, first, second):
         with pytest.raises(MergeError, match="another process works on a merge"):
-            journal.begin(plan, found)
-    assert journal.begin(plan, journal.read()).number == second.number + 1
+            begin(found)
+    assert begin(journal.read()).number == second.number + 1
     engine.dispose()
     assert LOCK_WAIT_S < 60
 
