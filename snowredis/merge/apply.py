@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby, islice, pairwise
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.pair import Databases, open_both
 from snowredis.merge.plan_file import DomainPlan, Pairs, Plan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import ColumnName, Schema, TableName, read_schema
+from snowredis.merge.schema import ColumnName, Partial, Schema, TableName, read_schema
 from snowredis.merge.support import support_of
 from snowredis.merge.verify import check_result, id_sums, old_ids, sums
 from snowredis.merge.workspace import IdStore, Workspace
@@ -218,6 +217,16 @@ def _check_unused(engine: sa.Engine, schema: Schema, run: Run) -> None:
 # --- the rewriting ---------------------------------------------------------------------------------------
 
 
+class _Batch(NamedTuple):
+    """Ids of one domain behind *after* up to *last*; or all *ids* of several, if *last* is None."""
+
+    plans: Sequence[DomainPlan]
+    after: int | None
+    last: int | None
+    ids: int
+    backwards: bool = False
+
+
 class _Move(NamedTuple):
     """A column of numbers that move by *offset* in the rows that it *applies* to."""
 
@@ -225,6 +234,11 @@ class _Move(NamedTuple):
     applies: sa.ColumnElement[bool]
     offset: int
     is_key: bool
+
+
+def _tables(plans: Sequence[DomainPlan]) -> list[TableName]:
+    """Return the tables of all columns of these ids."""
+    return list(dict.fromkeys(table for plan in plans for table in plan.domain.tables))
 
 
 class _Rewriter:
@@ -248,8 +262,7 @@ class _Rewriter:
             begun = run.done_to is not None and run.domain == together[0].number
             if is_moved and not begun and self._fits_one_batch(run, together):
                 self._progress.start(f"changing {', '.join(plan.name for plan in together)}")
-                renamed = sum(plan.renamed for plan in together)
-                run = self._batch(run, together, None, None, renamed, backwards=False)
+                run = self._change(run, _Batch(together, None, None, sum(plan.renamed for plan in together)))
                 continue
             for plan in together:
                 done_to = run.done_to if run.domain == plan.number else None
@@ -259,7 +272,10 @@ class _Rewriter:
     def _fits_one_batch(self, run: Run, plans: Sequence[DomainPlan]) -> bool:
         """Return whether the tables of these ids are so small that each can change in one statement."""
         rows: list[int] = [run.sums[str(name.table_name)][0] for plan in plans for name in plan.domain.all_columns]
-        return sum(rows) <= self._batch_rows
+        _, late = self._schema.parents_first(_tables(plans))
+        # in a circle, ON UPDATE of a parent would find children with their old values
+        acts = late and any(key.on_update not in ("", "NO ACTION") for key in self._schema.foreign_keys)
+        return sum(rows) <= self._batch_rows and not acts
 
     def _domain(self, run: Run, plan: DomainPlan, done_to: int | None, *, backwards: bool) -> Run:
         size = _FIRST
@@ -273,78 +289,66 @@ class _Rewriter:
             if not count:
                 return run
             before = run.changed
-            run = self._batch(run, [plan], done_to, int(last), count, backwards=backwards)
-            done_to = int(last)
+            batch = _Batch([plan], done_to, int(last), count, backwards)
+            run, done_to = self._change(run, batch), batch.last
             # a batch of twice as many ids, unless it would be too large
             size = max(1, min(2 * count, count * self._batch_rows // max(run.changed - before, 1)))
             self._progress.add(count)
 
-    def _batch(
-        self, run: Run, plans: Sequence[DomainPlan], after: int | None, last: int | None, ids: int, *, backwards: bool
-    ) -> Run:
-        """Change ids behind *after* up to *last* of one domain, or all *ids* of several, in one transaction."""
+    def _change(self, run: Run, batch: _Batch) -> Run:
+        """Change the ids of a batch in one transaction."""
         text = f"{run.changed:,} values were changed until then, and stay as they are"
-        tables = list(dict.fromkeys(table for plan in plans for table in plan.domain.tables))
+        tables = _tables(batch.plans)
+        domain = batch.plans[-1].number + (batch.last is None)
         with writing(self._engine, text) as connection:
             # locks the journal's row: a second process finds another version
-            domain = plans[-1].number + (last is None)
-            run = self._journal.advance(connection, run, domain=domain, done_to=last)
+            run = self._journal.advance(connection, run, domain=domain, done_to=batch.last)
             with self._support.relaxed(connection, tables):
-                changed = self._update_all(connection, run, plans, after, last, backwards=backwards)
+                if batch.plans[0].kind == "counter" and not batch.backwards:
+                    changed = self._move(connection, run, batch)
+                else:
+                    changed = self._map(connection, run, batch)
             # going back, a row may be gone
-            if changed < ids and not backwards:
+            if changed < batch.ids and not batch.backwards:
                 raise MergeError(
-                    f"{plans[0].name}: {ids:,} ids were to change, and the database changed {changed:,} values. "
-                    f"{text}; something keeps rows as they are, such as a rule or a policy: remove it."
+                    f"{batch.plans[0].name}: {batch.ids:,} ids were to change, and the database changed {changed:,} "
+                    f"values. {text}; something keeps rows as they are, such as a rule or a policy: remove it."
                 )
             return self._journal.advance(connection, run, changed=run.changed + changed)
 
-    def _update_all(
-        self,
-        connection: sa.Connection,
-        run: Run,
-        plans: Sequence[DomainPlan],
-        after: int | None,
-        last: int | None,
-        *,
-        backwards: bool,
-    ) -> int:
-        """Change the ids of a batch, through temporary ids where new ids are also old ones of other rows."""
-        if all(plan.kind == "counter" for plan in plans) and not backwards:
-            changed = 0
-            for plan in plans:
-                mine = pairs_of(run, plan.number, after=after, last=last)
-                changed += self._update_partials(connection, plan, mine, MAP.c.old, MAP.c.new)
-            return changed + self._move(connection, plans, after, last)
-        (plan,) = plans
-        mine = pairs_of(run, plan.number, after=after, last=last)
+    def _map(self, connection: sa.Connection, run: Run, batch: _Batch) -> int:
+        """Look up the new ids, with temporary ids in between where new ids are also old ones of other rows."""
+        (plan,) = batch.plans
+        mine = pairs_of(run, plan.number, after=batch.after, last=batch.last)
         is_chain = connection.scalar(sa.select(sa.func.count()).where(*mine, MAP.c.via != MAP.c.new))
         through = [MAP.c.old, *([MAP.c.via] if is_chain else []), MAP.c.new]
-        if backwards:
+        if batch.backwards:
             through.reverse()
-        # a kind that changes here, too, has its old value before all steps, and after them when going back
-        partials = partial(self._update_partials, connection, plan, mine, through[0], through[-1])
-        changed = 0 if backwards else partials()
-        for old, new in pairwise(through):
-            changed += sum(self._update(connection, name, old, new, mine) for name in plan.domain.columns)
-        return changed + (partials() if backwards else 0)
+        steps = [(plan.domain.wholes, old, new) for old, new in pairwise(through)]
+        # a kind that changes here, too, has its old value before all steps, and after them when going back. No
+        # constraint is on references of some rows, so their new ids may be old ones of other rows
+        steps.insert(len(steps) if batch.backwards else 0, (plan.domain.partials, through[0], through[-1]))
+        return sum(self._update(connection, part, old, new, mine) for parts, old, new in steps for part in parts)
 
-    def _move(self, connection: sa.Connection, plans: Sequence[DomainPlan], after: int | None, last: int | None) -> int:
+    def _move(self, connection: sa.Connection, run: Run, batch: _Batch) -> int:
         """Add offsets to numbers, none of which is looked up: if all change, with one statement for each table.
 
         Otherwise each column has its own, which finds the numbers of the batch by an index.
         """
-        groups: dict[TableName | ColumnName, list[_Move]] = {}
-        for plan in plans:
-            first = plan.lowest if after is None else after + 1
+        children_first = reversed(self._schema.parents_first(_tables(batch.plans))[0])
+        groups: dict[TableName | ColumnName, list[_Move]] = {name: [] for name in children_first}
+        changed = 0
+        for plan in batch.plans:
+            first = plan.lowest if batch.after is None else batch.after + 1
             # no number is above it: the offset is greater than the distance of any two
-            final = plan.lowest + plan.offset - 1 if last is None else last
+            final = plan.lowest + plan.offset - 1 if batch.last is None else batch.last
             for name in plan.domain.columns:
                 column = self._schema.column(name)
                 move = _Move(column, column.between(first, final), plan.offset, name in plan.domain.keys)
-                groups.setdefault(name.table_name if last is None else name, []).append(move)
-        changed = 0
-        for moves in groups.values():
+                groups.setdefault(name.table_name if batch.last is None else name, []).append(move)
+            mine = pairs_of(run, plan.number, after=batch.after, last=batch.last)
+            changed += sum(self._update(connection, part, MAP.c.old, MAP.c.new, mine) for part in plan.domain.partials)
+        for moves in filter(None, groups.values()):
             table = moves[0].column.table
             # each row has a number in such a column
             keys = [move for move in moves if move.is_key and not move.column.nullable]
@@ -368,36 +372,20 @@ class _Rewriter:
     def _update(
         self,
         connection: sa.Connection,
-        name: ColumnName,
+        part: Partial,
         old: sa.ColumnElement[Any],
         new: sa.ColumnElement[Any],
         mine: Sequence[sa.ColumnElement[bool]],
-        where: Sequence[sa.ColumnElement[bool]] = (),
-        *,
-        is_text: bool = False,
     ) -> int:
+        """Give a column its new values in the rows that refer to a domain."""
+        name = part.column
         table, column = self._schema.tables[name.table_name], self._schema.column(name)
-        values = self._unchanged(connection, name.table_name)
-        from_, to = (sa.cast(side, sa.String(40)) if is_text else side for side in (old, new))
+        values, applies = self._unchanged(connection, name.table_name), part.applies(table.c)
+        from_, to = (sa.cast(side, sa.String(40)) if part.is_text else side for side in (old, new))
         if connection.dialect.name == "sqlite":
             # SQLite would read the whole table for each batch of an UPDATE FROM without statistics
             value = sa.select(to).where(*mine, from_ == column).correlate(table).scalar_subquery()
-            statement = sa.update(table).where(column.in_(sa.select(from_).where(*mine)), *where)
+            statement = sa.update(table).where(column.in_(sa.select(from_).where(*mine)), applies)
         else:
-            value, statement = to, sa.update(table).where(column == from_, *mine, *where)  # type: ignore[assignment]
+            value, statement = to, sa.update(table).where(column == from_, *mine, applies)  # type: ignore[assignment]
         return connection.execute(statement.values({column: value, **values})).rowcount
-
-    def _update_partials(
-        self,
-        connection: sa.Connection,
-        plan: DomainPlan,
-        mine: Sequence[sa.ColumnElement[bool]],
-        old: sa.ColumnElement[Any],
-        new: sa.ColumnElement[Any],
-    ) -> int:
-        """Change references of some rows; no constraint is on them, so new ids may be old ones of other rows."""
-        changed = 0
-        for part in plan.domain.partials:
-            is_kind = part.applies(self._schema.tables[part.column.table_name].c)
-            changed += self._update(connection, part.column, old, new, mine, [is_kind], is_text=part.is_text)
-        return changed

@@ -30,7 +30,7 @@ from snowredis.merge.journal import Journal
 from snowredis.merge.pair import Databases
 from snowredis.merge.plan_file import Plan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import Schema, TableName
+from snowredis.merge.schema import TableName
 from snowredis.merge.support import Support, support_of
 from snowredis.merge.verify import Copied, copied_columns
 
@@ -69,7 +69,7 @@ def copy_commands(plan: Plan, databases: Databases) -> Commands:
         MergeError: the plan is not applied.
     """
     check_applied(plan, databases.changed)
-    ordered, late = _parents_first(databases.kept_schema, list(databases.changed_schema.tables))
+    ordered, late = databases.kept_schema.parents_first(list(databases.changed_schema.tables))
     kinds = {"postgresql": _postgresql, "sqlite": _sqlite}
     with reading(databases.kept) as kept, reading(databases.changed) as changed:
         check_copyable(((kept, databases.kept_schema), (changed, databases.changed_schema)))
@@ -140,23 +140,6 @@ def _run_sqlite(script: str, plan: Plan, databases: Databases, progress: Progres
         raise MergeError(f"the copy failed: {error}. Nothing was copied; correct that, and run it again.") from error
     finally:
         raw.close()
-
-
-def _parents_first(schema: Schema, tables: list[TableName]) -> tuple[list[TableName], list[TableName]]:
-    """Return the tables in an order in which parents come first, and those that come before one of theirs."""
-    parents = {
-        name: {key.parent for key in schema.foreign_keys if key.child == name and key.parent != name} & set(tables)
-        for name in tables
-    }
-    ordered: list[TableName] = []
-    late: list[TableName] = []
-    while left := [name for name in tables if name not in ordered]:
-        # tables in a circle: the one that misses the fewest comes first
-        name = min(left, key=lambda name: len(parents[name] - set(ordered)))
-        if parents[name] - set(ordered):
-            late.append(name)
-        ordered.append(name)
-    return ordered, late
 
 
 def _insert(support: Support, name: TableName, columns: Sequence[str], matched: Sequence[str], other: str) -> str:

@@ -143,6 +143,11 @@ class Domain:
         return self.references + self.keys
 
     @property
+    def wholes(self) -> tuple[Partial, ...]:
+        """The same, as references of all rows."""
+        return tuple(Partial(column, "", "", is_text=False) for column in self.columns)
+
+    @property
     def all_columns(self) -> tuple[ColumnName, ...]:
         """Columns that hold these ids in some rows, then those that do in all."""
         return (*(part.column for part in self.partials), *self.columns)
@@ -213,6 +218,22 @@ class Schema:
             f"{given}: column {shown(text)} {why}. Nothing was planned; write table.column or schema.table.column as "
             "it is in the database."
         )
+
+    def parents_first(self, names: Sequence[TableName]) -> tuple[list[TableName], list[TableName]]:
+        """Return tables in an order in which parents come first, and those that come before one of theirs."""
+        parents = {
+            name: {key.parent for key in self.foreign_keys if key.child == name and key.parent != name} & set(names)
+            for name in names
+        }
+        ordered: list[TableName] = []
+        late: list[TableName] = []
+        while left := [name for name in names if name not in ordered]:
+            # tables in a circle: the one that misses the fewest comes first
+            name = min(left, key=lambda name: len(parents[name] - set(ordered)))
+            if parents[name] - set(ordered):
+                late.append(name)
+            ordered.append(name)
+        return ordered, late
 
     def fingerprint(self) -> str:
         """Return a hash of everything that a plan relies on: tables, types of columns, keys."""

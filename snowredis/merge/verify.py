@@ -78,29 +78,25 @@ def _columns_before(
 ) -> tuple[list[sa.ColumnElement[Any]], sa.FromClause]:
     """Return the columns of a table with old ids in place of new ones, and what they are selected from."""
     source: sa.FromClause = table
-    values: dict[str, sa.ColumnElement[Any]] = {}
-    plain = {name_.column: d for d in domains for name_ in d.domain.columns if name_.table_name == name}
-    for column in table.c:
-        values[column.name] = column
-        if (of := plain.get(column.name)) and of.kind == "counter" and not by_map:
-            moved = sa.cast(column, sa.BigInteger)
+    values: dict[str, sa.ColumnElement[Any]] = dict(table.c.items())
+    parts = [(of, part) for of in domains for part in of.domain.wholes if part.column.table_name == name]
+    # after the others: the kind may be an id that has changed, too
+    parts += [(of, part) for of in domains for part in of.domain.partials if part.column.table_name == name]
+    for at, (of, part) in enumerate(parts):
+        column = table.c[part.column.column]
+        if of.kind == "counter" and not by_map and part in of.domain.wholes:
+            number = sa.cast(column, sa.BigInteger)
             # a number that did not move is not what it was
-            unmoved = (moved >= of.lowest, -1 - moved)
-            values[column.name] = sa.case((moved >= of.lowest + of.offset, moved - of.offset), unmoved, else_=moved)
-        elif of:
-            pairs = MAP.alias(f"m{len(values)}")
-            source = source.outerjoin(pairs, _is_new(pairs, run, of.number, column))
-            # MariaDB makes a decimal of an unsigned column and a signed one
-            values[column.name] = sa.cast(sa.func.coalesce(pairs.c.old, column), sa.BigInteger)
-    partials = [(d.number, part) for d in domains for part in d.domain.partials if part.column.table_name == name]
-    for at, (number, part) in enumerate(partials):
-        column, pairs = table.c[part.column.column], MAP.alias(f"p{at}")
-        # the kind may be an id that has changed, too
-        is_kind = part.applies(values)
-        source = source.outerjoin(pairs, sa.and_(is_kind, _is_new(pairs, run, number, column, is_text=part.is_text)))
-        old = sa.cast(pairs.c.old, sa.String(40)) if part.is_text else pairs.c.old
-        before = sa.func.coalesce(old, values[part.column.column])
-        values[part.column.column] = before if part.is_text else sa.cast(before, sa.BigInteger)
+            unmoved = (number >= of.lowest, -1 - number)
+            values[column.name] = sa.case((number >= of.lowest + of.offset, number - of.offset), unmoved, else_=number)
+            continue
+        pairs = MAP.alias(f"m{at}")
+        old, new = (sa.cast(side, sa.String(40)) if part.is_text else side for side in (pairs.c.old, pairs.c.new))
+        mine = (pairs.c.run == run.number, pairs.c.domain == of.number, new == column)
+        source = source.outerjoin(pairs, sa.and_(part.applies(values), *mine))
+        before = sa.func.coalesce(old, values[column.name])
+        # MariaDB makes a decimal of an unsigned column and a signed one
+        values[column.name] = before if part.is_text else sa.cast(before, sa.BigInteger)
     # all other columns are read the same way before and after
     texts = {part.column for d in run.domains for part in d.domain.partials if part.is_text}
     numbers = {each for d in run.domains for each in d.domain.all_columns} - texts
@@ -108,13 +104,6 @@ def _columns_before(
         sa.cast(value, sa.BigInteger) if ColumnName(*name, key) in numbers else value for key, value in values.items()
     ]
     return columns, source
-
-
-def _is_new(
-    pairs: sa.FromClause, run: Run, number: int, column: sa.ColumnElement[Any], *, is_text: bool = False
-) -> sa.ColumnElement[bool]:
-    new = sa.cast(pairs.c.new, sa.String(40)) if is_text else pairs.c.new
-    return sa.and_(pairs.c.run == run.number, pairs.c.domain == number, new == column)
 
 
 def old_ids(

@@ -289,6 +289,28 @@ def test_postgresql_has_its_triggers_constraints_and_generated_keys_as_before(tw
     assert rows_of(changed, "SELECT parent FROM other.late ORDER BY 1") == [(1,), (2,)]
 
 
+@pytest.mark.parametrize("circle", ["", "--\nUPDATE a SET b = id"])
+@pytest.mark.parametrize("action", ["SET NULL", "CASCADE", "RESTRICT"])
+def test_what_a_foreign_key_does_at_an_update_finds_nothing_to_do(
+    two: Two, tmp_path: Path, action: str, circle: str
+) -> None:
+    to_b = f"int REFERENCES b ON UPDATE {action}"
+    statements = (
+        f"CREATE TABLE a (id int PRIMARY KEY, b int)\n--\nCREATE TABLE b (id int PRIMARY KEY, a int REFERENCES a "
+        f"ON UPDATE {action})\n--\nCREATE TABLE c (b {to_b})\n--\nINSERT INTO a VALUES (1), (2)\n--\n"
+        "INSERT INTO b VALUES (1, 1), (2, 2)\n--\nINSERT INTO c VALUES (1), (2), (NULL)\n"
+    )
+    if circle:
+        statements += f"--\nALTER TABLE a DROP b, ADD b {to_b}\n{circle}"
+    kept, changed = two("postgresql", statements)
+    path = tmp_path / "merge.plan"
+    plan_of(kept, changed, path, independent=["a.id", "b.id"])
+    apply_file(path)
+    assert rows_of(changed, "SELECT id, b FROM a ORDER BY 1") == [(n, n if circle else None) for n in (11, 12)]
+    assert rows_of(changed, "SELECT id, a FROM b ORDER BY 1") == [(11, 11), (12, 12)]
+    assert rows_of(changed, "SELECT b FROM c ORDER BY 1") == [(11,), (12,), (None,)]
+
+
 MARIADB = """
 CREATE TABLE parent (id smallint unsigned AUTO_INCREMENT PRIMARY KEY, name varchar(20), `a:b%s` int,
     changed_at timestamp NOT NULL DEFAULT '2026-01-01 00:00:00' ON UPDATE CURRENT_TIMESTAMP)

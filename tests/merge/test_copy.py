@@ -14,6 +14,8 @@ import sqlalchemy as sa
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.merge import Undecided
+from snowredis.merge.databases import open_database
+from snowredis.merge.journal import Journal
 from tests.merge import game
 from tests.merge.test_apply import OF_GAME, apply_file, plan_of
 from tests.support.databases import DatabaseServer
@@ -476,7 +478,12 @@ def test_abandoning_before_the_first_change_says_that_no_id_was_changed(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("snowredis.merge.journal.Journal.add_moved", killed)
-    with pytest.raises(KeyboardInterrupt):
-        apply_file(tmp_path / "p")
+    for name, begun in (("journal.Journal.add_moved", False), ("apply._Rewriter.rewrite", True)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"snowredis.merge.{name}", killed)
+            with pytest.raises(KeyboardInterrupt):
+                apply_file(tmp_path / "p")
+        engine = open_database(changed)
+        assert (Journal(engine).read() is not None) == begun
+        engine.dispose()
     assert offline("merge", "abandon", changed, "--yes").out == "\nno id was changed\n"
