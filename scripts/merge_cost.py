@@ -69,12 +69,12 @@ def by_hand(kind: str, server: Any, changed: str) -> None:
         psql = f"psql -q -h {server.directory} -U postgres"
         for table in ("player", "item"):
             copy = f"{psql} b -c 'COPY {table} TO STDOUT' | {psql} a -c 'COPY {table} FROM STDIN'"
-            subprocess.run(copy, shell=True, check=True)  # noqa: S602
+            subprocess.run(["bash", "-o", "pipefail", "-c", copy], check=True)
     else:
         options = "--no-create-info --single-transaction --skip-triggers --hex-blob --compact"
         login = f"-uroot -S {server.socket}"
         copy = f"mariadb-dump {options} {login} b player item | mariadb {login} a"
-        subprocess.run(copy, shell=True, check=True)  # noqa: S602
+        subprocess.run(["bash", "-o", "pipefail", "-c", copy], check=True)
 
 
 def cpu_s(pid: int) -> float:
