@@ -23,8 +23,8 @@ from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
 from snowredis.monitor.fleet import count
 from snowredis.monitor.snapshot import setting_ms
 from snowredis.readers import database_session, fences, unfit
-from snowredis.servers.clients import address, server_now_ms
-from snowredis.servers.runner import translated
+from snowredis.servers.clients import address
+from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import read_lua, text_of
 from snowredis.snowflake.record_files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
 

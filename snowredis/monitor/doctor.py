@@ -18,8 +18,8 @@ from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import DO_NOT_RESTART
 from snowredis.numbers.stores import tag_keys
-from snowredis.servers.clients import address, is_cluster, server_of
-from snowredis.servers.runner import translated
+from snowredis.servers.clients import address, is_cluster
+from snowredis.servers.runner import server_of, translated
 from snowredis.snowflake.protocol import pool_keys
 
 # level of a condition -> severity of a finding

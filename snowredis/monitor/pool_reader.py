@@ -20,8 +20,8 @@ from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.monitor import snapshot
 from snowredis.monitor.fleet import process_text
 from snowredis.monitor.owner import parse_owner
-from snowredis.servers.clients import address, server_now_ms
-from snowredis.servers.runner import translated
+from snowredis.servers.clients import address
+from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import LONGEST_TEXT, text_of
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.memory_store import MemoryStore

@@ -16,9 +16,9 @@ from snowredis.errors import ConfigError, ServerUnidentified
 from snowredis.numbers import tag_store
 from snowredis.numbers.settings import TagConfig, parse_share, parse_signature, servers_of, share_text
 from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, NumbersClosed, NumbersDiffer, TagStore
-from snowredis.servers.clients import open_client, server_now_ms
+from snowredis.servers.clients import open_client
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
-from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.runner import RedisScripts, server_now_ms, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, text_of
 from snowredis.settings import MinReplicas, is_in_memory
 from snowredis.snowflake.open import open_server

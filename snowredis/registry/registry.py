@@ -18,9 +18,8 @@ from typing import Annotated, Any, NamedTuple
 from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, PoolBroken, ServerUnidentified, ShardNumberRefused, StoreUnavailable
-from snowredis.servers.clients import server_now_ms
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
-from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.runner import RedisScripts, server_now_ms, translated
 from snowredis.servers.scripts import Reason, Scripted, load_script, text_of, with_format
 from snowredis.settings import check
 from snowredis.signatures import wrong_format

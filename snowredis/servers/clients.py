@@ -184,17 +184,6 @@ def is_cluster(client: Any) -> bool:
     return isinstance(client, OwnCluster | RedisCluster)
 
 
-def server_of(client: Any, key: str) -> Any:
-    """Return a client of the single server that stores *key*: *client* itself, but for a Cluster."""
-    return client.get_redis_connection(client.get_node_from_key(key)) if is_cluster(client) else client
-
-
-def server_now_ms(client: Any, key: str) -> int:
-    """Return the time of the server that stores *key*, in ms since 1970: lease ends are on that clock."""
-    seconds, micros = server_of(client, key).time()
-    return int(seconds) * 1000 + int(micros) // 1000
-
-
 def _fails_over(client: Any) -> bool:
     return is_cluster(client) or isinstance(getattr(client, "connection_pool", None), SentinelConnectionPool)
 

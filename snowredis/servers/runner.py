@@ -166,6 +166,17 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     return StoreUnavailable(where, text, slow if isinstance(error, exceptions.TimeoutError) else "")
 
 
+def server_of(client: Any, key: str) -> Any:
+    """Return a client of the single server that stores *key*: *client* itself, but for a Cluster."""
+    return client.get_redis_connection(client.get_node_from_key(key)) if is_cluster(client) else client
+
+
+def server_now_ms(client: Any, key: str) -> int:
+    """Return the time of the server that stores *key*, in ms since 1970: lease ends are on that clock."""
+    seconds, micros = server_of(client, key).time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
 class RedisScripts:
     """Runs scripts in one Redis: what all stores in Redis have in common.
 

@@ -14,7 +14,7 @@ import snowredis
 from snowredis.cli.commands import health
 from snowredis.monitor import checks
 from snowredis.monitor.checks import check_host, worst
-from snowredis.servers import clients
+from snowredis.servers import runner
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
@@ -191,7 +191,7 @@ def test_a_pool_that_is_not_there_is_an_error(offline: Cli, own: RedisServer) ->
 
 
 def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = clients.server_now_ms
+    real = runner.server_now_ms
     monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) - 3_000)
     assert checks._clock(own.client(), "orders").severity == "error"
     monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) + 900)

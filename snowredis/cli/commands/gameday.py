@@ -130,8 +130,7 @@ class Canary(threading.Thread):
 
     def run(self) -> None:
         """Write until stop()."""
-        from snowredis.servers.clients import server_of
-        from snowredis.servers.runner import translated
+        from snowredis.servers.runner import server_of, translated
 
         number = 0
         while not self._end.wait(_WRITE_EVERY_S):
