@@ -93,8 +93,7 @@ install_package() {
         say "a free-threaded Python: install what the tests of the core, the leases and the runtime need"
         quietly "${pip[@]}" -e "${ROOT}[fake]" pytest pytest-cov pytest-timeout pytest-xdist trio || return 1
         # wheels only, of older versions too
-        quietly "${pip[@]}" --only-binary=:all: hypothesis numpy || return 1
-        quietly "${pip[@]}" greenlet >/dev/null 2>&1 || say "greenlet does not compile; the simulation uses threads instead"
+        quietly "${pip[@]}" --only-binary=:all: greenlet hypothesis numpy || return 1
     fi
 }
 

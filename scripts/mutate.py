@@ -55,7 +55,7 @@ LIMIT_S = 600
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=0"]
 FOLDERS = [f"tests/{name}" for name in ("snowflake", "process", "servers", "registry", "core")]
 GENERATOR, CRASHES = "tests/snowflake/generator", "tests/snowflake/crashes"
-RULES = [f"tests/simulation/test_{name}.py" for name in ("rules", "registry", "layout_change")]
+RULES = [f"tests/simulation/test_{name}.py" for name in ("rules", "registry")]
 # arguments of Python
 STAGES = [
     [*PYTEST, *FOLDERS, "-m", "not server"],

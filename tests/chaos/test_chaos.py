@@ -52,18 +52,6 @@ def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path
     assert set(report.fired) == {fault.name for fault in FAULTS}
 
 
-@needs_node
-@needs_redis
-@pytest.mark.timeout(240)
-def test_a_fleet_of_two_languages_repeats_no_id_under_faults_and_recovers(short_path: Path) -> None:
-    plan = Plan(seed=5, processes=4, faults=14, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.01, also="node")
-    report = Fleet(plan, short_path).run()
-    verdict = check(short_path, LAYOUT)
-    assert verdict.good, verdict.problems
-    assert report.problems == []
-    assert verdict.ids >= report.ids > 100_000
-
-
 @pytest.mark.parametrize("name", CLIENT_FAULTS)
 def test_each_fault_of_the_client_in_javascript_can_be_put_into_it(tmp_path: Path, name: str) -> None:
     fault = CLIENT_FAULTS[name]

@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -268,22 +267,6 @@ def test_when_the_registrys_redis_restarts_pools_go_on_and_a_person_opens_it(
     assert shards.create("r3") == 3
     assert shards.registry.open().status is RegistryStatus.OPENED
     assert shards.create("r4") == 4
-
-
-def test_a_registry_that_was_rolled_back_is_closed_by_a_pool_that_saw_more(own_server: RedisServer) -> None:
-    shards = Shards(own_server.url, own_server.url)
-    shards.registry.create(first=1)
-    shards.registry.take("a", "aa", wanted=None, where="")
-    client = own_server.client()
-    before: Callable[[], Any] = lambda: client.hgetall(registry_key("world"))  # noqa: E731
-    old = before()
-    shards.registry.confirm("a", "aa", 1, highest=-1, first=True, where="")
-    shards.registry.take("b", "bb", wanted=None, where="")
-    client.delete(registry_key("world"))
-    client.hset(registry_key("world"), mapping=old)
-    reply = shards.registry.confirm("b", "bb", 2, highest=2, first=False, where="")
-    assert (reply.status, reply.closed) == (RegistryStatus.CONFIRMED, "rolled-back")
-    assert shards.registry.take("c", "cc", wanted=None, where="").status is RegistryStatus.CLOSED
 
 
 def test_a_process_that_does_not_know_the_number_takes_no_lease_over(

@@ -9,15 +9,15 @@ from tests.simulation.registry import RULES, Simulation
 
 def test_no_number_is_used_by_two_pools_whatever_the_registrys_redis_forgets() -> None:
     used = losses = openings = refusals = 0
-    for seed in range(20):
-        simulation = Simulation(seed, renumbered=seed >= 15)
+    for seed in range(8):
+        simulation = Simulation(seed, renumbered=seed >= 6)
         assert simulation.run() == [], seed
         used += len(simulation.used)
         losses, openings = losses + simulation.losses, openings + simulation.openings
         refusals += simulation.refusals
     # it is no test if nothing happens in it
-    assert used > 90
-    assert min(losses, openings, refusals) > 15
+    assert used > 60
+    assert min(losses, openings, refusals) > 10
 
 
 # a schedule that needs the rule: its seed, and how likely its creators are paused

@@ -14,11 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
-try:
-    from greenlet import getcurrent, greenlet
-except ImportError:
-    # free-threaded Pythons for which it has no wheel
-    from tests.simulation.thread_tasks import getcurrent, greenlet
+from greenlet import getcurrent, greenlet
 
 # 2026-06-01T00:00:00Z; layouts of the simulation begin in 2015, so clocks can be set years back
 START_US = 1_780_272_000_000_000

@@ -6,13 +6,12 @@ On the Redis of the simulation, whose clock stands still between the steps of a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
+from snowredis.errors import PoolBroken
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import Administration, Ends, NumberNoted
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
@@ -102,31 +101,6 @@ def test_a_change_of_a_pool_that_was_deleted_meanwhile_finds_no_pool(pool: Pool)
     assert isinstance(pool.end(pool.now_ms(), layout=WIDER), Absent)
 
 
-def test_the_layout_changes_at_its_moment_and_its_ids_begin_there(pool: Pool) -> None:
-    old, released = pool.holder().claim(), pool.holder().claim()
-    moment_ms = old.until_ms + 1_000
-    ends = pool.end(pool.now_ms(), layout=WIDER, at_ms=moment_ms)
-    assert isinstance(ends, Ends)
-    assert ends.end_ms == moment_ms
-    pool.pass_ms(moment_ms - pool.now_ms() - 1)
-    assert isinstance(old.ask_renew(), Renewed)
-    assert released.release()
-    with pytest.raises(LayoutMismatch, match="changes to these settings at"):
-        Pool(replace(CONFIG, layout=WIDER), pool.server).holder().ask_claim()
-    pool.pass_ms(1)
-    with pytest.raises(LayoutMismatch):
-        old.ask_renew()
-    assert old.until_ms == moment_ms
-    wider = Pool(replace(CONFIG, layout=WIDER), pool.server)
-    assert wider.holder().claim(wait_ms=0).lanes_ms == (moment_ms,) * 4
-
-
-def test_a_number_is_not_noted_in_a_pool_that_is_not_there() -> None:
-    pool = Pool(CONFIG)
-    assert isinstance(pool.note_number(1, pool.now_ms()), Absent)
-    assert not pool.server.data
-
-
 def test_the_highest_number_that_was_noted_stays(pool: Pool) -> None:
     for number in (3, 7, 5):
         assert isinstance(pool.note_number(number, pool.now_ms()), NumberNoted)
@@ -200,16 +174,6 @@ def test_a_loss_that_was_noticed_further_ahead_than_lead_and_ttl_counts_as_notic
     pool.pass_ms(-back_ms)
     floor_ms = pool.holder().ask_claim().floor_ms
     assert floor_ms == (high_ms if back_ms == 3_100 else pool.now_ms() + FLOOR_MS)
-
-
-@pytest.mark.parametrize("ahead_ms", [3_100, 3_101])
-def test_a_loss_is_not_noticed_by_a_caller_further_ahead_than_lead_and_ttl(pool: Pool, ahead_ms: int) -> None:
-    pool.move()
-    if ahead_ms == 3_100:
-        assert pool.holder().ask_claim(ahead_ms=ahead_ms).floor_ms == pool.now_ms() + ahead_ms + FLOOR_MS
-    else:
-        with pytest.raises(ServerUnidentified):
-            pool.holder().ask_claim(ahead_ms=ahead_ms)
 
 
 # the others are for people only

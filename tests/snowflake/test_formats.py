@@ -26,10 +26,10 @@ from snowredis.signatures import FORMATS
 from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import FORMAT, PoolConfig, WorkerStats, pool_keys
 from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.replies import Created, Lost, Seen, Settling
+from snowredis.snowflake.replies import Lost, Seen, Settling
 from tests.snowflake.lease.conftest import wall_ms
 from tests.support.formats import shape_of
-from tests.support.holder import Holder, fresh_hex
+from tests.support.holder import Holder
 from tests.support.records import change_record
 from tests.support.servers import RedisServer
 
@@ -42,24 +42,6 @@ PLACE = NumberPlace.of(Layout(timestamp_bits=41, datacenter_bits=3, backup_bits=
 SIGNATURE_1 = CONFIG.signature.partition(" ")[2]
 
 
-class Format1:
-    """Runs the scripts that wrote format 1."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self._client = client
-        self.token, self.renewal = fresh_hex(), fresh_hex()
-
-    def run(self, name: str, *args: object) -> list[str]:
-        source = "\n".join((HERE / "format_1" / f"{part}.lua").read_text() for part in ("common", name))
-        constants = (30_000, 2_500, 2_500, 0, 0)
-        common = (SIGNATURE_1, *constants, "", 0, fresh_hex(), wall_ms(), 1_000)
-        reply: list[str] = self._client.eval(source, 3, *pool_keys("orders"), *common, *args)  # type: ignore[arg-type]
-        return reply
-
-    def claim(self) -> list[str]:
-        return self.run("claim", self.token, 16, 2, wall_ms(), 0, '{"host":"old"}')
-
-
 @pytest.fixture
 def client(own_server: RedisServer) -> Iterator[redis.Redis]:
     with own_server.client() as client:
@@ -67,43 +49,23 @@ def client(own_server: RedisServer) -> Iterator[redis.Redis]:
 
 
 def test_a_pool_of_an_earlier_format_is_refused_and_not_touched(own_server: RedisServer, client: Any) -> None:
-    old = Format1(client)
-    assert old.run("create")[0] == "ok"
-    assert old.claim()[0] == "ok"
-    before = client.hgetall(pool_keys("orders")[0])
+    key = pool_keys("orders")[0]
+    before = {"signature": SIGNATURE_1, "incarnation": "1", "w:0": "what format 1 had"}
+    client.hset(key, mapping=before)
     ids = snowredis.connect(own_server.url, pool="orders", layout=LAYOUT, claim_timeout=0)
     with pytest.raises(LayoutMismatch, match="stored in format 1, which development versions before") as caught:
         ids.next_id()
     assert f"reads format {FORMAT}" in str(caught.value)
     assert FORMATS[FORMAT] in str(caught.value)
     assert "docs/how-to/upgrade.md" in str(caught.value)
-    assert client.hgetall(pool_keys("orders")[0]) == before
-
-
-def test_an_earlier_version_is_refused_by_a_pool_of_this_format(own_server: RedisServer, client: Any) -> None:
-    assert isinstance(PoolAdministration(own_server.url, CONFIG).create(wall_ms()), Created)
-    before = client.hgetall(pool_keys("orders")[0])
-    status, stored = Format1(client).claim()[:2]
-    assert (status, stored) == ("signature", CONFIG.signature)
-    assert client.hgetall(pool_keys("orders")[0]) == before
-
-
-def test_a_pool_of_an_earlier_format_is_removed_only_by_force_as_if_it_was_lost(
-    own_server: RedisServer, client: Any
-) -> None:
-    old = Format1(client)
-    old.run("create")
-    until_ms = int(old.claim()[7])
-    assert until_ms > wall_ms()
-    before = client.hgetall(pool_keys("orders")[0])
     pool = WorkerPool(own_server.url, "orders")
     with pytest.raises(ConfigError, match="nothing was deleted"):
         pool.delete()
-    assert client.hgetall(pool_keys("orders")[0]) == before
+    for noted in ("mismatches", "mismatch"):
+        client.hdel(key, noted)
+    assert client.hgetall(key) == before
     assert pool.delete(force=True).dropped
-    answer = Holder(PoolAdministration(own_server.url, CONFIG), wall_ms).ask_claim()
-    assert isinstance(answer, Settling)
-    assert answer.floor_ms >= until_ms
+    assert isinstance(Holder(PoolAdministration(own_server.url, CONFIG), wall_ms).ask_claim(), Settling)
 
 
 # --- the forms ----------------------------------------------------------------------------------------

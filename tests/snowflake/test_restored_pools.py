@@ -16,7 +16,6 @@ from snowredis.snowflake.replies import Renewed, Settling
 from tests.snowflake.lease.conftest import wall_ms
 from tests.support.holder import Holder
 from tests.support.servers import PROGRAM, RedisServer
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
 DAY_MS = 24 * 3600 * 1000
@@ -66,15 +65,6 @@ def test_a_process_of_before_is_not_hidden_by_a_person_who_creates_the_pool_afte
     store.create(wall_ms())
     assert living.ask_renew().alarm is not None
     assert isinstance(Holder(store, wall_ms).ask_claim(), Settling)
-
-
-def test_after_delete_and_create_a_crash_brings_no_older_pool_back(kept: RedisServer) -> None:
-    store_at(kept).create(wall_ms())
-    kept.save()
-    store_at(kept).end(wall_ms())
-    store_at(kept, LONGER).create(wall_ms())
-    kept.restart()
-    assert kept.client().hget(KEY, "signature") == LONGER.signature
 
 
 def test_after_delete_a_crash_brings_the_pool_not_back(kept: RedisServer) -> None:
@@ -139,35 +129,3 @@ def test_a_process_that_the_pool_refused_creates_it_after_a_person_deleted_it(ow
     late_ms = 2_000
     other.ask_claim()
     assert own_server.client().exists(KEY)
-
-
-def test_a_worker_stops_if_a_stray_process_creates_the_lost_pool_with_other_settings(own_server: RedisServer) -> None:
-    """Its outage lane ends, too: the other pool does not know of it."""
-    store = store_at(own_server, SHORTER)
-    store.create(wall_ms())
-    made: list[int] = []
-    reserve_s = DAY_MS / 1000
-    with snowredis.connect(own_server.url, pool="orders", layout=OLD, ttl=1, outage_reserve=reserve_s) as ids:
-        made.append(ids.next_id())
-        own_server.kill()
-
-        def is_in_outage_lane() -> bool:
-            made.append(ids.next_id())
-            return ids.in_outage_lane
-
-        eventually(is_in_outage_lane, "the outage lane", 10)
-        own_server.start()
-        Holder(store_at(own_server, LONGER), wall_ms).ask_claim()
-
-        def is_refused() -> bool:
-            try:
-                made.append(ids.next_id())
-            except LayoutMismatch:
-                return True
-            return False
-
-        eventually(is_refused, "the refusal", 10)
-        assert ids.counts.leases_lost == 1
-        with pytest.raises(LayoutMismatch):
-            ids.next_id()
-    assert len(set(made)) == len(made)

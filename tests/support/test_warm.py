@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -68,15 +67,6 @@ def test_it_has_the_descriptors_that_it_was_given_and_no_others() -> None:
     assert os.read(read, 2) == b"xx"
     os.close(read)
     os.close(write)
-
-
-def test_it_is_waited_for_signalled_and_polled() -> None:
-    process = warm.Popen([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"], stdout=-1)
-    assert process.stdout.readline() == b"up\n"
-    assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == -signal.SIGTERM
-    process.stdout.close()
 
 
 @pytest.mark.parametrize("name", ["PYTHONDEVMODE", "SNOWREDIS_PURE"])

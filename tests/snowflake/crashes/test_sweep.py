@@ -574,15 +574,6 @@ def test_a_record_of_a_stranger_is_never_read(
     assert len(files_in(directory)) == 1001
 
 
-def test_a_parent_releases_what_its_children_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
-    pool = new_pool()
-    with contextlib.closing(snowredis.connect(server.url, pool=pool)) as ids:
-        child = Holder(server.url, pool, layout=None)
-        child.kill()
-        ids.claim()
-        assert len(snowredis.WorkerPool(server.url, pool).workers()) == 1
-
-
 def test_a_renewal_is_recorded_before_it_is_sent(
     server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,12 +21,9 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake import record_files
 from snowredis.snowflake.crash_record import Credentials, read_page
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
-from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.replies import ClaimReply, Seen
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.sweep import UNANSWERED_S
-from snowredis.testing import ManualClock
-from tests.snowflake.crashes.conftest import files_in, name_of
+from tests.snowflake.crashes.conftest import files_in
 from tests.support.pools import new_pool
 from tests.support.programs import start
 from tests.support.servers import RedisServer
@@ -191,7 +188,7 @@ def test_many_processes_that_are_killed_in_the_outage_lane_one_after_the_other_r
         os._exit(1)
 
     count = 0
-    for round_ in range(25):
+    for round_ in range(8):
         pid = os.fork()
         if not pid:
             make(count)
@@ -206,13 +203,14 @@ def test_many_processes_that_are_killed_in_the_outage_lane_one_after_the_other_r
         if not round_:
             own_server.kill()
     ids = made[:count].tolist()
-    assert len(set(ids)) == count > 500
+    assert len(set(ids)) == count > 100
     assert len({layout.decode(an_id).worker for an_id in ids}) == 1
     assert layout.decode(ids[-1]).backup == OUT
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("operation", ["rename", "read", "remove", "write"])
+@pytest.mark.parametrize(
+    ("operation", "moment"), [("rename", "before"), ("rename", "after"), ("remove", "before"), ("write", "after")]
+)
 def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     own_server: RedisServer, program: Start, records: Path, operation: str, moment: str
 ) -> None:
@@ -234,32 +232,6 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     assert len(tokens) == len(set(tokens))
 
 
-@pytest.mark.parametrize("makes_ids", [False, True])
-def test_an_heir_releases_nothing_of_what_it_took_over(
-    own_server: RedisServer, program: Start, makes_ids: bool
-) -> None:
-    """The process before it used an unknown part: a process whose clock is behind would make its ids again."""
-    killed = program()
-    killed.id()
-    own_server.kill(signal.SIGSTOP)
-    killed.end()
-    heir = program()
-    assert heir.ask("claim") == "done"
-    if makes_ids:
-        assert snowredis.decode(heir.id()).backup == OUT
-    own_server.kill(signal.SIGCONT)
-    key = f"snowredis:{{{POOL}}}"
-    held = LeaseRecord.parse(str(own_server.client().hget(key, "w:0")))
-    assert heir.ask("close") == "done"
-    left = LeaseRecord.parse(str(own_server.client().hget(key, "w:0")))
-    assert held is not None
-    assert left is not None
-    assert left.token_hash == ""
-    marks_ms = [max(lane_ms, left.until_ms) for lane_ms in left.lanes_ms[:-1]]
-    assert min(marks_ms) >= held.until_ms
-    assert left.outage_mark_ms >= held.outage_until_ms
-
-
 def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_nothing(
     own_server: RedisServer, program: Start, records: Path
 ) -> None:
@@ -273,73 +245,6 @@ def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_noth
     assert forks.stdout.readline() == "the child has ended\n"
     assert len(leases_in(records)) == 1
     forks.communicate()
-
-
-@pytest.mark.parametrize("whose", ["its own", "that of a process that was killed"])
-def test_no_lease_is_taken_over_on_a_machine_that_was_suspended(
-    own_server: RedisServer, program: Start, whose: str
-) -> None:
-    """The machine is copied then, and each copy would take the lease over."""
-    ended, living = program(), program()
-    ended.id()
-    living.id()
-    own_server.kill()
-    if whose == "its own":
-        assert ended.ask("suspend") == "done"
-        ended.end()
-    else:
-        ended.end()
-        assert living.ask("suspend") == "done"
-    assert program().ask() == "StoreUnavailable"
-
-
-@pytest.mark.parametrize("what", ["copied", "damaged"])
-def test_a_record_that_was_copied_or_damaged_is_not_used(
-    own_server: RedisServer, program: Start, records: Path, what: str
-) -> None:
-    killed = program()
-    killed.id()
-    own_server.kill()
-    killed.end()
-    (path,) = files_in(records)
-    name, page = name_of(path), path.read_bytes()
-    found = read_page(page)
-    assert found is not None
-    if what == "damaged":
-        path.chmod(0o600)
-        path.write_bytes(page.replace(b"%d" % found.outage_until_ms, b"%d" % (found.outage_until_ms + 1)))
-    else:
-        path.with_name(str(name._replace(number="copy"))).write_bytes(page)
-    answers = [program().ask() for _ in range(2)]
-    assert sum(answer == "StoreUnavailable" for answer in answers) == 1 + (what == "damaged")
-
-
-def test_a_lease_of_another_database_behind_the_same_socket_is_left_alone(
-    own_server: RedisServer, program: Start
-) -> None:
-    killed, other = program(), Program(f"{own_server.url}?db=1")
-    killed.id()
-    own_server.kill()
-    killed.end()
-    answer = other.ask()
-    other.end()
-    other.process.communicate()
-    assert answer == "StoreUnavailable"
-
-
-def test_a_lease_whose_lane_opens_in_a_day_is_not_taken_over(
-    own_server: RedisServer, program: Start, records: Path
-) -> None:
-    """After Redis lost its state, new leases have no outage lane for the time of its reserve."""
-    own_server.kill()
-    own_server.start()
-    killed = program()
-    killed.id()
-    own_server.kill()
-    killed.end()
-    time.sleep(TTL_S + 0.5)
-    assert program().ask() == "StoreUnavailable"
-    assert leases_in(records)
 
 
 @pytest.mark.parametrize("command", [("REPLICAOF", "127.0.0.1", "1"), ("CONFIG", "SET", "min-replicas-to-write", "1")])
@@ -376,29 +281,6 @@ def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is
     monkeypatch.undo()
     assert (snowredis.decode(an_id).worker, refusals) == (worker, [])
     ids.close()
-
-
-def test_what_a_claim_without_a_reply_got_is_released_by_close(
-    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool = snowredis.WorkerPool(own_server.url, POOL)
-    pool.create(PoolConfig(name=POOL))
-    # without a heartbeat, which would claim again
-    ids = snowredis.connect(own_server.url, pool=POOL, clock=ManualClock(time.time_ns() // 1_000_000), claim_timeout=0)
-    store = ids._lease_manager.store
-    claim = store.claim
-
-    def lose_the_reply(request: ClaimRequest, seen: Seen) -> ClaimReply:
-        claim(request, seen)
-        raise snowredis.StoreUnavailable(store.where, "no reply in time")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "claim", lose_the_reply)
-        with pytest.raises(snowredis.StoreUnavailable):
-            ids.next_id()
-    assert len(pool.workers()) == 1
-    ids.close()
-    assert pool.workers() == []
 
 
 def test_starters_that_are_killed_in_a_redis_that_hangs_leave_few_files(

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.errors import ConfigError, GeneratorClosed, PoolExhausted
-from snowredis.testing import ManualClock, memory_pool, use
+from snowredis.errors import GeneratorClosed, PoolExhausted
+from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 
 Main = Callable[[], Coroutine[Any, Any, None]]
@@ -190,26 +190,6 @@ def test_a_claim_that_is_cancelled_holds_nothing(server: RedisServer) -> None:
 
     asyncio.run(main())
     assert snowredis.WorkerPool(server.url, "given-up").workers() == []
-
-
-def test_the_generator_of_the_process_has_coroutines_too() -> None:
-    async def main() -> None:
-        an_id = await snowredis.anext_id()
-        assert (await snowredis.anext_ids(3))[0] > an_id
-
-    with use(memory_pool().connect):
-        asyncio.run(main())
-    snowredis.close()
-
-
-@pytest.mark.parametrize("count", [-1, 1_000_001, True, 2.0, "3"])
-def test_a_count_that_is_none_is_refused(count: Any) -> None:
-    async def main() -> None:
-        ids = snowredis.connect(memory_pool())
-        with pytest.raises(ConfigError if type(count) is int else TypeError, match="a whole number from 0 to 1000000"):
-            await ids.anext_ids(count)
-
-    asyncio.run(main())
 
 
 def test_a_thread_that_is_importing_trio_does_not_disturb(monkeypatch: pytest.MonkeyPatch) -> None:

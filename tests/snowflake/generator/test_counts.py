@@ -81,7 +81,7 @@ def test_a_clock_that_is_refused_is_counted(pool: MemoryPool, clock: ManualClock
     ids = pool.connect(clock_policy="raise")
     ids.next_id()
     clock.step(-5)
-    with pytest.raises(snowredis.ClockMovedBack):
+    with pytest.raises(snowredis.ClockMovedBack, match="5 ms behind"):
         ids.next_id()
     assert (ids.counts.clock_back_refusals, ids.counts.clock_backs) == (1, 1)
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import itertools
 import os
-import statistics
 import sys
 import threading
-import weakref
 from array import array
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +14,6 @@ import pytest
 
 import snowredis
 from snowredis.core import lanes
-from snowredis.core.layout import Layout
 from snowredis.errors import LayoutError
 from snowredis.snowflake import pure_path
 from snowredis.testing import ManualClock, memory_pool
@@ -196,46 +191,3 @@ def test_a_clock_of_any_time_makes_no_id_out_of_the_range(now_ns: int) -> None:
     assert (ids._id_now(), ids._take_now(2), ids.ids_made) == (0, [], 1)
     clock.shown = None
     assert ids.next_id() == first + 1
-
-
-def test_a_generator_that_is_dropped_leaves_nothing() -> None:
-    class Noticed(ManualClock):
-        pass
-
-    def make() -> tuple[weakref.ref[Any], weakref.ref[Any]]:
-        clock = Noticed()
-        ids = snowredis.connect(memory_pool(clock=clock), clock=clock)
-        ids.next_ids(100)
-        # a cycle through the clock that the fast path holds
-        clock.ids = ids  # type: ignore[attr-defined]
-        return weakref.ref(ids), weakref.ref(clock)
-
-    refs = make()
-    gc.collect()
-    assert [ref() for ref in refs] == [None, None]
-
-
-def test_many_ids_leave_no_memory_behind() -> None:
-    import tracemalloc
-
-    ids = snowredis.connect(memory_pool(), layout=Layout(worker_bits=2, sequence_bits=18))
-    buffer = array("q", bytes(800))
-
-    def work() -> None:
-        for _ in range(50):
-            ids.next_id()
-            ids.next_ids(100)
-            ids.fill(buffer)
-            next(ids)
-
-    tracemalloc.start(4)
-    # what threads that other tests left are doing does not count
-    only_here = tracemalloc.Filter(inclusive=True, filename_pattern=__file__, all_frames=True)
-    used = []
-    for _ in range(8):
-        work()
-        here = tracemalloc.take_snapshot().filter_traces([only_here])
-        used.append(sum(trace.size for trace in here.traces))
-    tracemalloc.stop()
-    # a leak grows each time
-    assert statistics.median(after - before for before, after in itertools.pairwise(used)) < 1_000

@@ -29,51 +29,6 @@ from tests.support.programs import run
 from tests.support.servers import RedisServer
 
 
-@pytest.mark.parametrize("operation", ["claim", "renew", "close", "suspend"])
-def test_a_fork_wherever_the_clock_is_read_leaves_the_lease_to_the_parent(
-    server: RedisServer, new_pool: Callable[..., str], operation: str
-) -> None:
-    output = run(
-        "tests.snowflake.generator.programs.forks_where_the_clock_is_read",
-        server.url,
-        new_pool(layout="game"),
-        str(server.directory / f"{operation}.txt"),
-        operation,
-    )
-    # there were moments to fork at
-    assert int(output) > 2
-
-
-def test_a_child_that_is_forked_as_a_claim_gets_its_token_claims_with_another(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    output = run("tests.snowflake.generator.programs.fork_between_token_and_claim", server.url, new_pool(layout="game"))
-    made = output.split()
-    assert len(made) == len(set(made)) == 20
-
-
-def test_a_hook_that_ran_before_ours_keeps_the_lease_that_it_claimed(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    run("tests.snowflake.generator.programs.hook_before_ours", server.url, new_pool())
-
-
-def test_a_fork_while_the_heartbeat_is_started_leaves_no_child_waiting(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    run("tests.snowflake.generator.programs.fork_while_the_heartbeat_starts", server.url, new_pool(), timeout_s=20)
-
-
-def test_a_fork_in_a_coroutine_that_takes_an_id_is_none_of_its_locks_business(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    """Up to where a loop is needed, which no child shares with its parent."""
-    output = run("tests.snowflake.generator.programs.fork_in_a_coroutine", server.url, new_pool(layout="game"))
-    child, parent = (line.split() for line in output.splitlines())
-    assert child[0] == "child"
-    assert child[1] not in parent
-
-
 def test_a_generator_can_be_made_in_a_signal_handler_that_came_while_one_is_made() -> None:
     run("tests.snowflake.generator.programs.generator_in_a_signal_handler", timeout_s=20)
 

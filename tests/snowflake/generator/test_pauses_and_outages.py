@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 import threading
 import time
 from array import array
@@ -18,7 +16,6 @@ from snowredis.core.layout import Layout
 from snowredis.process import heartbeat as process_heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.snowflake.generator.conftest import make_pool
-from tests.support.ports import free_port
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -81,58 +78,12 @@ def test_kill_minus_nine_frees_the_worker_id_after_one_ttl(own_server: RedisServ
     assert made not in set(ids_in(tmp_path / "ids"))
 
 
-def test_a_redis_that_is_away_is_ridden_out_and_then_said(own_server: RedisServer) -> None:
-    name = make_pool(own_server, ttl_ms=1500, outage_reserve_ms=3000)
-    with snowredis.connect(own_server.url, pool=name, ttl=1.5, outage_reserve=3) as ids:
-        made = [ids.next_id()]
-        own_server.kill()
-        errors: list[Exception] = []
-
-        def make_until_refused() -> bool:
-            try:
-                made.append(ids.next_id())
-            except snowredis.LeaseExpired as error:
-                errors.append(error)
-            return bool(errors)
-
-        eventually(make_until_refused)
-        assert "works again as soon as Redis does" in str(errors[0])
-        # ids went on to the end of the outage lane's reservation, and not for ever
-        assert ids.lease is not None
-        assert time.time() * 1000 >= ids.lease.outage_until_ms > ids.lease.until_ms
-        own_server.start()
-        # it comes back empty: the reservation is over, so this is a newcomer and waits for the floor
-        eventually(lambda: _can(ids))
-        made.append(ids.next_id())
-    assert len(set(made)) == len(made)
-
-
 def _can(ids: snowredis.SnowflakeGenerator) -> bool:
     try:
         ids.next_id()
     except snowredis.SnowredisError:
         return False
     return True
-
-
-def test_a_short_outage_is_not_noticed_by_whoever_makes_ids(own_server: RedisServer) -> None:
-    name = make_pool(own_server, ttl_ms=4000)
-    made: list[int] = []
-    with snowredis.connect(own_server.url, pool=name, ttl=4) as ids:
-        first = ids.claim()
-        own_server.save()
-        own_server.kill()
-        deadline = time.monotonic() + 1
-        while time.monotonic() < deadline:
-            made.append(ids.next_id())
-            time.sleep(0.001)
-        own_server.start()
-        # restored from a snapshot: another run id, and the living holder is taken up again
-        eventually(lambda: ids.lease is not None and ids.lease.incarnation != first.incarnation)
-        made += ids.next_ids(1000)
-        assert ids.lease is not None
-        assert ids.lease.worker == first.worker
-    assert len(set(made)) == len(made)
 
 
 def test_a_stopped_redis_blocks_nobody_for_long(own_server: RedisServer) -> None:
@@ -164,34 +115,6 @@ def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout
 # --- errors ----------------------------------------------------------------------------------------
 
 
-def test_an_unreachable_redis_is_said_within_seconds() -> None:
-    url = f"redis://127.0.0.1:{free_port()}/0"
-    with pytest.raises(snowredis.StoreUnavailable, match="Check that the server is running"):
-        snowredis.connect(url, pool="p").next_id()
-
-
-def test_a_redis_that_accepts_and_never_answers_is_said_within_seconds() -> None:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        url = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
-        with pytest.raises(snowredis.StoreUnavailable, match=r"(?i)time"):
-            snowredis.connect(url, pool="p").next_id()
-
-
-def test_wrong_credentials_are_said(tmp_path: Path) -> None:
-    from tests.support.servers import redis_server
-
-    with redis_server(tmp_path) as server:
-        server.client().config_set("requirepass", "right")
-        with pytest.raises(snowredis.StoreRefused, match="requires a password, and none was given"):
-            snowredis.connect(server.url, pool="p").next_id()
-        wrong = f"unix://:wr0ng@{server.socket}"
-        with pytest.raises(snowredis.StoreRefused) as caught:
-            snowredis.connect(wrong, pool="p").next_id()
-        assert "wr0ng" not in str(caught.value)
-
-
 @pytest.mark.parametrize("url", ["", "localhost", "http://x", "redis//x", "memcached://x", "redis://h:port/0"])
 def test_what_is_no_redis_url_is_refused(url: str) -> None:
     with pytest.raises(snowredis.ConfigError, match="is not a Redis URL"):
@@ -221,25 +144,6 @@ def test_the_encoding_in_a_url_is_for_the_applications_values(
         assert ids.next_id() > 0
 
 
-def test_the_environment_configures_the_generator_of_the_process(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    name = new_pool(layout="twitter", ttl_ms=9_000)
-    environment = {
-        **os.environ,
-        "SNOWREDIS_URL": server.url,
-        "SNOWREDIS_POOL": name,
-        "SNOWREDIS_LAYOUT": "twitter",
-        "SNOWREDIS_TTL": "9",
-        "SNOWREDIS_LABEL": "from the environment",
-    }
-    process = start(
-        "tests.snowflake.generator.programs.configured_by_the_environment", server.url, name, env=environment
-    )
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 0, errors
-
-
 # --- the end ---------------------------------------------------------------------------------------
 
 
@@ -263,16 +167,6 @@ def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) ->
     # 20 generators, each of which would wait for seconds on its own
     process.communicate("\n", timeout=30)
     assert process.returncode == 0
-
-
-def test_a_generator_that_was_dropped_releases_its_worker_id_at_the_next_heartbeat(own_server: RedisServer) -> None:
-    name = make_pool(own_server, ttl_ms=1200)
-    pool = snowredis.WorkerPool(own_server.url, name)
-    ids = snowredis.connect(own_server.url, pool=name, ttl=1.2)
-    ids.next_id()
-    assert len(pool.workers()) == 1
-    del ids
-    eventually(lambda: not pool.workers())
 
 
 def test_a_heartbeat_thread_that_was_refused_is_tried_again_at_the_next_renewal(
@@ -310,45 +204,6 @@ def test_the_heartbeat_keeps_an_idle_lease_alive(own_server: RedisServer) -> Non
         assert lease.worker == first.worker
         assert lease.renewals >= 5
         assert ids.next_id() > 0
-
-
-def test_a_heartbeat_that_is_held_up_is_made_up_for_inside_next_id(own_server: RedisServer) -> None:
-    name = make_pool(own_server, ttl_ms=600)
-    with snowredis.connect(own_server.url, pool=name, ttl=0.6) as ids:
-        first = ids.claim()
-        # nothing else gets the GIL meanwhile
-        held = threading.Event()
-        heartbeat = ids._lifecycle._heartbeat
-        assert heartbeat is not None
-        heartbeat.stop()
-        time.sleep(1.0)
-        held.set()
-        assert ids.next_id() > 0
-        lease = ids.lease
-        assert lease is not None
-        assert lease.worker == first.worker
-
-
-def test_asyncio_gets_ids_without_being_blocked(server: RedisServer, new_pool: Callable[..., str]) -> None:
-    import asyncio
-
-    async def main() -> list[int]:
-        with snowredis.connect(server.url, pool=new_pool()) as ids:
-            return list(await asyncio.gather(*(ids.anext_id() for _ in range(3000))))
-
-    made = asyncio.run(main())
-    assert len(set(made)) == 3000
-
-
-def test_a_read_only_replica_is_said(own_server: RedisServer, tmp_path: Path) -> None:
-    from tests.support.servers import redis_server
-
-    (tmp_path / "replica").mkdir()
-    port = free_port()
-    with redis_server(tmp_path / "replica") as replica:
-        replica.client().execute_command("REPLICAOF", "127.0.0.1", str(port))
-        with pytest.raises(snowredis.StoreUnavailable, match=r"to the master|LOADING|MASTERDOWN"):
-            snowredis.connect(replica.url, pool="p").next_id()
 
 
 def test_a_test_that_freezes_time_and_makes_the_first_id_leaves_a_generator_that_works(

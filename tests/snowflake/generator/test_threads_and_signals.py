@@ -8,7 +8,6 @@ import logging
 import signal
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -168,16 +167,6 @@ def test_a_generator_that_a_finalizer_keeps_claims_its_own_worker_id_in_a_child(
     assert ids in EXIT.members
 
 
-def test_a_handler_that_comes_in_while_its_thread_claims_gets_an_id_or_a_clear_error(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    output = run(
-        "tests.snowflake.generator.programs.signals_during_claims", server.url, new_pool(layout="shardingsphere")
-    )
-    made, _ = map(int, output.split())
-    assert made >= 1000
-
-
 def test_a_handler_that_closes_a_generator_while_it_claims_leaves_the_claim_its_connection(
     own_server: RedisServer,
 ) -> None:
@@ -200,22 +189,6 @@ def test_a_handler_that_closes_a_generator_while_it_claims_leaves_the_claim_its_
         signal.signal(signal.SIGALRM, before)
     # the lease that was granted meanwhile was released
     assert (pool.info().claims, pool.workers()) == (1, [])
-
-
-def test_sigterm_in_the_middle_of_work_releases_the_worker_id(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    from tests.support.programs import start
-
-    name = new_pool()
-    process = start("tests.snowflake.generator.programs.closed_by_sigterm", server.url, name)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(0.05)
-    process.terminate()
-    process.communicate(timeout=10)
-    assert process.returncode == 0
-    assert snowredis.WorkerPool(server.url, name).workers() == []
 
 
 def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(

@@ -3,50 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from snowredis.snowflake.replies import Granted, LossReason, Lost, Renewed, Seen, Settling
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.redis_model import RedisModel
-from tests.simulation.stage import Stage
+from tests.snowflake.lease.simulated import SimPool
 from tests.support.holder import Holder
-
-SLACK_MS = 2_000
-
-
-class Place:
-    """A pool on a simulated server, whose time and identity a test can change."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.stage = Stage(slack_ms=SLACK_MS, **settings)
-        self.config = self.stage.config
-        self.store = AtTheServer(self.stage, self.stage.master, self.config)
-        self.store.create(self.now_ms())
-
-    def now_ms(self) -> int:
-        return self.stage.master.now_us // 1000
-
-    def holder(self) -> Holder:
-        return Holder(self.store, self.now_ms)
-
-    def restart(self) -> None:
-        """Let the server become another one, with all data."""
-        self.stage.master.restart(self.stage.master.copy_data())
-
-    @property
-    def horizon_ms(self) -> int:
-        config = self.config
-        return config.redis_skew_ms + config.max_clock_lead_ms + config.failover_slack_ms
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place()
+def place() -> SimPool:
+    return SimPool(slack_ms=2_000)
 
 
-def test_a_claim_repeated_after_a_loss_is_not_answered_from_the_record_before_it(place: Place) -> None:
+def test_a_claim_repeated_after_a_loss_is_not_answered_from_the_record_before_it(place: SimPool) -> None:
     """Its answer would say that the lease belongs to the present incarnation, and its renewal were no adoption."""
     holder = place.holder().claim()
     place.restart()
@@ -58,19 +30,7 @@ def test_a_claim_repeated_after_a_loss_is_not_answered_from_the_record_before_it
     assert min(again.lanes_ms) >= holder.until_ms
 
 
-def test_an_adoption_asks_for_the_time_that_a_deposed_master_goes_on_answering_too(place: Place) -> None:
-    holders = [place.holder().claim(), place.holder().claim()]
-    left_ms = holders[0].until_ms - place.now_ms()
-    place.stage.wait(left_ms - place.horizon_ms - 1)
-    place.restart()
-    assert isinstance(holders[0].ask_renew(), Renewed)
-    place.stage.wait(1)
-    refused = holders[1].ask_renew()
-    assert isinstance(refused, Lost)
-    assert refused.reason == LossReason.TOO_OLD
-
-
-def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: Place) -> None:
+def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: SimPool) -> None:
     holder = place.holder()
     names = []
     for _ in range(3):
@@ -83,7 +43,9 @@ def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: Plac
     assert len(set(names)) == 4
 
 
-def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(place: Place) -> None:
+def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(
+    place: SimPool,
+) -> None:
     """A documented limit: the chain cannot tell them apart before one of them begins another renewal."""
     one = place.holder().claim()
     two = replace(one)
@@ -99,7 +61,9 @@ def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was
     assert refused.reason == LossReason.COPIED
 
 
-def test_what_a_copy_has_in_the_first_lane_is_granted_to_no_other_when_its_original_releases(place: Place) -> None:
+def test_what_a_copy_has_in_the_first_lane_is_granted_to_no_other_when_its_original_releases(
+    place: SimPool,
+) -> None:
     one = place.holder().claim()
     place.holder().claim()
     two = replace(one)
@@ -113,7 +77,7 @@ def test_what_a_copy_has_in_the_first_lane_is_granted_to_no_other_when_its_origi
 
 
 @pytest.mark.parametrize("behind_ms", [0, 500])
-def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: Place, behind_ms: int) -> None:
+def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: SimPool, behind_ms: int) -> None:
     """The marks tell; the clock of the server may be behind when it grants the later claim."""
     one, _ = place.holder().claim(), place.holder().claim()
     copy = replace(one)
@@ -129,7 +93,7 @@ def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: Place,
     assert isinstance(heir.ask_renew(), Renewed)
 
 
-def test_a_late_renewal_of_a_lease_that_was_released_is_no_rollback(place: Place) -> None:
+def test_a_late_renewal_of_a_lease_that_was_released_is_no_rollback(place: SimPool) -> None:
     """The next holder begins where the lease that was released ends."""
     one, other = place.holder().claim(), place.holder().claim()
     late, later = replace(one), replace(other)
@@ -146,7 +110,7 @@ def test_a_late_renewal_of_a_lease_that_was_released_is_no_rollback(place: Place
     assert place.holder().claim().worker == heirs[0].worker
 
 
-def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: Place) -> None:
+def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: SimPool) -> None:
     """Its clock is behind all that the worker id was used for."""
     holders = [place.holder().claim(), place.holder().claim()]
     place.stage.wait(place.config.ttl_ms + 1)
@@ -161,14 +125,9 @@ def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place
 
 def test_marks_out_of_reach_do_not_hide_worker_ids_that_fit() -> None:
     """For a moment, the clocks of Redis and of some hosts were ahead; these processes ended then."""
-    stage = Stage(worker_bits=4)
-    store = AtTheServer(stage, stage.master, stage.config)
-
-    def now_ms() -> int:
-        return stage.master.now_us // 1000
-
-    store.create(now_ms())
-    holders = [Holder(store, now_ms).claim() for _ in range(16)]
+    place = SimPool(worker_bits=4)
+    stage = place.stage
+    holders = [place.holder().claim() for _ in range(16)]
     stage.master.offset_us = 3_600_000_000
     for holder in holders[:12]:
         assert isinstance(holder.ask_renew(), Renewed)
@@ -179,12 +138,30 @@ def test_marks_out_of_reach_do_not_hide_worker_ids_that_fit() -> None:
         stage.wait(stage.config.ttl_ms - 1_000)
     assert all(holder.release() for holder in holders[12:])
     stage.wait(1_000)
-    fitting = Holder(store, now_ms).ask_claim()
+    fitting = place.holder().ask_claim()
     assert isinstance(fitting, Granted)
     assert fitting.worker >= 12
 
 
-def test_a_renewal_never_moves_the_end_of_a_lease_back(place: Place) -> None:
+def test_more_marks_out_of_reach_than_one_claim_looks_at_do_not_hide_the_others() -> None:
+    place = SimPool(worker_bits=7)
+    place.stage.master.offset_us = 3_600_000_000
+    for early in [place.holder().claim() for _ in range(65)]:
+        assert early.release("1")
+    place.stage.master.offset_us = 0
+    granted = 0
+    # more than there are unused worker ids
+    for _ in range(66):
+        place.stage.wait(7_000)
+        late = place.holder()
+        if isinstance(late.ask_claim(wait_ms=1_000), Granted):
+            assert late.claim().release("1")
+            granted += 1
+    # one claim sees none but those, and the next one looks at others
+    assert granted >= 65
+
+
+def test_a_renewal_never_moves_the_end_of_a_lease_back(place: SimPool) -> None:
     """If it moved back with a server's clock, the worker id would be leased again too early."""
     one, other = place.holder().claim(), place.holder().claim()
     lease_end_ms = place.now_ms() + place.config.ttl_ms
@@ -200,7 +177,7 @@ def test_a_renewal_never_moves_the_end_of_a_lease_back(place: Place) -> None:
 
 
 @pytest.fixture
-def elsewhere(place: Place) -> AtTheServer:
+def elsewhere(place: SimPool) -> AtTheServer:
     """A pool of the same name and settings on another server, whose floor has passed, with a worker."""
     server = RedisModel(place.stage.world, "elsewhere")
     store = AtTheServer(place.stage, server, place.config)
@@ -218,7 +195,7 @@ def led_to(store: AtTheServer, holder: Holder) -> Holder:
 
 @pytest.mark.parametrize("call", ["renewal", "release"])
 def test_a_holder_that_reaches_another_pool_raises_an_alarm_and_the_floor(
-    place: Place, elsewhere: AtTheServer, call: str
+    place: SimPool, elsewhere: AtTheServer, call: str
 ) -> None:
     living = led_to(elsewhere, place.holder().claim())
     before = living.seen
@@ -236,7 +213,7 @@ def test_a_holder_that_reaches_another_pool_raises_an_alarm_and_the_floor(
     assert newcomer.alarm is None
 
 
-def test_a_holder_whose_worker_id_nobody_has_there_is_adopted(place: Place, elsewhere: AtTheServer) -> None:
+def test_a_holder_whose_worker_id_nobody_has_there_is_adopted(place: SimPool, elsewhere: AtTheServer) -> None:
     place.holder().claim()
     second = led_to(elsewhere, place.holder().claim())
     reply = second.ask_renew()
@@ -248,7 +225,7 @@ def test_a_holder_whose_worker_id_nobody_has_there_is_adopted(place: Place, else
     assert (isinstance(again, Renewed), again.alarm) == (True, None)
 
 
-def test_a_caller_that_holds_nothing_raises_no_alarm_at_another_pool(place: Place, elsewhere: AtTheServer) -> None:
+def test_a_caller_that_holds_nothing_raises_no_alarm_at_another_pool(place: SimPool, elsewhere: AtTheServer) -> None:
     ended = place.holder().claim()
     assert ended.release()
     newcomer = Holder(elsewhere, place.now_ms, seen=ended.seen).ask_claim()
@@ -256,7 +233,7 @@ def test_a_caller_that_holds_nothing_raises_no_alarm_at_another_pool(place: Plac
     assert newcomer.alarm is None
 
 
-def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(place: Place) -> None:
+def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(place: SimPool) -> None:
     """Redis lost everything, and a process that knew nothing of the pool created another one."""
     living = place.holder().claim()
     place.stage.master.wipe()
@@ -269,7 +246,7 @@ def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(place: P
 
 
 def test_a_holder_of_an_outage_lane_that_the_floors_cover_raises_no_alarm_at_another_pool() -> None:
-    place = Place(outage_ms=60_000)
+    place = SimPool(outage_ms=60_000)
     living = place.holder().claim()
     assert living.outage_ms > living.until_ms
     place.stage.master.wipe()
@@ -280,7 +257,7 @@ def test_a_holder_of_an_outage_lane_that_the_floors_cover_raises_no_alarm_at_ano
 
 def test_a_lane_beyond_the_floors_raises_an_alarm_at_another_pool_before_they_have_passed() -> None:
     """It was granted while the clocks were ahead, and the pool there was created after they were set right."""
-    place = Place(outage_ms=60_000)
+    place = SimPool(outage_ms=60_000)
     place.stage.master.offset_us = 3_600_000_000
     ahead = place.holder().claim()
     place.stage.master.offset_us = 0

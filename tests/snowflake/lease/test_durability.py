@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
 from tests.snowflake.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
-from tests.support.ports import free_port
-from tests.support.servers import RedisServer, redis_server
+from tests.support.servers import RedisServer, redis_server, replicated
 from tests.support.waiting import eventually
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
@@ -118,88 +117,30 @@ def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: 
 # --- a failover that the address does not show -----------------------------------------------------
 
 
-@dataclass
-class Pair:
-    """A master and its replica, behind one address that can be pointed at either."""
-
-    master: RedisServer
-    replica: RedisServer
-    address: Path
-    ports: tuple[int, int]
-
-    @property
-    def url(self) -> str:
-        return f"unix://{self.address}"
-
-    def point_at(self, server: RedisServer) -> None:
-        self.address.unlink(missing_ok=True)
-        self.address.symlink_to(server.socket)
-
-    def follow(self, server: RedisServer, port: int) -> None:
-        """Make *server* a replica of the one at *port*, and wait until it has its data."""
-        server.client().replicaof("127.0.0.1", port)
-        eventually(lambda: server.client().info("replication")["master_link_status"] == "up", "it follows", limit_s=20)
-
-    def follow_and_create(self, config: PoolConfig) -> None:
-        """Let the replica follow, and create a pool that both have."""
-        self.follow(self.replica, self.ports[0])
-        create(self.master, config)
-        eventually(lambda: self.replica.client().exists(pool_keys(config.name)[0]), "the pool is there, too")
-
-    def promote(self, server: RedisServer) -> None:
-        server.client().replicaof("NO", "ONE")
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    ports = free_port(), free_port()
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-    options = ["--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--port"]
-    with (
-        redis_server(tmp_path / "a", *options, str(ports[0])) as master,
-        redis_server(tmp_path / "b", *options, str(ports[1])) as replica,
-    ):
-        pair = Pair(master, replica, tmp_path / "redis", ports)
-        pair.point_at(master)
-        yield pair
-
-
-def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(pair: Pair) -> None:
+def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(tmp_path: Path) -> None:
     """It has run for longer than a floor and missed the newest claim; failover_slack is not set."""
     settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
-    pair.follow_and_create(PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
-    # INFO's uptime in whole seconds: two of them prove one
-    really_wait(2_100)
-    pair.promote(pair.replica)
-    with snowredis.connect(pair.url, **settings) as lost, snowredis.connect(pair.url, **settings) as heir:
-        before = {lost.next_id()}
-        old = lost.lease
-        pair.master.kill()
-        pair.point_at(pair.replica)
-        heir.claim()
-        new = heir.lease
-        assert old is not None
-        assert new is not None
-        assert new.worker != old.worker or min(new.opens) >= old.until
-        assert heir.next_id() not in before
-
-
-def test_a_master_deposed_and_promoted_again_knows_that_it_missed_something(pair: Pair) -> None:
-    """The process is the same; what was written between the two is lost."""
-    settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
-    pair.follow_and_create(PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
-    pair.promote(pair.replica)
-    with snowredis.connect(pair.url, **settings) as lost, snowredis.connect(pair.url, **settings) as heir:
-        lost.claim()
-        old = lost.lease
-        pair.follow(pair.master, pair.ports[1])
-        pair.promote(pair.master)
-        heir.claim()
-        new = heir.lease
-        assert old is not None
-        assert new is not None
-        assert new.worker != old.worker or min(new.opens) >= old.until
+    address = tmp_path / "redis"
+    with replicated(tmp_path) as (master, replica):
+        address.symlink_to(master.socket)
+        create(master, PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
+        eventually(lambda: replica.client().exists(pool_keys("orders")[0]), "the pool is there, too")
+        # INFO's uptime in whole seconds: two of them prove one
+        really_wait(2_100)
+        replica.client().replicaof("NO", "ONE")
+        url = f"unix://{address}"
+        with snowredis.connect(url, **settings) as lost, snowredis.connect(url, **settings) as heir:
+            before = {lost.next_id()}
+            old = lost.lease
+            master.kill()
+            address.unlink()
+            address.symlink_to(replica.socket)
+            heir.claim()
+            new = heir.lease
+            assert old is not None
+            assert new is not None
+            assert new.worker != old.worker or min(new.opens) >= old.until
+            assert heir.next_id() not in before
 
 
 # --- constants of the pool -------------------------------------------------------------------------

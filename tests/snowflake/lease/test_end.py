@@ -16,7 +16,7 @@ from snowredis.snowflake.administration import Early, Ends
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Absent, Created, Exists, Granted, LossReason, Lost, Renewed, Reply, Settling
 from tests.simulation.pool_faults import AtTheServer
-from tests.simulation.stage import Stage
+from tests.snowflake.lease.simulated import SimPool
 from tests.support.holder import Holder
 
 _Reply = TypeVar("_Reply", bound=Reply)
@@ -33,26 +33,7 @@ class WithoutReplica(AtTheServer):
         return reply
 
 
-class Place:
-    """A pool on a simulated server, whose time a test can change; all clocks are right."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.stage = Stage(**settings)
-        self.config = self.stage.config
-        self.store = self.person(self.config)
-        self.store.create(self.now_ms())
-        # so that the beginning of the pool is not now
-        self.stage.wait(10)
-
-    def person(self, config: PoolConfig) -> AtTheServer:
-        return AtTheServer(self.stage, self.stage.master, config)
-
-    def now_ms(self) -> int:
-        return self.stage.master.now_us // 1000
-
-    def holder(self, config: PoolConfig | None = None) -> Holder:
-        return Holder(self.person(config or self.config), self.now_ms)
-
+class Place(SimPool):
     def end(self, **what: Any) -> Ends:
         reply = self.store.end(self.now_ms(), **what)
         assert isinstance(reply, Ends)
@@ -133,7 +114,7 @@ def test_an_outage_lane_that_was_opened_is_waited_for_after_its_release(place: P
 @pytest.mark.parametrize("outage_ms", [0, OUTAGE_MS])
 def test_after_a_loss_the_end_is_not_before_the_floors(outage_ms: int) -> None:
     place = Place(outage_ms=outage_ms)
-    place.stage.master.restart(place.stage.master.copy_data())
+    place.restart()
     config = place.config
     horizon_ms = config.floor_ms - config.ttl_ms + max(config.ttl_ms, outage_ms)
     early = place.store.end(place.now_ms(), layout=place.wider.layout, at_ms=place.now_ms() + 1)
@@ -222,7 +203,7 @@ def test_nothing_is_reserved_beyond_the_end(place: Place) -> None:
 def test_an_end_is_kept_in_a_loss_and_the_next_pool_waits_for_the_floor(place: Place) -> None:
     ends = place.end(at_ms=place.now_ms() + 1000, layout=place.wider.layout)
     assert ends.over
-    place.stage.master.restart(place.stage.master.copy_data())
+    place.restart()
     reply = place.holder(place.wider).ask_claim()
     assert isinstance(reply, Settling)
     assert reply.floor_ms == place.now_ms() + place.config.floor_ms > ends.end_ms

@@ -1,0 +1,35 @@
+"""A pool on a simulated server, whose time and identity a test can change; all clocks are right at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snowredis.snowflake.protocol import PoolConfig
+from tests.simulation.pool_faults import AtTheServer
+from tests.simulation.stage import Stage
+from tests.support.holder import Holder
+
+
+class SimPool:
+    """A pool that a person created a moment ago."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.stage = Stage(**settings)
+        self.config = self.stage.config
+        self.store = self.person(self.config)
+        self.store.create(self.now_ms())
+        # so that the beginning of the pool is not now
+        self.stage.wait(10)
+
+    def person(self, config: PoolConfig) -> AtTheServer:
+        return AtTheServer(self.stage, self.stage.master, config)
+
+    def now_ms(self) -> int:
+        return self.stage.master.now_us // 1000
+
+    def holder(self, config: PoolConfig | None = None) -> Holder:
+        return Holder(self.person(config or self.config), self.now_ms)
+
+    def restart(self) -> None:
+        """Let the server become another one, with all data."""
+        self.stage.master.restart(self.stage.master.copy_data())
