@@ -23,27 +23,24 @@ from tests.chaos.server import PROGRAM
 from tests.chaos.shim import StepClock, build
 from tests.chaos.slots import NODE_PACKAGE
 from tests.spec.tlc import missing
+from tests.support import databases
 
 LAYOUT = "41/0/2/3/16"
 BASE = resolve_layout(LAYOUT).compose(tick=59_000_000_000, worker=3, sequence=0)
 
-needs_node = pytest.mark.skipif(
-    shutil.which("node") is None or not NODE_PACKAGE.is_dir(),
-    reason="no node, or no node-redis: npm install --prefix examples",
-)
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
 
 
 @needs_redis
 @pytest.mark.timeout(240)
 def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path: Path) -> None:
-    plan = Plan(seed=20, processes=4, faults=45, seconds=7, ttl_s=1.5, truce_every=30, layout=LAYOUT, rest_s=0.01)
+    plan = Plan(seed=20, processes=4, faults=45, seconds=6, ttl_s=1.5, truce_every=30, layout=LAYOUT, rest_s=0.02)
     report = Fleet(plan, short_path).run()
     verdict = check(short_path, LAYOUT)
     assert verdict.good, verdict.problems
     assert report.problems == []
     # a process that is killed between the two has written down what it did not count any more
-    assert verdict.ids >= report.ids > 1_000_000
+    assert verdict.ids >= report.ids > 100_000
     assert report.counters["claims"] >= 4
     assert set(report.children) > {"worker"}
     if report.skipped:
@@ -95,15 +92,18 @@ def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) 
 @needs_redis
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them")
-@pytest.mark.parametrize("also", ["", pytest.param("node", marks=needs_node)])
-def test_the_specification_allows_a_run_under_faults(short_path: Path, also: str) -> None:
+def test_the_specification_allows_a_run_under_faults(short_path: Path) -> None:
     trace = short_path / "run.log"
+    also = "node" if shutil.which("node") and NODE_PACKAGE.is_dir() else ""
     plan = Plan(
         seed=3, processes=3, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.02, also=also, trace=trace
     )
-    Fleet(plan, short_path).run()
+    report = Fleet(plan, short_path).run()
     assert check(short_path, LAYOUT).good
+    assert report.problems == []
     assert is_allowed(trace)
+    if not also:
+        pytest.skip("a run of Python is allowed, but there is no node, or no node-redis: npm install --prefix examples")
 
 
 @pytest.fixture
@@ -223,25 +223,20 @@ def test_the_shim_steps_the_wall_clock_and_no_other(tmp_path: Path) -> None:
 # --- another judge ---------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(240)
-def test_a_primary_key_of_postgresql_finds_a_repeated_id_and_counts_all_others(tmp_path: Path) -> None:
+def test_a_primary_key_of_postgresql_finds_a_repeated_id_and_counts_all_others(
+    tmp_path: Path, postgresql_server: databases.PostgreSQL
+) -> None:
     pytest.importorskip("psycopg")
     from tests.chaos.into import copy_ids
-    from tests.support.databases import MissingDatabase, postgresql
+
+    def copy() -> tuple[int, str]:
+        copied = copy_ids(postgresql_server.new_database().replace("+psycopg", ""), tmp_path)
+        return copied.ids, copied.error
 
     write(tmp_path, (BASE, 1000), (BASE + 5000, 10), slot=0)
     write(tmp_path, (BASE + 1000, 50), slot=1)
-    try:
-        with postgresql() as server:
-
-            def copy() -> tuple[int, str]:
-                copied = copy_ids(server.new_database().replace("+psycopg", ""), tmp_path)
-                return copied.ids, copied.error
-
-            assert copy() == (1060, "")
-            write(tmp_path, (BASE + 5009, 2), slot=2)
-            ids, error = copy()
-    except MissingDatabase as reason:
-        pytest.skip(str(reason))
+    assert copy() == (1060, "")
+    write(tmp_path, (BASE + 5009, 2), slot=2)
+    ids, error = copy()
     assert ids == 1060
     assert f"Key (id)=({BASE + 5009}) already exists" in error

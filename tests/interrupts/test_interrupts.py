@@ -17,7 +17,7 @@ from tests.interrupts.cases import Case, Outcome, forked
 from tests.interrupts.explore import Explorer, random_case
 from tests.support.servers import redis_server
 
-RANDOM_CASES = 50
+RANDOM_CASES = 30
 REPLAYS = 20
 
 
@@ -56,7 +56,7 @@ def once_more(explorer: Explorer, case: Case) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize(("operation", "step"), [("first_id", 37), ("new_range", 19), ("hand_over", 61), ("lost", 61)])
+@pytest.mark.parametrize(("operation", "step"), [("first_id", 53), ("hand_over", 97), ("lost", 97)])
 def test_a_handler_that_makes_an_id_repeats_none(explorer: Explorer, operation: str, step: int) -> None:
     check(explorer.sweep(operation, "handler:next_id", step=step))
 
@@ -68,7 +68,7 @@ def test_a_handler_that_makes_an_id_in_the_fast_path_repeats_none(explorer: Expl
     check(explorer.sweep(operation, "handler:next_id", step=7))
 
 
-@in_both
+@pytest.mark.parametrize("explorer", ["python"], indirect=True)
 def test_a_handler_may_suspend_close_or_beat_while_a_tick_begins(explorer: Explorer) -> None:
     for action in ("handler:suspend", "handler:close", "handler:beat", "handler:clock_back"):
         check(explorer.sweep("new_range", action, step=43))
@@ -82,14 +82,14 @@ def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer)
     "operation", ["claim", "new_range", "renew", "suspend", "close", "hand_over", "anext_new_range"]
 )
 def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(explorer: Explorer, operation: str) -> None:
-    check(explorer.sweep(operation, "fork", first=60, step=397))
+    check(explorer.sweep(operation, "fork", first=60, step=593))
 
 
 @pytest.mark.parametrize(("operation", "fork", "first"), [("claim", "fork", 480), ("renew", "fork:id_after", 440)])
 def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parents(
     explorer: Explorer, operation: str, fork: str, first: int
 ) -> None:
-    forked_at = range(first, first + 400, 61)
+    forked_at = range(first, first + 400, 97)
     check(
         explorer.play(Case(operation, ((fork, at), ("child_dies", at + 100 + 37 * turn))))
         for turn, at in enumerate(forked_at)
@@ -97,7 +97,7 @@ def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parent
 
 
 def test_a_fork_while_the_heartbeat_thread_is_started_hangs_nobody(explorer: Explorer) -> None:
-    check(explorer.sweep("start_heartbeat", "fork", first=60, step=251))
+    check(explorer.sweep("start_heartbeat", "fork", first=60, step=397))
 
 
 def test_another_librarys_hook_may_make_an_id_in_the_child(explorer: Explorer) -> None:
