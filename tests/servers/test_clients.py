@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ClusterDownError, MasterDownError, SlotNotCoveredError
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedSSLConnection
+from redis.sentinel import Sentinel, SentinelManagedSSLConnection
 
 import snowredis
 from snowredis import WorkerPool
-from snowredis.errors import ConfigError, LeaseExpired, SnowredisError, StoreReadOnly, StoreUnavailable
+from snowredis.errors import ConfigError, LeaseExpired, StoreUnavailable
 from snowredis.servers.clients import (
     FAILOVER_SLACK_MS,
     address,
@@ -27,8 +26,6 @@ from snowredis.servers.clients import (
 )
 from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.servers.failover import ClusterClient
-from snowredis.servers.refusals import redacted
-from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from tests.support.servers import RedisServer
@@ -83,12 +80,6 @@ def test_the_address_of_a_sentinel_client_is_in_one_order_and_has_no_password() 
     client.connection_pool.sentinel_manager.sentinels.reverse()
     assert address(client) == expected
     assert RedisStore(client, PoolConfig(name="p")).where == expected
-
-
-def test_a_password_of_the_sentinels_is_not_shown() -> None:
-    assert redacted(SENTINEL_URL) == (
-        "sentinel://app:***@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=***&client_name=web"
-    )
 
 
 def test_a_sentinel_client_is_taken_over_without_its_retries() -> None:
@@ -164,6 +155,13 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
+        ("bogus://host", "schemes"),
+        ("redis://host:port", "'port'"),
+        ("redis://host/0?socket_timeout=x", "socket_timeout"),
+        ("redis://host/0?no_such_option=1", "no_such_option"),
+        ("redis://:sec/ret@host", "it cannot be parsed"),
+        ("redis://:sec#ret@host", "it cannot be parsed"),
+        ("bogus://:secret@host", "bogus://:***@host"),
         ("sentinel://a:26379", "the master's name"),
         ("sentinel://a/m/x", "the master's name"),
         ("sentinel:///m", "hosts, separated by commas"),
@@ -177,11 +175,13 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
         ("cluster:a", "hosts, separated by commas"),
     ],
 )
-def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, message: str) -> None:
+def test_a_url_that_cannot_be_used_is_refused_and_no_password_is_shown(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match=r"is not a Redis URL|Options in a URL are those of redis-py") as caught:
         client_of_url(url)
     assert message in str(caught.value)
-    assert "sec" not in str(caught.value).replace("separated", "")
+    # a traceback does not show it either, but for the line that has it
+    assert "sec" not in str(caught.value).replace("separated", "").replace("seconds", "")
+    assert caught.value.__suppress_context__
 
 
 @pytest.mark.parametrize(
@@ -232,42 +232,6 @@ def test_connect_takes_that_slack_unless_told_otherwise() -> None:
     assert slack_of("sentinel://a/m", failover_slack=0) == 0
     assert slack_of("cluster://b") == 15_000
     assert slack_of("redis://a") == 0
-
-
-@pytest.mark.parametrize(
-    ("error", "advice"),
-    [
-        (MasterNotFoundError("No master found for 'm'"), "check the master's name and the Sentinels' addresses"),
-        (MasterDownError("Link with MASTER is down"), "wait for the failover to end"),
-        (ClusterDownError("Hash slot not served"), "check CLUSTER INFO"),
-        (SlotNotCoveredError("slot 3"), "check CLUSTER INFO"),
-        (redis.exceptions.RedisClusterException("cannot be connected"), "those of a Redis Cluster"),
-    ],
-)
-def test_an_error_of_several_servers_says_what_to_do(error: Exception, advice: str) -> None:
-    with pytest.raises(StoreUnavailable, match=advice), translated("here"):
-        raise error
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (redis.exceptions.ResponseError("DB index is out of range"), ConfigError, "has no database of this number"),
-        (redis.exceptions.ConnectionError("Invalid Database"), ConfigError, "Correct it in the URL"),
-        (
-            redis.exceptions.ResponseError("NOREPLICAS Not enough good replicas"),
-            StoreReadOnly,
-            "fewer replicas than its min-replicas-to-write",
-        ),
-        (UnicodeDecodeError("utf-16", b"\xff", 0, 1, "truncated data"), StoreUnavailable, "another encoding"),
-    ],
-)
-def test_an_error_that_another_try_does_not_mend_says_what_is_wrong(
-    error: Exception, kind: type[SnowredisError], message: str
-) -> None:
-    with pytest.raises(kind, match=message) as caught, translated("here"):
-        raise error
-    assert type(caught.value) is kind
 
 
 def test_a_database_that_does_not_exist_is_a_mistake_in_the_url(server: RedisServer) -> None:

@@ -260,34 +260,23 @@ def test_an_outage_leaves_few_files_of_closed_generators(
     assert not left[1] & left[3]
 
 
-def test_memory_is_used_again(server: RedisServer, pool: str) -> None:
+def test_memory_is_used_again_and_once_only(server: RedisServer, pool: str) -> None:
     store, files = RedisStore(server.url, config_of(pool)), record_files.RecordFiles()
-    addresses = []
-    for _ in range(3):
+
+    def new() -> tuple[CrashRecord, int]:
         record = files.new_record(store)
-        assert record.read() is None
-        record.write(Credentials(UNKNOWN_WORKER, "5a" * 16, "{}"))
-        record.note_outage_use(5)
-        assert record.read() is not None
         assert isinstance(record._file, record_files._RecordFile)
-        addresses.append(record._file._addresses[0])
-        record.clear()
-        record.give_up()
-    assert len(set(addresses)) == 1
+        return record, record._file._addresses[0]
 
-
-def test_memory_of_a_record_that_is_given_up_twice_is_used_once(server: RedisServer, pool: str) -> None:
+    first, address = new()
+    first.write(Credentials(UNKNOWN_WORKER, "5a" * 16, "{}"))
+    first.clear()
     # as when a signal handler closes a generator that is being closed
-    store, files = RedisStore(server.url, config_of(pool)), record_files.RecordFiles()
-    record = files.new_record(store)
-    record.give_up()
-    record.give_up()
-    addresses = set()
-    for _ in range(2):
-        another = files.new_record(store)
-        assert isinstance(another._file, record_files._RecordFile)
-        addresses.add(another._file._addresses[0])
-    assert len(addresses) == 2
+    first.give_up()
+    first.give_up()
+    (again, same), (_, other) = new(), new()
+    assert again.read() is None
+    assert same == address != other
 
 
 def test_a_file_system_without_room_costs_the_record_and_nothing_else(
@@ -311,29 +300,11 @@ def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
         os.umask(before)
 
 
-@pytest.mark.parametrize("made", ["shared", "symlink", "file"])
-def test_a_directory_that_others_can_use_is_not_used(
-    server: RedisServer, pool: str, records: Path, tmp_path: Path, made: str
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir(0o700)
-    if made == "shared":
-        records.mkdir()
-        records.chmod(0o750)
-    elif made == "symlink":
-        records.symlink_to(elsewhere)
-    else:
-        records.touch(0o600)
-    with connect(server.url, pool) as ids:
-        assert ids.next_id()
-        assert list(elsewhere.iterdir()) == []
-        assert not records.is_dir() or files_in(records) == []
-
-
 @pytest.mark.parametrize(
     ("how", "said"),
     [
         ("shared", r"drwxr-x---, user \d+\) is not a directory that only user \d+ can use; .*chmod 700"),
+        ("symlink", "is not a directory"),
         ("file", "is not a directory"),
         ("no directory", "No such file or directory; make it writable"),
         ("full", "No space left on device; free memory there .*--shm-size"),
@@ -344,6 +315,7 @@ def test_it_is_said_once_why_crash_records_are_off(
     server: RedisServer,
     new_pool: Callable[..., str],
     records: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     how: str,
@@ -360,6 +332,9 @@ def test_it_is_said_once_why_crash_records_are_off(
         records.chmod(0o750)
     elif how == "file":
         records.touch()
+    elif how == "symlink":
+        (tmp_path / "elsewhere").mkdir(0o700)
+        records.symlink_to(tmp_path / "elsewhere")
     elif how == "full":
         monkeypatch.setattr(os, "posix_fallocate", full)
     elif how == "hidden":
@@ -371,6 +346,7 @@ def test_it_is_said_once_why_crash_records_are_off(
     for _ in range(2):
         with snowredis.connect(server.url, pool=new_pool()) as ids:
             assert ids.next_id()
+            assert not records.is_dir() or files_in(records) == []
     found = [each for each in caplog.records if "crash records are off: " in each.getMessage()]
     assert [each.levelname for each in found if each.levelname != "DEBUG"] == ["WARNING"]
     assert re.search(said, found[0].getMessage())

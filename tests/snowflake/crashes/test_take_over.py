@@ -144,16 +144,6 @@ def test_the_lease_of_a_process_that_could_not_release_it_is_taken_over(
     assert snowredis.decode(heir.id()).worker == snowredis.decode(an_id).worker
 
 
-def test_no_lease_is_taken_over_that_redis_may_have_released(own_server: RedisServer, program: Start) -> None:
-    closing = program()
-    closing.id()
-    own_server.kill(signal.SIGSTOP)
-    assert closing.ask("close") == "done"
-    closing.end()
-    own_server.kill()
-    assert program().ask() == "StoreUnavailable"
-
-
 def test_a_lease_that_another_process_failed_to_release_is_taken_over_unless_it_may_be_released(
     own_server: RedisServer, program: Start
 ) -> None:

@@ -497,31 +497,6 @@ def test_calls_share_the_time_for_which_a_full_pool_is_asked_again(
     assert late.next_id() > 0
 
 
-def test_a_paused_holder_never_repeats_what_its_heir_made(pool: MemoryPool, clock: ManualClock) -> None:
-    one = Layout(worker_bits=0, backup_bits=0)
-    paused = pool.connect(layout=one)
-    made = [paused.next_id()]
-    clock.advance(31_000)
-    heir = pool.connect(layout=one)
-    made += heir.next_ids(2000)
-    with pytest.raises(snowredis.LeaseExpired):
-        paused.next_id()
-    clock.step(-31_000)
-    with pytest.raises(snowredis.SnowredisError):
-        paused.next_id()
-    assert len(set(made)) == len(made)
-
-
-def test_the_next_holder_of_a_released_worker_id_repeats_nothing(pool: MemoryPool, clock: ManualClock) -> None:
-    one = Layout(worker_bits=0)
-    made = []
-    for _ in range(20):
-        ids = pool.connect(layout=one)
-        made += ids.next_ids(10)
-        ids.close()
-    assert len(set(made)) == len(made)
-
-
 @pytest.mark.parametrize(("steps_ms", "opened"), [((), "0000"), ((0,), "1000"), ((0, -60_000), "1100")])
 def test_a_release_says_which_lanes_were_opened(
     pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, steps_ms: tuple[int, ...], opened: str
@@ -856,23 +831,6 @@ def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch
     assert [record.token_hash for record in store._records.values()] == [""]
 
 
-def test_each_renewal_has_an_id_of_its_own(
-    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else the pool would take the renewals of two copies for one that is repeated (R5)."""
-    ids = pool.connect()
-    ids.claim()
-    (store,) = pool._stores.values()
-    sent = requests_to(store, "renew", monkeypatch)
-    for _ in range(3):
-        clock.advance(5_000)
-        ids._beat()
-    leases = [request.lease for request in sent]
-    # each follows from the one before
-    assert [lease.renewal_id for lease in leases[1:]] == [lease.pending_renewal_id for lease in leases[:-1]]
-    assert len({lease.pending_renewal_id for lease in leases}) == 3
-
-
 def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
     pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -910,15 +868,6 @@ def test_a_full_pool_is_asked_again_long_before_the_next_lease_ends(
     # it doubles, to 2 s
     assert 0.4 < pauses_s[0] < 0.6
     assert 1.9 < max(pauses_s) < 2.1
-
-
-def test_the_lease_of_a_generator_that_was_dropped_is_released(pool: MemoryPool) -> None:
-    ids = pool.connect()
-    ids.next_id()
-    # what the thread of its heartbeat does
-    ids._lease_manager.abandon()
-    (record,) = ids._lease_manager.store._records.values()  # type: ignore[attr-defined]
-    assert record.token_hash == ""
 
 
 @pytest.mark.parametrize("why", ["suspended", "closed", "forked"])

@@ -153,20 +153,6 @@ def test_the_finalizer_of_a_cycle_can_make_ids_and_release_the_worker_id(
     assert not [member for member in EXIT.members if getattr(member, "pool", "") == "cycle"]
 
 
-def test_a_generator_that_a_finalizer_keeps_claims_its_own_worker_id_in_a_child() -> None:
-    guard, clock = ForkGuard(), ManualClock()
-    store = memory_pool(clock=clock).memory_store(PoolConfig(name="kept"))
-    kept: list[SnowflakeGenerator] = []
-    Service(SnowflakeGenerator(store, clock=clock, guard=guard), kept.append)
-    gc.collect()
-    (ids,) = kept
-    # what a child does when it was forked
-    guard.recover()
-    assert ids.claim().worker == 1
-    assert ids in guard.members
-    assert ids in EXIT.members
-
-
 def test_a_handler_that_closes_a_generator_while_it_claims_leaves_the_claim_its_connection(
     own_server: RedisServer,
 ) -> None:

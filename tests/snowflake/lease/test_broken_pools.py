@@ -86,12 +86,15 @@ def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_k
 
 
 @pytest.mark.parametrize("refused", ["hdel", "zadd", "hset", "xadd", "unlink", "hincrby"])
-def test_a_user_without_one_right_leaves_a_whole_pool_or_none(own_server: RedisServer, refused: str) -> None:
-    client = own_server.client()
-    client.execute_command("ACL", "SETUSER", "app", "on", ">x", "~*", "+@all", f"-{refused}")
-    poor = RedisStore(own_server.url, replace(LONG, name="poor"))
-    poor._client = client.from_url(own_server.url, username="app", password="x")
-    key = pool_keys("poor")[0]
+def test_a_user_without_one_right_leaves_a_whole_pool_or_none_and_what_a_deleted_pool_left(
+    server: RedisServer, refused: str
+) -> None:
+    client = server.client()
+    client.execute_command("ACL", "SETUSER", "app", "reset", "on", ">x", "~*", "+@all", f"-{refused}")
+    config = replace(LONG, name=f"poor{fresh_hex()[-6:]}")
+    poor, rich = RedisStore(server.url, config), RedisStore(server.url, config)
+    poor._client = client.from_url(server.url, username="app", password="x")
+    key = pool_keys(config.name)[0]
     with contextlib.suppress(StoreRefused):
         poor.create(wall_ms())
     with contextlib.suppress(StoreRefused):
@@ -100,23 +103,12 @@ def test_a_user_without_one_right_leaves_a_whole_pool_or_none(own_server: RedisS
     whole = {"signature", "start", "lost_at", "is_new", "top", "incarnation", "run_id", "version", "last", "records"}
     assert not fields or whole <= fields.keys()
     # whoever may do everything goes on
-    rich = RedisStore(own_server.url, replace(LONG, name="poor"))
     rich.create(wall_ms())
     assert isinstance(holder(rich).ask_claim(), Granted | Settling)
-
-
-@pytest.mark.parametrize("refused", ["hdel", "zadd", "hset", "xadd", "unlink", "hincrby"])
-def test_a_user_without_one_right_leaves_what_a_deleted_pool_left_or_makes_a_whole_pool(
-    own_server: RedisServer, refused: str
-) -> None:
-    client = own_server.client()
-    client.execute_command("ACL", "SETUSER", "app", "on", ">x", "~*", "+@all", f"-{refused}")
-    rich = RedisStore(own_server.url, replace(LONG, name="poor"))
+    client.delete(*pool_keys(config.name))
     rich.create(wall_ms())
     holder(rich).claim().release("11")
-    done = WorkerPool(own_server.url, "poor").delete()
-    poor = RedisStore(own_server.url, replace(LONG, name="poor"))
-    poor._client = client.from_url(own_server.url, username="app", password="x")
+    done = WorkerPool(server.url, config.name).delete()
     with contextlib.suppress(StoreRefused):
         holder(poor).ask_claim()
     reply = holder(rich).ask_claim()

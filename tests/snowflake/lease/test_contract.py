@@ -54,22 +54,6 @@ def test_nothing_begins_before_the_moment_at_which_a_person_created_the_pool(pla
     assert behind.wait_ms > 3_600_000 - 60_000
 
 
-def test_a_clock_that_runs_ahead_is_capped(pool: Place) -> None:
-    holder = pool.holder().claim(ahead_ms=10**9)
-    assert holder.until_ms <= pool.now_ms() + LEAD_MS + TTL_MS
-    answer = holder.ask_renew(ahead_ms=10**9)
-    assert isinstance(answer, Renewed)
-    assert holder.until_ms <= pool.now_ms() + LEAD_MS + TTL_MS
-
-
-def test_the_same_claim_again_answers_the_same_lease(pool: Place) -> None:
-    first = pool.holder().claim()
-    again = Holder(pool.store, pool.now_ms, token=first.token).claim()
-    assert (again.worker, again.lanes_ms) == (first.worker, first.lanes_ms)
-    assert again.until_ms >= first.until_ms
-    assert pool.holder().claim().worker != first.worker
-
-
 def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> None:
     first = pool.holder().claim()
     first.ask_renew()

@@ -13,7 +13,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.environment import from_environment
-from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
+from snowredis.errors import PoolBroken, ServerUnidentified
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
@@ -144,15 +144,6 @@ def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(tmp_path: Pat
 
 
 # --- constants of the pool -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("other", [{"durability": "assured"}, {"durability": "none"}])
-def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, other: dict[str, Any]) -> None:
-    config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}")
-    create(server, config)
-    stranger = open_holder(server, replace(config, **other))
-    with pytest.raises(LayoutMismatch):
-        stranger.ask_claim()
 
 
 def test_the_environment_says_what_redis_is_trusted_with() -> None:

@@ -76,16 +76,21 @@ def test_a_renewal_extends_both_and_never_shortens_one(pool: Place) -> None:
     assert (holder.until_ms, holder.outage_ms) == before
 
 
-def test_a_clock_that_runs_ahead_is_capped_in_the_outage_lane_too(pool: Place) -> None:
+def test_a_clock_that_runs_ahead_is_capped(pool: Place) -> None:
     holder = pool.holder().claim(ahead_ms=10**10)
-    assert holder.outage_ms <= pool.now_ms() + LEAD_MS + DAY_MS
+    for _ in range(2):
+        assert holder.until_ms <= pool.now_ms() + LEAD_MS + TTL_MS
+        assert holder.outage_ms <= pool.now_ms() + LEAD_MS + DAY_MS
+        assert isinstance(holder.ask_renew(ahead_ms=10**10), Renewed)
 
 
-def test_the_same_claim_again_answers_the_same_outage_lane(pool: Place) -> None:
+def test_the_same_claim_again_answers_the_same_lease(pool: Place) -> None:
     first = pool.holder().claim()
     again = Holder(pool.store, pool.now_ms, token=first.token).claim()
-    assert opens(again) == opens(first)
+    assert (again.worker, again.lanes_ms) == (first.worker, first.lanes_ms)
+    assert again.until_ms >= first.until_ms
     assert again.outage_ms >= first.outage_ms
+    assert pool.holder().claim().worker != first.worker
 
 
 def test_the_outage_lane_of_a_dead_holder_is_granted_from_its_end(pool: Place) -> None:
