@@ -99,8 +99,10 @@ def test_the_specification_allows_a_run_under_faults(short_path: Path) -> None:
         seed=3, processes=3, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.02, also=also, trace=trace
     )
     report = Fleet(plan, short_path).run()
-    assert check(short_path, LAYOUT).good
+    verdict = check(short_path, LAYOUT)
+    assert verdict.good, verdict.problems
     assert report.problems == []
+    assert verdict.ids >= report.ids > 10_000
     assert is_allowed(trace)
     if not also:
         pytest.skip("a run of Python is allowed, but there is no node, or no node-redis: npm install --prefix examples")

@@ -5,24 +5,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import snowredis
-from snowredis.core.layout import layout_spec
 from snowredis.errors import ConfigError, LayoutMismatch, LeaseExpired, ShardNumberRefused, StoreUnavailable
 from snowredis.registry.registration import RegisteredStore, open_registered
 from snowredis.registry.registry import RedisRegistry, Registry, RegistryStatus, registry_key
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys
-from snowredis.snowflake.record_files import VARIABLE
 from snowredis.testing import memory_pool
 from tests.registry.conftest import LAYOUT, PLACE
-from tests.support.programs import start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -267,45 +262,3 @@ def test_when_the_registrys_redis_restarts_pools_go_on_and_a_person_opens_it(
     assert shards.create("r3") == 3
     assert shards.registry.open().status is RegistryStatus.OPENED
     assert shards.create("r4") == 4
-
-
-def test_a_process_that_does_not_know_the_number_takes_no_lease_over(
-    shards: Shards, own_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "records"))
-    shards.settings["ttl"] = TTL_S * 100
-    shards.create("a")
-    hidden = own_server.socket.with_name("hidden.sock")
-    arguments = (own_server.url, "a", layout_spec(LAYOUT), str(TTL_S * 100))
-    started: list[subprocess.Popen[str]] = []
-
-    def begin() -> subprocess.Popen[str]:
-        started.append(start("tests.registry.programs.makes_ids", *arguments))
-        return started[-1]
-
-    def ask(process: subprocess.Popen[str]) -> str:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-        return process.stdout.readline().strip()
-
-    try:
-        own_server.socket.rename(hidden)
-        early = begin()
-        assert ask(early) == "StoreUnavailable"
-        hidden.rename(own_server.socket)
-        assert ask(early) == "1"
-        own_server.socket.rename(hidden)
-        early.kill()
-        early.wait(10)
-        assert ask(begin()) == "StoreUnavailable"
-        hidden.rename(own_server.socket)
-        # its lease is released by the next one, which finds its record
-        assert ask(begin()) == "1"
-        (worker,) = snowredis.WorkerPool(own_server.url, "a").workers()
-        assert worker.pid == started[-1].pid
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()

@@ -384,24 +384,6 @@ def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
     assert "a crash record is damaged" in caplog.text
 
 
-def test_what_a_process_that_died_itself_was_releasing_is_taken_over(
-    server: RedisServer, pool: str, records: Path
-) -> None:
-    with holder(server.url, pool) as process:
-        (file,) = files_in(records)
-        name = name_of(file)
-        process.kill()
-    own = own_name()
-    with contextlib.closing(connect(server.url, pool)) as heir:
-        # this process, in another thread, releases it
-        file.rename(file.with_name(str(name._replace(taker=own))))
-        with pytest.raises(snowredis.PoolExhausted):
-            heir.claim()
-        (left,) = (each for each in files_in(records) if each.name.startswith(str(name)))
-        left.rename(left.with_name(str(name._replace(taker=name.process))))
-        assert heir.next_id()
-
-
 def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
     server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,20 +35,6 @@ def test_a_fork_that_bypasses_python_is_found_at_the_next_id(server: RedisServer
     assert len(set(made)) == 30
 
 
-def test_a_fork_inside_next_id_gives_parent_and_child_different_ids(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    output = run(
-        "tests.snowflake.generator.programs.forks_in_a_signal_handler",
-        server.url,
-        new_pool(),
-        str(server.directory / "forked.txt"),
-    )
-    assert int(output) >= 60
-    made = ids_of((server.directory / "forked.txt").read_text())
-    assert len(set(made)) == len(made)
-
-
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_needs_nothing(server: RedisServer, new_pool: Callable[..., str], method: str) -> None:
     name = new_pool()

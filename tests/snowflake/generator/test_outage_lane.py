@@ -229,21 +229,6 @@ def test_a_small_clock_step_in_the_middle_of_an_outage_stops_nobody(fleet: Fleet
     assert fleet.ids == sorted(fleet.ids)
 
 
-def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(
-    fleet: Fleet, ids: SnowflakeGenerator
-) -> None:
-    fleet.make(ids)
-    # where the pool began is far behind
-    fleet.beat(ids, ms=3_600_000)
-    namespaces = {fleet.make(ids)}
-    for _ in range(8):
-        fleet.clock.step(-10_000)
-        namespaces.add(fleet.make(ids))
-    assert OUT not in namespaces
-    assert len(namespaces) > 1
-    assert not ids.in_outage_lane
-
-
 def test_opening_and_its_end_are_logged(
     fleet: Fleet, ids: SnowflakeGenerator, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -271,32 +256,6 @@ def test_without_an_outage_reserve_ids_end_with_the_ordinary_reservation() -> No
         fleet.clock.step(-10_000)
         assert fleet.make(ids) <= OUT
     assert not ids.in_outage_lane
-
-
-def test_a_lease_of_after_a_loss_lasts_for_a_ttl_and_a_lane_of_before_for_longer(fleet: Fleet) -> None:
-    old = fleet.generator()
-    fleet.make(old)
-    assert old.lease is not None
-    lane_until_ms = old.lease.outage_until_ms
-    assert old.lasts_until_ms == lane_until_ms
-    fleet.redis.away = True
-    fleet.clock.advance(3_600_000)
-    fleet.redis.away = False
-    fleet.redis.model.wipe()
-    for _ in range(12):
-        fleet.beat(old)
-        fleet.make(old)
-    new = fleet.generator()
-    fleet.make(new)
-    assert old.lasts_until_ms == lane_until_ms
-    # its lane begins where those of before may end, tomorrow
-    assert new.lease is not None
-    assert new.lease.outage_until_ms > new.lease.until_ms == new.lasts_until_ms
-    fleet.redis.away = True
-    fleet.clock.advance(TTL_MS)
-    with pytest.raises(LeaseExpired):
-        new.next_id()
-    assert fleet.make(old) == OUT
 
 
 def test_those_who_look_see_that_processes_make_ids_after_a_loss(

@@ -16,7 +16,7 @@ from snowredis.testing import ManualClock, memory_pool
 # with hashes that are less good, ids are uneven by 360 and 839
 SHARDS = [*range(2, 65), 100, 128, 256, 360, 512, 839, 1000, 1021, 1024]
 POWERS = [shards for shards in SHARDS if shards & (shards - 1) == 0]
-COUNT = 20_000
+COUNT = 12_000
 
 
 def gaps_ms(rate: float, rng: random.Random) -> Iterator[float]:

@@ -295,7 +295,7 @@ def test_a_program_ends_whatever_its_daemons_held_and_its_finalizers_call(server
     # every other one hung
     running = [
         start("tests.snowflake.generator.programs.finalizers_beside_daemons", server.url, "finalizers")
-        for _ in range(6)
+        for _ in range(4)
     ]
     try:
         for process in running:

@@ -12,7 +12,7 @@ import pytest
 import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, StoreRefused
+from snowredis.errors import ConfigError, PoolBroken, PoolNotFound, StoreRefused
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
@@ -42,20 +42,6 @@ def holder(store: RedisStore) -> Holder:
 
 
 # --- deleted ---------------------------------------------------------------------------------------
-
-
-def test_a_pool_that_was_deleted_takes_no_other_settings_before_its_end(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    old = holder(store).claim()
-    done = WorkerPool(server.url, store.config.name).delete(force=True)
-    assert (done.alive, done.over, done.dropped, done.end_ms) == (1, False, False, old.until_ms)
-    assert 0 < done.wait_ms <= LONG.ttl_ms
-    short = again(store, server, SHORT)
-    for call in (lambda: short.create(wall_ms()), holder(short).ask_claim):
-        with pytest.raises(LayoutMismatch, match="The pool was deleted and ends at"):
-            call()
-    assert isinstance(old.ask_renew(), Renewed)
-    assert old.until_ms == done.end_ms
 
 
 def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_keys(server: RedisServer) -> None:

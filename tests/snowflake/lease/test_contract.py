@@ -218,23 +218,6 @@ def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Pl
 HOURS_MS = 8 * 3600 * 1000
 
 
-@pytest.mark.parametrize("caller_ahead_ms", [0, HOURS_MS], ids=["Redis", "all clocks"])
-def test_a_floor_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place, caller_ahead_ms: int) -> None:
-    """A machine that boots with its clock in local time, for some seconds."""
-    assert stepped.step is not None
-    true_ms = stepped.now_ms()
-    stepped.step(HOURS_MS)
-    early = Holder(stepped.store, lambda: true_ms + caller_ahead_ms).ask_claim()
-    assert isinstance(early, Settling)
-    assert early.floor_ms >= true_ms + HOURS_MS
-    stepped.step(-HOURS_MS)
-    answer = stepped.holder().ask_claim()
-    assert isinstance(answer, Settling)
-    assert 0 < answer.wait_ms <= FLOOR_MS
-    stepped.elapse(answer.wait_ms + 1)
-    assert min(stepped.holder().claim().lanes_ms) <= stepped.now_ms()
-
-
 def test_after_a_loss_while_clocks_were_ahead_newcomers_wait_a_floor_and_the_worker_goes_on(stepped: Place) -> None:
     """The machine boots ahead, Redis loses its data meanwhile, and then the clock is corrected."""
     assert stepped.step is not None
@@ -301,20 +284,6 @@ def test_a_caller_far_ahead_of_the_redis_clock_is_refused_when_it_notices_a_loss
         assert refused.value.code == "clock"
     # whose clock agrees with that of Redis notices it
     assert isinstance(stepped.holder().ask_claim(), Settling)
-
-
-def test_a_lease_end_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place) -> None:
-    assert stepped.step is not None
-    stepped.created()
-    # the processes' own clocks are right, and they are killed
-    true_ms = stepped.now_ms()
-    stepped.step(HOURS_MS)
-    killed = [Holder(stepped.store, lambda: true_ms).claim() for _ in range(4)]
-    stepped.step(-HOURS_MS)
-    answer = stepped.holder().ask_claim()
-    assert isinstance(answer, PoolFull)
-    stepped.elapse(TTL_MS + SKEW_MS + 1)
-    assert stepped.holder().claim().worker in [each.worker for each in killed]
 
 
 def test_a_small_step_back_of_the_redis_clock_changes_no_lease_end(stepped: Place) -> None:

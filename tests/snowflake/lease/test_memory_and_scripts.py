@@ -170,7 +170,7 @@ def without_names(record: LeaseRecord | None) -> LeaseRecord | None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_store_in_memory_and_the_scripts_decide_alike(name: str) -> None:
-    for seed in range(6):
+    for seed in range(4):
         pair = Pair(CONFIGS[name], seed)
         for _ in range(100):
             pair.step()

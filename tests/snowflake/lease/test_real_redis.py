@@ -26,7 +26,7 @@ from scripts._docs.lua import lua_of
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, StoreReadOnly, StoreRefused, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolNotFound, StoreReadOnly, StoreRefused, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import POOL_SCRIPTS
 from snowredis.snowflake.codes import FloorReason
@@ -39,7 +39,6 @@ from snowredis.snowflake.replies import (
     Created,
     Granted,
     Lost,
-    PoolFull,
     Renewed,
     Seen,
     Settling,
@@ -266,17 +265,6 @@ def test_the_pool_keeps_the_tokens_of_living_leases_only(server: RedisServer) ->
 
 
 # --- the index is only an index --------------------------------------------------------------------
-
-
-def test_a_lost_index_is_rebuilt_and_no_worker_id_is_given_twice(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    name = store.config.name
-    holders = [holder(store).claim() for _ in range(LAYOUT.workers - 1)]
-    holders[4].release()
-    server.client().delete(pool_keys(name)[1])
-    assert [holder(store).claim().worker for _ in range(2)] == [15, 4]
-    assert isinstance(holder(store).ask_claim(), PoolFull)
-    assert index(server, name) == lease_ends(server, name)
 
 
 def test_a_large_index_that_is_lost_again_is_rebuilt_in_steps_between_which_others_are_served(
@@ -564,19 +552,6 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
             if not isinstance(holder(store).ask_claim(), Granted | Settling):
                 wrong.append((text, "spoilt the pool"))
     assert wrong == []
-
-
-def test_a_refused_argument_is_named(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    living = holder(store).claim()
-    living.worker = 1 << 22
-    with pytest.raises(ConfigError, match="the script refused lease: "):
-        living.ask_renew()
-    living.worker, living.lanes_ms = 0, (10**14, 0)
-    with pytest.raises(ConfigError, match="the script refused held_lanes_ms: "):
-        living.ask_renew()
-    with pytest.raises(ConfigError, match="the script refused opened: "):
-        living.release("0,0")
 
 
 def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: RedisServer) -> None:
