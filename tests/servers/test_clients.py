@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from snowredis.servers.clients import (
 )
 from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.servers.failover import ClusterClient
+from snowredis.servers.refusals import redacted
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from tests.support.servers import RedisServer
@@ -40,7 +42,9 @@ def settings(client: Any) -> dict[str, Any]:
 def assert_gives_up_soon(client: Any, seconds: float = SOCKET_TIMEOUT_S) -> None:
     assert settings(client)["retry"].get_retries() == 0
     assert settings(client)["socket_timeout"] == seconds
-    assert settings(client)["socket_connect_timeout"] == seconds
+    # a socket file is connected to at once
+    unlimited = seconds if "path" in settings(client) else None
+    assert settings(client).get("socket_connect_timeout", unlimited) == seconds
 
 
 def assert_both_give_up_soon(client: Any) -> None:
@@ -223,8 +227,6 @@ def test_a_client_with_an_unknown_address_has_no_crash_records() -> None:
 
 
 def test_connect_takes_that_slack_unless_told_otherwise() -> None:
-    import snowredis
-
     def slack_of(url: Any, **options: Any) -> int:
         return snowredis.connect(url, **options)._config.failover_slack_ms
 
@@ -271,3 +273,142 @@ def test_a_client_with_another_encoding_works(server: RedisServer, options: dict
     WorkerPool(server.url, name).create(PoolConfig(name=name))
     with snowredis.connect(theirs, pool=name) as ids:
         assert ids.next_id() > 0
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://:secret@host:6379/0", "redis://:***@host:6379/0"),
+        ("rediss://app:secret@host", "rediss://app:***@host"),
+        ("redis://app:sec@ret@host", "redis://app:***@host"),
+        ("redis://app:sec:ret@host", "redis://app:***@host"),
+        ("redis://:se/cret@host", "redis://:***@host"),
+        ("redis://app@host", "redis://app@host"),
+        ("unix://app:secret@/run/redis.sock?db=1", "unix://app:***@/run/redis.sock?db=1"),
+        ("redis://host/0?password=secret", "redis://host/0?password=***"),
+        ("redis://host/0?db=1&password=sec%26ret&a=b", "redis://host/0?db=1&password=***&a=b"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        (
+            "sentinel://app:s3cret@b:1,a,[::1]:2/m/3?sentinel_password=h&a=b",
+            "sentinel://app:***@b:1,a,[::1]:2/m/3?sentinel_password=***&a=b",
+        ),
+        ("", ""),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert redacted(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("redis://app:secret@host:6380/2", "host:6380/2"),
+        ("redis://host", "host:6379/0"),
+        ("rediss://:secret@host", "rediss://host:6379/0"),
+        ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+    ],
+)
+def test_an_address_says_where_and_no_password(url: str, where: str) -> None:
+    client = client_of_url(url)
+    assert address(client) == where
+    assert RedisStore(client, PoolConfig(name="orders")).where == where
+
+
+def test_a_client_of_an_unknown_kind_is_named_by_its_class() -> None:
+    class Odd: ...
+
+    assert address(Odd()) == "Odd"
+
+
+@pytest.mark.parametrize("url", ["redis://host/3", "rediss://host", "unix:///run/redis.sock"])
+def test_a_client_made_from_a_url_never_repeats_a_command_and_gives_up_soon(url: str) -> None:
+    assert_gives_up_soon(client_of_url(url))
+
+
+def test_a_clients_settings_are_kept_but_for_retries_and_time_outs() -> None:
+    theirs = redis.Redis(
+        host="host",
+        port=6380,
+        db=2,
+        username="app",
+        password="secret",
+        decode_responses=True,
+        socket_timeout=60,
+        socket_connect_timeout=50,
+        client_name="web",
+        retry=Retry(ExponentialBackoff(), 10),
+    )
+    ours = without_retries(theirs)
+    assert ours is not theirs
+    assert_gives_up_soon(ours)
+    kept = settings(ours)
+    assert {name: kept[name] for name in ("host", "port", "db", "username", "password", "client_name")} == {
+        "host": "host",
+        "port": 6380,
+        "db": 2,
+        "username": "app",
+        "password": "secret",
+        "client_name": "web",
+    }
+    assert kept["decode_responses"] is False
+    # theirs is as it was
+    before = settings(theirs)
+    assert (before["socket_timeout"], before["retry"].get_retries()) == (60, 10)
+    assert before["decode_responses"] is True
+
+
+def test_what_a_pool_notes_for_its_own_connections_is_not_taken_over() -> None:
+    theirs = redis.Redis(host="host", socket_timeout=60, protocol=3)
+    ours = without_retries(theirs)
+    noted = {
+        name: value
+        for name, value in settings(ours).items()
+        if name.startswith("orig_socket") or name.endswith("pool_handler")
+    }
+    for name, value in noted.items():
+        assert value == SOCKET_TIMEOUT_S if name.startswith("orig_") else value.pool is ours.connection_pool
+
+
+def test_a_client_on_a_unix_socket_stays_there() -> None:
+    ours = without_retries(redis.Redis(unix_socket_path="/run/redis.sock", db=4))
+    assert address(ours) == "unix:///run/redis.sock?db=4"
+    assert issubclass(ours.connection_pool.connection_class, redis.UnixDomainSocketConnection)
+    assert settings(ours)["db"] == 4
+    assert_gives_up_soon(ours)
+
+
+def test_a_client_with_tls_keeps_its_certificates() -> None:
+    theirs = redis.Redis(
+        host="host", ssl=True, ssl_ca_certs="/ca.pem", ssl_certfile="/me.pem", ssl_check_hostname=False
+    )
+    ours = without_retries(theirs)
+    assert issubclass(ours.connection_pool.connection_class, redis.SSLConnection)
+    connection = ours.connection_pool.connection_class(**settings(ours))
+    assert (connection.ca_certs, connection.certfile, connection.check_hostname) == ("/ca.pem", "/me.pem", False)
+    assert connection.cert_reqs is ssl.CERT_REQUIRED
+    assert_gives_up_soon(ours)
+
+
+def test_a_client_of_another_kind_is_used_as_it_is() -> None:
+    class Own(redis.Redis): ...
+
+    for theirs in (Own(), object()):
+        assert without_retries(theirs) is theirs
+
+
+def test_only_a_client_that_was_made_here_is_closed() -> None:
+    class HasCounts(redis.Redis):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    theirs = HasCounts()
+    RedisStore(theirs, PoolConfig(name="orders")).close()
+    assert theirs.closed == 0
+    ours = RedisStore("redis://host", PoolConfig(name="orders"))
+    ours._client = theirs
+    ours.close()
+    assert theirs.closed == 1

@@ -5,20 +5,17 @@ On the Redis of the simulation, whose clock stands still between the steps of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import PoolBroken
-from snowredis.servers.scripts import Script
-from snowredis.snowflake.administration import Administration, Ends, NumberNoted
+from snowredis.snowflake.administration import Ends, NumberNoted
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import (
     Absent,
-    Created,
     Granted,
     LossReason,
     Lost,
@@ -27,9 +24,7 @@ from snowredis.snowflake.replies import (
     Seen,
     Settling,
 )
-from tests.simulation.redis_model import RedisModel
-from tests.simulation.world import World
-from tests.support.holder import Holder
+from tests.snowflake.lease.simulated import SimPool
 
 # lead, skew and slack differ, so that none stands for another
 CONFIG = PoolConfig(
@@ -46,64 +41,38 @@ FLOOR_MS = 3_000 + MARGIN_MS
 WIDER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=4, sequence_bits=8)
 
 
-class Pool(Administration):
-    """A pool on a server whose clock the test moves."""
-
-    where = "simulated"
-
-    def __init__(self, config: PoolConfig, server: RedisModel | None = None) -> None:
-        super().__init__(config)
-        self.server = server or RedisModel(World(1), "redis")
-
-    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:
-        return self.server.eval(script.source, keys, args)
-
-    def close(self) -> None: ...
-
-    def now_ms(self) -> int:
-        return self.server.now_us // 1000
+class Pool(SimPool):
+    def __init__(self) -> None:
+        super().__init__(CONFIG)
+        self.stage.wait(10_000)
 
     def pass_ms(self, ms: int) -> None:
-        self.server.offset_us += ms * 1000
+        self.stage.master.offset_us += ms * 1000
 
     def stored_ms(self, field: str) -> int:
-        return int(self.server.data[pool_keys("p")[0]][field])
-
-    def holder(self) -> Holder:
-        return Holder(self, self.now_ms)
+        return int(self.stored[field])
 
     def claim_of(self, seen: Seen) -> Reply:
         holder = self.holder()
         holder.seen = seen
         return holder.ask_claim()
 
-    def move(self) -> None:
-        """Let another server have the data."""
-        self.server.restart(self.server.copy_data())
-
-
-def new_pool(config: PoolConfig = CONFIG) -> Pool:
-    pool = Pool(config)
-    assert isinstance(pool.create(pool.now_ms()), Created)
-    pool.pass_ms(10_000)
-    return pool
-
 
 @pytest.fixture
 def pool() -> Pool:
-    return new_pool()
+    return Pool()
 
 
 def test_a_change_of_a_pool_that_was_deleted_meanwhile_finds_no_pool(pool: Pool) -> None:
-    ends = pool.end(pool.now_ms())
+    ends = pool.store.end(pool.now_ms())
     assert isinstance(ends, Ends)
     assert ends.over
-    assert isinstance(pool.end(pool.now_ms(), layout=WIDER), Absent)
+    assert isinstance(pool.store.end(pool.now_ms(), layout=WIDER), Absent)
 
 
 def test_the_highest_number_that_was_noted_stays(pool: Pool) -> None:
     for number in (3, 7, 5):
-        assert isinstance(pool.note_number(number, pool.now_ms()), NumberNoted)
+        assert isinstance(pool.store.note_number(number, pool.now_ms()), NumberNoted)
     assert pool.stored_ms("highest_number") == 7
 
 
@@ -111,7 +80,7 @@ def test_the_highest_number_that_was_noted_stays(pool: Pool) -> None:
 def test_another_server_adopts_a_lease_whose_reservation_it_could_not_have_given_away(pool: Pool, left_ms: int) -> None:
     holder = pool.holder().claim()
     pool.pass_ms(holder.until_ms - pool.now_ms() - left_ms)
-    pool.move()
+    pool.restart()
     reply = holder.ask_renew()
     assert reply.floor_ms == pool.now_ms() + FLOOR_MS
     if left_ms > MARGIN_MS:
@@ -132,7 +101,7 @@ def test_another_server_adopts_a_lease_whose_reservation_it_could_not_have_given
 def test_an_adopted_lease_keeps_its_times_and_another_worker_id_begins_at_the_floor(pool: Pool) -> None:
     holder = pool.holder().claim()
     worker, lanes_ms, until_ms = holder.worker, holder.lanes_ms, holder.until_ms
-    pool.move()
+    pool.restart()
     # a clock that is behind: what was granted before the loss stays
     reply = holder.ask_renew(ahead_ms=-1_000)
     assert isinstance(reply, Renewed)
@@ -168,7 +137,7 @@ def test_a_loss_that_was_noticed_further_ahead_than_lead_and_ttl_counts_as_notic
     pool: Pool, back_ms: int
 ) -> None:
     pool.pass_ms(3_600_000)
-    pool.move()
+    pool.restart()
     high_ms = pool.now_ms() + FLOOR_MS
     assert pool.holder().ask_claim().floor_ms == high_ms
     pool.pass_ms(-back_ms)
@@ -180,7 +149,7 @@ def test_a_loss_that_was_noticed_further_ahead_than_lead_and_ttl_counts_as_notic
 @pytest.mark.parametrize("field", ["until_ms", "lease_end_ms", "lanes_ms", "outage_ms"])
 def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool: Pool, field: str) -> None:
     one = pool.holder().claim()
-    stored = pool.server.data[pool_keys("p")[0]]
+    stored = pool.stored
     record = LeaseRecord.parse(stored["w:0"])
     assert record is not None
     late: Any = {field: (10**14,) if field == "lanes_ms" else 10**14}
@@ -193,9 +162,9 @@ def test_an_index_that_is_rebuilt_in_many_steps_counts_the_records_that_are_ther
     """A person removed a record."""
     for _ in range(3):
         pool.holder().claim()
-    key, leases, _ = pool_keys("p")
-    del pool.server.data[key]["w:1"], pool.server.data[leases]
-    pool.server.scan_page = 1
+    server = pool.stage.master
+    del pool.stored["w:1"], server.data[pool_keys("p")[1]]
+    server.scan_page = 1
     asked = 0
     while not isinstance(pool.holder().ask_claim(), Granted):
         asked += 1

@@ -115,12 +115,6 @@ def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout
 # --- errors ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["", "localhost", "http://x", "redis//x", "memcached://x", "redis://h:port/0"])
-def test_what_is_no_redis_url_is_refused(url: str) -> None:
-    with pytest.raises(snowredis.ConfigError, match="is not a Redis URL"):
-        snowredis.connect(url)
-
-
 @pytest.mark.parametrize("scheme", ["redis://h/0", "unix:///s", "sentinel://h/m/0", "cluster://h"])
 @pytest.mark.parametrize(
     ("option", "said"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.snowflake.protocol import PoolConfig, Store
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created
 from snowredis.testing import ManualClock
-from tests.support.holder import Holder
+from tests.support.holder import Holder, fresh_hex
 from tests.support.lua_store import LuaStore
 from tests.support.servers import RedisServer
 
@@ -76,8 +78,6 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
         simulated = LuaStore.on_clock(config, clock.server_time_ms)
         yield Place(simulated, clock.server_time_ms, clock.advance, simulated.model.wipe, config, clock.advance)
         return
-    from snowredis.snowflake.redis_store import RedisStore
-
     config = replace(config, name=f"p{wall_ms()}")
     if request.param == "fakeredis":
         fakeredis = pytest.importorskip("fakeredis")
@@ -94,3 +94,14 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
     store = RedisStore(running.url, config)
     yield Place(store, wall_ms, really_wait, running.client().flushall, config)
     store.close()
+
+
+def new_pool(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
+    """Open a store of a new pool with a unique name, created as by a person."""
+    store = RedisStore(server.url, replace(config, name=f"{config.name}{fresh_hex()[-6:]}"), **options)
+    assert isinstance(store.create(wall_ms()), Created)
+    return store
+
+
+def holder(store: RedisStore) -> Holder:
+    return Holder(store, wall_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.stage import Stage
 from tests.support.holder import Holder
@@ -13,9 +13,9 @@ from tests.support.holder import Holder
 class SimPool:
     """A pool that a person created a moment ago."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, config: PoolConfig | None = None, **settings: Any) -> None:
         self.stage = Stage(**settings)
-        self.config = self.stage.config
+        self.config = config or self.stage.config
         self.store = self.person(self.config)
         self.store.create(self.now_ms())
         # so that the beginning of the pool is not now
@@ -29,6 +29,11 @@ class SimPool:
 
     def holder(self, config: PoolConfig | None = None) -> Holder:
         return Holder(self.person(config or self.config), self.now_ms)
+
+    @property
+    def stored(self) -> dict[str, str]:
+        fields: dict[str, str] = self.stage.master.data.get(pool_keys(self.config.name)[0], {})
+        return fields
 
     def restart(self) -> None:
         """Let the server become another one, with all data."""

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, PoolBroken, PoolNotFound, StoreRefused
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
-from tests.snowflake.lease.conftest import really_wait, wall_ms
+from snowredis.snowflake.replies import Granted, Renewed, Settling
+from tests.snowflake.lease.conftest import holder, new_pool, really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer
 
@@ -26,19 +25,9 @@ LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=30_000)
 SHORT = replace(LONG, ttl_ms=120, max_clock_lead_ms=10, redis_skew_ms=10)
 
 
-def new_pool(server: RedisServer, config: PoolConfig) -> RedisStore:
-    store = RedisStore(server.url, replace(config, name=f"pool{fresh_hex()[-6:]}"))
-    assert isinstance(store.create(wall_ms()), Created)
-    return store
-
-
 def again(store: RedisStore, server: RedisServer, config: PoolConfig) -> RedisStore:
     """Return the pool of the same name, with other constants."""
     return RedisStore(server.url, replace(config, name=store.config.name))
-
-
-def holder(store: RedisStore) -> Holder:
-    return Holder(store, wall_ms)
 
 
 # --- deleted ---------------------------------------------------------------------------------------
@@ -219,19 +208,6 @@ def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_by_force_as_if_
     answer = holder(store).ask_claim()
     assert isinstance(answer, Settling)
     assert answer.floor_ms >= old.until_ms
-
-
-# --- named oddly -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("label", ["\x7f", "a\nb\x00", "\N{GRINNING FACE}" * 100, "\ud83d", "x" * 2_000])
-def test_a_process_with_any_label_gets_a_worker_id(server: RedisServer, label: str) -> None:
-    store = new_pool(server, LONG)
-    name = store.config.name
-    with snowredis.connect(server.url, pool=name, layout=LAYOUT, label=label) as ids:
-        ids.next_id()
-        (shown,) = WorkerPool(server.url, name).workers()
-    assert len(shown.label) == len(label[:100])
 
 
 # --- filled ----------------------------------------------------------------------------------------

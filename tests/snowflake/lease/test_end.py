@@ -13,7 +13,7 @@ import pytest
 
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.administration import Early, Ends
-from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.replies import Absent, Created, Exists, Granted, LossReason, Lost, Renewed, Reply, Settling
 from tests.simulation.pool_faults import AtTheServer
 from tests.snowflake.lease.simulated import SimPool
@@ -45,11 +45,6 @@ class Place(SimPool):
 
     def wait_until(self, ms: int) -> None:
         self.stage.wait(max(0, ms - self.now_ms()))
-
-    @property
-    def stored(self) -> dict[str, str]:
-        fields: dict[str, str] = self.stage.master.data.get(pool_keys(self.config.name)[0], {})
-        return fields
 
     @property
     def wider(self) -> PoolConfig:
@@ -284,18 +279,6 @@ def test_only_the_settings_that_were_planned_start_at_the_end(place: Place) -> N
     assert "end" not in place.stored
     with pytest.raises(LayoutMismatch):
         place.holder().ask_claim()
-
-
-def test_a_change_of_a_pool_whose_workers_released_is_made_at_once(place: Place) -> None:
-    holder = place.holder().claim()
-    assert holder.release("10")
-    ends = place.end(layout=place.wider.layout)
-    assert (ends.over, ends.end_ms) == (True, holder.until_ms)
-    with pytest.raises(LayoutMismatch, match="The layout of the pool was changed"):
-        place.holder().ask_claim()
-    assert isinstance(place.holder(place.wider).ask_claim(), Settling)
-    place.wait_until(ends.end_ms)
-    assert set(place.holder(place.wider).claim(wait_ms=0).lanes_ms) == {ends.end_ms}
 
 
 def test_a_process_with_other_settings_is_told_until_when_a_deleted_pool_lasts(place: Place) -> None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import copy
 import pickle
 import re
-import ssl
 import traceback
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
-import redis
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from redis import exceptions
-from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
 from snowredis import errors
@@ -26,9 +22,6 @@ from snowredis.core.presets import layouts, resolve_layout
 from snowredis.errors import ConfigError, SnowredisError, StoreReadOnly, StoreRefused, StoreUnavailable
 from snowredis.monitor.owner import parse_owner
 from snowredis.process.names import owner_text
-from snowredis.servers.clients import address, client_of_url, without_retries
-from snowredis.servers.connections import SOCKET_TIMEOUT_S
-from snowredis.servers.refusals import redacted
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, signature_fields
@@ -190,162 +183,6 @@ def test_an_owner_keeps_what_can_be_printed() -> None:
 
 def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
     assert pool_keys("orders") == ("snowredis:{orders}", "snowredis:{orders}:leases", "snowredis:{orders}:events")
-
-
-# --- addresses, without passwords ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("redis://host:6379/0", "redis://host:6379/0"),
-        ("redis://:secret@host:6379/0", "redis://:***@host:6379/0"),
-        ("rediss://app:secret@host", "rediss://app:***@host"),
-        ("redis://app:sec@ret@host", "redis://app:***@host"),
-        ("redis://app:sec:ret@host", "redis://app:***@host"),
-        ("redis://:se/cret@host", "redis://:***@host"),
-        ("redis://app@host", "redis://app@host"),
-        ("unix://app:secret@/run/redis.sock?db=1", "unix://app:***@/run/redis.sock?db=1"),
-        ("redis://host/0?password=secret", "redis://host/0?password=***"),
-        ("redis://host/0?db=1&password=sec%26ret&a=b", "redis://host/0?db=1&password=***&a=b"),
-        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
-        (
-            "sentinel://app:s3cret@b:1,a,[::1]:2/m/3?sentinel_password=h&a=b",
-            "sentinel://app:***@b:1,a,[::1]:2/m/3?sentinel_password=***&a=b",
-        ),
-        ("", ""),
-    ],
-)
-def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert redacted(url) == shown
-
-
-@pytest.mark.parametrize(
-    ("url", "where"),
-    [
-        ("redis://app:secret@host:6380/2", "host:6380/2"),
-        ("redis://host", "host:6379/0"),
-        ("rediss://:secret@host", "rediss://host:6379/0"),
-        ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
-        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
-    ],
-)
-def test_an_address_says_where_and_no_password(url: str, where: str) -> None:
-    client = client_of_url(url)
-    assert address(client) == where
-    assert RedisStore(client, PoolConfig(name="orders")).where == where
-
-
-def test_a_client_of_an_unknown_kind_is_named_by_its_class() -> None:
-    class Odd: ...
-
-    assert address(Odd()) == "Odd"
-
-
-# --- clients ---------------------------------------------------------------------------------------
-
-
-def settings_of_client(client: redis.Redis) -> dict[str, Any]:
-    return dict(client.connection_pool.connection_kwargs)
-
-
-def assert_never_repeats_or_hangs(client: redis.Redis) -> None:
-    connection = client.connection_pool.connection_class(**settings_of_client(client))
-    assert connection.retry.get_retries() == 0
-    assert connection.socket_timeout == SOCKET_TIMEOUT_S
-
-
-@pytest.mark.parametrize("url", ["redis://host/3", "rediss://host", "unix:///run/redis.sock"])
-def test_a_client_made_from_a_url_never_repeats_a_command_and_gives_up_soon(url: str) -> None:
-    assert_never_repeats_or_hangs(client_of_url(url))
-
-
-def test_a_clients_settings_are_kept_but_for_retries_and_time_outs() -> None:
-    theirs = redis.Redis(
-        host="host",
-        port=6380,
-        db=2,
-        username="app",
-        password="secret",
-        decode_responses=True,
-        socket_timeout=60,
-        socket_connect_timeout=50,
-        client_name="web",
-        retry=Retry(ExponentialBackoff(), 10),
-    )
-    ours = without_retries(theirs)
-    assert ours is not theirs
-    assert_never_repeats_or_hangs(ours)
-    settings = settings_of_client(ours)
-    assert {name: settings[name] for name in ("host", "port", "db", "username", "password", "client_name")} == {
-        "host": "host",
-        "port": 6380,
-        "db": 2,
-        "username": "app",
-        "password": "secret",
-        "client_name": "web",
-    }
-    assert settings["decode_responses"] is False
-    assert settings["socket_connect_timeout"] == SOCKET_TIMEOUT_S
-    # theirs is as it was
-    before = settings_of_client(theirs)
-    assert (before["socket_timeout"], before["retry"].get_retries()) == (60, 10)
-    assert before["decode_responses"] is True
-
-
-def test_what_a_pool_notes_for_its_own_connections_is_not_taken_over() -> None:
-    theirs = redis.Redis(host="host", socket_timeout=60, protocol=3)
-    ours = without_retries(theirs)
-    noted = {
-        name: value
-        for name, value in settings_of_client(ours).items()
-        if name.startswith("orig_socket") or name.endswith("pool_handler")
-    }
-    for name, value in noted.items():
-        assert value == SOCKET_TIMEOUT_S if name.startswith("orig_") else value.pool is ours.connection_pool
-
-
-def test_a_client_on_a_unix_socket_stays_there() -> None:
-    ours = without_retries(redis.Redis(unix_socket_path="/run/redis.sock", db=4))
-    assert address(ours) == "unix:///run/redis.sock?db=4"
-    assert issubclass(ours.connection_pool.connection_class, redis.UnixDomainSocketConnection)
-    assert settings_of_client(ours)["db"] == 4
-    assert_never_repeats_or_hangs(ours)
-
-
-def test_a_client_with_tls_keeps_its_certificates() -> None:
-    theirs = redis.Redis(
-        host="host", ssl=True, ssl_ca_certs="/ca.pem", ssl_certfile="/me.pem", ssl_check_hostname=False
-    )
-    ours = without_retries(theirs)
-    assert issubclass(ours.connection_pool.connection_class, redis.SSLConnection)
-    connection = ours.connection_pool.connection_class(**settings_of_client(ours))
-    assert (connection.ca_certs, connection.certfile, connection.check_hostname) == ("/ca.pem", "/me.pem", False)
-    assert connection.cert_reqs is ssl.CERT_REQUIRED
-    assert_never_repeats_or_hangs(ours)
-
-
-def test_a_client_of_another_kind_is_used_as_it_is() -> None:
-    class Own(redis.Redis): ...
-
-    for theirs in (Own(), object()):
-        assert without_retries(theirs) is theirs
-
-
-def test_only_a_client_that_was_made_here_is_closed() -> None:
-    class HasCounts(redis.Redis):
-        closed = 0
-
-        def close(self) -> None:
-            self.closed += 1
-
-    theirs = HasCounts()
-    RedisStore(theirs, PoolConfig(name="orders")).close()
-    assert theirs.closed == 0
-    ours = RedisStore("redis://host", PoolConfig(name="orders"))
-    ours._client = theirs
-    ours.close()
-    assert theirs.closed == 1
 
 
 # --- errors of redis-py ----------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from snowredis.snowflake.replies import (
     Seen,
     Settling,
 )
-from tests.snowflake.lease.conftest import really_wait, wall_ms
+from tests.snowflake.lease.conftest import holder, new_pool, really_wait, wall_ms
 from tests.support import warm
 from tests.support.holder import Holder, fresh_hex
 from tests.support.ports import free_port
@@ -65,17 +65,6 @@ SLACK_MS = 40
 def open_store(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
     """Open a store with a new connection, so that a restart of the server meets no stale one."""
     return RedisStore(server.url, config, **options)
-
-
-def new_pool(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
-    """Open a store of a new pool with a unique name, created as by a person."""
-    store = open_store(server, replace(config, name=f"{config.name}{fresh_hex()[-6:]}"), **options)
-    assert isinstance(store.create(wall_ms()), Created)
-    return store
-
-
-def holder(store: RedisStore) -> Holder:
-    return Holder(store, wall_ms)
 
 
 def stored(server: RedisServer, name: str) -> list[Any]:
@@ -116,8 +105,8 @@ def settle(newcomer: Holder, *living: Holder) -> Holder:
     """Claim until the pool has settled, while *living* renew their leases."""
     while isinstance(answer := newcomer.ask_claim(), Settling):
         really_wait(min(answer.wait_ms + 1, newcomer.store.config.ttl_ms // 4))
-        for holder in living:
-            assert isinstance(holder.ask_renew(), Renewed)
+        for each in living:
+            assert isinstance(each.ask_renew(), Renewed)
     assert isinstance(answer, Granted), answer
     return newcomer.claim()
 
