@@ -20,7 +20,7 @@ from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 
 PACKAGE = Path(snowredis.__file__).parent
-POOL, LONG = "texts", "x" * 1_000_000
+POOL, LONG = "texts", "x" * 200_000
 KEY = f"snowredis:{{{POOL}}}"
 
 

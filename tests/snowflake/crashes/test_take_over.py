@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-import redis
 
 import snowredis
 from snowredis.core.layout import Layout
@@ -112,22 +111,6 @@ def test_the_lease_of_a_killed_process_is_taken_over_once_and_kept_when_redis_is
     )
     made.append(heir.id())
     assert len(set(made)) == len(made)
-
-
-def test_each_id_is_known_to_be_of_the_process_that_made_it(own_server: RedisServer, program: Start) -> None:
-    killed = program()
-    first = killed.id()
-    away = own_server.socket.rename(own_server.socket.with_suffix(".away"))
-    redis.Redis(unix_socket_path=str(away)).execute_command("CLIENT", "KILL", "TYPE", "normal")
-    killed.end()
-    heir = program()
-    second = heir.id()
-    away.rename(own_server.socket)
-    pool = snowredis.WorkerPool(own_server.url, POOL)
-    eventually(lambda: heir.process.pid in {each.pid for each in pool.workers()}, "the renewal of the heir")
-    makers = [pool.whois(an_id) for an_id in (first, second, heir.id())]
-    pids = [maker.holder.pid if maker.holder else 0 for maker in makers]
-    assert pids == [killed.process.pid, heir.process.pid, heir.process.pid]
 
 
 def test_the_lease_of_a_process_that_could_not_release_it_is_taken_over(

@@ -183,10 +183,11 @@ def test_whoever_is_cancelled_leaves_the_claim_to_the_others(server: RedisServer
 def test_a_claim_that_is_cancelled_holds_nothing(server: RedisServer) -> None:
     async def main() -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(aconnected(), 0.05)
+            await asyncio.wait_for(aconnected(), 0.5)
 
     async def aconnected() -> None:
-        await snowredis.aconnect(server.url, pool="given-up", ttl=1.0)
+        # whose floor takes longer
+        await snowredis.aconnect(server.url, pool="given-up", ttl=3.0)
 
     asyncio.run(main())
     assert snowredis.WorkerPool(server.url, "given-up").workers() == []

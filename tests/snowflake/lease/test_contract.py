@@ -62,41 +62,12 @@ def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> 
     assert isinstance(first.ask_renew(), Renewed)
 
 
-def test_whoever_has_an_earlier_answer_to_a_claim_is_no_holder_of_a_later_one(pool: Place) -> None:
-    """Clones of a process whose claim was in progress repeat the same claim."""
-    first = pool.holder().claim()
-    again = Holder(pool.store, pool.now_ms, token=first.token).claim()
-    assert isinstance(first.ask_renew(), Lost)
-    assert isinstance(again.ask_renew(), Renewed)
-    # when that lease is over, too
-    pool.elapse(TTL_MS + SLACK_MS)
-    once_more = Holder(pool.store, pool.now_ms, token=first.token).claim()
-    assert once_more.renewal_id not in (first.renewal_id, again.renewal_id)
-    if once_more.worker == again.worker:
-        assert isinstance(again.ask_renew(), Lost)
-        assert not again.release()
-    assert isinstance(once_more.ask_renew(), Renewed)
-
-
 def test_a_repeated_renewal_answers_as_before(pool: Place) -> None:
     holder = pool.holder().claim()
     copied = Holder(pool.store, pool.now_ms, holder.token, "", holder.worker, holder.until_ms, holder.lanes_ms)
     pending = fresh_hex()
     assert isinstance(holder.ask_renew(pending), Renewed)
     assert isinstance(copied.ask_renew(pending), Renewed)
-    assert isinstance(holder.ask_renew(), Renewed)
-
-
-def test_of_two_clones_the_slower_is_refused(pool: Place) -> None:
-    holder = pool.holder().claim()
-    holder.ask_renew()
-    clone = Holder(
-        pool.store, pool.now_ms, holder.token, holder.renewal_id, holder.worker, holder.until_ms, holder.lanes_ms
-    )
-    assert isinstance(holder.ask_renew(), Renewed)
-    answer = clone.ask_renew()
-    assert isinstance(answer, Lost)
-    assert answer.reason == LossReason.COPIED
     assert isinstance(holder.ask_renew(), Renewed)
 
 

@@ -1,6 +1,6 @@
 """The end of a pool, and what starts there, on the shipped scripts and a simulated server.
 
-tests/snowflake/test_ends.py has servers that are killed, and replicas.
+tests/snowflake/test_restored_pools.py has servers that are killed, and replicas.
 """
 
 from __future__ import annotations

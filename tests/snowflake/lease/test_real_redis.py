@@ -1,4 +1,4 @@
-"""The lease on a real server: loss, rollback, tampering, refusals, several processes at once.
+"""The lease on a real server: loss, rollback, tampering, refusals, and what is seen of it.
 
 The steps (grant, extend, lose, adopt) are those of the scripts. Tests that only add a pool share one server; those that
 kill, configure or fill a server have one of their own. One file, since all of them check the same few things: what is
@@ -11,9 +11,6 @@ import contextlib
 import json
 import re
 import socket
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +41,6 @@ from snowredis.snowflake.replies import (
     Settling,
 )
 from tests.snowflake.lease.conftest import holder, new_pool, really_wait, wall_ms
-from tests.support import warm
 from tests.support.holder import Holder, fresh_hex
 from tests.support.ports import free_port
 from tests.support.records import change_record, record_of
@@ -879,45 +875,6 @@ def test_a_client_of_the_application_that_decodes_its_answers_works(server: Redi
 class _Subclass(redis.Redis):
     def __init__(self, client: redis.Redis) -> None:
         super().__init__(connection_pool=client.connection_pool)
-
-
-# --- several processes -----------------------------------------------------------------------------
-
-CLAIMER = "tests.snowflake.lease.programs.claimer"
-
-
-def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServer) -> None:
-    wide = Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10)
-    name = new_pool(server, PoolConfig(name="crowd", layout=wide, ttl_ms=30_000)).config.name
-    crowd = [
-        warm.Popen(
-            [sys.executable, "-m", CLAIMER, server.url, name, "60"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(4)
-    ]
-    try:
-        for process in crowd:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        # all are up: let them go together
-        answers: list[str] = []
-        threads = [
-            threading.Thread(target=lambda each: answers.extend(each.communicate("go\n", 60)[0].split()), args=[p])
-            for p in crowd
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        for process in crowd:
-            process.kill()
-            process.wait()
-    assert sorted(map(int, answers)) == list(range(240))
 
 
 def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
