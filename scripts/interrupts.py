@@ -22,23 +22,77 @@ import contextlib
 import itertools
 import os
 import random
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.interrupts.actions import ACTIONS, PAUSED
-from tests.interrupts.cases import Case
-from tests.interrupts.explore import Explorer, Summary, random_case, sweeps
+from tests.interrupts.cases import Case, Outcome
+from tests.interrupts.explore import Explorer, random_case
 from tests.interrupts.operations import OPERATIONS
 from tests.support.servers import redis_server
 
 # random cases of one task
 CHUNK = 200
+
+
+@dataclass
+class Summary:
+    """Results of many cases: how many there were, and the function and line of each kind of failure."""
+
+    cases: int = 0
+    doubled: int = 0
+    leaked: int = 0
+    kinds: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.cases} cases, {self.failures} failures, {self.doubled} doubled, {self.leaked} leaked"
+
+    @property
+    def failures(self) -> int:
+        return sum(len(cases) for places in self.kinds.values() for cases in places.values())
+
+    def count(self, outcome: Outcome) -> None:
+        self.cases += 1
+        self.doubled += outcome.doubled
+        self.leaked += bool(outcome.leaked)
+        place = outcome.fired[-1] if outcome.fired else ""
+        for failure in outcome.failures:
+            kind = re.sub(r"unix://\S+", "URL", failure.partition("\n")[0])
+            kind = re.sub(r"\d+", "N", kind)[:100]
+            self.kinds.setdefault(kind, {}).setdefault(place, []).append(outcome.case)
+
+    def lines(self) -> Iterator[str]:
+        """Return a line for each kind, and below it one for each function, with its lines and one case to repeat."""
+        for kind, places in self.kinds.items():
+            functions: dict[str, list[tuple[int, str]]] = {}
+            signals = 0
+            for place, cases in places.items():
+                where, function, *_ = [*place.split(" "), ""]
+                file, _, line = where.rpartition(":")
+                functions.setdefault(f"{file} {function}", []).extend((int(line or 0), case) for case in cases)
+                signals += len(cases) if "[signal]" in place else 0
+            total = sum(map(len, functions.values()))
+            yield f"  {total} x {kind} ({signals} where CPython runs signal handlers)"
+            for function, found in functions.items():
+                numbers = [number for number, _ in found if number]
+                lines = f"{min(numbers, default=0)}-{max(numbers, default=0)}"
+                yield f"      {len(found)} x {function} lines {lines}, such as {found[0][1]}"
+
+
+def sweeps(operations: Iterable[str], actions: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Return every operation with every action that it can have."""
+    for operation in operations:
+        for action in actions:
+            if OPERATIONS[operation].forks or not ACTIONS[action].forks:
+                yield operation, action
 
 
 def work(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,9 +30,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts._debian import Debian, Unavailable, loader_and_libraries, output_of
-from tests.support.other_servers import DIRECTORY, other_servers, server_version
 
 ROOT = Path(__file__).resolve().parent.parent
+DIRECTORY = ROOT / ".cache" / "servers"
 TESTS = ("tests/snowflake/lease", "tests/servers", "tests/ha")
 # runs a program with the libraries of its own release
 WRAPPER = """\
@@ -39,6 +40,21 @@ WRAPPER = """\
 root=${{0%/*}}/roots/{name}
 exec "$root/{loader}" --library-path "$root/usr/lib/{triplet}" "$root/usr/bin/{program}" "$@"
 """
+
+
+def other_servers() -> list[Path]:
+    """Return the installed programs, each named after its version, such as ``valkey-9``."""
+    return sorted(path for path in DIRECTORY.glob("*-[0-9]*") if os.access(path, os.X_OK))
+
+
+def server_version(program: Path | str) -> str:
+    """Return the version that *program* reports, such as ``9.1.2``; empty if it does not run."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.search(r"\bv=([\d.]+)", said.stdout)
+    return found[1] if found else ""
 
 
 def get_from_debian(target: Path, debian: Debian, package: str, suite: str) -> None:

@@ -1,17 +1,15 @@
-"""Play many cases, in a process that may hang or die, and report which of them failed."""
+"""Play many cases, in a process that may hang or die."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import re
 import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import IO, Self
 
 from tests.interrupts.actions import ACTIONS, PAUSED
@@ -131,14 +129,6 @@ def _line(player: subprocess.Popen[str]) -> str:
     return player.stdout.readline()
 
 
-def sweeps(operations: Iterable[str], actions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Return every operation with every action that it can have."""
-    for operation in operations:
-        for action in actions:
-            if OPERATIONS[operation].forks or not ACTIONS[action].forks:
-                yield operation, action
-
-
 def random_case(rng: random.Random) -> Case:
     """Return one to three interruptions of one operation, at random points; one may resume another thread."""
     operation = rng.choice(list(OPERATIONS))
@@ -153,47 +143,3 @@ def random_case(rng: random.Random) -> Case:
         paused = f"paused:{rng.choice(list(PAUSED))}:{rng.randrange(rng.choice((12, 200, 1500)))}"
         chosen[0] = (paused, chosen[0][1])
     return Case(operation, tuple(sorted(chosen, key=lambda pair: pair[1])))
-
-
-@dataclass
-class Summary:
-    """Results of many cases: how many there were, and the function and line of each kind of failure."""
-
-    cases: int = 0
-    doubled: int = 0
-    leaked: int = 0
-    kinds: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{self.cases} cases, {self.failures} failures, {self.doubled} doubled, {self.leaked} leaked"
-
-    @property
-    def failures(self) -> int:
-        return sum(len(cases) for places in self.kinds.values() for cases in places.values())
-
-    def count(self, outcome: Outcome) -> None:
-        self.cases += 1
-        self.doubled += outcome.doubled
-        self.leaked += bool(outcome.leaked)
-        place = outcome.fired[-1] if outcome.fired else ""
-        for failure in outcome.failures:
-            kind = re.sub(r"unix://\S+", "URL", failure.partition("\n")[0])
-            kind = re.sub(r"\d+", "N", kind)[:100]
-            self.kinds.setdefault(kind, {}).setdefault(place, []).append(outcome.case)
-
-    def lines(self) -> Iterator[str]:
-        """Return a line for each kind, and below it one for each function, with its lines and one case to repeat."""
-        for kind, places in self.kinds.items():
-            functions: dict[str, list[tuple[int, str]]] = {}
-            signals = 0
-            for place, cases in places.items():
-                where, function, *_ = [*place.split(" "), ""]
-                file, _, line = where.rpartition(":")
-                functions.setdefault(f"{file} {function}", []).extend((int(line or 0), case) for case in cases)
-                signals += len(cases) if "[signal]" in place else 0
-            total = sum(map(len, functions.values()))
-            yield f"  {total} x {kind} ({signals} where CPython runs signal handlers)"
-            for function, found in functions.items():
-                numbers = [number for number, _ in found if number]
-                lines = f"{min(numbers, default=0)}-{max(numbers, default=0)}"
-                yield f"      {len(found)} x {function} lines {lines}, such as {found[0][1]}"

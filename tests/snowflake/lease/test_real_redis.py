@@ -857,26 +857,6 @@ def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
     server.client().delete(pool)
 
 
-def test_a_client_of_the_application_that_decodes_its_answers_works(server: RedisServer) -> None:
-    client = server.client()
-    config = replace(LONG, name=f"decoded{fresh_hex()[-6:]}")
-    # a subclass is taken as it is, with its settings; a plain client is copied without retries
-    for given in (client, redis.client.Redis.from_url(server.url, decode_responses=True), _Subclass(client)):
-        store = RedisStore(given, config)
-        store.create(wall_ms())
-        living = holder(store).claim()
-        assert isinstance(living.ask_renew(), Renewed)
-        assert WorkerPool(given, config.name).workers()[-1].worker == living.worker
-        store.close()
-        # the application's client is the application's to close
-        assert given.ping()
-
-
-class _Subclass(redis.Redis):
-    def __init__(self, client: redis.Redis) -> None:
-        super().__init__(connection_pool=client.connection_pool)
-
-
 def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
     store = open_store(server, replace(LONG, name="peak"))
     store.create(wall_ms())
