@@ -282,7 +282,8 @@ def _lose(stage: Stage) -> None:
 def _fail_over(stage: Stage) -> None:
     stage.standby = Node(stage.directory / "standby", *USER, "--unixsocket", str(stage.directory / "standby.sock"),
                          "--replicaof", "127.0.0.1", str(stage.redis.port))  # fmt: skip
-    standby = stage.standby.start()
+    standby = stage.standby
+    standby.start()
     eventually(lambda: standby.info("replication").get("master_link_status") == "up", "a replica", 30)
     stage.redis.kill()
     standby.ask("REPLICAOF", "NO", "ONE")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -21,7 +19,7 @@ from snowredis.snowflake.lease import Lease
 from tests.support import waiting
 from tests.support.duplicates import Runs, find_duplicates
 from tests.support.ports import free_port
-from tests.support.servers import PROGRAM
+from tests.support.servers import PROGRAM, RedisServer
 
 # a busy machine starts a server within a second, and a Cluster or three Sentinels agree within ten
 START_LIMIT_S = 20.0
@@ -34,16 +32,14 @@ BUS = 10_000
 eventually = partial(waiting.eventually, ignored=(redis.RedisError,))
 
 
-class Node:
+class Node(RedisServer):
     """One server process on a port of loopback."""
 
     def __init__(self, directory: Path, *options: str, port: int = 0, sentinel: bool = False) -> None:
-        self.directory = directory
-        self.port = port or free_port()
-        self._options = options
-        self._sentinel = sentinel
-        self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
+        super().__init__(directory, *options)
+        self.port = port or free_port()
+        self._sentinel = sentinel
 
     @property
     def address(self) -> str:
@@ -64,32 +60,16 @@ class Node:
         with contextlib.closing(self.client()) as client:
             return dict(client.info(section))
 
-    def start(self) -> Node:
-        if PROGRAM is None:
-            pytest.skip("no redis-server or valkey-server on PATH")
-        common = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
-        command = (
-            [PROGRAM, str(self.directory / "sentinel.conf"), "--sentinel"]
-            if self._sentinel
-            else [PROGRAM, *common, "--save", "", "--appendonly", "no", *self._options]
-        )
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        eventually(lambda: self.ask("PING"), f"an answer of {self.directory}", START_LIMIT_S)
-        return self
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(number)
-        if number not in (signal.SIGSTOP, signal.SIGCONT):
-            self._process.send_signal(signal.SIGCONT)
-            self._process.wait(10)
-            self._process = None
+    def arguments(self) -> list[str]:
+        if self._sentinel:
+            return [str(self.directory / "sentinel.conf"), "--sentinel"]
+        return ["--port", str(self.port), "--bind", "127.0.0.1", *self._common, *self._options]
 
 
 @contextlib.contextmanager
 def running(nodes: Sequence[Node]) -> Iterator[None]:
+    if PROGRAM is None:
+        pytest.skip("no redis-server or valkey-server on PATH")
     try:
         for node in nodes:
             node.start()

@@ -46,12 +46,18 @@ class RedisServer:
     def new_client(self) -> redis.Redis:
         return redis.Redis.from_url(self.url, decode_responses=True)
 
+    def arguments(self) -> list[str]:
+        return ["--port", "0", "--unixsocket", str(self.socket), *self._common, *self._options]
+
+    @property
+    def _common(self) -> list[str]:
+        return ["--dir", str(self.directory), "--save", "", "--appendonly", "no"]
+
     def start(self) -> None:
         assert self._program is not None
-        arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, *arguments, "--save", "", "--appendonly", "no", *self._options], stdout=log, stderr=log
+                [self._program, *self.arguments()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         process = self._process
 
@@ -59,7 +65,7 @@ class RedisServer:
             assert process.poll() is None, (self.directory / "redis.log").read_text()
             return bool(self.client().ping())
 
-        unready = (redis.ConnectionError, redis.BusyLoadingError)
+        unready = (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError)
         eventually(replies, "a reply of redis-server", START_LIMIT_S, ignored=unready)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
