@@ -82,7 +82,7 @@ def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer)
     "operation", ["claim", "new_range", "renew", "suspend", "close", "hand_over", "anext_new_range"]
 )
 def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(explorer: Explorer, operation: str) -> None:
-    check(explorer.sweep(operation, "fork", first=60, step=593))
+    check(explorer.sweep(operation, "fork", first=60, step=397))
 
 
 @pytest.mark.parametrize(("operation", "fork", "first"), [("claim", "fork", 480), ("renew", "fork:id_after", 440)])
@@ -97,7 +97,7 @@ def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parent
 
 
 def test_a_fork_while_the_heartbeat_thread_is_started_hangs_nobody(explorer: Explorer) -> None:
-    check(explorer.sweep("start_heartbeat", "fork", first=60, step=397))
+    check(explorer.sweep("start_heartbeat", "fork", first=60, step=251))
 
 
 def test_another_librarys_hook_may_make_an_id_in_the_child(explorer: Explorer) -> None:

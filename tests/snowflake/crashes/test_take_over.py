@@ -197,11 +197,7 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     )
     assert dies.wait(30) == -signal.SIGKILL
     dies.communicate()
-    tokens = []
-    for path in files_in(records):
-        credentials = read_page(path.read_bytes())
-        if credentials is not None and credentials.lanes_ms:
-            tokens.append(credentials.token)
+    tokens = [each.token for each in leases_in(records)]
     assert len(tokens) == len(set(tokens))
 
 

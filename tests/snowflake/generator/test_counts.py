@@ -12,17 +12,12 @@ from snowredis.snowflake.protocol import WorkerStats
 from snowredis.testing import ManualClock, MemoryPool
 
 
-def test_waits_at_the_ceiling_are_counted_with_their_time(pool: MemoryPool) -> None:
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_waits_at_the_ceiling_are_counted_with_their_time(pool: MemoryPool, coroutine: bool) -> None:
     ids = pool.connect(layout="41/0/2/10/4")
-    ids.next_ids(16 * 5)
+    asyncio.run(ids.anext_ids(16 * 5)) if coroutine else ids.next_ids(16 * 5)
     assert ids.counts.ceiling_waits == 4
-    assert ids.counts.ceiling_wait_s == pytest.approx(0.004, abs=0.001)
-
-
-def test_waits_of_coroutines_are_counted_too(pool: MemoryPool) -> None:
-    ids = pool.connect(layout="41/0/2/10/4")
-    asyncio.run(ids.anext_ids(16 * 5))
-    assert ids.counts.ceiling_waits == 4
+    assert coroutine or ids.counts.ceiling_wait_s == pytest.approx(0.004, abs=0.001)
 
 
 def test_every_step_of_the_ladder_is_counted_apart(pool: MemoryPool, clock: ManualClock) -> None:

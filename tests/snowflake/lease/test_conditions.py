@@ -233,9 +233,12 @@ def test_a_caller_that_holds_nothing_raises_no_alarm_at_another_pool(place: SimP
     assert newcomer.alarm is None
 
 
-def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(place: SimPool) -> None:
+@pytest.mark.parametrize("outage_ms", [0, 60_000])
+def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(outage_ms: int) -> None:
     """Redis lost everything, and a process that knew nothing of the pool created another one."""
+    place = SimPool(slack_ms=2_000, outage_ms=outage_ms)
     living = place.holder().claim()
+    assert (living.outage_ms > living.until_ms) == (outage_ms > 0)
     place.stage.master.wipe()
     newcomer = place.holder().ask_claim()
     assert isinstance(newcomer, Settling)
@@ -243,16 +246,6 @@ def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(place: S
     reply = living.ask_renew()
     assert isinstance(reply, Renewed)
     assert (reply.adopted, reply.alarm, reply.floor_ms) == (True, None, newcomer.floor_ms)
-
-
-def test_a_holder_of_an_outage_lane_that_the_floors_cover_raises_no_alarm_at_another_pool() -> None:
-    place = SimPool(outage_ms=60_000)
-    living = place.holder().claim()
-    assert living.outage_ms > living.until_ms
-    place.stage.master.wipe()
-    newcomer = place.holder().ask_claim()
-    reply = living.ask_renew()
-    assert (isinstance(reply, Renewed), reply.alarm, reply.floor_ms) == (True, None, newcomer.floor_ms)
 
 
 def test_a_lane_beyond_the_floors_raises_an_alarm_at_another_pool_before_they_have_passed() -> None:
