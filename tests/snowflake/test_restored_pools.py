@@ -183,7 +183,7 @@ def test_an_end_does_not_count_before_each_replica_has_it(tmp_path: Path) -> Non
 def test_an_end_that_redis_loses_before_it_counts_is_no_end(
     own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    PoolAdministration(own_server.url, CONFIG).create(wall_ms())
+    store_at(own_server, PLAIN).create(wall_ms())
     changes = iter((lambda: None, lambda: own_server.client().hdel(KEY, "end", "next_signature")))
     lasting = PoolAdministration._lasting
 
