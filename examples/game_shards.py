@@ -36,7 +36,7 @@ SERVERS = [f"{shard}-{number}" for shard in SHARDS for number in (1, 2, 3)]
 KILLED, IN_ITS_PLACE, SET_BACK = "eu-2", "eu-4", "us-2"
 SET_BACK_S = 12
 AHEAD_MS = 10_300
-BURSTS, PLAYERS, ITEMS_EACH = 20, 60, 4
+BURSTS, PLAYERS, ITEMS_EACH = 8, 40, 4
 # each server also writes server, from_ms and to_ms into its rows; report() compares them with the ids
 TABLES = """
     CREATE TABLE player (

@@ -1,18 +1,13 @@
-"""The lifespan helper and the middleware, under Starlette, FastAPI, a bare ASGI application and a real server."""
+"""The lifespan helper under FastAPI; test_without_code.py has the real servers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -22,12 +17,9 @@ import snowredis
 from snowredis.integrations import asgi
 from snowredis.integrations.asgi import lifespan
 from snowredis.testing import memory_pool, use
-from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -147,28 +139,3 @@ def test_a_state_of_the_application_that_is_a_mapping_has_the_generator_too() ->
             assert await app.state["ids"].anext_id() > 0
 
     asyncio.run(run())
-
-
-def test_a_real_uvicorn_releases_its_worker_id_when_it_is_told_to_end(server: RedisServer, tmp_path: Path) -> None:
-    new_pool(server.url, "uvicorn")
-    app = "tests.integrations.programs.uvicorn_service:app"
-    process = warm.Popen(
-        [sys.executable, "-m", "uvicorn", "--uds", "web.sock", "--loop", "uvloop", app],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "POOL_URL": server.url},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        pool = snowredis.WorkerPool(server.url, "uvicorn")
-        transport = httpx.HTTPTransport(uds=str(tmp_path / "web.sock"), retries=0)
-        with httpx.Client(transport=transport, base_url="http://service") as client:
-            eventually((tmp_path / "web.sock").exists, "the service's socket", 20)
-            assert int(client.get("/id").text) > 0
-            assert [worker.label for worker in pool.workers()] == ["web"]
-    finally:
-        process.terminate()
-        _, errors = process.communicate(timeout=10)
-    assert "Application shutdown complete" in errors
-    assert pool.workers() == []

@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 # a Python that has arq, which needs an older redis-py than the others
 ARQ_PYTHON = os.environ.get("SNOWREDIS_TEST_ARQ", "")
-TASKS = 8
+TASKS = 4
 POOL, IDS_KEY, IDS_PER_TASK = "queues", "made", 50
 
 

@@ -500,8 +500,8 @@ def test_under_asyncio_the_loop_goes_on_while_a_batch_waits(monkeypatch: pytest.
 # --- real processes, real servers ----------------------------------------------------------------
 
 
-def insert_from_three_processes(url: str, server: RedisServer) -> None:
-    config = PoolConfig(name=f"rows-{sa.make_url(url).get_backend_name()}")
+def test_three_processes_fill_one_table(server: RedisServer, tmp_path: Path) -> None:
+    url, config = f"sqlite:///{tmp_path}/rows.db?timeout=60", PoolConfig(name="rows")
     snowredis.WorkerPool(server.url, config.name).create(config)
     table = sa.Table("row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer))
     engine = sa.create_engine(url)
@@ -522,14 +522,6 @@ def insert_from_three_processes(url: str, server: RedisServer) -> None:
     assert sorted(by for by, _ in makers) == [0, 1, 2]
     assert {worker for _, worker in makers} == {0, 1, 2}
     engine.dispose()
-
-
-def test_three_processes_fill_one_sqlite_table(server: RedisServer, tmp_path: Path) -> None:
-    insert_from_three_processes(f"sqlite:///{tmp_path}/rows.db?timeout=60", server)
-
-
-def test_three_processes_fill_one_postgresql_table(postgresql_server: DatabaseServer, server: RedisServer) -> None:
-    insert_from_three_processes(postgresql_server.new_database(), server)
 
 
 def test_postgresql_takes_ids_batch_by_batch_sync_and_async(

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import urllib.error
@@ -21,6 +20,7 @@ import sqlalchemy as sa
 
 import snowredis
 from snowredis.snowflake.open import pool_config
+from tests.support import warm
 from tests.support.databases import DatabaseServer
 from tests.support.pages import blocks_of
 from tests.support.ports import free_port
@@ -29,14 +29,23 @@ from tests.support.waiting import eventually
 
 # packages that the programs need which the test starts: to import them here would take long
 NEEDED = ("alembic", "celery", "fastapi", "gunicorn", "uvicorn_worker")
+# those of them that take long, and need no settings
+IMPORTED = (
+    "alembic.config",
+    "celery.bin.celery",
+    "fastapi",
+    "sqlalchemy.orm",
+    "gunicorn.app.wsgiapp",
+    "uvicorn_worker",
+)
 PAGE = "docs/how-to/usual-stack.md"
 
 
 @contextlib.contextmanager
 def running(command: list[str], directory: Path, environment: dict[str, str]) -> Iterator[None]:
     with (directory / f"{command[2]}.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, cwd=directory, env=environment, stdout=log, stderr=log, start_new_session=True
+        process = warm.Popen(
+            command, imported=IMPORTED, cwd=directory, env=environment, stdout=log, stderr=log, start_new_session=True
         )
         try:
             yield
@@ -49,10 +58,14 @@ def running(command: list[str], directory: Path, environment: dict[str, str]) ->
                     os.killpg(process.pid, signal.SIGKILL)
 
 
+def request(port: int, path: str, data: bytes | None = None) -> Any:
+    headers = {"content-type": "application/json"}
+    return urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers), timeout=10)
+
+
 def status(port: int, path: str, data: bytes | None = None) -> int:
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"content-type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with request(port, path, data) as reply:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -80,7 +93,8 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
 
         def alembic(*words: str) -> None:
             command = [sys.executable, "-m", "alembic", *words]
-            done = subprocess.run(command, cwd=shop, env=environment, capture_output=True, text=True, timeout=60)
+            options: dict[str, Any] = {"cwd": shop, "env": environment, "capture_output": True, "text": True}
+            done = warm.run(command, imported=IMPORTED, timeout=60, **options)
             assert done.returncode == 0, done.stderr
 
         alembic("init", "migrations")
@@ -106,16 +120,12 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
         ):
 
             def ask(path: str, body: Any = None) -> Any:
-                data = None if body is None else json.dumps(body).encode()
-                request = urllib.request.Request(
-                    f"http://127.0.0.1:{web}{path}", data, {"content-type": "application/json"}
-                )
-                with urllib.request.urlopen(request, timeout=10) as reply:
+                with request(web, path, None if body is None else json.dumps(body).encode()) as reply:
                     return json.loads(reply.read())
 
             eventually(lambda: ask("/openapi.json"), "the service", 40, ignored=(OSError,))
             assert ask("/ready") == {"ready": True}
-            made = [ask("/orders", {"customer": "Ada"}) for _ in range(20)]
+            made = [ask("/orders", {"customer": "Ada"}) for _ in range(5)]
             assert ask(f"/orders/{made[0]['id']}") == made[0]
             engine = sa.create_engine(database)
 

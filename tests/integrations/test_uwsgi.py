@@ -137,22 +137,15 @@ def site(own_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Site
             made.process.wait(LIMIT_S)
 
 
-@pytest.mark.parametrize("options", [(), ("--lazy-apps",), ("--threads", "2"), ("--enable-threads",)], ids=" ".join)
-def test_workers_have_worker_ids_of_their_own_and_release_them(site: Any, options: tuple[str, ...]) -> None:
-    running = site(*options)
-    pids = running.pids()
-    # the default generator and that of the module in each, none in the master
-    assert running.holders() == pids
-    assert running.process.pid not in pids
-    running.end()
-    assert running.holders() == set()
-    assert len(set(running.made)) == len(running.made)
-
-
-@pytest.mark.parametrize("options", [(), ("--lazy-apps",)], ids=" ".join)
-def test_a_reload_releases_the_old_workers_ids(site: Any, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("options", [(), ("--lazy-apps", "--threads", "2")], ids=" ".join)
+def test_workers_have_worker_ids_of_their_own_and_release_them_at_a_reload_and_at_the_end(
+    site: Any, options: tuple[str, ...]
+) -> None:
     running = site(*options)
     old = running.pids()
+    # the default generator and that of the module in each, none in the master
+    assert running.holders() == old
+    assert running.process.pid not in old
     running.process.send_signal(signal.SIGHUP)
     eventually(lambda: running.get(4) - old, "an answer of a new worker")
     eventually(lambda: not running.holders() & old, "the end of the old ones' leases")

@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).with_name("programs") / "without_code"
 SERVERS = {
     "granian": ("--interface", "asgi", "--port", "{port}"),
     "hypercorn": ("--bind", "127.0.0.1:{port}"),
-    "uvicorn": ("--port", "{port}"),
+    "uvicorn": ("--port", "{port}", "--loop", "uvloop"),
 }
 
 

@@ -1,11 +1,13 @@
-"""Run the checks with many settings and compare the ids of their messages."""
+"""Run the checks with many settings, and compare the ids of their messages: checks REDIS, with a pool "checked"."""
 
 import django
 
 django.setup()
 
+import sys
 import time
 
+from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 from django.test.utils import setup_test_environment
 
@@ -17,12 +19,33 @@ from snowredis.testing import memory_pool
 def found(deploy=False, debug=True, caches=None, **given):
     with override_settings(DEBUG=debug, SNOWREDIS=given, CACHES=caches or {}):
         messages = ours.check_settings()
-        messages += ours.check_deployment() if deploy else []
+        messages += ours.check_deployment() + ours.check_redis() if deploy else []
     assert all(message.hint for message in messages)
     return [message.id.removeprefix("snowredis.") for message in messages]
 
 
+for wrong, says in (
+    ({"url": "redis://h", "URL": "redis://i"}, "SNOWREDIS has a name twice: url, URL"),
+    ("redis://h", "SNOWREDIS is a str. Write a dict"),
+    (None, "SNOWREDIS is a NoneType. Write a dict"),
+    ({1: 2}, "unknown setting '1'"),
+    ({"testing": "yes"}, "SNOWREDIS['testing'] must be True or False, not 'yes'"),
+    ({"kind": "uuid7", "pool": "shop"}, "unknown setting 'pool' of uuid7 generators"),
+):
+    try:
+        with override_settings(SNOWREDIS=wrong):
+            raise AssertionError(wrong)
+    except ImproperlyConfigured as error:
+        assert says in str(error), error
+
+checked = {"url": sys.argv[1], "pool": "checked", "deploy": True}
+assert found(**checked) == ["W003"]
+assert found(**checked, ttl=60) == ["W003", "E003"]
+assert found(**{**checked, "pool": "absent"}) == ["W003", "W005"]
+
 redis = "redis://db.example:6379/0"
+# no server is there
+ours.check_redis = list
 assert found(url=redis, debug=False, deploy=True) == []
 assert found(url=["redis://a", "redis://b"], debug=False, deploy=True) == ["E001"]
 assert found() == []

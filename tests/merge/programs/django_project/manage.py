@@ -16,6 +16,7 @@ url = urlsplit(os.environ["DATABASE_URL"])
 settings.configure(
     SECRET_KEY="x",
     USE_TZ=True,
+    PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
     TIME_ZONE=os.environ.get("ZONE", "UTC"),
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
     INSTALLED_APPS=[

@@ -52,6 +52,7 @@ DATABASES = {
     }
 }
 USE_TZ = True
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STATIC_URL = "static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SNOWREDIS = {"url": memory_pool(), "Pool": "shop"}
