@@ -1,17 +1,12 @@
 """Chaos with real processes, then a whois of many ids, compared with the processes that really made them.
 
-    python -m tests.monitor.chaos_whois --faults 60 --seconds 60 --ids 10000
-
 Every process records the ids that it makes. `certain` must always be right; `probable` may be wrong only in the way
 that its reason names; `unknown` is always right.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,13 +37,6 @@ class Score:
     @property
     def total(self) -> int:
         return self.answers.total()
-
-    def __str__(self) -> str:
-        shares = ", ".join(f"{name} {count:,}" for name, count in self.answers.most_common())
-        return (
-            f"{self.total:,} ids: {shares}; certain but wrong {len(self.wrong)}, probable but wrong "
-            f"{len(self.wrong_probable)}; of the unknown {self.named:,} are among the candidates"
-        )
 
 
 class WatchedFleet(Fleet):
@@ -123,28 +111,3 @@ def ask(history: HoldingHistory, layout: object, an_id: int, pid: int, score: Sc
         text = "\n".join([f"{an_id} of {truth}: {whois}", *near])
         (score.wrong if whois.certainty == "certain" else score.wrong_probable).append(text)
     score.named += any(one.pid == pid for one in whois.candidates)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=60)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--processes", type=int, default=6)
-    parser.add_argument("--ids", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--mild", action="store_true", help="faults of workers only: Redis and its history are left alone"
-    )
-    args = parser.parse_args()
-    plan = Plan(seconds=args.seconds, faults=args.faults, processes=args.processes, seed=args.seed)
-    with tempfile.TemporaryDirectory(prefix="w", dir="/tmp") as directory:
-        kinds = [fault for fault in FAULTS if fault.target == "worker" or not args.mild]
-        score = run(plan, Path(directory), args.ids, lambda text: print(text, flush=True), kinds)
-    print(score)
-    for text in [*score.wrong[:10], *score.wrong_probable[:10]]:
-        print(text)
-    return 1 if score.wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,4 @@
-"""Whois of ids that real processes made under real faults, compared with what they recorded.
-
-python -m tests.monitor.chaos_whois --faults 300 --seconds 75 --ids 10000     a longer run
-"""
+"""Whois of ids that real processes made under real faults, compared with what they recorded."""
 
 from __future__ import annotations
 
