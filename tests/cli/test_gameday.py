@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from snowredis.cli.commands.gameday import Observed, advise
+from tests.support import warm
 from tests.support.servers import RedisServer
 
 NOTHING_LOST, LOST = Observed(1000, 0, 0.0, 3.0, [], 0), Observed(1000, 50, 9.0, 3.0, [], 0)
@@ -45,7 +46,7 @@ def test_the_settings_follow_from_what_was_seen(seen: Observed, rest: dict[str, 
 
 def gameday(url: str, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "snowredis", "gameday", url, "--ttl", "2", "--workers", "2", *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return warm.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_restart_without_data_loses_writes_and_no_id_is_repeated(own_server: RedisServer, tmp_path: Path) -> None:
