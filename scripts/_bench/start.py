@@ -82,7 +82,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
         WorkerPool(server.url).create(PoolConfig(name=DEFAULT_POOL))
         programs = {name: ["-c", f"{source}\nprint(flush=True)"] for name, source in IMPORTS.items()}
         programs[FIRST_ID] = [str(app)]
-        for arguments in programs.values():
+        for arguments in () if quick else programs.values():
             # writes the byte code
             _run_ms(python, arguments, environment)
         ready, wall, cpu = ({name: list[float]() for name in programs} for _ in range(3))

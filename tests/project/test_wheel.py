@@ -18,6 +18,7 @@ from snowredis import embedded
 from snowredis.cli import main
 from snowredis.errors import StoreUnavailable
 from tests.support.servers import RedisServer
+from tests.support.shared import made_once
 
 ROOT = Path(__file__).parents[2]
 PIP_WHEEL = (sys.executable, "-m", "pip", "wheel", "--no-deps")
@@ -49,18 +50,6 @@ def isolation() -> list[str]:
     return ["--no-build-isolation"] if setuptools_is_recent() else []
 
 
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the checkout, so that no file of it is touched and nothing of an older build gets in."""
-    tree = tmp_path_factory.mktemp("tree")
-    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
-        shutil.copy(ROOT / name, tree)
-    for name in ("snowredis", "scripts", "tests", "docs", "examples"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.so")
-        shutil.copytree(ROOT / name, tree / name, ignore=ignored)
-    return tree
-
-
 def build_sdist(tree: Path, to: Path) -> Path:
     if not setuptools_is_recent():
         pytest.skip("setuptools 77 or later is not installed")
@@ -72,34 +61,51 @@ def build_sdist(tree: Path, to: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def source_archive(tree: Path) -> Path:
-    return build_sdist(tree, tree / "dist")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory with a source archive and a wheel in dist/, and an environment; processes that run tests share it."""
+
+    def make(directory: Path) -> None:
+        # a copy of the checkout, so that no file of it is touched and nothing of an older build gets in
+        for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+            shutil.copy(ROOT / name, directory)
+        for name in ("snowredis", "scripts", "tests", "docs", "examples"):
+            ignored = shutil.ignore_patterns("__pycache__", "*.so")
+            shutil.copytree(ROOT / name, directory / name, ignore=ignored)
+        # built from the source archive, as who packages it builds it
+        archive = build_sdist(directory, directory / "dist")
+        run(*PIP_WHEEL, *isolation(), "-w", directory / "dist", archive, cwd=directory)
+        install(next((directory / "dist").glob("*.whl")), directory / "venv")
+
+    return made_once(tmp_path_factory, "wheel", make)
 
 
-@pytest.fixture(scope="module")
-def wheel(source_archive: Path, tree: Path) -> Path:
-    """Built from the source archive, as whoever packages it builds it."""
-    run(*PIP_WHEEL, *isolation(), "-w", tree / "dist", source_archive, cwd=tree)
-    (built,) = (tree / "dist").glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment of its own with the wheel; its dependencies are those of the one that runs the tests."""
-    home = tmp_path_factory.mktemp("venv")
-    run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home)
-    python = home / "bin" / "python"
+def install(wheel: Path, home: Path) -> None:
+    """Make an environment of its own with the wheel; its dependencies are those of the one that runs the tests."""
+    run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     (site,) = home.glob("lib/python*/site-packages")
     run(sys.executable, "-m", "pip", "install", "--no-deps", "--target", site, wheel, cwd=home)
     # behind the wheel; .pth files in there, such as that of an editable install, are not read
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return python
 
 
-def test_two_checkouts_make_the_same_source_archive(source_archive: Path, tree: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def source_archive(built: Path) -> Path:
+    return next((built / "dist").glob("*.tar.gz"))
+
+
+@pytest.fixture
+def wheel(built: Path) -> Path:
+    return next((built / "dist").glob("*.whl"))
+
+
+@pytest.fixture
+def python(built: Path) -> Path:
+    return built / "venv" / "bin" / "python"
+
+
+def test_two_checkouts_make_the_same_source_archive(source_archive: Path, built: Path, tmp_path: Path) -> None:
     other = tmp_path / "elsewhere"
-    shutil.copytree(tree, other, ignore=shutil.ignore_patterns("dist", "*.egg-info"))
+    shutil.copytree(built, other, ignore=shutil.ignore_patterns("build", "dist", "venv", "*.egg-info"))
     # cloned at another time, under another umask
     for path in other.rglob("*"):
         path.chmod(path.stat().st_mode & 0o700)
@@ -110,17 +116,13 @@ def test_two_checkouts_make_the_same_source_archive(source_archive: Path, tree: 
         assert {member.mode for member in archive} == {0o644, 0o755}
 
 
-def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Path) -> None:
+def test_the_wheel_holds_every_module_every_script_and_the_type_marker_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "snowredis"
     scripts = list(source.rglob("*.lua"))
     wanted = {*source.rglob("*.py"), *scripts, *source.glob("web/static/*"), source / "py.typed"}
     assert {path.parent.parent.name for path in scripts} == {"numbers", "registry", "servers", "snowflake"}
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
-
-
-def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"snowredis"}
     assert [name for name in names if name.endswith((".c", ".h", "_build.py"))] == []
@@ -136,16 +138,22 @@ def test_the_source_archive_holds_what_is_needed_to_build_it_and_to_read_about_i
     assert [name for name in names if name.startswith(("tests/", "scripts/test", ".ci"))] == []
 
 
-def test_without_a_working_compiler_the_wheel_is_for_every_machine(tree: Path, tmp_path: Path) -> None:
+def test_without_a_working_compiler_the_wheel_is_for_every_machine(built: Path, tmp_path: Path) -> None:
     """It is tagged by what it contains, not by what was to be built."""
-    run(*PIP_WHEEL, *isolation(), "-w", tmp_path, tree, cwd=tree, CC="/bin/false")
-    (built,) = tmp_path.glob("*.whl")
-    assert built.name.endswith("-py3-none-any.whl")
+    run(*PIP_WHEEL, *isolation(), "-w", tmp_path, built, cwd=built, CC="/bin/false")
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
 
 
-def test_the_installed_package_is_the_one_that_gets_imported(python: Path, tmp_path: Path) -> None:
-    where = run(python, "-c", "import snowredis; print(snowredis.__file__)", cwd=tmp_path)
-    assert Path(where.strip()).is_relative_to(python.parents[1])
+def test_the_installed_package_is_the_one_that_gets_imported_and_has_the_command_line(
+    python: Path, tmp_path: Path
+) -> None:
+    program = (
+        "import sys, snowredis; from snowredis.cli import main; print(snowredis.__file__); sys.exit(main(['--help']))"
+    )
+    where, usage = run(python, "-c", program, cwd=tmp_path).split("\n", 1)
+    assert Path(where).is_relative_to(python.parents[1])
+    assert "generate" in usage
 
 
 def test_the_installed_package_makes_ids(python: Path, tmp_path: Path) -> None:
@@ -188,8 +196,3 @@ def test_a_program_frozen_by_pyinstaller_makes_ids_of_all_kinds(
     implementation = run(python, "-c", "import snowredis; print(snowredis.IMPLEMENTATION)", cwd=tmp_path).strip()
     assert said[:-1] == [implementation, "0", "True", "True", "True", "True", "default", "10", "NumbersClosed"]
     assert "a frozen program has no Python" in said[-1]
-
-
-def test_the_command_line_starts_from_the_wheel(python: Path, tmp_path: Path) -> None:
-    command = "import sys; from snowredis.cli import main; sys.exit(main(['--help']))"
-    assert "generate" in run(python, "-c", command, cwd=tmp_path)
