@@ -116,10 +116,7 @@ INSERT INTO payment SELECT seq, seq, seq / 7, '2026-01-01' FROM seq_1_to_50
 """
             for name, languages in (
                 ("a", "(1, 'English', '2026-01-01'), (2, 'Italian', '2026-01-01')"),
-                (
-                    "b",
-                    "(1, 'Italian', '2026-01-01'), (2, 'English', '2026-01-01'), (3, 'Japanese', '2026-01-01')",
-                ),
+                ("b", "(1, 'Italian', '2026-01-01'), (2, 'English', '2026-01-01'), (3, 'Japanese', '2026-01-01')"),
             )
         ),
     ),  # type: ignore[arg-type]

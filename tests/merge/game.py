@@ -113,12 +113,7 @@ def fill(url: str, shard: str, players: int, *, counters: bool, seed: int) -> No
             {"id": an_id, "name": f"{shard} guild {at}", "leader": own.choice(player)} for at, an_id in enumerate(guild)
         ],
         "item": [
-            {
-                "id": an_id,
-                "owner": own.choice(player),
-                "kind": own.randint(1, 4),
-                "text": f"{shard} item {at}",
-            }
+            {"id": an_id, "owner": own.choice(player), "kind": own.randint(1, 4), "text": f"{shard} item {at}"}
             for at, an_id in enumerate(item)
         ],
         "vip": [{"player": an_id, "text": f"{shard} vip {at}"} for at, an_id in enumerate(player) if at % 7 == 0],

@@ -57,27 +57,10 @@ def check(directory: Path, sources: Mapping[str, Sequence[object]], layout: Layo
 
 
 SOME_IDS = st.one_of(
-    st.builds(
-        an_id,
-        st.integers(1, 50),
-        st.integers(0, 5),
-        st.integers(0, 3),
-    ),
+    st.builds(an_id, st.integers(1, 50), st.integers(0, 5), st.integers(0, 3)),
     st.sampled_from(
         [0, 1, -1, -(2**63), 2**63 - 1, an_id(-3600), an_id(100), LAYOUT.compose(tick=3_600_000) - 1]
-        + [
-            LAYOUT.compose(tick=3_600_000),
-            "12.5",
-            "1e18",
-            "x",
-            "",
-            2**63,
-            -(2**63) - 1,
-            10**30,
-            " 77 ",
-            "0077",
-            "+5",
-        ]
+        + [LAYOUT.compose(tick=3_600_000), "12.5", "1e18", "x", "", 2**63, -(2**63) - 1, 10**30, " 77 ", "0077", "+5"]
     ),
 )
 
@@ -239,10 +222,6 @@ def test_duplicates_are_exported(tmp_path: Path) -> None:
         running.run(Progress(), now_ms=NOW_MS)
         running.export_duplicates(tmp_path / "out.csv")
         running.export_duplicates(tmp_path / "out.parquet")
-    assert (tmp_path / "out.csv").read_text().splitlines() == [
-        "id,source,times",
-        f"{ids[1]},a,1",
-        f"{ids[1]},b,2",
-    ]
+    assert (tmp_path / "out.csv").read_text().splitlines() == ["id,source,times", f"{ids[1]},a,1", f"{ids[1]},b,2"]
     rows = duckdb.sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
     assert rows == [(ids[1], "a", 1), (ids[1], "b", 2)]

@@ -90,7 +90,7 @@ def test_options_that_cannot_work_are_refused_before_anything_is_read(
 
 def test_ctrl_c_stops_a_statement_and_removes_what_was_stored(tmp_path: Path) -> None:
     big = tmp_path / "big.txt"
-    big.write_text("\n".join(map(str, range(IDS[0], IDS[0] + 4_000_000))))
+    big.write_text("\n".join(map(str, range(IDS[0], IDS[0] + 2_000_000))))
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-m", "snowredis", "merge", "check", str(big)]
     process = subprocess.Popen(
@@ -101,6 +101,5 @@ def test_ctrl_c_stops_a_statement_and_removes_what_was_stored(tmp_path: Path) ->
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     error = process.stderr.read()
-    assert process.wait(60) == ExitCode.INTERRUPTED
-    assert error == "snowredis: error: interrupted. Nothing is kept.\n"
+    assert (process.wait(60), error) == (ExitCode.INTERRUPTED, "snowredis: error: interrupted. Nothing is kept.\n")
     assert list((tmp_path / "tmp").iterdir()) == []

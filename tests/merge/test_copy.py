@@ -18,27 +18,14 @@ from snowredis.merge.databases import open_database
 from snowredis.merge.journal import Journal
 from tests.merge import game
 from tests.merge.test_apply import OF_GAME, apply_file, plan_of
+from tests.support import warm
 from tests.support.databases import DatabaseServer
 from tests.support.statements import execute, rows_of
 from tests.support.waiting import eventually
 
+IMPORTED = ("duckdb", "sqlalchemy")
 Cli = Callable[..., Any]
-Two = Callable[[str, str, str], tuple[str, str]]
-
-
-@pytest.fixture
-def two(request: pytest.FixtureRequest) -> Two:
-    """Make two databases with the statements of both, and those of each."""
-
-    def make(kind: str, tables: str, rows: str) -> tuple[str, str]:
-        server = request.getfixturevalue(f"{kind}_server")
-        urls = server.new_database(), server.new_database()
-        for url, own in zip(urls, rows.split("\n--\n"), strict=True):
-            statements = [part.strip() for part in f"{tables};{own}".split(";") if part.strip()]
-            execute(url, *(part.replace("%", "%%") for part in statements))
-        return urls
-
-    return make
+Two = Callable[..., tuple[str, str]]
 
 
 def findings_of(kept: str, changed: str, path: Path, **options: Any) -> list[str]:
@@ -102,14 +89,13 @@ CREATE TABLE vote (id int PRIMARY KEY, account int NOT NULL, FOREIGN KEY (accoun
 """
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "sqlite"])
 def test_a_second_unique_key_of_a_matched_table_is_found_before_the_first_change(
-    two: Two, tmp_path: Path, offline: Cli, kind: str
+    two: Two, tmp_path: Path, offline: Cli
 ) -> None:
     rows = """INSERT INTO account VALUES (1, 'ann', 'a@x'), (2, 'bob', 'b@x'); INSERT INTO vote VALUES (1, 1)
 --
 INSERT INTO account VALUES (1, 'ann', 'other@x'), (2, 'carl', 'b@x'); INSERT INTO vote VALUES (1, 1), (2, 2)"""
-    kept, changed = two(kind, VOTES, rows)
+    kept, changed = two("sqlite", VOTES, rows)
     options = {"matched": ["account=username"], "independent": ["account.id", "vote.id"]}
     assert findings_of(kept, changed, tmp_path / "p", **options) == [
         "account: 1 rows have the same email as one in the other, such as 'b@x': correct those rows in one of the "
@@ -150,9 +136,8 @@ INSERT INTO account VALUES (1, 'eve', NULL), (2, 'bob', NULL); INSERT INTO vote 
     assert rows_of(kept, "SELECT count(*) FROM account") == [(2 if kind == "mariadb" else 3,)]
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "sqlite"])
 def test_matched_tables_with_a_parent_and_pairs_that_both_have_are_copied(
-    two: Two, tmp_path: Path, offline: Cli, kind: str
+    two: Two, tmp_path: Path, offline: Cli
 ) -> None:
     tables = """
 CREATE TABLE color (id int PRIMARY KEY, name varchar(20) NOT NULL UNIQUE);
@@ -167,11 +152,8 @@ INSERT INTO mixed VALUES (1, 2)
 --
 INSERT INTO color VALUES (1, 'blue'), (2, 'red'), (3, 'green');
 INSERT INTO shade VALUES (1, 1, 'light'), (2, 2, 'dark'), (3, 3, 'dark'); INSERT INTO mixed VALUES (2, 1), (3, 3)"""
-    kept, changed = two(kind, tables, rows)
-    options: dict[str, Any] = {
-        "matched": ["color=name", "shade=color,name"],
-        "independent": ["color.id", "shade.id"],
-    }
+    kept, changed = two("mariadb", tables, rows)
+    options: dict[str, Any] = {"matched": ["color=name", "shade=color,name"], "independent": ["color.id", "shade.id"]}
     assert findings_of(kept, changed, tmp_path / "p", **options) == [
         "mixed: 1 rows have the same one, other as one in the other, such as (1, 2): --match mixed=one,other or "
         "correct those rows in one of the databases"
@@ -271,7 +253,7 @@ def test_a_copy_that_fails_at_its_end_has_copied_nothing(two: Two, tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_an_interrupted_copy_commits_nothing_afterwards(two: Two, tmp_path: Path, kind: str) -> None:
-    kept, changed = two(kind, "CREATE TABLE a (id bigint PRIMARY KEY, t varchar(200))", "SELECT 1\n--\nSELECT 1")
+    kept, changed = two(kind, "CREATE TABLE a (id bigint PRIMARY KEY, t varchar(200))")
     numbers = "generate_series(1, 100000) g (seq)" if kind == "postgresql" else "seq_1_to_100000"
     execute(changed, f"INSERT INTO a SELECT seq, repeat('x', 200) FROM {numbers}")
     path = tmp_path / "p"
@@ -290,14 +272,16 @@ def test_an_interrupted_copy_commits_nothing_afterwards(two: Two, tmp_path: Path
             if kind == "postgresql":
                 # a copy takes less than a look at it, and waits for this
                 other.exec_driver_sql("LOCK TABLE a IN SHARE MODE")
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            process = warm.Popen(
+                command, imported=IMPORTED, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
             eventually(copies, "a copy", 60)
             process.send_signal(number)
             said, _ = process.communicate(timeout=60)
         assert process.returncode == (ExitCode.INTERRUPTED if number == signal.SIGTERM else -number), said
         eventually(lambda: not copies(), "the end of the copy", 60)
         assert rows_of(kept, "SELECT count(*) FROM a") == [(0,)]
-    assert subprocess.run(command, check=False, capture_output=True).returncode == ExitCode.OK
+    assert warm.run(command, imported=IMPORTED, capture_output=True).returncode == ExitCode.OK
     assert rows_of(kept, "SELECT count(*) FROM a") == [(100_000,)]
 
 

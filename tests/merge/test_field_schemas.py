@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from snowredis.merge.apply import revert
 from snowredis.merge.progress import Progress
 from tests.merge.field_schemas import GAME, PAGILA, SAKILA, FieldSchema
 from tests.merge.test_apply import apply_file, plan_of
-from tests.support import databases
+from tests.support import databases, warm
 from tests.support.statements import execute, rows_of
 
 
@@ -133,6 +132,8 @@ def test_a_game_without_any_foreign_key(mariadb_server: Any, far_mariadb: Any, t
 
 # --- Django ----------------------------------------------------------------------------------------------
 
+# what needs no settings
+IMPORTED = ("django.core.management", "django.db.models", "django.contrib.admin.options", "psycopg")
 PROJECT = Path(__file__).parent / "programs/django_project"
 OF_DJANGO = FieldSchema(
     kind="postgresql",
@@ -174,7 +175,7 @@ def test_a_django_project_with_content_types_and_the_admins_log(
     def manage(url: str, *argv: str) -> None:
         environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(tmp_path), "ZONE": "Asia/Tokyo"}
         command = [sys.executable, str(PROJECT / "manage.py"), *argv]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+        done = warm.run(command, imported=IMPORTED, env=environment, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr
 
     manage(kept, "makemigrations:shop", "migrate", "fill:a")

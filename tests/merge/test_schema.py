@@ -32,9 +32,7 @@ def schema(*keys: str, ids: tuple[str, ...] = (), texts: tuple[str, ...] = ()) -
             metadata,
             *(
                 sa.Column(
-                    name,
-                    sa.String if f"{table}.{name}" in texts else sa.BigInteger,
-                    primary_key=name in ("id", "no"),
+                    name, sa.String if f"{table}.{name}" in texts else sa.BigInteger, primary_key=name in ("id", "no")
                 )
                 for name in columns
             ),

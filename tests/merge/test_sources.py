@@ -21,12 +21,7 @@ from snowredis.merge.sources import parse_sources, without_password
         ("postgresql://u:p#w@h/db", "database", "", None),
         ("postgresql://h/db#players.id", "database", "postgresql://h/db", (None, "players", "id")),
         ("postgresql://h/db#game.players.id", "database", "postgresql://h/db", ("game", "players", "id")),
-        (
-            'sqlite:///s.db#"odd.""table"."the id"',
-            "database",
-            "sqlite:///s.db",
-            (None, 'odd."table', "the id"),
-        ),
+        ('sqlite:///s.db#"odd.""table"."the id"', "database", "sqlite:///s.db", (None, 'odd."table', "the id")),
         ("mysql://h/db?charset=utf8#t.id", "database", "mysql://h/db?charset=utf8", (None, "t", "id")),
     ],
 )

@@ -26,17 +26,7 @@ NOW_MS = 1_767_225_600_000
 START = LAYOUT.tick_at(NOW_MS) - 1_000_000
 NEW = [LAYOUT.compose(tick=START + at * 100, worker=at % 5) for at in range(250)]
 # a counter, an id of the future, negative ones, one that is there three times, and NULL
-OLD: list[int | None] = [
-    1,
-    2,
-    *NEW[:30],
-    NEW[0],
-    NEW[0],
-    LAYOUT.compose(tick=START + 2_000_000),
-    -5,
-    None,
-    None,
-]
+OLD: list[int | None] = [1, 2, *NEW[:30], NEW[0], NEW[0], LAYOUT.compose(tick=START + 2_000_000), -5, None, None]
 
 
 @pytest.fixture
@@ -104,10 +94,7 @@ def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(url: str, monkeyp
     ],
 )
 def test_a_table_or_column_that_is_not_there_is_refused(url: str, place: str, says: str) -> None:
-    with (
-        Workspace(threads=1) as workspace,
-        pytest.raises(SourceError, match=says),
-    ):
+    with Workspace(threads=1) as workspace, pytest.raises(SourceError, match=says):
         Check(workspace, parse_sources([f"a={url}#{place}"]), LAYOUT).run(Progress())
 
 
@@ -157,10 +144,7 @@ def test_a_database_that_cannot_be_reached_is_refused_with_advice(url: str, says
 
 def test_a_column_of_floats_is_refused(tmp_path: Path) -> None:
     text = sqlite_with(tmp_path / "s.db", "REAL", [1.0])
-    with (
-        Workspace(threads=1) as workspace,
-        pytest.raises(SourceError, match="loses the last digits"),
-    ):
+    with Workspace(threads=1) as workspace, pytest.raises(SourceError, match="loses the last digits"):
         Check(workspace, parse_sources([text]), LAYOUT).run(Progress())
 
 

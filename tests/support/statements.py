@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import sqlalchemy as sa
 
 
+@functools.cache
+def _engine(url: str) -> sa.Engine:
+    # one for all calls: SQLAlchemy asks a server for its settings with the first connection of an engine
+    return sa.create_engine(url, poolclass=sa.NullPool)
+
+
 def execute(url: str, *statements: str) -> None:
     """Run statements in one transaction."""
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
+    with _engine(url).begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
-    engine.dispose()
 
 
 def rows_of(url: str, query: str) -> list[tuple[Any, ...]]:
     """Return the rows of a query."""
-    engine = sa.create_engine(url)
-    with engine.connect() as connection:
-        rows = [tuple(row) for row in connection.execute(sa.text(query))]
-    engine.dispose()
-    return rows
+    with _engine(url).connect() as connection:
+        return [tuple(row) for row in connection.execute(sa.text(query))]

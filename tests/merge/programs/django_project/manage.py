@@ -20,12 +20,7 @@ settings.configure(
     TIME_ZONE=os.environ.get("ZONE", "UTC"),
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
     INSTALLED_APPS=[
-        *(
-            "django.contrib.contenttypes",
-            "django.contrib.auth",
-            "django.contrib.sessions",
-            "django.contrib.messages",
-        ),
+        *("django.contrib.contenttypes", "django.contrib.auth", "django.contrib.sessions", "django.contrib.messages"),
         *("django.contrib.admin", "shop"),
     ],
     SILENCED_SYSTEM_CHECKS=[f"admin.E4{number:02}" for number in range(20)],
@@ -66,19 +61,11 @@ def fill(name: str) -> None:
     of_book = ContentType.objects.get_for_model(Book)
     for book in books[:6]:
         LogEntry.objects.create(
-            user=users[0],
-            content_type=of_book,
-            object_id=book.pk,
-            object_repr=book.title,
-            action_flag=ADDITION,
+            user=users[0], content_type=of_book, object_id=book.pk, object_repr=book.title, action_flag=ADDITION
         )
     gone = Book.objects.create(title="gone", publisher=publisher, editor=users[0])
     LogEntry.objects.create(
-        user=users[2],
-        content_type=of_book,
-        object_id=gone.pk,
-        object_repr=f"{name} gone",
-        action_flag=DELETION,
+        user=users[2], content_type=of_book, object_id=gone.pk, object_repr=f"{name} gone", action_flag=DELETION
     )
     LogEntry.objects.create(
         user=users[1],
