@@ -19,10 +19,13 @@ from starlette.testclient import TestClient
 from snowredis.testing import memory_pool
 from snowredis.web.service import Service, create_app
 from tests.support import warm
+from tests.support.pools import new_pool
 from tests.support.ports import free_port
+from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
+SHARED = [f"shared-{number}" for number in range(6)]
 TOKEN = "correct-horse-battery-staple"
 _numbers = itertools.count(1)
 
@@ -30,14 +33,6 @@ _numbers = itertools.count(1)
 def client_of(app: Service, host: str = "127.0.0.1", **options: Any) -> TestClient:
     """Return a client that connects over loopback."""
     return TestClient(app, base_url=f"http://{host}:8600", **options)
-
-
-def two_gunicorn_workers(worker_class: str) -> tuple[str, ...]:
-    """Return the arguments of Serve that run the service under gunicorn."""
-    return (
-        *("-m", "gunicorn", "-w", "2", "-k", worker_class, "--bind", "127.0.0.1:{port}"),
-        *("--no-control-socket", "snowredis.web.service:from_environment()"),
-    )
 
 
 @contextlib.asynccontextmanager
@@ -107,15 +102,15 @@ class Served:
 Serve = Callable[..., Served]
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
+@contextlib.contextmanager
+def serving(directory: Path) -> Iterator[Serve]:
     """Yield a function that starts `snowredis serve`, or another command that contains {port}."""
     started: list[Served] = []
 
     def start(
         *options: str, url: str, command: list[str] | None = None, ready: str = "/readyz", **environment: str
     ) -> Served:
-        port, log = free_port(), tmp_path / f"serve{len(started)}.log"
+        port, log = free_port(), directory / f"serve{len(started)}.log"
         program = ["-m", "snowredis", "serve", "--port", "{port}"] if command is None else command
         arguments = [part.format(port=port) for part in (*program, *options)]
         packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
@@ -129,8 +124,26 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             started[-1].wait_for(ready)
         return started[-1]
 
-    yield start
-    for served in started:
-        if served.process.poll() is None:
-            served.process.kill()
-            served.process.wait(10)
+    try:
+        yield start
+    finally:
+        for served in started:
+            if served.process.poll() is None:
+                served.process.kill()
+                served.process.wait(10)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    with serving(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def served(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Yield a service of the pools of SHARED, with an access log, for the tests of a file that leave it as it is."""
+    for pool in SHARED:
+        new_pool(server.url, pool)
+    pools = [part for pool in SHARED for part in ("--pool", pool)]
+    with serving(tmp_path_factory.mktemp("served")) as start:
+        yield start(*pools, "--access-log", url=server.url)

@@ -180,7 +180,7 @@ def proxy(prefix: str, port: int) -> Iterator[int]:
         server.shutdown()
 
 
-def test_the_page_works_below_a_prefix_of_a_proxy_and_says_what_is_wrong(
+def test_the_page_with_its_form_works_below_a_prefix_of_a_proxy_and_says_what_is_wrong(
     page: Page, server: RedisServer, pool: str, serve: Serve, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text(TOKEN)
@@ -188,10 +188,14 @@ def test_the_page_works_below_a_prefix_of_a_proxy_and_says_what_is_wrong(
     with proxy("/ops/ids", served.port) as port:
         page.go(f"http://127.0.0.1:{port}/ops/ids/")
         page.wait("document.querySelector('#token') !== null")
+        page.fill("#token", "wrong-wrong-wrong-wrong")
+        page.key("Enter")
+        page.wait("document.querySelector('.wrong')?.checkVisibility()")
         page.fill("#token", TOKEN)
         page.click("button[type=submit]")
         page.wait("document.querySelector('#link')?.textContent == 'live'")
         assert page.evaluate("location.pathname") == "/ops/ids/"
+        assert page.evaluate("document.cookie") == ""
         page.wait("document.querySelectorAll('.tile').length == 1")
         assert page.evaluate("getComputedStyle(document.querySelector('#loading')).display") == "none"
         page.fill("#id", "1")
@@ -399,24 +403,6 @@ def test_it_fits_a_phone_and_a_desk_and_every_text_can_be_read_in_light_and_dark
             assert result["checked"] > 100
             assert result["found"] == []
         process.send_signal(signal.SIGCONT)
-
-
-def test_a_browser_without_the_token_sees_a_form_and_gets_in_by_it(
-    page: Page, server: RedisServer, pool: str, serve: Serve, tmp_path: Path
-) -> None:
-    (tmp_path / "token").write_text(TOKEN)
-    served = serve("--pool", pool, "--token-file", str(tmp_path / "token"), url=server.url)
-    page.go(served.url)
-    page.wait("document.querySelector('#token') !== null")
-    page.fill("#token", "wrong-wrong-wrong-wrong")
-    page.key("Enter")
-    page.wait("document.querySelector('.wrong')?.checkVisibility()")
-    page.fill("#token", TOKEN)
-    page.key("Enter")
-    page.wait("document.querySelectorAll('.tile').length == 1")
-    assert page.evaluate("document.cookie") == ""
-    page.click("header form button")
-    page.wait("document.querySelector('#token') !== null")
 
 
 def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back(

@@ -14,7 +14,7 @@ from tests.support.servers import redis_server
 from tests.web.conftest import TOKEN, client_of
 
 # enough to reach every kind of parameter; more with: pytest tests/web/test_fuzz.py --hypothesis-seed=N
-EXAMPLES = 12
+EXAMPLES = 8
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import TOKEN, Serve, Served
+from tests.web.conftest import SHARED, TOKEN, Serve, Served
 
 pytest.importorskip("uvicorn")
 
@@ -53,48 +53,44 @@ def connected(served: Served) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("accept", ["application/json", "text/plain", "application/octet-stream"])
-def test_it_gets_the_same_headers_and_another_id(
-    server: RedisServer, pool_name: str, serve: Serve, accept: str
-) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url)
+def served_ids(client: Client, pool: str) -> float:
+    """Return how many ids of *pool* the service has given: of a moment ago."""
+    metrics = client.ask(path="/metrics")[2].decode()
+    return float(metrics.partition(f'snowredis_served_ids_total{{pool="{pool}"}} ')[2].split()[0])
+
+
+@pytest.mark.parametrize(
+    ("accept", "pool"),
+    list(zip(["application/json", "text/plain", "application/octet-stream"], SHARED[1:4], strict=True)),
+)
+def test_it_gets_the_same_headers_and_another_id(served: Served, accept: str, pool: str) -> None:
     with connected(served) as client:
-        answers = [client.ask(f"Accept: {accept}") for _ in range(5)]
+        answers = [client.ask(f"Accept: {accept}", path=f"/id?pool={pool}") for _ in range(5)]
         # others in between do not matter
         assert client.ask(path="/pools")[0] == 200
-        answers.append(client.ask(f"Accept: {accept}"))
-        metrics = client.ask(path="/metrics")[2].decode()
+        answers.append(client.ask(f"Accept: {accept}", path=f"/id?pool={pool}"))
+        eventually(lambda: served_ids(client, pool) == 6)
     assert {status for status, _, _ in answers} == {200}
     assert len({tuple(sorted(headers)) for _, headers, _ in answers}) == 1
     bodies = [body for _, _, body in answers]
     if accept == "application/octet-stream":
         ids = [struct.unpack(">q", body)[0] for body in bodies]
     else:
-        before, after = (b"", b"\n") if accept == "text/plain" else (b'{"id":"', b'"}')
-        ids = [int(body.removeprefix(before).removesuffix(after)) for body in bodies]
+        start, end = (b"", b"\n") if accept == "text/plain" else (b'{"id":"', b'"}')
+        ids = [int(body.removeprefix(start).removesuffix(end)) for body in bodies]
     assert all(earlier < later for earlier, later in itertools.pairwise(ids))
-    assert f'snowredis_served_ids_total{{pool="{pool_name}"}} 6.0' in metrics
 
 
-def test_each_connection_repeats_its_own_request(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    pools = [pool_name, f"{pool_name}-b"]
-    for name in pools:
-        new_pool(server.url, name)
-    served = serve(*(part for name in pools for part in ("--pool", name)), url=server.url)
+def test_each_connection_repeats_its_own_request(served: Served) -> None:
     with connected(served) as one, connected(served) as other:
         for _ in range(3):
-            one.ask(path=f"/id?pool={pools[0]}")
-            other.ask(path=f"/id?pool={pools[1]}")
-            other.ask(path=f"/id?pool={pools[0]}")
-        metrics = one.ask(path="/metrics")[2].decode()
-    assert f'snowredis_served_ids_total{{pool="{pools[0]}"}} 6.0' in metrics
-    assert f'snowredis_served_ids_total{{pool="{pools[1]}"}} 3.0' in metrics
+            one.ask(path=f"/id?pool={SHARED[4]}")
+            other.ask(path=f"/id?pool={SHARED[5]}")
+            other.ask(path=f"/id?pool={SHARED[4]}")
+        eventually(lambda: [served_ids(one, pool) for pool in SHARED[4:]] == [6, 3])
 
 
-def test_a_header_that_nothing_reads_may_differ(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url)
+def test_a_header_that_nothing_reads_may_differ(served: Served) -> None:
     with connected(served) as client:
         first = client.ask("Traceparent: 00-1")
         answers = [client.ask(f"Traceparent: 00-{number}", "X-Request-Id: caf\xe9") for number in range(3)]
@@ -104,27 +100,25 @@ def test_a_header_that_nothing_reads_may_differ(server: RedisServer, pool_name: 
         assert len({body for _, _, body in [first, *answers]}) == 4
 
 
-def test_any_other_change_is_seen(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url)
-    for changed, status in {
-        ("Host: evil.example",): 403,
-        ("Accept: text/html",): 406,
-        ("Sec-Fetch-Site: cross-site",): 403,
-        ("Content-Length: 5000",): 413,
-        ("Transfer-Encoding: chunked",): 413,
-        ("Not a header",): 400,
-        ("X: a\0b",): 400,
-    }.items():
-        with connected(served) as client:
-            assert [client.ask()[0] for _ in range(3)] == [200, 200, 200]
-            line = client.ask(*changed, body=False)[0]
-            assert (changed, line) == (changed, status)
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ("Host: evil.example", 403),
+        ("Accept: text/html", 406),
+        ("Sec-Fetch-Site: cross-site", 403),
+        ("Content-Length: 5000", 413),
+        ("Transfer-Encoding: chunked", 413),
+        ("Not a header", 400),
+        ("X: a\0b", 400),
+    ],
+)
+def test_any_other_change_is_seen(served: Served, changed: str, status: int) -> None:
+    with connected(served) as client:
+        assert [client.ask()[0] for _ in range(3)] == [200, 200, 200]
+        assert client.ask(changed, body=False)[0] == status
 
 
-def test_what_follows_a_request_is_a_request_of_its_own(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url)
+def test_what_follows_a_request_is_a_request_of_its_own(served: Served) -> None:
     with connected(served) as client:
         assert [client.ask()[0] for _ in range(3)] == [200, 200, 200]
         # the second one is no request
@@ -132,6 +126,14 @@ def test_what_follows_a_request_is_a_request_of_its_own(server: RedisServer, poo
         assert client._file.readline().split()[1] == b"200"
         client._socket.sendall(b"\r\n")
         assert b" 400 " in client._file.read()
+
+
+def test_each_one_is_in_the_access_log(served: Served) -> None:
+    before = served.log.read_text().count("GET /id ")
+    with connected(served) as client:
+        for _ in range(5):
+            client.ask()
+    assert served.log.read_text().count("GET /id ") == before + 5
 
 
 def test_it_counts_for_the_rate_and_waits_for_the_pool(own_server: RedisServer, pool_name: str, serve: Serve) -> None:
@@ -189,12 +191,3 @@ def test_a_process_that_stops_says_so_in_its_response(server: RedisServer, pool_
         served.wait_for("/readyz", 503)
         assert b"connection: close" in client.ask()[1]
         assert client.is_at_end()
-
-
-def test_each_one_is_in_the_access_log(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, "--access-log", url=server.url)
-    with connected(served) as client:
-        for _ in range(5):
-            client.ask()
-    assert served.log.read_text().count("GET /id ") == 5

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +12,11 @@ import pytest
 from starlette.testclient import TestClient
 
 import snowredis
+from snowredis.cli import main
 from snowredis.testing import memory_pool
 from snowredis.web.access import COOKIE_LIFE_S, HostCheck, TokenAuth, is_loopback
 from snowredis.web.service import Service, create_app
 from snowredis.web.settings import check_token
-from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -411,25 +409,19 @@ def test_the_pages_use_nothing_that_the_policy_forbids() -> None:
 # --- the command -----------------------------------------------------------------------------------
 
 
-def snowredis_serve(*options: str) -> subprocess.CompletedProcess[str]:
-    return warm.run(
-        [sys.executable, "-m", "snowredis", "serve", *options], capture_output=True, text=True, timeout=60, cwd=ROOT
-    )
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-def test_another_address_than_loopback_needs_a_token(host: str) -> None:
-    done = snowredis_serve("--host", host, "--port", "1")
-    assert done.returncode == 3
-    assert "--token-file, or --insecure" in done.stderr
+def test_another_address_than_loopback_needs_a_token(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--host", host, "--port", "1"]) == 3
+    assert "--token-file, or --insecure" in capsys.readouterr().err
 
 
-def test_a_token_file_without_a_token_stops_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["empty", "missing"])
+def test_a_token_file_without_a_token_stops_the_start(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").write_text("\n")
-    for name in ("empty", "missing"):
-        done = snowredis_serve("--token-file", str(tmp_path / name))
-        assert done.returncode == 3
-        assert "was not started" in done.stderr
+    assert main(["serve", "--token-file", str(tmp_path / name)]) == 3
+    assert "was not started" in capsys.readouterr().err
 
 
 def test_a_service_is_told_apart_from_its_settings(guarded: TestClient) -> None:

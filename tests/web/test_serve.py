@@ -1,4 +1,4 @@
-"""The service as a process of its own: the command, gunicorn by the import string, a client, the end."""
+"""The service as a process of its own: the command, a client, the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.pages import blocks_of
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import ROOT, Serve, two_gunicorn_workers
+from tests.web.conftest import ROOT, SHARED, Serve, Served
 
 pytest.importorskip("uvicorn")
 
@@ -165,30 +165,7 @@ def test_connections_refused_for_want_of_files_are_logged_once(
     assert "ulimit -n" in served.log.read_text()
 
 
-def test_gunicorn_serves_it_by_its_import_string(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    pytest.importorskip("gunicorn")
-    pytest.importorskip("uvicorn_worker")
-    new_pool(server.url, pool_name)
-    served = serve(
-        *two_gunicorn_workers("uvicorn_worker.UvicornWorker"),
-        url=server.url,
-        command=[],
-        SNOWREDIS_SERVE_POOLS=pool_name,
-    )
-    pool = snowredis.WorkerPool(server.url, pool_name)
-    eventually(lambda: len(pool.workers()) >= 2, "two workers", 30)
-    ids = [served.ask("/ids?count=100", Accept="text/plain")[2].split() for _ in range(20)]
-    assert len({an_id for batch in ids for an_id in batch}) == 2000
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
-    connection.request("GET", "/live")
-    assert connection.getresponse().readline().startswith(b"event: all")
-    served.stop()
-    assert snowredis.WorkerPool(server.url, pool_name).workers() == []
-
-
-def test_a_head_without_an_end_is_cut_off(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url)
+def test_a_head_without_an_end_is_cut_off(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as raw:
         raw.sendall(b"GET /id HTTP/1.1\r\nHost: localhost\r\n")
         answer = b""
@@ -203,13 +180,11 @@ def test_a_head_without_an_end_is_cut_off(server: RedisServer, pool_name: str, s
 
 
 def test_the_client_of_the_page_yields_ids_in_batches_and_tries_again_when_the_service_says_so(
-    server: RedisServer, pool_name: str, serve: Serve, capsys: pytest.CaptureFixture[str]
+    served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [program] = [block.text for block in blocks_of("docs/how-to/service.md") if "import httpx" in block.text]
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url)
     names: dict[str, Any] = {}
-    exec(program.replace("http://127.0.0.1:8600", served.url).replace('"orders"', f'"{pool_name}"'), names)
+    exec(program.replace("http://127.0.0.1:8600", served.url).replace('"orders"', f'"{SHARED[0]}"'), names)
     first, second = map(int, capsys.readouterr().out.split())
     assert first < second
     statuses = [503, 429, 200]

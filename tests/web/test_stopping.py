@@ -13,7 +13,7 @@ import snowredis
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import Serve, Served, two_gunicorn_workers
+from tests.web.conftest import Serve, Served
 from tests.web.keepalive_load import Loaded, load
 
 
@@ -58,7 +58,8 @@ def test_gunicorn_replaces_its_processes_and_loses_no_request(
     pytest.importorskip("uvicorn_worker")
     new_pool(server.url, pool_name)
     served = serve(
-        *two_gunicorn_workers("snowredis.web.gunicorn_worker.ServiceWorker"),
+        *("-m", "gunicorn", "-w", "2", "-k", "snowredis.web.gunicorn_worker.ServiceWorker", "--no-control-socket"),
+        *("--bind", "127.0.0.1:{port}", "snowredis.web.service:from_environment()"),
         url=server.url,
         command=[],
         SNOWREDIS_SERVE_POOLS=pool_name,
