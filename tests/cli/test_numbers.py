@@ -210,13 +210,6 @@ def test_what_is_not_a_tag_of_this_version_hides_no_other(
     client.delete(foreign, former)
 
 
-def test_a_command_is_about_one_server(cli: Cli, server_url: str, pool_name: str) -> None:
-    several = f"{server_url} redis://localhost:1"
-    for command in (("create",), ("show",), ("delete", "--yes"), ("change", "--maximum", "5", "--yes")):
-        refused = cli("numbers", command[0], pool_name, *command[1:], "--url", several)
-        assert (refused.code, "administered on one server at a time" in refused.err) == (3, True)
-
-
 def test_a_refused_change_of_a_tag_names_the_reason_and_leaves_it_open(cli: Cli, pool_name: str) -> None:
     cli("numbers", "create", pool_name, "--start", "10")
     for maximum in ("9", "-1", str(2**70), "many"):

@@ -296,21 +296,6 @@ def test_a_copy_in_another_database_hands_out_nothing(own_server: RedisServer, t
     assert numbers(url, tag, 1) == [7]
 
 
-def test_a_tag_of_a_former_format_is_shown_deleted_and_opened_with_the_new_one(
-    servers: list[RedisServer], tag: str
-) -> None:
-    server = servers[0]
-    former = "format=2 start=1 maximum=99 share=0/1 durability=detect max_rate=20 failover_slack_ms=0"
-    server.client().hset(tag_keys(tag)[0], mapping={"signature": former, "next": "41"})
-    info = show_tag(server.url, tag)
-    assert (info.config, info.position) == (None, 41)
-    with pytest.raises(ConfigError, match="does not write"):
-        open_tag(server.url, tag, 42)
-    assert delete_tag(server.url, tag)
-    assert open_tag(server.url, tag, 42) == 42
-    assert numbers(server.url, tag, 1) == [42]
-
-
 def test_a_server_that_does_not_reply_is_an_error(tmp_path: Path, tag: str) -> None:
     away = f"unix://{tmp_path}/nobody.sock"
     for administer in (create_tag, delete_tag, show_tag, change_tag):
