@@ -52,7 +52,7 @@ class Fleet:
     """One celery worker, and what its tasks recorded in Redis."""
 
     def __init__(self, server: RedisServer, process: subprocess.Popen[bytes], log: Path) -> None:
-        self._server = server
+        self._client, self._pool = server.client(), snowredis.WorkerPool(server.url, POOL)
         self.process = process
         self.log = log
         self.app = Celery(broker=broker(server), set_as_current=False)
@@ -63,7 +63,7 @@ class Fleet:
 
     def notes(self) -> list[list[str]]:
         """Return pid, task id and ids of each task that ran."""
-        return [str(note).split() for note in self._server.client().lrange(IDS_KEY, 0, -1)]
+        return [str(note).split() for note in self._client.lrange(IDS_KEY, 0, -1)]
 
     def ids(self) -> list[str]:
         return [an_id for note in self.notes() for an_id in note[2:]]
@@ -73,12 +73,12 @@ class Fleet:
 
         def ran() -> bool:
             assert self.process.poll() is None, self.log.read_text()
-            return self._server.client().llen(IDS_KEY) >= count
+            return self._client.llen(IDS_KEY) >= count
 
         eventually(ran, f"{count} tasks")
 
     def workers(self) -> list[WorkerInfo]:
-        return snowredis.WorkerPool(self._server.url, POOL).workers()
+        return self._pool.workers()
 
     def end(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)

@@ -19,7 +19,7 @@ from gunicorn.config import Config
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import EndedLease, WorkerInfo
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support import waiting, warm
 from tests.support.programs import ROOT
@@ -59,7 +59,7 @@ class Gunicorn:
     """One arbiter. Attributes: its process, its log, its socket."""
 
     def __init__(self, redis_url: str, directory: Path, process: subprocess.Popen[bytes]) -> None:
-        self._url = redis_url
+        self._pool = snowredis.WorkerPool(redis_url, POOL)
         self.process = process
         self.log, self.socket = directory / "gunicorn.log", directory / "http.sock"
 
@@ -82,13 +82,10 @@ class Gunicorn:
 
     def deaths(self) -> list[EndedLease]:
         """Workers that died."""
-        return list(snowredis.WorkerPool(self._url, POOL).snapshot().deaths)
+        return list(self._pool.snapshot().deaths)
 
     def workers(self) -> list[WorkerInfo]:
-        return snowredis.WorkerPool(self._url, POOL).workers()
-
-    def info(self) -> PoolInfo:
-        return snowredis.WorkerPool(self._url, POOL).info()
+        return self._pool.workers()
 
     def holders(self) -> set[int]:
         """Return the pids of the processes that hold a lease."""

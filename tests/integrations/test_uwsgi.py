@@ -50,12 +50,12 @@ class Site:
 
     def __init__(self, server: RedisServer, directory: Path, *options: str, ttl_s: int) -> None:
         assert PROGRAM is not None
-        self._server = server
+        self._pool = snowredis.WorkerPool(server.url, POOL)
         self._socket = directory / "http.sock"
         self.log = directory / "uwsgi.log"
         self.made: list[str] = []
         config = PoolConfig(name=POOL, ttl_ms=ttl_s * 1000)
-        snowredis.WorkerPool(server.url, POOL).create(config)
+        self._pool.create(config)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [PROGRAM, "--master", "--processes", "2", "--die-on-term", "--need-app", "--http-socket"]
@@ -107,7 +107,7 @@ class Site:
         return pids
 
     def holders(self) -> set[int]:
-        return {info.pid for info in snowredis.WorkerPool(self._server.url, POOL).workers()}
+        return {info.pid for info in self._pool.workers()}
 
     def _is_quiet(self) -> bool:
         size = self.log.stat().st_size

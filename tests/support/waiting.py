@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-POLL_S = 0.01
+POLL_S = 0.02
 
 
 def eventually(
