@@ -20,6 +20,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
+from tests.core.test_layout import any_layout
 
 EPOCH = 1735689600000
 
@@ -31,18 +32,8 @@ def ms(text: str) -> int:
 @st.composite
 def small_layout(draw: st.DrawFn) -> Layout:
     """Layouts of at most 10 bits whose fields begin anywhere, all of whose ids can be listed."""
-    datacenter, backup, worker = (draw(st.integers(0, 2)) for _ in range(3))
-    sequence = draw(st.integers(0, 2))
-    return Layout(
-        timestamp_bits=draw(st.integers(1, 10 - datacenter - backup - worker - sequence)),
-        datacenter_bits=datacenter,
-        backup_bits=backup,
-        worker_bits=worker,
-        sequence_bits=sequence,
-        tick_ms=draw(st.integers(1, 9)),
-        epoch_ms=EPOCH + draw(st.integers(0, 40)),
-        worker_last=draw(st.booleans()),
-    )
+    layout = draw(any_layout(10, most=(2, 2, 2, 2)))
+    return replace(layout, tick_ms=draw(st.integers(1, 9)), epoch_ms=EPOCH + draw(st.integers(0, 40)))
 
 
 @st.composite

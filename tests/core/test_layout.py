@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum
 from itertools import pairwise
@@ -29,12 +30,11 @@ TINY = Layout(
 
 
 @st.composite
-def any_layout(draw: st.DrawFn) -> Layout:
+def any_layout(draw: st.DrawFn, bits: int = 63, *, most: Sequence[int] = (12, 6, 22, 22)) -> Layout:
     """Any layout that there can be, the narrow ones and those without some fields too."""
-    backup, worker = draw(st.integers(0, 6)), draw(st.integers(0, 22))
-    datacenter, sequence = draw(st.integers(0, 12)), draw(st.integers(0, 22))
+    datacenter, backup, worker, sequence = (draw(st.integers(0, width)) for width in most)
     return Layout(
-        timestamp_bits=draw(st.integers(1, 63 - backup - worker - datacenter - sequence)),
+        timestamp_bits=draw(st.integers(1, bits - backup - worker - datacenter - sequence)),
         datacenter_bits=datacenter,
         backup_bits=backup,
         worker_bits=worker,

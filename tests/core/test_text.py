@@ -15,6 +15,7 @@ from snowredis.core.presets import layouts
 from snowredis.core.text import FORMS, encode, parse, parse_any, parse_user_id
 from snowredis.core.values import MAX_ID, YEAR_10000_MS
 from snowredis.errors import ConfigError, InvalidId, LayoutError
+from tests.core.test_layout import any_layout
 
 WIDTHS = {"base62": 11, "base58": 11, "base36": 13, "base32": 13, "hex": 16}
 ids = st.integers(0, MAX_ID) | st.integers(0, 2**20) | st.integers(MAX_ID - 2**20, MAX_ID)
@@ -26,18 +27,7 @@ FRIENDLY = "20261124T221640123Z_b1_w0017_s0005"
 @st.composite
 def layout_and_ids(draw: st.DrawFn, count: int = 1) -> Any:
     """A layout and ids of it whose time lies before the year 10000."""
-    backup, worker = draw(st.integers(0, 6)), draw(st.integers(0, 22))
-    datacenter, sequence = draw(st.integers(0, 12)), draw(st.integers(0, 22))
-    layout = Layout(
-        timestamp_bits=draw(st.integers(1, 63 - backup - worker - datacenter - sequence)),
-        datacenter_bits=datacenter,
-        backup_bits=backup,
-        worker_bits=worker,
-        sequence_bits=sequence,
-        tick_ms=draw(st.sampled_from([1, 10, 1000, 60_000]) | st.integers(1, 60_000)),
-        epoch_ms=draw(st.sampled_from([0, 1735689600000]) | st.integers(0, 1735689600000)),
-        worker_last=draw(st.booleans()),
-    )
+    layout = draw(any_layout())
     ticks = min(layout.max_tick + 1, layout.first_tick_from(YEAR_10000_MS))
     numbers = st.integers(0, (ticks << layout.timestamp_shift) - 1)
     return layout, *(draw(numbers) for _ in range(count))

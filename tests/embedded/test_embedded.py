@@ -338,10 +338,25 @@ def test_stop_ends_the_server_at_once_whoever_uses_it(home: Path, spawn: Callabl
     embedded.stop(home)  # nothing to stop
 
 
-def test_a_symlink_is_refused_as_directory(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(ConfigError, match="not a link"):
-        embedded.start(tmp_path / "link")
+def link(path: Path) -> None:
+    path.symlink_to(path.parent)
+
+
+def writable_by_all(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [(link, "not a link"), (writable_by_all, "nobody else can write"), (Path.touch, "cannot be created")],
+)
+def test_what_is_no_directory_of_this_user_alone_is_refused(
+    make: Callable[[Path], None], why: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "server")
+    with pytest.raises(ConfigError, match=why):
+        embedded.start(tmp_path / "server")
 
 
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,18 +364,6 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
     with pytest.raises(ConfigError, match="belongs to this user"):
         embedded.start(tmp_path)
-
-
-def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    with pytest.raises(ConfigError, match="nobody else can write"):
-        embedded.start(tmp_path)
-
-
-def test_a_file_is_refused_as_directory(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="cannot be created"):
-        embedded.start(tmp_path / "file")
 
 
 def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_made(tmp_path: Path) -> None:
