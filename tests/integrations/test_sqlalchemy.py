@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -24,13 +23,10 @@ from sqlalchemy.orm import (
 from sqlalchemy.schema import CreateTable
 
 import snowredis
-from snowredis.integrations.sqlalchemy import GeneratedId, SnowflakeId, render_item
+from snowredis.integrations.sqlalchemy import GeneratedId, SnowflakeId
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
-from tests.support import programs
 from tests.support.databases import DatabaseServer
-from tests.support.servers import RedisServer
 
 
 class Base(DeclarativeBase):
@@ -387,19 +383,6 @@ def test_alembic_renders_the_type_and_finds_no_difference(engine: sa.Engine) -> 
     assert column in alembic.render_python_code(ops)
 
 
-def test_alembic_renders_what_is_in_the_database_with_render_item(engine: sa.Engine) -> None:
-    alembic: Any = pytest.importorskip("alembic.autogenerate")
-    context: Any = pytest.importorskip("alembic.migration").MigrationContext
-    metadata = sa.MetaData()
-    Base.metadata.tables["customer"].to_metadata(metadata)
-    with sa.create_engine("sqlite://").connect() as empty:
-        configured = context.configure(empty, opts={"render_item": render_item})
-        ops = alembic.produce_migrations(configured, metadata).upgrade_ops
-        python = alembic.render_python_code(ops, render_item=render_item)
-    assert "sa.Column('id', sa.BigInteger(), autoincrement=False, nullable=False)" in python
-    assert "snowredis" not in python
-
-
 def test_a_foreign_key_may_lead_to_a_name_with_a_dot() -> None:
     metadata = sa.MetaData()
     tags = sa.Table("a.tag", metadata, sa.Column("id", SnowflakeId, primary_key=True))
@@ -498,30 +481,6 @@ def test_under_asyncio_the_loop_goes_on_while_a_batch_waits(monkeypatch: pytest.
 
 
 # --- real processes, real servers ----------------------------------------------------------------
-
-
-def test_three_processes_fill_one_table(server: RedisServer, tmp_path: Path) -> None:
-    url, config = f"sqlite:///{tmp_path}/rows.db?timeout=60", PoolConfig(name="rows")
-    snowredis.WorkerPool(server.url, config.name).create(config)
-    table = sa.Table("row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer))
-    engine = sa.create_engine(url)
-    table.metadata.create_all(engine)
-    processes = [
-        programs.start("tests.integrations.programs.insert_rows", url, server.url, config.name, str(i))
-        for i in range(3)
-    ]
-    said = [process.stdout.readline() for process in processes]
-    for process in processes:
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, errors
-    assert said == ["done\n"] * 3
-    with engine.connect() as connection:
-        rows = connection.execute(sa.select(table)).all()
-    assert len({row.id for row in rows}) == len(rows) == 1500
-    makers = {(row.by, config.layout.decode(row.id).worker) for row in rows}
-    assert sorted(by for by, _ in makers) == [0, 1, 2]
-    assert {worker for _, worker in makers} == {0, 1, 2}
-    engine.dispose()
 
 
 def test_postgresql_takes_ids_batch_by_batch_sync_and_async(
