@@ -77,7 +77,8 @@ class Workspace:
             settings["threads"] = threads
         self._connection = duckdb.connect(str(self.directory / "ids.duckdb"), config=settings)
         # DuckDB would print it among the lines of the report; it is a setting of the connection
-        self._connection.execute("SET enable_progress_bar = false")
+        with _statement():
+            self._connection.execute("SET enable_progress_bar = false")
 
     def __enter__(self) -> Self:
         return self
@@ -95,19 +96,14 @@ class Workspace:
         Raises:
             KeyboardInterrupt: a signal handler raised any exception while the statement ran.
         """
-        return self._run(sql, *values).fetchall()
-
-    def _run(self, sql: str, *values: object) -> duckdb.DuckDBPyConnection:
-        try:
-            return self._connection.execute(sql, values or None)
-        except RuntimeError as error:
-            # DuckDB raises an error of its own in place of what the handler raised
-            raise KeyboardInterrupt from error
+        with _statement():
+            return self._connection.execute(sql, values or None).fetchall()
 
     def column(self, sql: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Return the only column of a query of whole numbers, none of which is NULL, as an array."""
-        (values,) = self._run(sql).fetchnumpy().values()
-        return values
+        with _statement():
+            (values,) = self._connection.execute(sql).fetchnumpy().values()
+            return values
 
     def insert(self, table: str, columns: str, arrays: Mapping[str, Any]) -> None:
         """Insert arrays of numpy as rows: *columns* are expressions over their names."""
@@ -116,6 +112,15 @@ class Workspace:
             self.rows(f"INSERT INTO {table} SELECT {columns} FROM given")
         finally:
             self._connection.unregister("given")
+
+
+@contextlib.contextmanager
+def _statement() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        # DuckDB raises an error of its own in place of what the handler raised: also while it fetches rows
+        raise KeyboardInterrupt from error
 
 
 def text_literal(text: str) -> str:

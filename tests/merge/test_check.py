@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import numpy as np
@@ -202,6 +203,15 @@ def test_nothing_is_left_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(SourceError):
         check(tmp_path, {"a": ["x", "y"]})
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_signal_that_comes_while_rows_are_fetched_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    # what DuckDB raises in place of the error of the handler
+    fetched = Mock(fetchall=Mock(side_effect=RuntimeError("Query interrupted")))
+    with Workspace(threads=1) as workspace, monkeypatch.context() as patched:
+        patched.setattr(workspace, "_connection", Mock(execute=Mock(return_value=fetched)))
+        with pytest.raises(KeyboardInterrupt):
+            workspace.rows("SELECT 1")
 
 
 def test_several_files_can_be_one_source(tmp_path: Path) -> None:
