@@ -215,26 +215,36 @@ def test_8_for_a_clock_that_cannot_be_used(cli: Cli, pool_name: str, client: red
     assert "behind the clock of Redis" in result.err
 
 
-def test_130_after_ctrl_c_and_the_worker_id_is_released(
-    cli: Cli, command: Callable[..., list[str]], process_environment: dict[str, str], pool_name: str
+@pytest.mark.parametrize(
+    ("number", "code", "says"),
+    [(signal.SIGINT, 130, b"\nsnowredis: interrupted\n"), (signal.SIGTERM, 130, b"\nsnowredis: interrupted\n")]
+    # a reader that has seen enough is no error
+    + [(None, 0, b"")],
+)
+def test_a_command_that_ends_early_releases_its_worker_id(
+    cli: Cli,
+    command: Callable[..., list[str]],
+    process_environment: dict[str, str],
+    pool_name: str,
+    number: signal.Signals | None,
+    code: int,
+    says: bytes,
 ) -> None:
     cli("pool", "create", pool_name)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        process = warm.Popen(
-            command("generate", "-n", "1000000000", "--pool", pool_name),
-            env=process_environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        with process:
-            assert process.stdout
-            assert process.stderr
-            assert process.stdout.readline()
+    words = command("generate", "-n", "1000000000", "--pool", pool_name)
+    pipe = subprocess.PIPE
+    with warm.Popen(words, env=process_environment, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline()
+        if number is None:
+            process.stdout.close()
+        else:
             process.send_signal(number)
             process.stdout.read()
-            assert process.stderr.read() == b"\nsnowredis: interrupted\n"
-        assert process.returncode == 130
-        assert "no worker is alive" in cli("workers", "--pool", pool_name).out
+        assert process.stderr.read() == says
+    assert process.returncode == code
+    assert "no worker is alive" in cli("workers", "--pool", pool_name).out
 
 
 @pytest.mark.parametrize("name", ["uvicorn", "starlette", "httptools"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 import snowredis
 from snowredis.cli.commands import ids as id_commands
 from snowredis.core.text import FORMS
-from tests.support import warm
 
 Cli = Callable[..., Any]
 LAYOUT = snowredis.layouts["default"]
@@ -195,23 +193,3 @@ def test_a_first_start_says_why_it_waits(cli: Cli, pool_name: str) -> None:
     assert result.code == 0
     assert result.err.startswith("snowredis: warning: pool ")
     assert f"snowredis pool create {pool_name}" in result.err
-
-
-def test_a_reader_that_has_seen_enough_is_no_error(
-    cli: Cli, command: Callable[..., list[str]], process_environment: dict[str, str], pool_name: str
-) -> None:
-    cli("pool", "create", pool_name)
-    process = warm.Popen(
-        command("generate", "-n", "1000000", "--pool", pool_name),
-        env=process_environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    with process:
-        assert process.stdout
-        assert process.stderr
-        assert process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
-    assert process.returncode == 0
-    assert "no worker is alive" in cli("workers", "--pool", pool_name).out

@@ -137,6 +137,15 @@ def site(own_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Site
             made.process.wait(LIMIT_S)
 
 
+def check_replacement(running: Any, old: set[int]) -> None:
+    eventually(lambda: not running.holders() & old, "the end of the old ones' leases")
+    # a worker that is told to end while it boots may be killed with what it has
+    eventually(lambda: running.get(4) and len(running.holders()) == 2, "the leases of the new ones")
+    running.end()
+    assert running.holders() == set()
+    assert len(set(running.made)) == len(running.made)
+
+
 @pytest.mark.parametrize("options", [(), ("--lazy-apps", "--threads", "2")], ids=" ".join)
 def test_workers_have_worker_ids_of_their_own_and_release_them_at_a_reload_and_at_the_end(
     site: Any, options: tuple[str, ...]
@@ -148,24 +157,14 @@ def test_workers_have_worker_ids_of_their_own_and_release_them_at_a_reload_and_a
     assert running.process.pid not in old
     running.process.send_signal(signal.SIGHUP)
     eventually(lambda: running.get(4) - old, "an answer of a new worker")
-    eventually(lambda: not running.holders() & old, "the end of the old ones' leases")
-    # a worker that is told to end while it boots may be killed with what it has
-    eventually(lambda: running.get(4) and len(running.holders()) == 2, "the leases of the new ones")
-    running.end()
-    assert running.holders() == set()
-    assert len(set(running.made)) == len(running.made)
+    check_replacement(running, old)
 
 
 def test_a_worker_that_served_its_last_request_releases_its_worker_ids(site: Any) -> None:
     running = site("--max-requests", "5", "--min-worker-lifetime", "1")
     old = running.pids()
     eventually(lambda: not running.get(8) & old, "answers of new workers only")
-    eventually(lambda: not running.holders() & old, "the end of the old ones' leases")
-    # a worker that is told to end while it boots may be killed with what it has
-    eventually(lambda: running.get(4) and len(running.holders()) == 2, "the leases of the new ones")
-    running.end()
-    assert running.holders() == set()
-    assert len(set(running.made)) == len(running.made)
+    check_replacement(running, old)
 
 
 def test_a_killed_worker_costs_one_ttl_and_no_id(site: Any) -> None:

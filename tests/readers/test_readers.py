@@ -60,11 +60,8 @@ def passes(watermark: Watermark, an_id: int) -> int:
     raise AssertionError("the mark stands still")
 
 
-@pytest.mark.parametrize("seed", [3])
-def test_no_row_is_missed_while_readers_and_writers_are_killed(
-    database: DatabaseServer, server: RedisServer, seed: int
-) -> None:
-    found = storm(database, server.url, Plan(3.0, seed, writers=4, kill=True))
+def test_no_row_is_missed_while_readers_and_writers_are_killed(database: DatabaseServer, server: RedisServer) -> None:
+    found = storm(database, server.url, Plan(3.0, seed=3, writers=4, kill=True))
     assert (found.missed["watermark"], found.missed["view"], found.twice) == (0, 0, 0)
 
 
