@@ -171,8 +171,9 @@ def test_numbers_that_others_may_have_are_not_made(own_server: RedisServer, capl
     redis.hset(key, mapping=before)
     with open_generator(own_server.url, tag=ids.tag, step=50) as other:
         assert other.next_id() == mine[0]
-        # the request for the next segment tells what was forgotten
-        ids._prefetcher.fetch_ahead()
+        # the next report tells what was forgotten
+        ids._prefetcher._report_at_s = 0.0
+        ids._prefetcher.wake()
         eventually(lambda: ids.counts.alarms)
         with pytest.raises(NumbersClosed, match="Redis forgot numbers"):
             ids.next_id()

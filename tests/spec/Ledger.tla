@@ -425,6 +425,8 @@ Next ==
                       \/ \E q \in Procs : Copy(p, q) \/ Take(p, q)
 
 Spec == Init /\ [][Next]_vars
+(* Where pools end, one after another could begin for ever.                *)
+TwoEnds == cnt.inc <= 3
 Sym == Permutations(Procs)
 
 NoRepeat == ~dup
