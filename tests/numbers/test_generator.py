@@ -171,8 +171,8 @@ def test_numbers_that_others_may_have_are_not_made(own_server: RedisServer, capl
     redis.hset(key, mapping=before)
     with open_generator(own_server.url, tag=ids.tag, step=50) as other:
         assert other.next_id() == mine[0]
-        # the next report tells what was forgotten
-        ids._prefetcher._report_at_s = 0.0
+        # the next report tells what was forgotten; it is due at once
+        ids._prefetcher.fetcher._clients[0].contacted_s = ids._prefetcher._report_at_s = 0.0
         ids._prefetcher.wake()
         eventually(lambda: ids.counts.alarms)
         with pytest.raises(NumbersClosed, match="Redis forgot numbers"):
