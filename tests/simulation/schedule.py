@@ -362,6 +362,7 @@ class Simulation(Schedule[Process]):
 
     def _check_life(self) -> None:
         living = self.living
+        expected = min(len(living), self.config.layout.workers - self._out_of_reach())
         before = dict(self.checker.made)
 
         def try_one(process: Process) -> Callable[[], None]:
@@ -379,19 +380,20 @@ class Simulation(Schedule[Process]):
             return
         if self.had_holders and not self.alarms:
             self.checker.fail("the address led to another pool of that name, and nothing raised an alarm")
-        expected = min(len(living), self.config.layout.workers - self._out_of_reach())
         if len(living) - len(silent) < expected:
             who = ", ".join(f"{process.name} ({process.errors})" for process in silent)
             self.checker.fail(f"{len(living)} live, {expected} could make ids; these do not: {who}")
 
     def _out_of_reach(self) -> int:
-        """Return how many worker ids have marks that no clock will reach soon: their holders' clocks were far ahead."""
-        later_ms = self.world.now_us // 1000 + self.config.floor_ms + 1_000
+        """Return how many worker ids have lanes that no clock reaches now: their holders' clocks were far ahead."""
+        layout, now_ms = self.config.layout, self.world.now_us // 1000
+        later_ms = now_ms + self.config.floor_ms + 1_000
         pool = self.network.master.data.get(pool_keys(self.config.name)[0], {})
         records = [LeaseRecord.parse(text) for name, text in pool.items() if name.startswith("w:")]
-        ordinary = self.config.ordinary_lanes
-        marks_ms = [max(min(record.lanes_ms[:ordinary]), record.until_ms) for record in records if record]
-        return sum(mark_ms > later_ms for mark_ms in marks_ms) if "boot_ahead" in self.classes else 0
+        # each process tries once, in the present tick; a lease that lasts ends within a floor's length
+        opens_ms = [(min(each.lanes_ms[: self.config.ordinary_lanes]), each.until_ms) for each in records if each]
+        late = [from_ms > layout.ms_at(layout.tick_at(now_ms)) or until_ms > later_ms for from_ms, until_ms in opens_ms]
+        return sum(late) if "boot_ahead" in self.classes else 0
 
     def result(self) -> Result:
         return Result(
