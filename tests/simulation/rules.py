@@ -285,7 +285,7 @@ RULES: dict[str, Rule] = {
     "end of grants": Rule((("common", _CUT, "capped + ttl"), ("common", _OUTAGE_CUT, "capped + outage"))),
     "start at the end": Rule((("common", _START, "pool.start, 0, 0, now"),)),
     "not before grants": Rule((("end", _EARLIEST, "now"),)),
-    "end once": Rule((("end", _ONCE, "  if false then\n"),)),
+    "end once": Rule((("end", _ONCE, "  if false then\n"), ("end", "elseif is_sure or (", "elseif ("))),
     "end on every copy": Rule((("common", _OVER, "local over = ends <= now"),), unkept=("end",)),
     "settings that may start": Rule((("common", _CURRENT, "local current = over and signature or v[1]"),)),
     "refused processes create nothing": Rule((("common", "if without == 'lost' and", "if false and"),)),

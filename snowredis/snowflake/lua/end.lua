@@ -33,11 +33,10 @@ return transaction(function(pool)
   if durability == 'none' then note_loss(pool) end
   -- all that was granted, and all that may have been before a loss
   local earliest = math.max(now, is_unknown and pool.top or latest, pool.floor, outage > 0 and pool.outage_floor or 0)
-  -- Redis lost it since the first call
-  if is_sure and not has_end then return { 'early', tostring(earliest) } end
   if has_end then
     at, next_signature = pool.ends, pool.next_signature
-  elseif at ~= 0 and at < earliest then
+  -- a caller who is sure has set an end: Redis lost it since then
+  elseif is_sure or (at ~= 0 and at < earliest) then
     return { 'early', tostring(earliest) }
   end
   at = math.max(at, has_end and 0 or earliest)
