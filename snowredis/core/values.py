@@ -132,6 +132,7 @@ def duration(ms: float) -> str:
 
 
 def bits_text(count: int) -> str:
+    """Return "1 bit", "2 bits" …"""
     return f"{shown(count)} bit{'' if count == 1 else 's'}"
 
 

@@ -6,7 +6,6 @@ Each check of a server is a function in one of two tables: it needs the reply of
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 import re
@@ -56,8 +55,24 @@ class Finding:
     advice: str = ""
 
 
-# a result of each severity; that of a check that was not possible is unknown
-ok, unknown, warning, error = (functools.partial(Result, severity) for severity in SEVERITIES)
+def ok(text: str) -> Result:
+    """Return a result of severity "ok"."""
+    return Result("ok", text)
+
+
+def unknown(text: str, advice: str = "") -> Result:
+    """Return the result of a check that was not possible."""
+    return Result("unknown", text, advice)
+
+
+def warning(text: str, advice: str) -> Result:
+    """Return a result of severity "warning"."""
+    return Result("warning", text, advice)
+
+
+def error(text: str, advice: str) -> Result:
+    """Return a result of severity "error"."""
+    return Result("error", text, advice)
 
 
 def not_checked(failure: SnowredisError, what: str = "") -> Result:

@@ -1,4 +1,4 @@
-"""What is wrong with a URL or a client that a person gave: refused before anything connects.
+"""Errors of URLs and clients that cannot be used: they are refused before anything connects.
 
 Loaded where something is refused, or where it is no URL. No error shows a password.
 """
