@@ -6,6 +6,8 @@ A line is a list of (text, style) segments. It becomes plain text, or text with 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import json
 import os
 import shutil
@@ -56,9 +58,11 @@ def width_of(text: str) -> int:
     """Return how many columns of a terminal *text* takes."""
     if text.isascii():
         return len(text)
-    return sum(_char_width(char) for char in text)
+    return sum(map(_char_width, text))
 
 
+# a fleet's texts have few characters, many times each
+@functools.cache
 def _char_width(char: str) -> int:
     if unicodedata.category(char) in ("Mn", "Me"):
         return 0
@@ -69,13 +73,12 @@ def fitted(text: str, width: int) -> str:
     """Return *text*, cut to *width* columns with an ellipsis if it is wider."""
     if width_of(text) <= width:
         return text
-    kept, left = [], width - 1
-    for char in text:
-        left -= _char_width(char)
-        if left < 0:
-            break
-        kept.append(char)
-    return "".join(kept) + "…" if width > 0 else ""
+    if width <= 0:
+        return ""
+    if text.isascii():
+        return f"{text[: width - 1]}…"
+    ends = itertools.accumulate(map(_char_width, text))
+    return f"{text[: sum(1 for _ in itertools.takewhile(lambda end: end < width, ends))]}…"
 
 
 def cropped(line: Line, width: int) -> Line:
