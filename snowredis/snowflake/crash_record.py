@@ -27,7 +27,7 @@ from snowredis.snowflake.protocol import NO_STATS, PresentedLease, WorkerStats
 log = logging.getLogger("snowredis")
 
 # the form of the text; a text of another version of snowredis is no record
-FORMAT = 2
+FORMAT = 3
 # the worker id of a claim that has no reply yet
 UNKNOWN_WORKER = -1
 
@@ -36,10 +36,9 @@ class Credentials(NamedTuple):
     """Content of a crash record: a lease, or a claim that has no reply yet. All times are ms since 1970.
 
     Attributes:
-        worker: UNKNOWN_WORKER for a claim without a reply.
-        token: of the claim.
+        lease: as requests present it; its worker is UNKNOWN_WORKER for a claim without a reply.
         owner: of a claim without a reply: its argument.
-        renewal_id, pending_renewal_id, until_ms, outage_until_ms, lanes_ms, incarnation, clocks_s: as in HeldLease.
+        lanes_ms, incarnation, clocks_s: as in HeldLease.
         stats: of the process.
         released: whether a release may have been sent.
         inode: tells the file from a copy of it.
@@ -47,13 +46,8 @@ class Credentials(NamedTuple):
         end: how the process ended, an End.
     """
 
-    worker: int
-    token: str
+    lease: PresentedLease
     owner: str = ""
-    renewal_id: str = ""
-    pending_renewal_id: str = ""
-    until_ms: int = 0
-    outage_until_ms: int = 0
     lanes_ms: tuple[int, ...] = ()
     incarnation: str = ""
     clocks_s: tuple[float, float] = (0.0, 0.0)
@@ -78,13 +72,8 @@ class Credentials(NamedTuple):
             return None
         found = cls(*fields)
         lanes_ms, (wall_s, steady_s), stats = tuple(found.lanes_ms), found.clocks_s, WorkerStats(*found.stats)
-        return found._replace(lanes_ms=lanes_ms, clocks_s=(wall_s, steady_s), stats=stats)
-
-    @property
-    def presented(self) -> PresentedLease:
-        """The lease as requests present it."""
-        names = (self.token, self.renewal_id, self.pending_renewal_id)
-        return PresentedLease(self.worker, *names, self.until_ms, self.outage_until_ms)
+        lease = PresentedLease(*found.lease)
+        return found._replace(lease=lease, lanes_ms=lanes_ms, clocks_s=(wall_s, steady_s), stats=stats)
 
 
 # one page: checksum, place and length of the text that counts; the end of the process; outage_used_ms; two texts
@@ -175,12 +164,12 @@ class CrashRecord:
         """Record the id of a renewal that is about to be sent, in the lease that is recorded."""
         with contextlib.suppress(ValueError, LookupError):
             if written := self.read():
-                self.write(written._replace(pending_renewal_id=renewal_id))
+                self.write(written._replace(lease=written.lease._replace(pending_renewal_id=renewal_id)))
 
     def note_release(self, token: str | None, *, sent: bool) -> None:
         """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""
         with contextlib.suppress(ValueError, LookupError):
-            if (written := self.read()) and token in (None, written.token):
+            if (written := self.read()) and token in (None, written.lease.token):
                 self.write(written._replace(released=sent))
 
     def note_outage_use(self, until_ms: int) -> None:

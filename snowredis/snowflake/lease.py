@@ -138,12 +138,7 @@ class HeldLease(NamedTuple):
     def credentials(self, stats: WorkerStats) -> Credentials:
         """Return what a crash record says of this lease."""
         return Credentials(
-            worker=self.lease.worker,
-            token=self.token,
-            renewal_id=self.renewal_id,
-            pending_renewal_id=self.pending_renewal_id,
-            until_ms=self.lease.until_ms,
-            outage_until_ms=self.lease.outage_until_ms,
+            self.presented,
             lanes_ms=self.lanes_ms,
             incarnation=self.lease.incarnation,
             clocks_s=self.clocks_s,
@@ -157,13 +152,14 @@ class HeldLease(NamedTuple):
         That process has the rest of the outage lane. The other lanes open only where what the process before had ends:
         nothing says how far it used them.
         """
+        worker, token, renewal_id, pending_renewal_id, until_ms, outage_until_ms = found.lease
         state = (0, found.incarnation, 0, 0, None)
-        granted = Granted(*state, found.worker, found.until_ms, found.lanes_ms, found.renewal_id, found.outage_until_ms)
-        held = cls.granted(granted, config, found.token, serial, generation)
+        granted = Granted(*state, worker, until_ms, found.lanes_ms, renewal_id, outage_until_ms)
+        held = cls.granted(granted, config, token, serial, generation)
         lease, ordinary = held.lease, config.ordinary_lanes
         opens = (*[lease.until] * ordinary, *lease.opens[ordinary:])
         return held._replace(
-            pending_renewal_id=found.pending_renewal_id,
+            pending_renewal_id=pending_renewal_id,
             lease=lease._replace(opens=opens),
             clocks_s=found.clocks_s,
             outage_used_ms=found.outage_used_ms,
@@ -283,7 +279,7 @@ class LeaseSlot:
         """Record that a claim is under way: a process killed before its reply comes may have a worker id."""
         # the record of a lease that is to be replaced stays
         if self.latest is None:
-            record.write(Credentials(UNKNOWN_WORKER, token, owner))
+            record.write(Credentials(PresentedLease(UNKNOWN_WORKER, token), owner))
 
     def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
         """Record *held*, then make it the lease that ids may be made of; return False if it is void.

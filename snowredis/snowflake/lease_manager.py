@@ -162,11 +162,6 @@ class LeaseManager:
         """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
         return self.slot.lost_lease
 
-    @property
-    def clocks_agree(self) -> bool:
-        """True unless the clocks of this host show that it was stored or set; see PoolView.clocks_agree."""
-        return self.view.clocks_agree
-
     def after_fork(self) -> None:
         """Forget the parent's lease and its locks, in a forked child. Does not block."""
         self._name = ""
@@ -334,7 +329,7 @@ class LeaseManager:
         if isinstance(reply, Lost):
             if not reply.keeps_lane:
                 self.slot.drop_lost_lease()
-            elif self.clocks_agree:
+            elif self.view.clocks_agree:
                 self.slot.keep_lane(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
             return False

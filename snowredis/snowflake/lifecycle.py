@@ -84,7 +84,7 @@ class LeaseLifecycle:
         until_ms = leases.held.lease.until_ms if leases.held else 0
         replies = not self._failure and leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
         is_over = leases.held is not None and replies and not self.has_opened and until_ms <= now_ms
-        if is_over or not leases.clocks_agree:
+        if is_over or not leases.view.clocks_agree:
             return until_ms
         # a lane may have opened after a gap
         lasts_ms = ids_until_ms(max(until_ms, now_ms), *leases.slot.outage_lanes_ms)
@@ -202,7 +202,7 @@ class LeaseLifecycle:
             except errors.StoreUnavailable as error:
                 reason, cause = str(error), errors.as_cause(error)
         if not self.open_outage_lane():
-            if held.lease.outage_until and not self._leases.clocks_agree:
+            if held.lease.outage_until and not self._leases.view.clocks_agree:
                 reason = f"{reason.rstrip('.')}. {_CLOSED}"
             raise errors.LeaseExpired(self._pool, held.lease.worker, reason) from cause
 
@@ -271,7 +271,7 @@ class LeaseLifecycle:
         leases = () if self._leases.slot.lent else (self._leases.held, self._leases.lost_lease)
         for_ms = OUTAGE_MS if self.beats else self._context.config.heartbeat_ms
         for lease in leases:
-            if lease is None or not self._leases.clocks_agree:
+            if lease is None or not self._leases.view.clocks_agree:
                 continue
             before = self._allocator.outage_serial
             if locked(self._generator._lock, self._allocator.open_outage_lane, lease, for_ms):
@@ -287,7 +287,7 @@ class LeaseLifecycle:
 
     def _check_clocks(self) -> None:
         """Close the outage lane if this machine may have been stored, or copied, since the last reply."""
-        if self.has_opened and not self._leases.clocks_agree:
+        if self.has_opened and not self._leases.view.clocks_agree:
             log.warning("pool %s: %s", self._pool, _CLOSED)
             self._close_outage_lane()
 

@@ -270,10 +270,10 @@ class PresentedLease(NamedTuple):
 
     worker: int
     token: str
-    renewal_id: str
-    pending_renewal_id: str
-    until_ms: int
-    outage_until_ms: int
+    renewal_id: str = ""
+    pending_renewal_id: str = ""
+    until_ms: int = 0
+    outage_until_ms: int = 0
 
 
 class RenewRequest(NamedTuple):

@@ -191,8 +191,8 @@ def _families() -> list[tuple[Directory, str]]:
 
 def _lasts(files: Files, text: str) -> bool:
     """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
-    lease = _read(files, text)
-    return lease is not None and max(lease.until_ms, lease.outage_until_ms) > now_ms()
+    found = _read(files, text)
+    return found is not None and max(found.lease.until_ms, found.lease.outage_until_ms) > now_ms()
 
 
 def _read(files: Files, text: str) -> Credentials | None:
@@ -273,7 +273,7 @@ def release_dead(store: Store, credentials: Credentials) -> int | None:
     Raises:
         StoreUnavailable: Redis did not reply; call again.
     """
-    began_ms, lease, opened = now_ms(), credentials.presented, ""
+    began_ms, lease, opened = now_ms(), credentials.lease, ""
     is_killed = credentials.end == End.KILLED
     if lease.worker == UNKNOWN_WORKER:
         # ended before the reply came: the same claim again has the same result. It made no ids, so nothing died
@@ -281,8 +281,7 @@ def release_dead(store: Store, credentials: Credentials) -> int | None:
         reply = store.claim(claim, Seen())
         if not isinstance(reply, Granted):
             return None
-        granted = (reply.worker, lease.token, reply.renewal_id, "", reply.until_ms, reply.outage_until_ms)
-        lease = PresentedLease(*granted)
+        lease = PresentedLease(reply.worker, lease.token, reply.renewal_id, "", reply.until_ms, reply.outage_until_ms)
         opened, is_killed = "0" * len(reply.lanes_ms), False
     request = ReleaseRequest(lease, began_ms, opened, credentials.stats, reclaimed=is_killed)
     return lease.worker if isinstance(store.release(request, Seen()), Released) else None

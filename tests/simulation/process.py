@@ -61,6 +61,7 @@ class Process(SimulatedProcess):
         lease_manager.__class__ = self.lease_manager_class
         lease_manager.process = lease_manager.slot.process = self
         lease_manager.slot.__class__ = lease_manager.slot_class
+        lease_manager.view.__class__ = lease_manager.view_class
         lease_manager.dead_processes = lease_manager.dead_class(self)
         self.generator = generator
         self.lease_manager: SimKeeper = lease_manager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.process.names import ProcessName
 from snowredis.snowflake.allocator import IdAllocator
+from snowredis.snowflake.context import PoolView
 from snowredis.snowflake.crash_record import CrashRecord, Credentials, read_page
 from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lifecycle import LeaseLifecycle
@@ -139,12 +140,14 @@ class UnvoidedKeeper(SimKeeper):
     slot_class = UnvoidedSlot
 
 
-class TrustingKeeper(SimKeeper):
-    """A keeper that opens the outage lane whatever the clocks of its host show."""
+class TrustingView(PoolView):
+    """Opens the outage lane whatever the clocks of its host show."""
 
-    @property
-    def clocks_agree(self) -> bool:
-        return True
+    clocks_agree = True
+
+
+class TrustingKeeper(SimKeeper):
+    view_class = TrustingView
 
 
 class RepliedLifecycle(LeaseLifecycle):

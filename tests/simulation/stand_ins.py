@@ -14,6 +14,7 @@ from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import Administration
+from snowredis.snowflake.context import PoolView
 from snowredis.snowflake.crash_record import NO_RECORD, CrashRecord, Credentials
 from snowredis.snowflake.lease import HeldLease, LeaseSlot
 from snowredis.snowflake.lease_manager import LeaseManager
@@ -145,6 +146,7 @@ class SimKeeper(LeaseManager):
     process: Process | None = None
     dead_class: type[SimDeadProcesses] = SimDeadProcesses
     slot_class: type[SimSlot] = SimSlot
+    view_class: type[PoolView] = PoolView
 
     def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
         assert self.process is not None

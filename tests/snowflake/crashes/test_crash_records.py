@@ -27,7 +27,7 @@ from snowredis.core.layout import Layout
 from snowredis.process.exit import End
 from snowredis.snowflake import crash_record
 from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, CrashRecord, Credentials, read_page
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, PresentedLease
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.sweep import release_dead
 from tests.snowflake.crashes.conftest import Owned, files_in
@@ -168,12 +168,12 @@ def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_release(
         ids = connect(f"unix://{tmp_path}/mute.sock")
         with pytest.raises(snowredis.StoreUnavailable):
             ids.claim()
-        assert [lease.worker for lease in left_in(records)] == [UNKNOWN_WORKER]
+        assert [lease.lease.worker for lease in left_in(records)] == [UNKNOWN_WORKER]
 
 
 def test_a_claim_that_redis_never_saw_is_no_death(url: str, records: Path) -> None:
     create(url)
-    release_of(url, Credentials(UNKNOWN_WORKER, "5a" * 16, "{}"))
+    release_of(url, Credentials(PresentedLease(UNKNOWN_WORKER, "5a" * 16), "{}"))
     info = snowredis.WorkerPool(url, "killed").info()
     assert (info.reclaimed, info.expired, info.releases) == (0, 0, 1)
 
@@ -302,9 +302,10 @@ def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None
 
 def test_a_kill_between_any_two_steps_of_a_writing_leaves_a_valid_record() -> None:
     page = memoryview(bytearray(PAGE_BYTES))
-    claim = Credentials(UNKNOWN_WORKER, "5a" * 16, '{"host":"h"}')
-    lease = Credentials(7, "5a" * 16, renewal_id="ab" * 16, until_ms=10**12, lanes_ms=(10**11,) * 4)
-    pending = lease._replace(pending_renewal_id="cd" * 16)
+    claim = Credentials(PresentedLease(UNKNOWN_WORKER, "5a" * 16), '{"host":"h"}')
+    held = PresentedLease(7, "5a" * 16, "ab" * 16, until_ms=10**12)
+    lease = Credentials(held, lanes_ms=(10**11,) * 4)
+    pending = lease._replace(lease=held._replace(pending_renewal_id="cd" * 16))
     used = lease._replace(outage_used_ms=10**12)
     writings: list[tuple[Callable[[CrashRecord], object], list[Credentials | None]]] = [
         (lambda record: record.write(claim), [None, claim]),

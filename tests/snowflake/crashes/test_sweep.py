@@ -38,7 +38,7 @@ from snowredis.snowflake.crash_record import (
     read_page,
 )
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
+from snowredis.snowflake.protocol import NO_STATS, PoolConfig, PresentedLease, RenewRequest
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
@@ -269,7 +269,7 @@ def test_memory_is_used_again_and_once_only(server: RedisServer, pool: str) -> N
         return record, record._file._addresses[0]
 
     first, address = new()
-    first.write(Credentials(UNKNOWN_WORKER, "5a" * 16, "{}"))
+    first.write(Credentials(PresentedLease(UNKNOWN_WORKER, "5a" * 16), "{}"))
     first.clear()
     # as when a signal handler closes a generator that is being closed
     first.give_up()
@@ -400,6 +400,11 @@ def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
             looked_at.append(process.pid)
             return False
 
+        # it would look, too
+        heartbeat = ids._lifecycle._heartbeat
+        assert heartbeat is not None
+        heartbeat.stop()
+        heartbeat.join()
         monkeypatch.setattr(sweep, "has_ended", has_ended)
         for count in range(1, 42):
             ids._beat()
@@ -541,7 +546,7 @@ def test_a_renewal_is_recorded_before_it_is_sent(
         (file,) = files_in(records)
         credentials = read_page(file.read_bytes())
         assert credentials is not None
-        recorded.append((credentials.renewal_id, credentials.pending_renewal_id))
+        recorded.append((credentials.lease.renewal_id, credentials.lease.pending_renewal_id))
         assert recorded[-1] == (request.lease.renewal_id, request.lease.pending_renewal_id)
         raise StoreUnavailable("nowhere", "no reply")
 
@@ -560,4 +565,4 @@ def test_a_renewal_is_recorded_before_it_is_sent(
         (file,) = files_in(records)
         credentials = read_page(file.read_bytes())
         assert credentials is not None
-        assert (credentials.renewal_id, credentials.pending_renewal_id) == (recorded[0][1], "")
+        assert (credentials.lease.renewal_id, credentials.lease.pending_renewal_id) == (recorded[0][1], "")

@@ -197,7 +197,7 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     )
     assert dies.wait(30) == -signal.SIGKILL
     dies.communicate()
-    tokens = [each.token for each in leases_in(records)]
+    tokens = [each.lease.token for each in leases_in(records)]
     assert len(tokens) == len(set(tokens))
 
 

@@ -10,7 +10,7 @@ import pytest
 from snowredis.process.names import owner_text
 from snowredis.snowflake.crash_record import FORMAT, TEXT_BYTES, UNKNOWN_WORKER, Credentials
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import PoolConfig, WorkerStats
+from snowredis.snowflake.protocol import PoolConfig, PresentedLease, WorkerStats
 from snowredis.snowflake.replies import Granted
 
 CONFIG = PoolConfig(name="orders")
@@ -54,7 +54,7 @@ def test_a_text_of_another_version_is_no_record() -> None:
     assert Credentials.parse(json.dumps({"worker": 5, "token": "70c3"}).encode()) is None
 
 
-@pytest.mark.parametrize("damage", [b"", b"[2]", b"{", b"\xff", json.dumps([FORMAT, *range(15)]).encode()])
+@pytest.mark.parametrize("damage", [b"", b"[3]", b"{", b"\xff", json.dumps([FORMAT, *range(10)]).encode()])
 def test_a_damaged_text_is_an_error_that_is_expected(damage: bytes) -> None:
     with pytest.raises((ValueError, LookupError, TypeError)):
         Credentials.parse(damage)
@@ -62,17 +62,19 @@ def test_a_damaged_text_is_an_error_that_is_expected(damage: bytes) -> None:
 
 def test_the_form_of_a_text_changes_with_its_number() -> None:
     """Change FORMAT, and then this, with the fields."""
-    fields = "worker token owner renewal_id pending_renewal_id until_ms outage_until_ms lanes_ms incarnation clocks_s"
-    fields += " stats released inode outage_used_ms end"
-    assert (FORMAT, Credentials._fields) == (2, tuple(fields.split()))
+    fields = "lease owner lanes_ms incarnation clocks_s stats released inode outage_used_ms end"
+    assert (FORMAT, Credentials._fields) == (3, tuple(fields.split()))
+    fields = "worker token renewal_id pending_renewal_id until_ms outage_until_ms"
+    assert PresentedLease._fields == tuple(fields.split())
     assert WorkerStats._fields == ("ids_made", "ids_per_second", "clock_offset_ms", "namespace", "clock_backs")
 
 
 def test_every_record_has_room() -> None:
-    lease: dict[str, Any] = {"until_ms": 10**14, "outage_until_ms": 10**14, "lanes_ms": (10**14,) * 64}
-    ids: dict[str, Any] = dict.fromkeys(("token", "renewal_id", "pending_renewal_id"), "f" * 32)
+    lease = PresentedLease(2**22, "f" * 32, "f" * 32, "f" * 32, 10**14, 10**14)
     more: dict[str, Any] = {"incarnation": "f" * 60, "clocks_s": (1e9 + 0.1, 1e9 + 0.1), "inode": "f" * 40}
-    longest = Credentials(2**22, **lease, **ids, **more, stats=WorkerStats(*[10**18] * 5))
-    claim = Credentials(UNKNOWN_WORKER, "f" * 32, owner_text("\N{GRINNING FACE}" * 200, 1, '"' * 200, "f" * 12))
+    longest = Credentials(lease, lanes_ms=(10**14,) * 64, **more, stats=WorkerStats(*[10**18] * 5))
+    claim = Credentials(
+        PresentedLease(UNKNOWN_WORKER, "f" * 32), owner_text("\N{GRINNING FACE}" * 200, 1, '"' * 200, "f" * 12)
+    )
     for each in (longest, claim._replace(inode="f" * 40)):
         assert len(each.pack()) < TEXT_BYTES
