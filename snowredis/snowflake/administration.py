@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from snowredis.core.layout import Layout
@@ -88,13 +89,8 @@ class Administration(ScriptStore):
             StoreUnavailable: also if Redis lost the end before it counted.
         """
         following = self.config.with_layout(layout).signature if layout else ""
-        expected = (Ends, Early, Absent)
-
-        def end(is_sure: int) -> EndReply:
-            reply: EndReply = self._call("end", expected, Seen(), caller_ms, following, at_ms, is_sure)
-            return reply
-
-        reply = self._lasting(lambda: end(0), strict=True)
+        end = partial(self._call, "end", (Ends, Early, Absent), Seen(), caller_ms, following, at_ms)
+        reply: EndReply = self._lasting(lambda: end(0), strict=True)
         if isinstance(reply, Ends):
             # from here on it counts
             reply = self._lasting(lambda: end(1))

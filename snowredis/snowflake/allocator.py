@@ -259,7 +259,7 @@ class IdAllocator:
 
     def _opened_lease(self) -> HeldLease | None:
         """Return the lease whose outage lane is open, if it is still there."""
-        serial, leases = self.outage_serial, (self._leases.held, self._leases.lost_lease)
+        serial, leases = self.outage_serial, (self._leases.held, self._leases.slot.lost_lease)
         return next((each for each in leases if each and each.serial == serial), None)
 
     def _advance(self, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:

@@ -112,9 +112,9 @@ class SnowflakeGenerator(FastPath):
     def lease(self) -> Lease | None:
         """The current lease, or a lost one whose outage lane is left; None before the first id and after close()."""
         leases = self._lease_manager
-        before = leases.held or leases.lost_lease
+        before = leases.held or leases.slot.lost_lease
         self._context.guard.check()
-        held = leases.held or leases.lost_lease
+        held = leases.held or leases.slot.lost_lease
         return held.lease if held is not None and held is before else None
 
     @property
@@ -248,7 +248,7 @@ class SnowflakeGenerator(FastPath):
         """
         self._check()
         self._slow_path.next_id(only_claim=True)
-        held = self._lease_manager.held or self._lease_manager.lost_lease
+        held = self._lease_manager.held or self._lease_manager.slot.lost_lease
         if held is None:
             raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
         return held.lease

@@ -93,34 +93,23 @@ class HeldLease(NamedTuple):
         return cls(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
 
     def renewed(self, reply: Renewed, layout: Layout) -> HeldLease:
-        """Return this lease after *reply* to its pending renewal; its end never moves back."""
-        until_ms = max(reply.until_ms, self.lease.until_ms)
-        held = self._with_outage_lane(reply, layout)
-        lease = held.lease._replace(
+        """Return this lease after *reply* to its pending renewal; its ends never move back.
+
+        The beginning of its outage lane may be later than before as long as that lane is not reserved.
+        """
+        lease, lanes_ms = self.lease, (*self.lanes_ms[:-1], max(self.lanes_ms[-1], reply.outage_from_ms))
+        until_ms = max(reply.until_ms, lease.until_ms)
+        outage_until_ms = max(reply.outage_until_ms, lease.outage_until_ms)
+        lease = lease._replace(
             until=layout.first_tick_from(until_ms),
             until_ms=until_ms,
+            opens=(*lease.opens[:-1], max(lease.opens[-1], layout.first_tick_from(lanes_ms[-1]))),
             incarnation=reply.incarnation,
-            renewals=self.lease.renewals + 1,
+            renewals=lease.renewals + 1,
+            outage_until=layout.first_tick_from(outage_until_ms) if outage_until_ms else 0,
+            outage_until_ms=outage_until_ms,
         )
-        return held._replace(renewal_id=self.pending_renewal_id, pending_renewal_id="", lease=lease)
-
-    def _with_outage_lane(self, reply: Renewed, layout: Layout) -> HeldLease:
-        """Return this lease with the reservation of its outage lane after *reply*.
-
-        The beginning may be later than before as long as the lane is not reserved.
-        """
-        if not (reply.outage_from_ms or reply.outage_until_ms):
-            return self
-        lease = self.lease
-        until_ms = max(reply.outage_until_ms, lease.outage_until_ms)
-        from_ms = max(self.lanes_ms[-1], reply.outage_from_ms)
-        opens = max(lease.opens[-1], layout.first_tick_from(from_ms))
-        lease = lease._replace(
-            opens=(*lease.opens[:-1], opens),
-            outage_until=layout.first_tick_from(until_ms) if until_ms else 0,
-            outage_until_ms=until_ms,
-        )
-        return self._replace(lanes_ms=(*self.lanes_ms[:-1], from_ms), lease=lease)
+        return self._replace(renewal_id=self.pending_renewal_id, pending_renewal_id="", lanes_ms=lanes_ms, lease=lease)
 
     @property
     def outage_lane_ms(self) -> tuple[int, int]:

@@ -157,11 +157,6 @@ class LeaseManager:
         """The lease that ids may be made of; None if there is none."""
         return self.slot.held
 
-    @property
-    def lost_lease(self) -> HeldLease | None:
-        """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
-        return self.slot.lost_lease
-
     def after_fork(self) -> None:
         """Forget the parent's lease and its locks, in a forked child. Does not block."""
         self._name = ""
@@ -271,7 +266,7 @@ class LeaseManager:
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
         # the record does not show the lane of a lease that was lost, or is being lost now
-        is_news = self.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
+        is_news = self.slot.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self._lane_until_ms() if named and is_news else 0
         label = self._label or PROCESS.label
         return owner_text(

@@ -251,7 +251,7 @@ class LeaseLifecycle:
     @property
     def is_in_need(self) -> bool:
         """True if an outage lane may be opened: Redis did not reply, or the lease was lost."""
-        return bool(self._failure) or self.has_opened or self._leases.lost_lease is not None
+        return bool(self._failure) or self.has_opened or self._leases.slot.lost_lease is not None
 
     @property
     def has_opened(self) -> bool:
@@ -268,7 +268,7 @@ class LeaseLifecycle:
 
         Without a heartbeat thread, the next call after a heartbeat's time talks to Redis again.
         """
-        leases = () if self._leases.slot.lent else (self._leases.held, self._leases.lost_lease)
+        leases = () if self._leases.slot.lent else (self._leases.held, self._leases.slot.lost_lease)
         for_ms = OUTAGE_MS if self.beats else self._context.config.heartbeat_ms
         for lease in leases:
             if lease is None or not self._leases.view.clocks_agree:

@@ -31,7 +31,7 @@ class LossReason(Reason):
     LATE = "late", 'the lease was renewed too late for durability="none"'
     REASSIGNED = "reassigned", "the worker id was given to another process"
     FORGOTTEN = "forgotten", 'Redis does not know the lease, and durability="none" adopts none'
-    TOO_OLD = "too-old", "Redis lost the lease and the reservation is too old to be adopted"
+    TOO_OLD = "too-old", "Redis has no such lease any more, and the reservation is too old to be adopted"
 
 
 class AlarmReason(Reason):

@@ -284,7 +284,7 @@ class Process(SimulatedProcess):
             if self.sim.tracer is not None:
                 self.sim.tracer.cloned(self.name, child.name)
             leases = self.lease_manager
-            self.sim.checker.cloned((leases.held, leases.lost_lease), leases.slot.token)
+            self.sim.checker.cloned((leases.held, leases.slot.lost_lease), leases.slot.token)
         return child
 
     def _copy(self, host: Host) -> Process:
