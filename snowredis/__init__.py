@@ -28,21 +28,35 @@ from snowredis.process import VERSION
 from snowredis.process import clock as _clock  # noqa: F401
 
 if TYPE_CHECKING:
-    from snowredis import embedded, readers, testing
-    from snowredis.connection import aconnect, connect
-    from snowredis.core.layout import Layout, Parts
-    from snowredis.core.presets import layouts
-    from snowredis.core.text import decode, encode, parse
-    from snowredis.kinds.base import IdGenerator
-    from snowredis.kinds.lookup import generator
-    from snowredis.lent_worker import worker_id
-    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
-    from snowredis.process.sigterm import close_on_sigterm
-    from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids, preload
-    from snowredis.snowflake.fast_path import IMPLEMENTATION
-    from snowredis.snowflake.generator import SnowflakeGenerator
-    from snowredis.snowflake.lease import Lease
-    from snowredis.worker_pool import WorkerPool
+    # "as": they are exported, which type checkers do not see from __all__ below
+    from snowredis import embedded as embedded
+    from snowredis import readers as readers
+    from snowredis import testing as testing
+    from snowredis.connection import aconnect as aconnect
+    from snowredis.connection import connect as connect
+    from snowredis.core.layout import Layout as Layout
+    from snowredis.core.layout import Parts as Parts
+    from snowredis.core.presets import layouts as layouts
+    from snowredis.core.text import decode as decode
+    from snowredis.core.text import encode as encode
+    from snowredis.core.text import parse as parse
+    from snowredis.kinds.base import IdGenerator as IdGenerator
+    from snowredis.kinds.lookup import generator as generator
+    from snowredis.lent_worker import worker_id as worker_id
+    from snowredis.monitor.snapshot import PoolInfo as PoolInfo
+    from snowredis.monitor.snapshot import WorkerInfo as WorkerInfo
+    from snowredis.process.sigterm import close_on_sigterm as close_on_sigterm
+    from snowredis.process_generator import anext_id as anext_id
+    from snowredis.process_generator import anext_ids as anext_ids
+    from snowredis.process_generator import close as close
+    from snowredis.process_generator import configure as configure
+    from snowredis.process_generator import next_id as next_id
+    from snowredis.process_generator import next_ids as next_ids
+    from snowredis.process_generator import preload as preload
+    from snowredis.snowflake.fast_path import IMPLEMENTATION as IMPLEMENTATION
+    from snowredis.snowflake.generator import SnowflakeGenerator as SnowflakeGenerator
+    from snowredis.snowflake.lease import Lease as Lease
+    from snowredis.worker_pool import WorkerPool as WorkerPool
 
 
 __version__ = VERSION
@@ -67,38 +81,7 @@ _NAMES_OF = {
 _MODULE_OF = {name: f"snowredis.{module}" for module, names in _NAMES_OF.items() for name in names}
 _MODULES = ("embedded", "readers", "testing")
 
-__all__ = [
-    "IMPLEMENTATION",
-    "IdGenerator",
-    "Layout",
-    "Lease",
-    "Parts",
-    "PoolInfo",
-    "SnowflakeGenerator",
-    "WorkerInfo",
-    "WorkerPool",
-    "__version__",
-    "aconnect",
-    "anext_id",
-    "anext_ids",
-    "close",
-    "close_on_sigterm",
-    "configure",
-    "connect",
-    "decode",
-    "embedded",
-    "encode",
-    "generator",
-    "layouts",
-    "next_id",
-    "next_ids",
-    "parse",
-    "preload",
-    "readers",
-    "testing",
-    "worker_id",
-]
-__all__ += errors.__all__
+__all__ = ["__version__", *_MODULE_OF, *_MODULES, *errors.__all__]  # noqa: PLE0604 - all of them are names
 
 
 def __getattr__(name: str) -> Any:
