@@ -49,6 +49,8 @@ class Claim:
     renewal_id: str = ""
     # the ms of each lane before which a clone may repeat ids; empty: there is none
     cloned_until: tuple[int, ...] = ()
+    # the ms of each lane before which it was granted by a clock that was ahead, and lost; empty: it was not
+    lost_until: tuple[int, ...] = ()
     # its outage lane; -1: it has none
     outage_lane: int = -1
     # the first ms of the last tick of each lane that was used
@@ -113,6 +115,11 @@ class Checker:
         """Allow earlier ticks to be used twice: Redis went back in time."""
         self.lifted_until_ms = max(self.lifted_until_ms, until_ms)
         self.lifted_outage_until_ms = max(self.lifted_outage_until_ms, outage_until_ms)
+
+    def lift_granted(self) -> None:
+        """Allow what is granted now to be granted again: a clock was ahead, and Redis loses it."""
+        for claim in self.claims.values():
+            claim.lost_until = claim.until
 
     # --- ids ---------------------------------------------------------------------------------------
 
@@ -200,7 +207,7 @@ class Checker:
         lifted_until_ms = self.lifted_outage_until_ms if in_outage_lane else self.lifted_until_ms
         if ms < lifted_until_ms:
             return True
-        return any(claim.cloned_until and ms < claim.cloned_until[lane] for claim in claims)
+        return any(until and ms < until[lane] for claim in claims for until in (claim.cloned_until, claim.lost_until))
 
     def _is_void(self, process: Process, worker: int, lane: int, ms: int) -> bool:
         """Return true for a tick of a lease of which the process was told that a copy of it has it.

@@ -228,6 +228,7 @@ class Simulation(Schedule[Process]):
         if self.ended_early:
             # a holder whose worker id another one got meanwhile may be adopted
             self.lift()
+            self.checker.lift_granted()
         return True
 
     def lost_us(self, longest_us: int) -> int:

@@ -45,6 +45,7 @@ class Slot:
         lanes: where its lanes begin.
         newest: the run whose answer is the newest on its way; 0: none is.
         asked: whether its present request is known in its own name; false in a copy.
+        is_clone: whether it is a copy that was not heard of yet.
         last_ms: the last tick of each lane and of each real process that had this lease.
         refused: why its renewal was refused, "" if it was not: "copied", or "lost".
     """
@@ -60,6 +61,7 @@ class Slot:
     lanes: list[int] = field(default_factory=list)
     newest: int = 0
     asked: bool = True
+    is_clone: bool = False
     last_ms: dict[tuple[int, str], int] = field(default_factory=dict)
     refused: str = ""
 
@@ -125,9 +127,13 @@ class Converter:
         # (first ms, sequence) of the ids that a process made, by worker id and lane
         self._made: dict[tuple[str, int, int], set[tuple[int, int]]] = {}
         self._arriving = {entry["run"] for entry in entries if entry["do"] == "reply"}
+        # where a process does something for the last time
+        self._last = {entry["process"]: number for number, entry in enumerate(entries) if "process" in entry}
+        self._at = 0
 
     def convert(self) -> Steps:
-        for entry in self._entries:
+        for number, entry in enumerate(self._entries):
+            self._at = number
             getattr(self, f"_{entry['do']}")(entry)
         # only how the numbers of incarnations compare matters
         numbers = {number for step in self.out.steps for number in (step.get("no", 0), step.get("seen_no", 0))}
@@ -166,7 +172,7 @@ class Converter:
         if script == "renew":
             return None
         # a release of another process: that of a killed one (reclaimed), or of one that ended and could not release
-        return self._one_of(others, {entry["renewal_id"], entry["pending"]})
+        return self._one_of(others, entry["pending"], entry["renewal_id"])
 
     def _claim_taken_over(self, slots: list[Slot], entry: Entry) -> Slot | None:
         """Return the slot of a process that was killed as it was answered, and whose claim another process repeats.
@@ -175,8 +181,10 @@ class Converter:
         """
         steps = self.out.steps
         for slot in reversed(slots):
-            delivered = [i for i, step in enumerate(steps) if step["op"] == "deliver" and step["p"] == slot.name]
-            if slot.state == "held" and not slot.last_ms and not slot.pending and len(delivered) == 1:
+            delivered = self._delivered(slot.name)
+            is_new = slot.state == "held" and not slot.last_ms and not slot.pending and len(delivered) == 1
+            # else it is a clone of the process that was killed
+            if is_new and self._last[slot.owner] < self._at:
                 del steps[delivered[0]]
                 self._of_worker[slot.owner, slot.worker].remove(slot)
                 slot.owner, slot.state, slot.worker = entry["process"], "claim", -1
@@ -196,13 +204,27 @@ class Converter:
             slot.asked = False
         return slot
 
-    def _one_of(self, slots: list[Slot], ids: set[str]) -> Slot | None:
-        """Return the slot that has one of the renewal *ids*; if none has, or several, the last one."""
-        exact = [slot for slot in slots if (ids - {""}) & {slot.renewal_id, slot.pending}]
+    def _one_of(self, slots: list[Slot], *ids: str) -> Slot | None:
+        """Return the slot that has the first of the renewal *ids* that any has; if none, or several, the last one."""
+        exact: list[Slot] = []
+        for each in ids:
+            exact = exact or [slot for slot in slots if each and each in (slot.renewal_id, slot.pending)]
         if len(exact) != 1 and len(slots) > 1:
             self.out.assumed[SHARED_TOKEN] += 1
         found = exact or slots
         return found[-1] if found else None
+
+    def _delivered(self, name: str) -> list[int]:
+        """Return where replies were delivered to a process."""
+        return [i for i, step in enumerate(self.out.steps) if step["op"] == "deliver" and step["p"] == name]
+
+    def _is_before_reply(self, slot: Slot, entry: Entry) -> bool:
+        """Return whether a request shows *slot* as it was before its newest renewal was answered."""
+        return slot.state == "held" and not slot.pending and entry["pending"] == slot.renewal_id != ""
+
+    def _go_back(self, slot: Slot, entry: Entry) -> None:
+        """Let *slot* be as a request shows it, before the newest renewal was answered."""
+        slot.depth, slot.renewal_id, slot.pending = slot.depth - 1, entry["renewal_id"], entry["pending"]
 
     def _tell(self, owner: str) -> None:
         """Tell the processes that *owner* was, and whose renewal was refused."""
@@ -229,6 +251,9 @@ class Converter:
             elif not slot.asked:
                 self._repeat(slot)
         elif script == "renew":
+            if slot.is_clone and self._is_before_reply(slot, entry):
+                self._clone_earlier(slot, entry)
+            slot.is_clone = False
             if entry["pending"] != slot.pending:
                 self._renew(slot, entry)
                 slot.pending, slot.asked = entry["pending"], True
@@ -387,18 +412,27 @@ class Converter:
                 continue
             copy = self._new_slot(entry["child"], token)
             copy.worker, copy.state, copy.depth = slot.worker, slot.state, slot.depth
-            copy.renewal_id, copy.pending = slot.renewal_id, slot.pending
+            copy.renewal_id, copy.pending, copy.is_clone = slot.renewal_id, slot.pending, True
             copy.asked = slot.state == "held" and not slot.pending
             self._add("copy", p=slot.name, q=copy.name)
             if slot.worker >= 0:
                 copy.lanes = slot.lanes
                 self._of_worker.setdefault((entry["child"], slot.worker), []).append(copy)
 
+    def _clone_earlier(self, slot: Slot, entry: Entry) -> None:
+        """Put the making of a clone before the reply that arrived just then, and that the clone does not know."""
+        steps = self.out.steps
+        made = next(i for i, step in enumerate(steps) if step["op"] == "copy" and step["q"] == slot.name)
+        arrived = [i for i in self._delivered(steps[made]["p"]) if i < made]
+        steps.insert(arrived[-1], steps.pop(made))
+        self._go_back(slot, entry)
+        slot.asked = False
+
     def _take(self, entry: Entry) -> None:
         """Go on with the lease of a process that ended, as the same process of the specification."""
         owner, token = entry["process"], entry["token"]
         slots = [slot for slot in self._by_owner.values() if slot.token == token]
-        slot = self._one_of(slots, {entry["renewal_id"]})
+        slot = self._one_of(slots, entry["renewal_id"])
         if slot is None:
             raise Unusable("a lease that is taken over, and that no claim in the log got")
         self._add("take", p=slot.name, until=entry["until_ms"], out=entry["outage_ms"], low=entry["used_ms"])
@@ -502,6 +536,10 @@ class Converter:
         if slot.state == "sealed":
             return
         entry = call.entry
+        if entry["process"] != slot.owner and self._is_before_reply(slot, entry):
+            # killed when the reply had arrived, before it was recorded
+            del self.out.steps[self._delivered(slot.name)[-1]]
+            self._go_back(slot, entry)
         lanes = self.out.header["lanes"] + (self.out.header["outage_ms"] > 0)
         self._add(
             "release",
