@@ -388,12 +388,19 @@ class Checker:
         if token in self._shared_tokens:
             # a clone may have been given the same lease
             claim.clone()
-        flags = enumerate(opened or "1" * len(claim.opens))
-        goes_back = [lane > 0 and flag == "0" and lane not in claim.used for lane, flag in flags]
-        ends = zip(claim.opens, claim.until, goes_back, strict=True)
-        now = tuple(opens if back else until for opens, until, back in ends)
+        now = tuple(self._end_of(claim, lane, flag) for lane, flag in enumerate(opened or "1" * len(claim.opens)))
         # a neighbor that finds the record later does not know what the holder said
         claim.ends = now if claim.ends is None else tuple(map(min, claim.ends, now))
+
+    def _end_of(self, claim: Claim, lane: int, flag: str) -> int:
+        """Return where the reservation of a lane ends after a release; *flag*: "0" if the holder never opened it."""
+        if lane and flag == "0":
+            if lane not in claim.used:
+                return claim.opens[lane]
+            if claim.cloned_until and claim.used[lane] < claim.cloned_until[lane]:
+                # a clone used it
+                return claim.cloned_until[lane]
+        return claim.until[lane]
 
     def cloned(self, leases: Iterable[HeldLease | None], claim_token: str) -> None:
         """Record that a process was cloned while it had these leases, or was claiming."""

@@ -78,9 +78,11 @@ def boot_ahead(sim: Simulation) -> None:
 
     def set_right() -> None:
         server.offset_us, host.offset_us = right_us, 0
-        if sim.options["rules"].policy != "backup":
-            # they would raise errors, or wait, for hours: a person starts them again
-            for process in [each for each in sim.living if each.host is host]:
+        # clones of the machine, too
+        for process in [each for each in sim.living if each.host.name.rstrip("+") == host.name]:
+            process.host.offset_us = 0
+            if sim.options["rules"].policy != "backup":
+                # it would raise errors, or wait, for hours: a person starts it again
                 process.crash()
 
     sim.before_heal(random.randint(sim.ttl_us // 2, 3 * sim.ttl_us), set_right)
