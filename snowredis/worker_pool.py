@@ -14,7 +14,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.deaths import Acknowledgement, acknowledgement_key
-from snowredis.monitor.fleet import count
+from snowredis.monitor.owner import count
 from snowredis.monitor.pool_monitor import PoolMonitor, shown_ms
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.process.clock import now_ms

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
-from snowredis.monitor.fleet import count
+from snowredis.monitor.owner import count
 from snowredis.monitor.snapshot import setting_ms
 from snowredis.readers import database_session, fences, unfit
 from snowredis.servers.clients import address

@@ -16,8 +16,7 @@ from typing import TypeAlias
 
 from snowredis.core.as_json import TimeMs
 from snowredis.monitor.events import Entry, Event, field_of, parse_all
-from snowredis.monitor.fleet import processes_of
-from snowredis.monitor.owner import parse_owner
+from snowredis.monitor.owner import parse_owner, processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, MassSilence, PoolInfo, WorkerInfo, stored_int
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import EventKind

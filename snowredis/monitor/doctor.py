@@ -12,8 +12,8 @@ from typing import Any
 from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor import checks
 from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
-from snowredis.monitor.fleet import count
 from snowredis.monitor.number_checks import check_logouts, check_rights, check_tags, pool_needs
+from snowredis.monitor.owner import count
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
 from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import DO_NOT_RESTART

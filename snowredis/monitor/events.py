@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from snowredis.core.as_json import Shown, TimeMs, in_json
-from snowredis.monitor.owner import encodable, parse_owner
-from snowredis.monitor.snapshot import Owned, OwnerNamed, WorkerInfo, stored_int
+from snowredis.monitor.owner import Owned, OwnerNamed, encodable, parse_owner
+from snowredis.monitor.snapshot import WorkerInfo, stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of

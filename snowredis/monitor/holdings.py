@@ -13,7 +13,8 @@ from typing import Annotated, NamedTuple
 
 from snowredis.core.as_json import Shown
 from snowredis.monitor.events import NO_ID, Event, expiry_of
-from snowredis.monitor.snapshot import Owned, OwnerNamed, WorkerInfo, time_text
+from snowredis.monitor.owner import Owned, OwnerNamed
+from snowredis.monitor.snapshot import WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
 
 FOREVER_MS = 10**15

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from snowredis.core.values import duration
 from snowredis.errors import ConfigError, PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import Entry, Event, Follower
-from snowredis.monitor.fleet import PlanAnswer, answers
+from snowredis.monitor.owner import count
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, stored_int
 from snowredis.monitor.status import Status, status_of, status_without
@@ -212,6 +213,18 @@ class PoolMonitor:
 # --- repeated readings ----------------------------------------------------------------------------
 
 
+class PlanAnswer(NamedTuple):
+    """Answer to a question that people ask before they do something.
+
+    Attributes:
+        question: "restart": may I restart Redis now? "deploy": may I start a rolling deployment now?
+        text: begins with "yes", "no", or what has to be kept to.
+    """
+
+    question: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class PoolReport:
     """State of a pool as JSON shows it, in the commands and over HTTP.
@@ -263,10 +276,47 @@ class Reading:
     @property
     def answers(self) -> tuple[PlanAnswer, ...]:
         """The answers to what people ask before they restart something; none if the pool could not be read now."""
-        if self.snapshot is None or self.error is not None:
-            return ()
-        info = self.snapshot.info
-        return answers(self.snapshot, 0 if info.settings.get("durability") == "assured" else info.floor_length_ms)
+        return () if self.snapshot is None or self.error is not None else answers(self.snapshot)
+
+
+# a restart of Redis takes less than this, as does what goes wrong in it
+RESTART_MS = 3_600_000
+
+
+def answers(snapshot: Snapshot) -> tuple[PlanAnswer, ...]:
+    """Return the answers of a pool that was just read."""
+    return PlanAnswer("restart", _may_restart(snapshot)), PlanAnswer("deploy", _may_deploy(snapshot))
+
+
+def _may_restart(snapshot: Snapshot) -> str:
+    info, lasting_ms = snapshot.info, snapshot.lasting_ms
+    wait = "" if info.settings.get("durability") == "assured" else f"{duration(info.floor_length_ms)} after "
+    then = f"A process that starts meanwhile gets no ids until {wait}Redis is back"
+    if not lasting_ms:
+        return f"yes: no worker makes ids. {then}"
+    if lasting_ms[0] >= RESTART_MS:
+        who = "the only worker goes" if len(lasting_ms) == 1 else f"all {len(lasting_ms):,} workers go"
+        return f"yes: {who} on for {duration(lasting_ms[0])}. {then}"
+    short = sum(left_ms < RESTART_MS for left_ms in lasting_ms)
+    rest = f"; the others go on for {duration(lasting_ms[short])}" if short < len(lasting_ms) else ""
+    return (
+        f"only if it is back within {duration(max(0, lasting_ms[0]))}: {short:,} of {count(len(lasting_ms), 'worker')} "
+        f"can have no ids after that{rest}. {then}"
+    )
+
+
+def _may_deploy(snapshot: Snapshot) -> str:
+    info, living = snapshot.info, len(snapshot.workers)
+    if snapshot.mass_silence or snapshot.refusal:
+        return "no: Redis takes no renewals, so a new worker may get no worker id"
+    if info.floor_wait_ms:
+        return f"in {duration(info.floor_wait_ms)}: new workers wait until then"
+    needed = f"it needs {2 * living:,} worker ids ({living:,} living and as many new), and there are {info.capacity:,}"
+    if living <= info.free:
+        return f"yes: {needed}"
+    if info.free <= 0:
+        return f"no: {needed}, all leased"
+    return f"only if at most {info.free:,} new workers start before old ones end: {needed}"
 
 
 class PoolPoller:

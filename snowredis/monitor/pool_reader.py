@@ -18,7 +18,6 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.monitor import snapshot
-from snowredis.monitor.fleet import process_text
 from snowredis.monitor.owner import parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
@@ -190,7 +189,7 @@ class PoolReader(ABC):
             used=used,
             free=layout.workers - used,
             mismatch_ms=snapshot.stored_int(refused_at) or 0,
-            mismatch_by=", ".join(process_text(owner) for owner in owners if owner.host),
+            mismatch_by=", ".join(owner.text for owner in owners if owner.host),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,

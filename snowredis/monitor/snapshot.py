@@ -10,12 +10,12 @@ import functools
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.monitor.owner import Owner, parse_owner
+from snowredis.monitor.owner import Owned, Owner, OwnerNamed, parse_owner
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake import protocol
 from snowredis.snowflake.record import LeaseRecord
@@ -39,36 +39,6 @@ POOL_COUNTERS = (
 SESSIONS_KEY = "snowredis:ended-sessions"
 # how long a death is shown
 DEATH_SHOWN_MS = 3_600_000
-
-
-# a process, as JSON shows it
-OwnerNamed: TypeAlias = Annotated[Owner, Shown("parts", "host pid label")]
-
-
-class Owned:
-    """Base of records of what a process has, or had.
-
-    Attributes:
-        owner: the process.
-    """
-
-    __slots__ = ()
-    owner: OwnerNamed
-
-    @property
-    def host(self) -> str:
-        """Host of the process; untrusted text."""
-        return self.owner.host
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self.owner.pid
-
-    @property
-    def label(self) -> str:
-        """Label of the process; untrusted text."""
-        return self.owner.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +343,15 @@ class Snapshot:
     lanes_until_ms: int = 0
     refusal: Refusal | None = None
 
+    def in_state(self, state: str) -> list[WorkerInfo]:
+        """Return the living workers in *state*, one of STATES."""
+        return [worker for worker in self.workers if worker.state == state]
+
+    @property
+    def lasting_ms(self) -> list[int]:
+        """For how long each worker that makes ids goes on without Redis; the shortest time first."""
+        return sorted(each.lasts_until_ms - self.info.now_ms for each in self.workers if each.state != "no-ids")
+
     @property
     def makes_ids(self) -> bool:
         """True if a process can make ids now: it has a reservation, or would get one at once."""
@@ -406,7 +385,7 @@ class Snapshot:
     @property
     def use(self) -> str:
         """Return the number of leased worker ids, as a clause for people."""
-        info, silent = self.info, sum(worker.state == "silent" for worker in self.workers)
+        info, silent = self.info, len(self.in_state("silent"))
         by = f", {silent:,} of them by processes that renew no more" if silent else ""
         return f"{info.used:,} of {info.capacity:,} worker ids are leased{by}"
 

@@ -13,7 +13,7 @@ from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.core.values import duration
 from snowredis.errors import PoolNotFound, StoreRefused, StoreUnavailable
 from snowredis.monitor.events import reason_text
-from snowredis.monitor.fleet import count, counted, greatest_holder, named, process_text, processes_of
+from snowredis.monitor.owner import count, counted, greatest_holder, named, processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind
 
@@ -102,7 +102,7 @@ def status_of(snapshot: Snapshot) -> Status:
         *renewals,
         *_alarm(info),
         *floor,
-        *_without_ids(workers, info),
+        *_without_ids(snapshot),
         *([] if is_down else _unconfirmed(snapshot.unknown, info)),
         *_deaths(snapshot, "deaths", "reclaimed"),
         *_deaths(snapshot, "gone", "expired"),
@@ -161,11 +161,10 @@ def _redis_unavailable(
     advice = f"{todo}. Until then, {DO_NOT_RESTART}. {error}"
     # this host's clock counts the time since the snapshot
     ahead_ms = now_ms - last_read_ms
-    ends_ms = [worker.lasts_until_ms for worker in last.workers if worker.state != "no-ids"] if last else []
-    if not last or not ends_ms:
+    if last is None or not (lasting_ms := last.lasting_ms):
         return Condition("redis-unavailable", "critical" if last else "unknown", text, advice, failed_since_ms)
-    first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
-    living = count(len(ends_ms), "worker that was alive then has", "workers that were alive then have")
+    first_s, last_s = (max(0, lasting_ms[end] - ahead_ms) // 1000 for end in (0, -1))
+    living = count(len(lasting_ms), "worker that was alive then has", "workers that were alive then have")
     if first_s > 0:
         text += f"; the {living} ids for about {duration(1000 * first_s)} more"
     elif last_s > 0:
@@ -174,7 +173,9 @@ def _redis_unavailable(
         text += f"; the {living} no ids any more, unless they reach Redis"
     # with outage lanes there is time to bring Redis back; only new processes may get no ids
     level = "warning" if first_s * 1000 > OUTAGE_CRITICAL_MS else "critical"
-    return Condition("redis-unavailable", level, text, advice, failed_since_ms, now_ms + first_s * 1000, len(ends_ms))
+    return Condition(
+        "redis-unavailable", level, text, advice, failed_since_ms, now_ms + first_s * 1000, len(lasting_ms)
+    )
 
 
 def _verdict(
@@ -235,11 +236,11 @@ def _no_renewals(snapshot: Snapshot) -> list[Condition]:
     return [Condition("no-renewals", "warning" if others else "critical", text, advice, refusal.since_ms)]
 
 
-def _without_ids(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
+def _without_ids(snapshot: Snapshot) -> list[Condition]:
     """Return the condition of workers that renew their leases and make no ids."""
-    without = [worker for worker in workers if worker.state == "no-ids"]
+    without = snapshot.in_state("no-ids")
     # the end of the layout has a condition of its own
-    if not without or info.now_ms >= info.layout_end_ms:
+    if not without or snapshot.info.now_ms >= snapshot.info.layout_end_ms:
         return []
     worst_ms = max((worker.clock_offset_ms for worker in without), key=abs)
     reasons = ", ".join(sorted({worker.owner.refused for worker in without if worker.owner.refused}))
@@ -325,7 +326,7 @@ def _deaths(snapshot: Snapshot, code: str, kind: str) -> list[Condition]:
         return []
     newest, number = ended[0], len(processes_of(ended))
     said, why = _ENDS[code]
-    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {process_text(newest.owner)}"
+    text = f"{counted(ended)} {said}. The last, at {{until}}: worker {newest.worker} on {newest.owner.text}"
     times_ms = ended[-1].at_ms, newest.at_ms
     if not new:
         return [Condition(code, "notice", f"acknowledged: {text}", "", *times_ms, number)]
@@ -338,7 +339,7 @@ def _deaths(snapshot: Snapshot, code: str, kind: str) -> list[Condition]:
 def _silent(snapshot: Snapshot) -> list[Condition]:
     """Return the condition of workers that renew no more: a notice if all have been seen, or after an hour."""
     info = snapshot.info
-    silent: list[WorkerInfo | EndedLease] = [worker for worker in snapshot.workers if worker.state == "silent"]
+    silent: list[WorkerInfo | EndedLease] = [*snapshot.in_state("silent")]
     new = [each for each in snapshot.silent if not each.acknowledged and each.at_ms > info.now_ms - DEATH_SHOWN_MS]
     is_seen = not silent and not new
     silent += new or snapshot.silent
@@ -377,7 +378,7 @@ def _use(snapshot: Snapshot) -> list[Condition]:
     if share <= HALF_FULL:
         return []
     use, advice = snapshot.use, ["move to a layout with more worker bits"]
-    silent = [worker for worker in snapshot.workers if worker.state == "silent"]
+    silent = snapshot.in_state("silent")
     holder, held = greatest_holder(snapshot.workers)
     if held > 1 and held * 10 >= info.used:
         use += f", {held:,} of them by {holder}"

@@ -13,8 +13,7 @@ from snowredis.monitor.events import Event
 from snowredis.monitor.holdings import HoldingHistory, Past
 from snowredis.monitor.owner import Owner
 from snowredis.monitor.snapshot import WorkerInfo
-from snowredis.monitor.verdict import duplicate_causes, judge
-from snowredis.monitor.whois import find_maker
+from snowredis.monitor.whois import duplicate_causes, find_maker, judge
 from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.protocol import WorkerStats
 from snowredis.snowflake.replies import AlarmReason, LossReason

@@ -13,8 +13,8 @@ from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import PoolNotFound, StoreRefused, StoreUnavailable
-from snowredis.monitor.fleet import answers
 from snowredis.monitor.owner import Owner
+from snowredis.monitor.pool_monitor import answers
 from snowredis.monitor.snapshot import EndedLease, MassSilence, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import LEVELS, Condition, status_of, status_without, unknown_status
 
@@ -262,10 +262,10 @@ def test_the_greatest_holder_of_a_full_pool_is_named_with_its_label() -> None:
 def test_what_people_ask_before_they_restart_something_has_an_answer(
     snapshot: Snapshot, restart: str, deploy: str
 ) -> None:
-    first, second = answers(snapshot, 35_000)
+    first, second = answers(snapshot)
     assert (first.question, second.question) == ("restart", "deploy")
     assert restart in first.text
-    assert "gets no ids until 35.0 s after Redis is back" in first.text
+    assert "gets no ids until 32.5 s after Redis is back" in first.text
     assert deploy in second.text
 
 

@@ -137,7 +137,7 @@ MOST_ENDED = 20
 def _ended_lines(
     title: str, ended: Sequence[EndedLease], info: PoolInfo, args: argparse.Namespace, height: int | None
 ) -> list[Line]:
-    from snowredis.monitor.fleet import counted
+    from snowredis.monitor.owner import counted
 
     if not ended:
         return []
