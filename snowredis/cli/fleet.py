@@ -1,6 +1,241 @@
-"""The fleet of `snowredis demo` and `snowredis gameday`: processes that make ids and write them to files.
+"""The fleet of `snowredis demo` and `snowredis gameday`: processes that make ids, and the check of these ids.
 
-Fleet starts and ends the processes, and compares their ids: of the library it trusts only the layout. Each process runs
-this file, as ``python -m snowredis.cli.fleet KIND POOL TTL_S PATH …``, with SNOWREDIS_URL. It ends at the end of stdin,
-so that it does not outlive the process that started it.
+Each process runs this file, as ``python -m snowredis.cli.fleet POOL TTL_S DURABILITY ERRORS RATE PATH LABEL``, with
+SNOWREDIS_URL. It ends at the end of stdin, so that it does not outlive the process that started it.
 """
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import operator
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, starmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from snowredis.cli.exit_codes import uninterrupted
+from snowredis.core.layout import Layout
+
+if TYPE_CHECKING:
+    from snowredis.monitor.snapshot import WorkerInfo
+    from snowredis.process.clock import StepClock
+
+_ID_BYTES = 8
+# processes end within a few round trips to Redis, which may be away
+_STOP_TIMEOUT_S = 20.0
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One process of a fleet.
+
+    Attributes:
+        path: the file of its ids; its log is beside it.
+        started_s: when it was started, in s since 1970.
+        workers: the worker ids that the pool listed for it so far.
+        record: the newest record of it in the pool; None if another process has its worker id by now.
+        stopped: True if it was killed or ended on purpose.
+    """
+
+    process: subprocess.Popen[bytes]
+    path: Path
+    started_s: float = field(default_factory=time.time)
+    workers: list[int] = field(default_factory=list)
+    record: WorkerInfo | None = None
+    stopped: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def count(self) -> int:
+        """Number of ids in its file."""
+        return self.path.stat().st_size // _ID_BYTES
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The ids in its file, without one at the end that was written in part."""
+        return _int64s(self.path)
+
+    @property
+    def log(self) -> str:
+        """What it wrote to stderr."""
+        return self.path.with_suffix(".log").read_text("utf-8", "replace").strip()
+
+    @property
+    def namespace(self) -> int:
+        return self.record.namespace if self.record else 0
+
+    def step_clock(self, ms: int) -> None:
+        """Step its clock by *ms*."""
+        if self.process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.write(f"{ms}\n".encode())
+                self.process.stdin.flush()
+
+
+class Fleet:
+    """Processes that make ids.
+
+    Args:
+        directory: for the files of their ids.
+        url: of their Redis.
+        settings: POOL TTL_S DURABILITY ERRORS RATE of each, as make_ids() takes them.
+
+    Attributes:
+        processes: in the order in which they were started.
+    """
+
+    def __init__(self, directory: Path, url: str, *settings: object) -> None:
+        self._directory, self._url, self._settings = directory, url, settings
+        self.processes: list[Process] = []
+
+    def start(self, label: str) -> Process:
+        """Start one more process. Does not wait for its worker id."""
+        path = self._directory / str(len(self.processes) + 1)
+        path.touch()
+        # the same packages as in this process, and none from the current directory
+        packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+        arguments = map(str, (*self._settings, path, label))
+        with path.with_suffix(".log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "snowredis.cli.fleet", *arguments],
+                stdin=subprocess.PIPE,
+                stderr=log,
+                # a URL may have a password, which all users of this machine would see among the arguments
+                env=os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": self._url},
+                # Ctrl-C at the terminal goes to this process only, which then stops the others in order
+                start_new_session=True,
+            )
+        self.processes.append(Process(process, path))
+        return self.processes[-1]
+
+    def terminate(self) -> list[Process]:
+        """Send SIGTERM to all running processes, and return them. Does not wait."""
+        running = [each for each in self.processes if each.process.poll() is None]
+        for each in running:
+            each.stopped = True
+            each.process.terminate()
+        return running
+
+    def close(self) -> None:
+        """End all processes by the end of their stdin; kill those that live after 20 s."""
+        with uninterrupted():
+            for each in self.processes:
+                if each.process.stdin:
+                    with contextlib.suppress(BrokenPipeError):
+                        each.process.stdin.close()
+            deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+            for each in self.processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    each.process.wait(max(0.0, deadline_s - time.monotonic()))
+                each.process.kill()
+                each.process.wait()
+
+    def check(self) -> Checked:
+        """Compare all ids of all processes, which make ids of the default layout."""
+        return check([(each.path, each.workers) for each in self.processes], Layout())
+
+
+# --- the check: of the library it trusts only the layout -----------------------------------------------
+
+# the file of the ids of a process, and the worker ids that it had
+Recorded = tuple[Path, Collection[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Result of check().
+
+    Attributes:
+        ids: how many ids there are.
+        duplicates: how many of them repeat another.
+        wrong_workers: how many name a worker id that their process never held.
+    """
+
+    ids: int
+    duplicates: int
+    wrong_workers: int
+
+    @property
+    def good(self) -> bool:
+        return not self.duplicates and not self.wrong_workers
+
+
+def check(files: Sequence[Recorded], layout: Layout) -> Checked:
+    """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
+    written = [(_int64s(path), set(workers)) for path, workers in files]
+    shift, mask = layout.worker_shift, layout.workers - 1
+    wrong = sum(an_id >> shift & mask not in workers for ids, workers in written for an_id in ids)
+    repeated = sum(1 for _ in _repeated([ids for ids, _ in written]))
+    return Checked(sum(len(ids) for ids, _ in written), repeated, wrong)
+
+
+def _int64s(path: Path) -> Sequence[int]:
+    data = path.read_bytes()
+    return memoryview(data)[: len(data) // _ID_BYTES * _ID_BYTES].cast("q")
+
+
+def _repeated(sources: list[Sequence[int]]) -> Iterator[int]:
+    """Yield every id that is equal to an earlier one of all *sources*."""
+    growing = (ids if all(starmap(operator.le, pairwise(ids))) else sorted(ids) for ids in sources)
+    return (second for first, second in pairwise(heapq.merge(*growing)) if first == second)
+
+
+# --- in the processes ---------------------------------------------------------------------------------
+
+# often enough for a number that moves smoothly on the screen, at little CPU
+_BATCHES_PER_S = 50
+
+
+def make_ids(pool: str, ttl_s: str, durability: Any, errors: str, rate: str, path: str, label: str) -> None:
+    """Make *rate* ids a second and write them to the file *path*, until SIGTERM or the end of stdin.
+
+    Each line of stdin says by how many ms to step the clock of this process.
+
+    Args:
+        errors: "raise": an error of snowredis ends the process; "ignore": it goes on to ask for ids.
+    """
+    import snowredis
+    from snowredis.process.clock import StepClock
+
+    clock, ignored = StepClock(), (snowredis.SnowredisError,) if errors == "ignore" else ()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    # Ctrl-C is handled by the process that started this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_obey, args=(clock,), daemon=True).start()
+    batch = array("q", bytes(_ID_BYTES * max(1, int(rate) // _BATCHES_PER_S)))
+    # the generator claims at its first id: while Redis is unavailable, entering it would raise
+    ids = snowredis.connect(pool=pool, ttl=float(ttl_s), durability=durability, label=label, clock=clock)
+    # without a buffer: kill -9 loses nothing that was written
+    with contextlib.closing(ids), Path(path).open("ab", buffering=0) as file:
+        next_s = time.monotonic()
+        while True:
+            with contextlib.suppress(*ignored):
+                ids.fill(batch)
+                left = memoryview(batch).cast("B")
+                while left:
+                    left = left[file.write(left) or 0 :]
+            # a process that was delayed does not catch up in one burst
+            next_s = max(next_s + 1 / _BATCHES_PER_S, time.monotonic() - 1)
+            time.sleep(max(0.0, next_s - time.monotonic()))
+
+
+def _obey(clock: StepClock) -> None:
+    for line in sys.stdin:
+        clock.step(int(line))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    make_ids(*sys.argv[1:])

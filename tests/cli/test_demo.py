@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import snowredis
-from snowredis.cli.commands.demo import Checked, Demo, Process, Recorded, check, frame, status, verdict_lines
+from snowredis.cli.commands.demo import Demo, frame, status, verdict_lines
+from snowredis.cli.fleet import Checked, Process, Recorded, check
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
 from snowredis.process.clock import Clock, StepClock
@@ -84,7 +85,7 @@ def test_a_clock_that_is_set_back_still_runs() -> None:
 
 def a_demo(pool: WorkerPool, tmp_path: Path, size: int) -> Demo:
     """In the middle of it, of processes that do nothing."""
-    demo = Demo(pool, tmp_path, 20.0, time.monotonic() - 12)
+    demo = Demo(pool, tmp_path, 20.0, size, time.monotonic() - 12)
     for number in range(size):
         path = tmp_path / f"demo-{number}"
         path.write_bytes(bytes(8 * 123_456))

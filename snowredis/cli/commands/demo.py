@@ -1,6 +1,6 @@
 """`demo`: watch a fleet make ids while things go wrong; at the end all ids are checked.
 
-A private Redis and processes of fleet_process.py run in a temporary directory. What the demo shows is read from the
+A private Redis and processes of fleet.py run in a temporary directory. What the demo shows is read from the
 pool, as by any other command. Each step waits for its precondition, does one thing, and logs what was observed.
 """
 
@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import heapq
-import operator
-import os
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise, starmap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
+from snowredis.cli.fleet import Checked, Fleet, Process
 from snowredis.cli.options import Command, Parser, between, natural, seconds
 from snowredis.cli.output import Line, alternate_screen, is_terminal, pairs, plain, printable, write
 from snowredis.cli.pool_text import worker_table
-from snowredis.core.layout import Layout
 from snowredis.core.values import duration
 
 if TYPE_CHECKING:
@@ -58,20 +52,20 @@ def run(args: argparse.Namespace) -> int:
         _server() as (server, directory),
         contextlib.closing(WorkerPool(server.url, _POOL)) as pool,
     ):
-        demo = Demo(pool, directory, args.seconds, began_s)
+        demo = Demo(pool, directory, args.seconds, args.workers, began_s)
         # this server is new, so no worker has to wait for a floor
         config = PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000))
         pool.create(config)
         title: Line = [("snowredis demo", "strong"), (f"  on its own {server.kind}", "dim")]
         if not live:
             write([title])
-        with _stopped(demo), alternate_screen() if live else contextlib.nullcontext() as draw:
+        with contextlib.closing(demo.fleet), alternate_screen() if live else contextlib.nullcontext() as draw:
             if draw is None:
                 demo.show = _printing(demo)
             else:
                 demo.show = lambda: draw(frame(demo, title, *shutil.get_terminal_size()))
-            demo.play(args.workers)
-            verdict = check([(each.path, each.workers) for each in demo.processes], Layout())
+            demo.play()
+            verdict = demo.fleet.check()
         if live:
             # stays on the screen after the live display is closed
             write([title, [], *demo.lines])
@@ -79,14 +73,9 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.OK if verdict.good and not demo.failed else ExitCode.ERROR
 
 
-# --- the fleet --------------------------------------------------------------------------------------
-
 _POOL = "demo"
 # ids per second of the whole fleet: 40 MB of files in 20 s
 _FLEET_RATE = 250_000
-_ID_BYTES = 8
-# how long processes that got SIGTERM may take; each needs one round trip to Redis
-_STOP_TIMEOUT_S = 5.0
 
 
 @contextlib.contextmanager
@@ -104,85 +93,6 @@ def _server() -> Iterator[tuple[Server, Path]]:
         with uninterrupted():
             embedded.stop(directory / "redis")
             shutil.rmtree(directory, ignore_errors=True)
-
-
-@dataclass(slots=True, eq=False)
-class Process:
-    """One process of the fleet.
-
-    Attributes:
-        path: the file of its ids; its log is beside it.
-        workers: the worker ids that the pool listed for it so far.
-        record: the newest record of it in the pool; None if another process has its worker id by now.
-        stopped: True if the demo has killed or ended it.
-    """
-
-    process: subprocess.Popen[bytes]
-    path: Path
-    workers: list[int] = field(default_factory=list)
-    record: WorkerInfo | None = None
-    stopped: bool = False
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def ids(self) -> int:
-        """Number of ids in its file."""
-        return self.path.stat().st_size // _ID_BYTES
-
-    @property
-    def namespace(self) -> int:
-        return self.record.namespace if self.record else 0
-
-    def step_clock(self, ms: int) -> None:
-        """Step its clock by *ms*."""
-        if self.process.stdin:
-            with contextlib.suppress(BrokenPipeError):
-                self.process.stdin.write(f"{ms}\n".encode())
-                self.process.stdin.flush()
-
-
-def start_process(url: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process of fleet_process.py, which ends with its stdin; its errors go to the file *log*."""
-    # the same packages as in this process, and none from the current directory
-    packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    with log.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "snowredis.cli.fleet_process", *arguments],
-            stdin=subprocess.PIPE,
-            stderr=file,
-            # a URL may have a password, which all users of this machine would see among the arguments
-            env=os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url},
-            # Ctrl-C at the terminal goes to this process only, which then stops the others in order
-            start_new_session=True,
-        )
-
-
-def end_processes(processes: Sequence[subprocess.Popen[bytes]], limit_s: float) -> None:
-    """Close the stdin of *processes*, so that they end; kill those that live after *limit_s*."""
-    for process in processes:
-        if process.stdin:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-    deadline_s = time.monotonic() + limit_s
-    for process in processes:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, deadline_s - time.monotonic()))
-        process.kill()
-        process.wait()
-
-
-@contextlib.contextmanager
-def _stopped(demo: Demo) -> Iterator[None]:
-    """Stop the fleet at the end; a process that does not end within 5 s is killed."""
-    try:
-        yield
-    finally:
-        with uninterrupted():
-            demo.terminate()
-            end_processes([each.process for each in demo.processes], _STOP_TIMEOUT_S)
 
 
 # --- the steps --------------------------------------------------------------------------------------
@@ -204,6 +114,9 @@ _CLOCK_STEP_MS = -1000
 class Demo:
     """The fleet, what the pool says of it, and the log.
 
+    Args:
+        size: of the fleet.
+
     Attributes:
         show: called after each reading of the pool.
         info, workers: the newest reading.
@@ -212,12 +125,13 @@ class Demo:
         making_s: times of the first and of the last ids, from the start.
     """
 
-    def __init__(self, pool: WorkerPool, directory: Path, length_s: float, began_s: float) -> None:
-        self._pool, self._directory, self.length_s, self._began_s = pool, directory, length_s, began_s
+    def __init__(self, pool: WorkerPool, directory: Path, length_s: float, size: int, began_s: float) -> None:
+        self._pool, self.length_s, self._size, self._began_s = pool, length_s, size, began_s
         # short enough to see a dead worker's lease end
         self.ttl_s = min(4.0, length_s / 5)
+        self.fleet = Fleet(directory, pool.where, _POOL, self.ttl_s, "detect", "raise", _FLEET_RATE // max(1, size))
+        self.processes = self.fleet.processes
         self.show: Callable[[], None] = lambda: None
-        self.processes: list[Process] = []
         self.info: PoolInfo | None = None
         self.workers: list[WorkerInfo] = []
         self.lines: list[Line] = []
@@ -231,14 +145,14 @@ class Demo:
     @property
     def ids(self) -> int:
         """Number of ids that the fleet has made."""
-        return sum(process.ids for process in self.processes)
+        return sum(process.count for process in self.processes)
 
     def log(self, text: str, style: str = "") -> None:
         self.lines.append([(f"{self.now_s:6.1f} s  ", "dim"), (text, style)])
 
-    def play(self, size: int) -> None:
-        """Play all steps with *size* processes. Blocks for about the length of the demo."""
-        able = self._start_fleet(size)
+    def play(self) -> None:
+        """Play all steps. Blocks for about the length of the demo."""
+        able = self._start_fleet()
         if len(able) > 1:
             victim, stepped = able[len(able) // 2], able[-1] if len(able) > 2 else able[0]
             self._wait(self.length_s * _KILL_AT - self.now_s)
@@ -250,14 +164,6 @@ class Demo:
         self._end()
         self.log("checking every id")
         self.show()
-
-    def terminate(self) -> list[Process]:
-        """Send SIGTERM to all running processes, and return them. Does not wait."""
-        running = [each for each in self.processes if each.process.poll() is None]
-        for each in running:
-            each.stopped = True
-            each.process.terminate()
-        return running
 
     def _wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
         """Wait until *until* returns True, at most *seconds*; read the pool meanwhile, and show it."""
@@ -280,23 +186,16 @@ class Demo:
                 each.workers.append(record.worker)
             if not each.stopped and (code := each.process.poll()) is not None:
                 self.failed = each.stopped = True
-                log = each.path.with_suffix(".log").read_text("utf-8", "replace").strip()
-                reason = printable(log.rpartition("\n")[2], 200)
+                reason = printable(each.log.rpartition("\n")[2], 200)
                 self.log(f"pid {each.pid} ended by itself (exit code {code}): {reason}", "bad")
 
-    def _start_one(self, size: int) -> Process:
-        """Start one process of a fleet of *size*. Does not wait for its worker id."""
-        label = f"demo {len(self.processes) + 1}"
-        path = self._directory / label.replace(" ", "-")
-        path.touch()
-        settings = ["demo", _POOL, str(self.ttl_s), str(_FLEET_RATE // size), str(path), label]
-        self.processes.append(Process(start_process(self._pool.where, settings, path.with_suffix(".log")), path))
-        return self.processes[-1]
+    def _start_one(self) -> Process:
+        return self.fleet.start(f"demo {len(self.processes) + 1}")
 
-    def _start_fleet(self, size: int) -> list[Process]:
+    def _start_fleet(self) -> list[Process]:
         """Start the processes; return those that got a worker id, sorted by worker id."""
-        fleet = [self._start_one(size) for _ in range(size)]
-        self.log(f"{size} processes start; leases last {duration(self.ttl_s * 1000)}")
+        fleet = [self._start_one() for _ in range(self._size)]
+        self.log(f"{self._size} processes start; leases last {duration(self.ttl_s * 1000)}")
         self._wait(_START_TIMEOUT_S, lambda: any(each.workers for each in fleet))
         self.making_s = (self.now_s, self.now_s)
         self._wait(_START_TIMEOUT_S, lambda: all(each.workers or each.stopped for each in fleet))
@@ -340,7 +239,7 @@ class Demo:
         self.log(f"worker id {freed} is available again, {after} after the kill: {why}", "good")
         # time to see it in the display
         self._wait(self.length_s * 0.06)
-        newcomer = self._start_one(len(self.processes))
+        newcomer = self._start_one()
         self.log(f"a new process starts (pid {newcomer.pid})")
         self._wait(_START_TIMEOUT_S, lambda: bool(newcomer.workers) or newcomer.stopped)
         if newcomer.workers:
@@ -348,9 +247,9 @@ class Demo:
 
     def _end(self) -> None:
         self.making_s = (self.making_s[0], self.now_s)
-        ending = self.terminate()
+        ending = self.fleet.terminate()
         self.log(f"SIGTERM to all {len(ending)}: they end and release their worker ids")
-        self._wait(_STOP_TIMEOUT_S, lambda: all(each.process.poll() is not None for each in ending))
+        self._wait(_STEP_TIMEOUT_S, lambda: all(each.process.poll() is not None for each in ending))
         self._wait(0)
         used = self.info.used if self.info else 0
         self.failed = self.failed or used > 0
@@ -417,51 +316,6 @@ def verdict_lines(demo: Demo, verdict: Checked) -> list[Line]:
 
 def _count(errors: int, explanation: str) -> Line:
     return [(f"{errors:,}", "bad" if errors else "good"), (f"  {explanation}", "dim")]
-
-
-# --- the check: of the library it trusts only the layout -----------------------------------------------
-
-# the file of the ids of a process, and the worker ids that it had
-Recorded = tuple[Path, Collection[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """Result of check().
-
-    Attributes:
-        ids: how many ids there are.
-        duplicates: how many of them repeat another.
-        wrong_workers: how many name a worker id that their process never held.
-    """
-
-    ids: int
-    duplicates: int
-    wrong_workers: int
-
-    @property
-    def good(self) -> bool:
-        return not self.duplicates and not self.wrong_workers
-
-
-def check(files: Sequence[Recorded], layout: Layout) -> Checked:
-    """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
-    written = [(int64s(path.read_bytes()), set(workers)) for path, workers in files]
-    shift, mask = layout.worker_shift, layout.workers - 1
-    wrong = sum(an_id >> shift & mask not in workers for ids, workers in written for an_id in ids)
-    repeated = sum(1 for _ in _repeated([ids for ids, _ in written]))
-    return Checked(sum(len(ids) for ids, _ in written), repeated, wrong)
-
-
-def int64s(data: bytes) -> Sequence[int]:
-    """Return the ids in *data*, without one at the end that was written in part."""
-    return memoryview(data)[: len(data) // _ID_BYTES * _ID_BYTES].cast("q")
-
-
-def _repeated(sources: list[Sequence[int]]) -> Iterator[int]:
-    """Yield every id that is equal to an earlier one of all *sources*."""
-    growing = (ids if all(starmap(operator.le, pairwise(ids))) else sorted(ids) for ids in sources)
-    return (second for first, second in pairwise(heapq.merge(*growing)) if first == second)
 
 
 DEMO = Command(

@@ -1,6 +1,6 @@
 """`gameday`: find out what a Redis loses when it fails, with a fleet that makes ids meanwhile.
 
-The fleet is processes of fleet_process.py in a pool of its own, whose keys are deleted at the end. Numbered writes
+The fleet is processes of fleet.py in a pool of its own, whose keys are deleted at the end. Numbered writes
 show what is lost, and INFO which identities Redis has. The settings to use follow from both.
 """
 
@@ -16,13 +16,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from snowredis.cli.commands.demo import end_processes, int64s, start_process
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
+from snowredis.cli.fleet import Fleet
 from snowredis.cli.options import Command, Parser, between, natural, seconds
 from snowredis.cli.output import pairs, printable, write
 from snowredis.core.layout import Layout
@@ -39,59 +39,29 @@ _LIMIT_S = 900.0
 _READY_LIMIT_S = 60.0
 # a failure begins within this time after the person, or the command, made it
 _BEGINS_S = 3.0
-_STOP_TIMEOUT_S = 20.0
+# of each process: ids a second, and its label in the pool
+_RATE, _LABEL = 1_000, "gameday"
 # between two numbered writes
 _WRITE_EVERY_S = 0.01
 # the default for Sentinel and Cluster; the end of a failover cannot be seen from here
 _LEAST_SLACK_S = 15
 
 
-class Fleet:
-    """Processes that make ids, the first ones before Redis fails.
-
-    Args:
-        settings: of each process, as fleet_process.py takes them.
-    """
-
-    def __init__(self, directory: Path, url: str, settings: list[str]) -> None:
-        self._directory, self._url, self._settings = directory, url, settings
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self._started_s: list[float] = []
-
-    def start(self) -> None:
-        """Start one more process."""
-        path = self._directory / str(len(self.processes))
-        self._started_s.append(time.time())
-        self.processes.append(start_process(self._url, [*self._settings, str(path)], path.with_suffix(".log")))
-
-    def makes_ids(self) -> bool:
-        """Return True if all processes have made ids."""
-        return all(map(self._ids, range(len(self.processes))))
-
-    def _ids(self, number: int) -> Sequence[int]:
-        path = self._directory / str(number)
-        return int64s(path.read_bytes() if path.exists() else b"")
-
-    def ids(self) -> dict[str, int]:
-        """Return how many ids were made, and how many of them repeat another one."""
-        ids = [an_id for number in range(len(self.processes)) for an_id in self._ids(number)]
-        return {"ids": len(ids), "repeated": len(ids) - len(set(ids))}
-
-    def pauses(self, first: int) -> dict[str, Any]:
-        """Return the longest pause of the *first* processes, and how long later ones took to make an id."""
-        longest_s, starts_s, layout = 0.0, [], Layout()
-        for number, started_s in enumerate(self._started_s):
-            ticks = [an_id >> layout.timestamp_shift for an_id in self._ids(number)]
-            if number < first:
-                gaps = (after - before for before, after in itertools.pairwise(ticks))
-                longest_s = max(longest_s, max(gaps, default=0) / 1000)
-            elif ticks:
-                starts_s.append(layout.ms_at(ticks[0]) / 1000 - started_s)
-        return {
-            "longest_pause_s": round(longest_s, 2),
-            "slowest_start_s": round(max(starts_s, default=0.0), 2),
-            "never_started": len(self._started_s) - first - len(starts_s),
-        }
+def pauses(fleet: Fleet, first: int) -> dict[str, Any]:
+    """Return the longest pause of the *first* processes of *fleet*, and how long later ones took to make an id."""
+    longest_s, starts_s, layout = 0.0, [], Layout()
+    for number, process in enumerate(fleet.processes):
+        ticks = [an_id >> layout.timestamp_shift for an_id in process.ids]
+        if number < first:
+            gaps = (after - before for before, after in itertools.pairwise(ticks))
+            longest_s = max(longest_s, max(gaps, default=0) / 1000)
+        elif ticks:
+            starts_s.append(layout.ms_at(ticks[0]) / 1000 - process.started_s)
+    return {
+        "longest_pause_s": round(longest_s, 2),
+        "slowest_start_s": round(max(starts_s, default=0.0), 2),
+        "never_started": len(fleet.processes) - first - len(starts_s),
+    }
 
 
 class Observed(NamedTuple):
@@ -219,14 +189,14 @@ def _run(args: argparse.Namespace) -> int:
         slack_s = pool.server.failover_slack_ms / 1000
         ttl_s = args.ttl or 5 + 1.5 * slack_s
         canary = Canary(pool)
-        fleet = Fleet(Path(directory), args.url, ["gameday", name, str(ttl_s), durability])
+        fleet = Fleet(Path(directory), args.url, name, ttl_s, durability, "ignore", _RATE)
         try:
             pool.create(pool_config({"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s}))
             began = pool.info()
             canary.start()
             for _ in range(args.workers):
-                fleet.start()
-            _wait(fleet.makes_ids, _READY_LIMIT_S, "the processes make no ids")
+                fleet.start(_LABEL)
+            _wait(lambda: all(each.count for each in fleet.processes), _READY_LIMIT_S, "the processes make no ids")
             print(f"{args.workers} processes make ids in the pool {name}.", flush=True)
             _while_failing(args.do, fleet, canary.replied_s, 1.5 * ttl_s + slack_s)
             canary.stop()
@@ -234,15 +204,16 @@ def _run(args: argparse.Namespace) -> int:
         finally:
             with uninterrupted():
                 canary.stop()
-                end_processes(fleet.processes, _STOP_TIMEOUT_S)
+                fleet.close()
                 # no reservation matters of a pool that no process will use again
                 pool.client.delete(*pool_keys(name), canary.key)
         settings, reasons = advise(seen, noticed=noticed, unidentified=unidentified)
+        checked = fleet.check()
         result: dict[str, Any] = {
             "server": pool.where,
             "writes": seen._asdict(),
             "noticed": noticed,
-            "ids": fleet.ids() | fleet.pauses(args.workers),
+            "ids": {"ids": checked.ids, "repeated": checked.duplicates} | pauses(fleet, args.workers),
             "settings": settings,
             "reasons": reasons,
         }
@@ -278,7 +249,7 @@ def _wait(ready: Callable[[], bool], limit_s: float = math.inf, failure: str = "
             raise CommandError(ExitCode.REDIS_UNAVAILABLE, f"{failure} within {limit_s:.0f} s: the trial ended")
         if fleet is not None and now_s - started_s >= _START_EVERY_S:
             started_s = now_s
-            fleet.start()
+            fleet.start(_LABEL)
         time.sleep(0.1)
 
 
