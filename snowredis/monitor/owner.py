@@ -17,6 +17,10 @@ from snowredis.core.as_json import Shown
 _MAX_NAMED = 5
 
 
+# fields of owner_text()
+_TEXTS, _NUMBERS = ("host", "label", "generator", "refused", "version"), ("pid", "lane_until", "taken")
+
+
 class Owner(NamedTuple):
     """Description of a process by itself, as owner_text() wrote it.
 
@@ -62,17 +66,16 @@ def parse_owner(text: str) -> Owner:
         owner = None
     if not isinstance(owner, dict):
         return Owner()
-    names = ("host", "label", "generator", "refused", "version")
-    host, label, generator, refused, version = [encodable(owner.get(name)) for name in names]
-    numbers = [owner.get(name) for name in ("pid", "lane_until", "taken")]
-    pid, lane_until_ms, taken_ms = [each if type(each) is int and each < 10**14 else 0 for each in numbers]
-    return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms), refused, version)
+    # thousands of workers are shown, and nearly all texts are ASCII
+    texts = [each if type(each) is str and each.isascii() else encodable(each) for each in map(owner.get, _TEXTS)]
+    numbers = [each if type(each) is int and 0 <= each < 10**14 else 0 for each in map(owner.get, _NUMBERS)]
+    (host, label, generator, refused, version), (pid, lane_until_ms, taken_ms) = texts, numbers
+    return Owner(host, pid, label, generator, lane_until_ms, taken_ms, refused, version)
 
 
 def encodable(value: object) -> str:
     """Return *value* without the surrogates that JSON can contain; "" if it is not text."""
-    text = value if isinstance(value, str) else ""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 # a process, as JSON shows it

@@ -9,16 +9,15 @@ from __future__ import annotations
 import functools
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.monitor.owner import Owned, Owner, OwnerNamed, parse_owner
+from snowredis.monitor.owner import Owned, Owner, OwnerNamed
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake import protocol
-from snowredis.snowflake.record import LeaseRecord
 
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "silent", "no-ids", "unknown", "expired", "free")
@@ -436,35 +435,3 @@ def time_text(time_ms: int) -> str:
     """Return a time for people, in UTC."""
     # events are untrusted, and may say a negative one
     return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
-
-
-def worker_info(
-    worker: int, record: LeaseRecord, now_ms: int, ttl_ms: int = 0, *, settling: str = "", layout_end_ms: int = 10**15
-) -> WorkerInfo:
-    """Return what *record* shows of a worker id at *now_ms* on the Redis clock.
-
-    Args:
-        settling: the pool's incarnation, if its floor has not passed: a lease of an earlier one may be adopted.
-        layout_end_ms: no id can be made from then on, whatever is reserved.
-    """
-    claimed = bool(record.token_hash)
-    lease_left_ms, age_ms = max(0, record.lease_end_ms - now_ms), max(0, now_ms - record.renewed_ms)
-    confirmed = not settling or record.incarnation == settling
-    info = WorkerInfo(
-        worker=worker,
-        alive=claimed and lease_left_ms > 0,
-        owner=parse_owner(record.owner),
-        claimed_ms=record.claimed_ms,
-        renewed_ms=record.renewed_ms,
-        lease_end_ms=record.lease_end_ms,
-        lease_left_ms=lease_left_ms,
-        reserved_until_ms=min(layout_end_ms, record.until_ms),
-        **record.stats._asdict(),
-        token_hash=record.token_hash,
-        heartbeat_age_ms=age_ms,
-        state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
-        reserved_from_ms=record.lanes_ms[0],
-        outage_until_ms=min(layout_end_ms, record.outage_until_ms),
-        outage_from_ms=record.lanes_ms[-1],
-    )
-    return replace(info, state="no-ids") if info.state in ("healthy", "late") and info.makes_no_ids else info

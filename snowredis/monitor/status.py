@@ -409,11 +409,11 @@ def _clocks(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
 
 def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
     """Return the condition of workers that could not go on without Redis, though the pool has outage lanes."""
-    without = [
-        worker for worker in workers if worker.lasts_until_ms <= worker.reserved_until_ms - worker.clock_offset_ms
-    ]
     # no lane reaches beyond the end of the pool
-    if not info.outage_reserve_ms or not without or 0 < info.end_ms < info.now_ms + info.outage_reserve_ms:
+    if not info.outage_reserve_ms or 0 < info.end_ms < info.now_ms + info.outage_reserve_ms:
+        return []
+    without = [each for each in workers if each.lasts_until_ms <= each.reserved_until_ms - each.clock_offset_ms]
+    if not without:
         return []
     text = (
         f"{len(without):,} of {count(len(workers), 'worker')} would have no ids after a ttl ({duration(info.ttl_ms)}) "

@@ -39,7 +39,7 @@ _LIMIT_S = 900.0
 _READY_LIMIT_S = 60.0
 # a failure begins within this time after the person, or the command, made it
 _BEGINS_S = 3.0
-# of each process: ids a second, and its label in the pool
+# each process makes so many ids a second
 _RATE, _LABEL = 1_000, "gameday"
 # between two numbered writes
 _WRITE_EVERY_S = 0.01
