@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from snowredis import __version__
 from snowredis.cli.commands.demo import DEMO
 from snowredis.cli.commands.gameday import GAMEDAY
-from snowredis.cli.commands.health import DOCTOR, METRICS
-from snowredis.cli.commands.ids import DECODE, GENERATE
+from snowredis.cli.commands.ids import DECODE, GENERATE, WHOIS
 from snowredis.cli.commands.layout import LAYOUT, SQL
 from snowredis.cli.commands.numbers import NUMBERS
 from snowredis.cli.commands.pool import POOL
 from snowredis.cli.commands.registry import REGISTRY
 from snowredis.cli.commands.run import RUN
 from snowredis.cli.commands.serve import SERVE
-from snowredis.cli.commands.workers import EVENTS, WHOIS, WORKERS
+from snowredis.cli.commands.workers import DOCTOR, EVENTS, METRICS, WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands
 from snowredis.cli.output import printable

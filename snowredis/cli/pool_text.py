@@ -1,7 +1,4 @@
-"""A pool as text: its status, its workers, their deaths, and events.
-
-WorkerFilter decides which workers are shown.
-"""
+"""A pool as text: its status, its workers, their deaths, and events; and which workers are shown."""
 
 from __future__ import annotations
 
@@ -236,30 +233,28 @@ def add_filter(parser: Parser) -> None:
         parser.add_argument(f"--{name}", metavar="PATTERN", help=text)
 
 
-class WorkerFilter:
-    """Filter of workers by the arguments of add_filter() and --all. Patterns are those of file names."""
+def wants_idle(args: argparse.Namespace) -> bool:
+    """Return true if worker ids without a lease are asked for, so that they have to be read."""
+    return args.all or not {"expired", "free"}.isdisjoint(args.state or ())
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._all, self._states, self._host, self._label = args.all, args.state, args.host, args.label
 
-    @property
-    def wants_idle(self) -> bool:
-        """True if worker ids without a lease are asked for, so that they have to be read."""
-        return self._all or not {"expired", "free"}.isdisjoint(self._states or ())
+def chosen(snapshot: Snapshot, args: argparse.Namespace) -> Snapshot:
+    """Return *snapshot* with the workers that the arguments of add_filter() choose, idle and unknown ones among them.
 
-    def chosen(self, snapshot: Snapshot) -> Snapshot:
-        """Return *snapshot* with the workers to show, idle and unknown ones among them, and ended leases to show."""
-        return replace(
-            snapshot,
-            workers=tuple(info for info in snapshot.worker_ids if self._matches(info, info.state)),
-            deaths=tuple(each for each in snapshot.deaths if self._matches(each, "expired")),
-            silent=tuple(each for each in snapshot.silent if self._matches(each, "silent")),
-        )
+    Its ended leases are chosen, too. Patterns are those of file names.
+    """
+    patterns = [(name, pattern) for name in ("host", "label") if (pattern := getattr(args, name)) is not None]
 
-    def _matches(self, who: WorkerInfo | EndedLease, state: str) -> bool:
-        pairs = ((self._host, who.host), (self._label, who.label))
-        of_state = not self._states or state in self._states
-        return of_state and all(pattern is None or fnmatchcase(text, pattern) for pattern, text in pairs)
+    def matches(who: WorkerInfo | EndedLease, state: str) -> bool:
+        of_state = not args.state or state in args.state
+        return of_state and all(fnmatchcase(getattr(who, name), pattern) for name, pattern in patterns)
+
+    return replace(
+        snapshot,
+        workers=tuple(info for info in snapshot.worker_ids if matches(info, info.state)),
+        deaths=tuple(each for each in snapshot.deaths if matches(each, "expired")),
+        silent=tuple(each for each in snapshot.silent if matches(each, "silent")),
+    )
 
 
 _COUNTED_STATES = ("healthy", "late", "silent", "no-ids", "unknown")

@@ -15,7 +15,6 @@ import sys
 import time
 import timeit
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
@@ -31,51 +30,47 @@ from snowredis.snowflake.record_files import OFF, VARIABLE, RecordsOff, find_pla
 SEVERITIES = ("ok", "unknown", "warning", "error")
 
 
-class Result(NamedTuple):
+class Finding(NamedTuple):
     """Result of a check.
 
     Attributes:
+        check: name of the check; empty as long as only the check itself has it.
         severity: one of SEVERITIES. unknown: the check was not possible.
         text: what was found; may contain untrusted text.
         advice: what to do; empty if nothing is wrong.
     """
-
-    severity: str
-    text: str
-    advice: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Result of a check, with the name of the check; the other fields are those of Result."""
 
     check: str
     severity: str
     text: str
     advice: str = ""
 
+    def of(self, check: str) -> Finding:
+        """Return it with the name of the check."""
+        return self._replace(check=check)
 
-def ok(text: str) -> Result:
+
+def ok(text: str) -> Finding:
     """Return a result of severity "ok"."""
-    return Result("ok", text)
+    return Finding("", "ok", text)
 
 
-def unknown(text: str, advice: str = "") -> Result:
+def unknown(text: str, advice: str = "") -> Finding:
     """Return the result of a check that was not possible."""
-    return Result("unknown", text, advice)
+    return Finding("", "unknown", text, advice)
 
 
-def warning(text: str, advice: str) -> Result:
+def warning(text: str, advice: str) -> Finding:
     """Return a result of severity "warning"."""
-    return Result("warning", text, advice)
+    return Finding("", "warning", text, advice)
 
 
-def error(text: str, advice: str) -> Result:
+def error(text: str, advice: str) -> Finding:
     """Return a result of severity "error"."""
-    return Result("error", text, advice)
+    return Finding("", "error", text, advice)
 
 
-def not_checked(failure: SnowredisError, what: str = "") -> Result:
+def not_checked(failure: SnowredisError, what: str = "") -> Finding:
     """Return the result of a check, of *what*, that *failure* made impossible: a command was refused, or Redis left."""
     reason = failure.reason if isinstance(failure, StoreRefused) else str(failure)
     return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
@@ -97,10 +92,10 @@ _MAX_ERROR_US = 16_000_000
 
 def check_host() -> list[Finding]:
     """Run all checks of this host. Blocks for a few ms; raises nothing."""
-    return [Finding("ntp", *_ntp()), Finding("crash records", *_crash_records())]
+    return [_ntp().of("ntp"), _crash_records().of("crash records")]
 
 
-def _crash_records() -> Result:
+def _crash_records() -> Finding:
     if not (why := why_records_off()):
         return ok("processes of this user can make them, so worker ids of killed ones are released at once")
     if os.environ.get(VARIABLE) == OFF:
@@ -128,7 +123,7 @@ def why_records_off() -> str:
     return ""
 
 
-def _ntp() -> Result:
+def _ntp() -> Finding:
     state = kernel_clock()
     if state is None:
         return unknown("this system does not report whether its clock is synchronized")
@@ -187,18 +182,18 @@ def check_server(client: Any, key: str) -> Iterator[Finding]:
             info = {text_of(key): value for key, value in client.info().items()}
     except SnowredisError as failure:
         advice = "allow +info; generators need it too, unless the durability of their pool is not detect"
-        yield Finding("redis", *not_checked(failure, f"{where} answers; its version")._replace(advice=advice))
+        yield not_checked(failure, f"{where} answers; its version")._replace(advice=advice).of("redis")
     else:
-        yield from (Finding(check, *run(info, client)) for check, run in _INFO_CHECKS.items())
+        yield from (run(info, client).of(check) for check, run in _INFO_CHECKS.items())
     for check, run in _COMMAND_CHECKS.items():
         try:
             with translated(where):
-                yield Finding(check, *run(client, key))
+                yield run(client, key).of(check)
         except SnowredisError as failure:
-            yield Finding(check, *not_checked(failure))
+            yield not_checked(failure).of(check)
 
 
-def _version(info: dict[str, Any], client: Any) -> Result:
+def _version(info: dict[str, Any], client: Any) -> Finding:
     where, kind = address(client), "Valkey" if "valkey_version" in info else "Redis"
     version = str(info.get("valkey_version", info.get("redis_version", "?")))
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
@@ -207,7 +202,7 @@ def _version(info: dict[str, Any], client: Any) -> Result:
     return ok(f"{kind} {version} answers at {where}")
 
 
-def _eviction(info: dict[str, Any], _client: Any) -> Result:
+def _eviction(info: dict[str, Any], _client: Any) -> Finding:
     policy, limit = str(info.get("maxmemory_policy", "")), int(info.get("maxmemory", 0))
     used_share = int(info.get("used_memory", 0)) / limit if limit else 0.0
     if policy.startswith("allkeys-"):
@@ -224,7 +219,7 @@ def _eviction(info: dict[str, Any], _client: Any) -> Result:
     return ok(f"maxmemory-policy {policy or '?'}, {'no limit' if not limit else f'{limit:,} bytes'}")
 
 
-def _persistence(info: dict[str, Any], client: Any) -> Result:
+def _persistence(info: dict[str, Any], client: Any) -> Finding:
     for field in ("rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"):
         if info.get(field, "ok") != "ok":
             advice = "Redis refuses writes in this state: look at its log and its disk"
@@ -245,7 +240,7 @@ def _persistence(info: dict[str, Any], client: Any) -> Result:
     return ok(f"snapshots ({saves}); after a crash, new workers wait for the floor")
 
 
-def _replication(info: dict[str, Any], client: Any) -> Result:
+def _replication(info: dict[str, Any], client: Any) -> Finding:
     replicas = int(info.get("connected_slaves", 0))
     if info.get("role") != "master":
         return error("this is a replica, which takes no claims", "use the master's address, or sentinel://…")
@@ -275,7 +270,7 @@ def _config(client: Any, name: str) -> str | None:
     return settings.get(name)
 
 
-def _clock(client: Any, key: str) -> Result:
+def _clock(client: Any, key: str) -> Finding:
     # duration of the fastest round, and the offset that it measured
     best = (math.inf, 0.0)
     for _ in range(ROUNDS):
@@ -295,7 +290,7 @@ def _clock(client: Any, key: str) -> Result:
     return ok(text)
 
 
-def _latency(client: Any, key: str) -> Result:
+def _latency(client: Any, key: str) -> Finding:
     def median_ms(command: Callable[[], object]) -> float:
         return 1000 * statistics.median(timeit.repeat(command, number=1, repeat=ROUNDS))
 
@@ -328,7 +323,7 @@ def missing_identity(client: Any, key: str) -> str:
     return ServerUnidentified(address(client), code).reason if code not in ("", "replica") else ""
 
 
-def _identity(client: Any, key: str) -> Result:
+def _identity(client: Any, key: str) -> Finding:
     missing = missing_identity(client, key)
     if missing:
         return warning(f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
@@ -346,23 +341,23 @@ def check_database(url: str) -> Iterator[Finding]:
     except Exception as failure:  # noqa: BLE001 - the errors of drivers have no common class
         found, problem = [], str(failure)
     if problem or not found:
-        yield Finding("database", *error(problem or "no table with a fence can be seen", advice))
+        yield error(problem or "no table with a fence can be seen", advice).of("database")
     for fence in found:
         result = ok(f"the fence of {fence.part} refuses ids older than {fence.lag_ms / 1000:g} s")
         if problem := fence.problem():
             result = error(f"rows of {fence.part} could be missed: {problem}", advice)
-        yield Finding("fence", *result)
+        yield result.of("fence")
 
 
 # checks of what INFO says
-_INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Result]] = {
+_INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Finding]] = {
     "redis": _version,
     "eviction": _eviction,
     "persistence": _persistence,
     "replication": _replication,
 }
 # checks with commands, on a key of a pool or a tag
-_COMMAND_CHECKS: Mapping[str, Callable[[Any, str], Result]] = {
+_COMMAND_CHECKS: Mapping[str, Callable[[Any, str], Finding]] = {
     "clock": _clock,
     "latency": _latency,
     "identity": _identity,

@@ -11,7 +11,7 @@ from typing import Any
 
 from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor import checks
-from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.monitor.checks import Finding, error, not_checked, ok, unknown, warning
 from snowredis.monitor.number_checks import check_logouts, check_rights, check_tags, pool_needs
 from snowredis.monitor.owner import count
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
@@ -26,9 +26,9 @@ from snowredis.snowflake.protocol import pool_keys
 _SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", "critical": "error"}
 
 
-def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Result]:
+def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Finding]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
-    of_pool: dict[str, Callable[[], Iterable[Result]]] = {
+    of_pool: dict[str, Callable[[], Iterable[Finding]]] = {
         "whether Redis takes writes": lambda: _check_writes(pool),
         "the status": lambda: _check_status(PoolPoller(pool).read()),
         "the workers": lambda: _check_workers(pool),
@@ -46,16 +46,16 @@ def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Result]:
 _QUESTIONS = {"restart": "may I restart Redis now", "deploy": "may I deploy now"}
 
 
-def _check_status(reading: Reading) -> Iterator[Result]:
+def _check_status(reading: Reading) -> Iterator[Finding]:
     if reading.error is not None:
         raise reading.error
     for each in reading.status.conditions:
         is_ok = each.level == "notice" and not each.advice
-        yield Result("ok" if is_ok else _SEVERITIES[each.level], each.text, each.advice)
+        yield Finding("", "ok" if is_ok else _SEVERITIES[each.level], each.text, each.advice)
     yield from (ok(f"{_QUESTIONS[each.question]}? {each.text}") for each in reading.answers)
 
 
-def _check_writes(pool: PoolMonitor) -> Iterator[Result]:
+def _check_writes(pool: PoolMonitor) -> Iterator[Finding]:
     """Try what every claim and every renewal does: write. The write changes nothing."""
     try:
         with translated(pool.where):
@@ -72,7 +72,7 @@ def _check_writes(pool: PoolMonitor) -> Iterator[Result]:
         yield ok(f"{pool.where} takes writes")
 
 
-def _check_workers(pool: PoolMonitor) -> Iterator[Result]:
+def _check_workers(pool: PoolMonitor) -> Iterator[Finding]:
     names = Counter(worker.owner.name for worker in pool.workers())
     shared = sorted(name for name, times in names.items() if times > 1)
     if shared:
@@ -84,7 +84,7 @@ def _check_workers(pool: PoolMonitor) -> Iterator[Result]:
         )
 
 
-def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Result:
+def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Finding:
     """Check that the server is fit for the durability of the pool."""
     stored = info.settings.get("durability", "detect")
     if stored == "none":
@@ -107,7 +107,7 @@ def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Result:
     return ok("durability is detect, and Redis can be identified")
 
 
-def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Result]:
+def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Finding]:
     replicas = int(_info(pool.client, "replication").get("connected_slaves", 0))
     if replicas and not setting_ms(info.signature, "failover_slack_ms"):
         yield warning(
@@ -171,13 +171,13 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
     except StoreUnavailable as failure:
         # a user who may not run PING is connected nevertheless
         if not (isinstance(failure, StoreRefused) and failure.code == "no-permission"):
-            yield Finding("redis", *error(str(failure), f"nothing else was checked. Meanwhile, {DO_NOT_RESTART}"))
+            yield error(str(failure), f"nothing else was checked. Meanwhile, {DO_NOT_RESTART}").of("redis")
             return
     client = server_of(client, key)
     yield from checks.check_server(client, key)
     if pool is not None or tag is None:
-        yield Finding("rights", *check_rights(client, [pool_needs(pool or "default")]))
-        yield Finding("logouts", *check_logouts(client))
+        yield check_rights(client, [pool_needs(pool or "default")]).of("rights")
+        yield check_logouts(client).of("logouts")
     yield from check_tags(client, tag)
 
 
@@ -187,32 +187,32 @@ def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[
         names = any_pool.pools()
     except SnowredisError as failure:
         if name is None:
-            yield Finding("pools", *not_checked(failure)._replace(advice="name the pool with --pool"))
+            yield not_checked(failure)._replace(advice="name the pool with --pool").of("pools")
             return
         names = [name]
     if name is not None and name not in names:
-        yield Finding("pools", *error(str(PoolNotFound(name)), "see: snowredis pool show"))
+        yield error(str(PoolNotFound(name)), "see: snowredis pool show").of("pools")
         return
     if not names:
-        yield Finding("pools", *ok("there is none yet"))
+        yield ok("there is none yet").of("pools")
     infos: list[PoolInfo] = []
     for each in names[:MAX_POOLS]:
         pool = PoolMonitor(url, each)
         try:
             infos.append(pool.info())
             if name in (None, each):
-                yield from (Finding(f"pool {each}", *result) for result in check_pool(pool, infos[-1]))
+                yield from (result.of(f"pool {each}") for result in check_pool(pool, infos[-1]))
         except StoreRefused as refused:
-            yield Finding(f"pool {each}", *not_checked(refused))
+            yield not_checked(refused).of(f"pool {each}")
         except SnowredisError as failure:
             advice = "if another program wrote this key, rename it there"
-            yield Finding(f"pool {each}", *warning(str(failure), advice))
+            yield warning(str(failure), advice).of(f"pool {each}")
         finally:
             pool.close()
-    yield from (Finding("pools", *result) for result in _check_equal_ids(infos, name))
+    yield from (result.of("pools") for result in _check_equal_ids(infos, name))
 
 
-def _check_equal_ids(infos: list[PoolInfo], name: str | None) -> Iterator[Result]:
+def _check_equal_ids(infos: list[PoolInfo], name: str | None) -> Iterator[Finding]:
     """List pools that make the same ids; with *name*, only those with this pool.
 
     No warning: that is no problem unless two of them fill one table, which cannot be seen from here.

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
-from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.monitor.checks import Finding, error, not_checked, ok, unknown, warning
 from snowredis.monitor.snapshot import SESSIONS_KEY
 from snowredis.numbers import stores
 from snowredis.numbers.administration import tag_info
@@ -73,7 +73,7 @@ def _calls_in(scripts: Iterable[Script]) -> list[Call]:
     return sorted({(command.lower(), int(key or 0)) for command, key in found})
 
 
-def check_rights(client: Any, used: Sequence[Needs]) -> Result:
+def check_rights(client: Any, used: Sequence[Needs]) -> Finding:
     """Check that the user of *client* may run everything that generators of *used* need."""
     refused, user = list[str](), ""
     for each in used:
@@ -106,7 +106,7 @@ def _refused(client: Any, needs: Needs) -> tuple[str, str]:
     return user, " nor ".join(refused)
 
 
-def check_logouts(client: Any) -> Result:
+def check_logouts(client: Any) -> Finding:
     """Check that `snowredis serve` could store logouts as the user of *client*, which not every user needs."""
     try:
         user, what = _refused(client, Needs("", [SESSIONS_KEY], [("zadd", 1), ("zrange", 1), ("zrem", 1)]))
@@ -117,7 +117,7 @@ def check_logouts(client: Any) -> Result:
     return ok(f"user {user} may store logouts of `snowredis serve`")
 
 
-def _try_script(client: Any) -> Result:
+def _try_script(client: Any) -> Finding:
     """Call a script that does not exist: Redis checks the permission first."""
     try:
         with translated(address(client)):
@@ -187,12 +187,12 @@ def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
             # its generators need the same if it does not exist
             needed = [] if name is None else [tag_needs("take", name)]
             result = result._replace(advice="" if needed else "name the tag with --tag")
-    yield Finding("segments", *result)
+    yield result.of("segments")
     if needed:
-        yield Finding("rights of tags", *check_rights(client, needed))
+        yield check_rights(client, needed).of("rights of tags")
 
 
-def check_segments(client: Any, tags: Sequence[str]) -> Result:
+def check_segments(client: Any, tags: Sequence[str]) -> Finding:
     """Check that *tags* of segments are open, and that a restart of this Redis loses none of their segments."""
     if not tags:
         return ok("no tags of segments here")

@@ -17,18 +17,8 @@ from typing import Any
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
+from snowredis.monitor import snapshot
 from snowredis.monitor.owner import parse_owner
-from snowredis.monitor.snapshot import (
-    POOL_COUNTERS,
-    LayoutPeriod,
-    PoolInfo,
-    Snapshot,
-    WorkerInfo,
-    floor_length_ms,
-    setting_ms,
-    state_of,
-    stored_int,
-)
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import LONGEST_TEXT, text_of
@@ -46,7 +36,7 @@ _PAGE = 1_000
 _LONGEST = {"layouts": 2**20}
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch", "over")
 _POOL_TIMES = ("end", "start", "lost_at", "created", "swept")
-_POOL_NUMBERS = (*_POOL_TIMES, "is_new", "version", "peak", "records", *POOL_COUNTERS)
+_POOL_NUMBERS = (*_POOL_TIMES, "is_new", "version", "peak", "records", *snapshot.POOL_COUNTERS)
 
 
 class PoolReader(ABC):
@@ -74,16 +64,16 @@ class PoolReader(ABC):
     def _count_alive(self) -> int:
         return len(self.workers())
 
-    def info(self) -> PoolInfo:
+    def info(self) -> snapshot.PoolInfo:
         """Return settings and counters of the pool."""
         ended = self._ended(self._records(self._swept_ms, self.now_ms))
         return self._info(self._count_alive(), len(ended))
 
-    def stored(self) -> PoolInfo:
+    def stored(self) -> snapshot.PoolInfo:
         """Return what info() returns, as if nothing was leased. Does not block."""
         return self._info(0, 0)
 
-    def state(self, *, idle: bool = False) -> tuple[Snapshot, list[WorkerInfo]]:
+    def state(self, *, idle: bool = False) -> tuple[snapshot.Snapshot, list[snapshot.WorkerInfo]]:
         """Return the pool without its deaths, and the workers that expired() returns, as of one moment.
 
         Args:
@@ -93,15 +83,15 @@ class PoolReader(ABC):
         alive, ended = tuple(info for info in infos if info.alive), self._ended(infos)
         unknown = tuple(info for info in ended if info.state == "unknown")
         others = tuple(info for info in infos if idle and not info.alive)
-        state = Snapshot(self._info(len(alive), len(ended)), alive, unknown, idle=others)
+        state = snapshot.Snapshot(self._info(len(alive), len(ended)), alive, unknown, idle=others)
         return state, [info for info in ended if info.state == "expired"]
 
-    def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
+    def workers(self, *, alive_only: bool = True) -> list[snapshot.WorkerInfo]:
         """Return the workers, by worker id; with *alive_only* false also those whose lease ended."""
         infos = self._records(self.now_ms if alive_only else None)
         return [info for info in infos if info.alive or not alive_only]
 
-    def expired(self) -> list[WorkerInfo]:
+    def expired(self) -> list[snapshot.WorkerInfo]:
         """Return workers whose lease ended without a release that no script wrote yet, by the end of their lease.
 
         Those whose renewals Redis may have forgotten are left out.
@@ -116,24 +106,24 @@ class PoolReader(ABC):
 
     def _count(self, field: str) -> int:
         """Return a number; 0 for a text that no script wrote."""
-        return stored_int(self._texts[field]) or 0
+        return snapshot.stored_int(self._texts[field]) or 0
 
     def _number(self, field: str) -> int:
         """Return a number. Raises StoreUnavailable for a text that no script wrote."""
         text = self._texts[field]
-        if (number := stored_int(text or "0")) is None:
+        if (number := snapshot.stored_int(text or "0")) is None:
             raise self._broken(f"the field {field} of pool {self.name!r} is not a number: {text[:20]!r}")
         return number
 
     def _broken(self, reason: str) -> StoreUnavailable:
         return StoreUnavailable(self.where, reason)
 
-    def _records(self, low: int | None, high: int | None = None) -> list[WorkerInfo]:
+    def _records(self, low: int | None, high: int | None = None) -> list[snapshot.WorkerInfo]:
         """Return the workers of _rows(), by worker id, without records that are not valid."""
         infos = [self._parse(int(worker), text) for worker, text in self._rows(low, high) if _WORKER.fullmatch(worker)]
         return sorted((info for info in infos if info is not None), key=attrgetter("worker"))
 
-    def _parse(self, worker: int, text: str) -> WorkerInfo | None:
+    def _parse(self, worker: int, text: str) -> snapshot.WorkerInfo | None:
         """Return what the record in *text* shows of a worker id; None if no script wrote it."""
         record = LeaseRecord.parse(text)
         if record is None:
@@ -142,7 +132,7 @@ class PoolReader(ABC):
         claimed = bool(record.token_hash)
         # until the floor has passed, leases whose renewals Redis forgot are adopted
         confirmed = self._floor_ms <= self.now_ms or record.incarnation == self._texts["incarnation"]
-        info = WorkerInfo(
+        info = snapshot.WorkerInfo(
             worker,
             claimed and left_ms > 0,
             parse_owner(record.owner),
@@ -154,7 +144,7 @@ class PoolReader(ABC):
             *record.stats,
             record.token_hash,
             age_ms,
-            state_of(age_ms, left_ms, self._ttl_ms, claimed=claimed, confirmed=confirmed),
+            snapshot.state_of(age_ms, left_ms, self._ttl_ms, claimed=claimed, confirmed=confirmed),
             record.lanes_ms[0],
             min(self._layout_end_ms, record.outage_until_ms),
             record.lanes_ms[-1],
@@ -163,7 +153,7 @@ class PoolReader(ABC):
 
     @functools.cached_property
     def _ttl_ms(self) -> int:
-        return setting_ms(self._texts["signature"], "ttl_ms")
+        return snapshot.setting_ms(self._texts["signature"], "ttl_ms")
 
     @functools.cached_property
     def _layout(self) -> Layout:
@@ -175,7 +165,7 @@ class PoolReader(ABC):
     @functools.cached_property
     def _floor_ms(self) -> int:
         """The floor, as set_floors() of pool.lua computes it."""
-        wait_ms = 0 if self._count("is_new") else floor_length_ms(self._texts["signature"])
+        wait_ms = 0 if self._count("is_new") else snapshot.floor_length_ms(self._texts["signature"])
         return max(self._count("start"), self._count("lost_at") + wait_ms)
 
     @functools.cached_property
@@ -185,11 +175,11 @@ class PoolReader(ABC):
             return self._layout.end_ms
         return 10**15
 
-    def _ended(self, infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    def _ended(self, infos: Iterable[snapshot.WorkerInfo]) -> list[snapshot.WorkerInfo]:
         ended = (info for info in infos if info.state in ("expired", "unknown"))
         return [info for info in ended if info.lease_end_ms > self._swept_ms]
 
-    def _info(self, used: int, ended: int) -> PoolInfo:
+    def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
         texts, layout = self._texts, self._layout
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
         alarm = None
@@ -203,7 +193,7 @@ class PoolReader(ABC):
         numbers["expired"] += ended
         refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
         refused_at, owners = refused[0][0] if refused else "", [parse_owner(owner) for *_, owner in refused]
-        return PoolInfo(
+        return snapshot.PoolInfo(
             name=self.name,
             layout=layout,
             signature=texts["signature"],
@@ -218,12 +208,12 @@ class PoolReader(ABC):
             capacity=layout.workers,
             used=used,
             free=layout.workers - used,
-            mismatch_ms=stored_int(refused_at) or 0,
+            mismatch_ms=snapshot.stored_int(refused_at) or 0,
             mismatch_by=", ".join(owner.text for owner in owners if owner.host),
             alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
-            **{name: numbers[name] for name in ("version", "peak", *POOL_COUNTERS)},
+            **{name: numbers[name] for name in ("version", "peak", *snapshot.POOL_COUNTERS)},
         )
 
 
@@ -260,7 +250,7 @@ class RedisPoolReader(PoolReader):
                 return int(self.client.zcount(self._leases, f"({self.now_ms}", "+inf"))
         return super()._count_alive()
 
-    def worker(self, worker: int) -> WorkerInfo | None:
+    def worker(self, worker: int) -> snapshot.WorkerInfo | None:
         """Return one worker, alive or not; None if its worker id was never leased."""
         with translated(self.where):
             text = self.client.hget(self._pool, f"w:{worker}")
@@ -281,7 +271,7 @@ class MemoryPoolReader(PoolReader):
             raise PoolNotFound(name)
         self._records_in_memory, now_ms = dict(store._records), store._server_time_ms()
         texts = dict.fromkeys((*_POOL_TEXTS, *_POOL_NUMBERS), "")
-        texts |= {counter: str(store._counts[counter]) for counter in POOL_COUNTERS}
+        texts |= {counter: str(store._counts[counter]) for counter in snapshot.POOL_COUNTERS}
         texts |= {
             "signature": store.config.signature if store._incarnation else "",
             "incarnation": store._incarnation,
@@ -296,12 +286,12 @@ class MemoryPoolReader(PoolReader):
     def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
         return [(str(worker), record.pack()) for worker, record in self._records_in_memory.items()]
 
-    def _info(self, used: int, ended: int) -> PoolInfo:
+    def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
         # it is not counted
         return replace(super()._info(used, ended), peak=used)
 
 
-def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
+def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[snapshot.LayoutPeriod, ...]:
     """Return all layouts of a pool: those of its field *layouts*, the present one, and the planned one.
 
     Raises ConfigError, KeyError or ValueError for what no script wrote.
@@ -309,11 +299,11 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
     periods, from_ms = [], 0
     for entry in past.split():
         until, _, spec = entry.partition("|")
-        periods.append(LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
+        periods.append(snapshot.LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
         from_ms = int(until)
-    periods.append(LayoutPeriod(layout, from_ms, next_ms or None))
+    periods.append(snapshot.LayoutPeriod(layout, from_ms, next_ms or None))
     if next_signature:
-        periods.append(LayoutPeriod(resolve_layout(signature_fields(next_signature)["layout"]), next_ms, None))
+        periods.append(snapshot.LayoutPeriod(resolve_layout(signature_fields(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
 
 

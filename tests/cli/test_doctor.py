@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.cli.commands import health
+from snowredis.cli.commands import workers
 from snowredis.monitor import checks
 from snowredis.monitor.checks import check_host, worst
 from snowredis.servers import runner
@@ -221,7 +221,7 @@ def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:
     assert f"with {ExitCode.ERROR:d} if there are warnings" in text
     assert f"with {ExitCode.REDIS_UNAVAILABLE:d} if Redis does not answer" in text
     assert f"with {ExitCode.FOUND_ERRORS:d} if there are other errors" in text
-    assert set(health._STYLES) == {"ok", "unknown", "warning", "error"}
+    assert set(workers._STYLES) == {"ok", "unknown", "warning", "error"}
 
 
 @pytest.mark.parametrize("fault", ["mode", "owner", "file"])

@@ -1,22 +1,30 @@
-"""`generate` and `decode`: make ids, and show their fields. `decode` needs no Redis and does not import redis-py."""
+"""`generate`, `decode` and `whois`: make ids, show their fields, and which process made them.
+
+`decode` needs no Redis and does not import redis-py.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from snowredis.cli import output
+from snowredis.cli import output, pool_text
 from snowredis.cli.commands.layout import draw
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
-from snowredis.cli.options import Command, Parser, layout_text, open_pool, positive, settings
+from snowredis.cli.options import Command, Parser, layout_text, open_known_pool, open_pool, positive, settings
+from snowredis.cli.output import Line, Pair, ago, pairs, print_json, printable, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.process.clock import now_ms
 from snowredis.settings import FORMS, SETTINGS
+
+if TYPE_CHECKING:
+    from snowredis.monitor.holdings import Holder
+    from snowredis.monitor.whois import Whois
 
 # --- generate -----------------------------------------------------------------------------------
 
@@ -68,7 +76,7 @@ def warnings_on_stderr() -> Iterator[None]:
 
     class Printable(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
-            return f"snowredis: {record.levelname.lower()}: {output.printable(record.getMessage(), 4000)}"
+            return f"snowredis: {record.levelname.lower()}: {printable(record.getMessage(), 4000)}"
 
     log, handler = logging.getLogger("snowredis"), logging.StreamHandler()
     handler.setFormatter(Printable())
@@ -117,9 +125,9 @@ def _decode(args: argparse.Namespace) -> int:
             code = ExitCode.BAD_INPUT
             continue
         if args.json:
-            output.print_json(id_record(text, readings, layout))
+            print_json(id_record(text, readings, layout))
         else:
-            output.write([*([] if first else [[]]), *id_lines(text, readings, layout)])
+            write([*([] if first else [[]]), *id_lines(text, readings, layout)])
         first = False
     return code
 
@@ -133,15 +141,15 @@ def _texts(arguments: list[str]) -> Iterator[str]:
             yield from line.split()
 
 
-def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[output.Line]:
+def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[Line]:
     from snowredis.core.text import FUTURE_MS
 
     (form, an_id), *others = readings
     parts, name = layout.decode(an_id), preset_name(layout)
-    head: output.Line = [(str(an_id), "strong")]
+    head: Line = [(str(an_id), "strong")]
     if text.strip() != str(an_id):
-        head = [(output.printable(text.strip(), 60), ""), (" is ", "dim"), *head]
-    rows: list[output.Pair] = [
+        head = [(printable(text.strip(), 60), ""), (" is ", "dim"), *head]
+    rows: list[Pair] = [
         ("read as", form),
         ("time", [(output.time_of(parts.timestamp_ms), "note"), (f"  {_ago(parts.timestamp_ms)}", "dim")]),
         ("unix ms", str(parts.timestamp_ms)),
@@ -153,10 +161,10 @@ def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list
     for other_form, other_id in others:
         time_ms = layout.decode(other_id).timestamp_ms
         rows.append((f"or {other_form}", [(f"{other_id}  {output.time_of(time_ms)}  {_ago(time_ms)}", "dim")]))
-    diagram: list[output.Line] = [[("  ", ""), *line] for line in draw(layout, an_id)]
+    diagram: list[Line] = [[("  ", ""), *line] for line in draw(layout, an_id)]
     # a diagram that does not fit shows nothing
     fits = max(output.width_of(output.plain(line)) for line in diagram) <= (output.terminal_width() or 1000)
-    return [head, *output.pairs(rows), *(diagram if fits else [])]
+    return [head, *pairs(rows), *(diagram if fits else [])]
 
 
 def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
@@ -170,7 +178,7 @@ def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dic
 
 
 def _ago(time_ms: int) -> str:
-    return output.ago(now_ms() - time_ms)
+    return ago(now_ms() - time_ms)
 
 
 DECODE = Command(
@@ -186,4 +194,96 @@ one; the other readings are listed.""",
     ],
     _add_decode_arguments,
     _decode,
+)
+
+# --- whois --------------------------------------------------------------------------------------
+
+_CERTAINTY_STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
+
+
+def _add_whois_arguments(parser: Parser) -> None:
+    text = "number or text; twice the same one for a duplicate"
+    parser.add_argument("ids", nargs="+", metavar="ID", help=text)
+    parser.add_redis()
+    parser.add_format()
+    parser.add_times()
+    parser.add_argument("--json", action="store_true", help="one JSON object per line; ids are strings in it")
+
+
+def _whois(args: argparse.Namespace) -> int:
+    from snowredis.core.text import parse_user_id
+
+    with open_known_pool(args) as pool:
+        info = pool.info()
+        readings = [parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids]
+        results = pool.whois_all([an_id for (_, an_id), *_ in readings], info)
+    for number, whois in enumerate(results):
+        if args.json:
+            print_json(whois)
+        else:
+            write([*([[]] if number else []), *whois_lines(whois, args.time_text)])
+    return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in results) else ExitCode.OK
+
+
+def whois_lines(whois: Whois, time_text: Callable[[int], str]) -> list[Line]:
+    """Return the lines about the process that made an id."""
+    parts, now_ms, rows = whois.parts, whois.now_ms, list[Pair]()
+    if parts is not None:
+        age: Line = [(time_text(parts.timestamp_ms), "note"), (f"  {ago(now_ms - parts.timestamp_ms)}", "dim")]
+        rows.append(("time", age))
+        rows.append(("worker id", f"{parts.worker}, namespace {parts.backup}, sequence {parts.sequence}"))
+    if (holder := whois.holder) is not None:
+        texts = zip(pool_text.OWNER_COLUMNS, pool_text.owner_texts(holder.owner), strict=True)
+        rows += [(column.title, [(text, "strong")]) for column, text in texts]
+        rows.append(("lease", _lease(holder, now_ms, time_text)))
+    if parts is not None:
+        rows.append(("worker id now", _worker_now(whois, time_text)))
+    rows.append(("certainty", [(whois.certainty, _CERTAINTY_STYLES[whois.certainty])]))
+    rows.append(("reason", printable(whois.reason, 1000)))
+    rows += [
+        ("candidate", f"{pool_text.process_text(holder.owner)}  {_lease(holder, now_ms, time_text)}")
+        for holder in whois.candidates
+    ]
+    lines: list[Line] = [[(str(whois.id), "strong")], *pairs(rows, wrap=True)]
+    if whois.duplicate_causes is not None:
+        lines += [[], [("how it can be in two places", "strong")]]
+        causes = whois.duplicate_causes
+        rows = [("shown" if cause.shown else "possible", printable(cause.text, 1000)) for cause in causes]
+        lines += pairs(rows, wrap=True)
+    return lines
+
+
+def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
+    """Return which process has the worker id of the id now."""
+    worker = whois.worker_now
+    if worker is None or worker.state == "free":
+        return "no process has it"
+    holder = whois.holder
+    same = holder and holder.from_ms == worker.claimed_ms and holder.owner.process == worker.owner.process
+    who = "the same process" if same else pool_text.process_text(worker.owner)
+    return f"{who}, {worker.state}; last heartbeat {time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"
+
+
+def _lease(holder: Holder, now_ms: int, time_text: Callable[[int], str]) -> str:
+    """Return from when to when *holder* had its worker id."""
+    begin = "an unknown time" if holder.from_ms is None else time_text(holder.from_ms)
+    if holder.held:
+        return f"since {begin}, still held"
+    if holder.to_ms is None:
+        return f"from {begin} to an unknown time"
+    return f"from {begin} to {time_text(holder.to_ms)}  {ago(now_ms - holder.to_ms)}"
+
+
+WHOIS = Command(
+    "whois",
+    "show which process made an id",
+    """Reads the pool's events, of which about 20,000 are kept. For an id that is given twice: how it can be in two
+tables. Exits with 1 if the process that made an id cannot be known.""",
+    [
+        ("snowredis whois 249736970576592896 --pool orders", "host, pid, lease"),
+        ("snowredis whois 0IRnTPj9V9k --format base62 --json", "for programs"),
+        ("snowredis whois 249736970576592896 249736970576592896", "a duplicate"),
+    ],
+    _add_whois_arguments,
+    _whois,
 )

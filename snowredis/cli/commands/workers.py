@@ -1,4 +1,7 @@
-"""`workers`, `whois` and `events`: show who is and was in a pool, and what happened there. They only read."""
+"""`workers`, `events`, `doctor` and `metrics`: who is in a pool, what happened there, and what is wrong.
+
+They only read.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,23 @@ import contextlib
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from snowredis.cli import output, pool_text
-from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Command, Parser, natural, open_known_pool, seconds
-from snowredis.cli.output import Line, Pair, ago, is_terminal, pairs, print_json, printable, write
+from snowredis.cli.exit_codes import ExitCode, code_of, print_error
+from snowredis.cli.options import Command, Parser, natural, open_known_pool, open_pool, seconds, settings
+from snowredis.cli.output import MAX_FOREIGN, Line, advised, is_terminal, print_json, printable, write
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from snowredis.monitor.checks import Finding
     from snowredis.monitor.events import Event, Follower
-    from snowredis.monitor.holdings import Holder
     from snowredis.monitor.pool_monitor import Reading
     from snowredis.monitor.snapshot import EndedLease, PoolInfo
-    from snowredis.monitor.whois import Whois
 
 # --- workers ------------------------------------------------------------------------------------
 
@@ -51,7 +54,7 @@ def _workers(args: argparse.Namespace) -> None:
                 f"acknowledged: who died or fell silent in pool {pool.name} up to {args.time_text(seen.until_ms)}",
                 file=sys.stderr,
             )
-        read = partial(PoolPoller(pool).read, idle=pool_text.WorkerFilter(args).wants_idle)
+        read = partial(PoolPoller(pool).read, idle=pool_text.wants_idle(args))
         if args.watch is not None:
             _show_repeatedly(read, pool.where, args)
         else:
@@ -68,7 +71,7 @@ def first_reading(read: Callable[[], Reading]) -> Reading:
 
 def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
     if args.json:
-        snapshot = reading.snapshot and pool_text.WorkerFilter(args).chosen(reading.snapshot)
+        snapshot = reading.snapshot and pool_text.chosen(reading.snapshot, args)
         print_json(replace(reading, snapshot=snapshot).report)
     else:
         write(_lines(reading, where, args))
@@ -105,7 +108,7 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     )
     if snapshot is None:
         return status
-    info, chosen = snapshot.info, pool_text.WorkerFilter(args).chosen(snapshot)
+    info, chosen = snapshot.info, pool_text.chosen(snapshot, args)
     workers = chosen.workers
     lines = [*pool_text.pool_lines(where, snapshot), *status]
     if reading.error is not None:
@@ -166,98 +169,6 @@ without a release are listed for an hour, those that are silent for as long as t
     ],
     _add_workers_arguments,
     _workers,
-)
-
-# --- whois --------------------------------------------------------------------------------------
-
-_CERTAINTY_STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
-
-
-def _add_whois_arguments(parser: Parser) -> None:
-    text = "number or text; twice the same one for a duplicate"
-    parser.add_argument("ids", nargs="+", metavar="ID", help=text)
-    parser.add_redis()
-    parser.add_format()
-    parser.add_times()
-    parser.add_argument("--json", action="store_true", help="one JSON object per line; ids are strings in it")
-
-
-def _whois(args: argparse.Namespace) -> int:
-    from snowredis.core.text import parse_user_id
-
-    with open_known_pool(args) as pool:
-        info = pool.info()
-        readings = [parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids]
-        results = pool.whois_all([an_id for (_, an_id), *_ in readings], info)
-    for number, whois in enumerate(results):
-        if args.json:
-            print_json(whois)
-        else:
-            write([*([[]] if number else []), *whois_lines(whois, args.time_text)])
-    return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in results) else ExitCode.OK
-
-
-def whois_lines(whois: Whois, time_text: Callable[[int], str]) -> list[Line]:
-    """Return the lines about the process that made an id."""
-    parts, now_ms, rows = whois.parts, whois.now_ms, list[Pair]()
-    if parts is not None:
-        age: Line = [(time_text(parts.timestamp_ms), "note"), (f"  {ago(now_ms - parts.timestamp_ms)}", "dim")]
-        rows.append(("time", age))
-        rows.append(("worker id", f"{parts.worker}, namespace {parts.backup}, sequence {parts.sequence}"))
-    if (holder := whois.holder) is not None:
-        texts = zip(pool_text.OWNER_COLUMNS, pool_text.owner_texts(holder.owner), strict=True)
-        rows += [(column.title, [(text, "strong")]) for column, text in texts]
-        rows.append(("lease", _lease(holder, now_ms, time_text)))
-    if parts is not None:
-        rows.append(("worker id now", _worker_now(whois, time_text)))
-    rows.append(("certainty", [(whois.certainty, _CERTAINTY_STYLES[whois.certainty])]))
-    rows.append(("reason", printable(whois.reason, 1000)))
-    rows += [
-        ("candidate", f"{pool_text.process_text(holder.owner)}  {_lease(holder, now_ms, time_text)}")
-        for holder in whois.candidates
-    ]
-    lines: list[Line] = [[(str(whois.id), "strong")], *pairs(rows, wrap=True)]
-    if whois.duplicate_causes is not None:
-        lines += [[], [("how it can be in two places", "strong")]]
-        causes = whois.duplicate_causes
-        rows = [("shown" if cause.shown else "possible", printable(cause.text, 1000)) for cause in causes]
-        lines += pairs(rows, wrap=True)
-    return lines
-
-
-def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
-    """Return which process has the worker id of the id now."""
-    worker = whois.worker_now
-    if worker is None or worker.state == "free":
-        return "no process has it"
-    holder = whois.holder
-    same = holder and holder.from_ms == worker.claimed_ms and holder.owner.process == worker.owner.process
-    who = "the same process" if same else pool_text.process_text(worker.owner)
-    return f"{who}, {worker.state}; last heartbeat {time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"
-
-
-def _lease(holder: Holder, now_ms: int, time_text: Callable[[int], str]) -> str:
-    """Return from when to when *holder* had its worker id."""
-    begin = "an unknown time" if holder.from_ms is None else time_text(holder.from_ms)
-    if holder.held:
-        return f"since {begin}, still held"
-    if holder.to_ms is None:
-        return f"from {begin} to an unknown time"
-    return f"from {begin} to {time_text(holder.to_ms)}  {ago(now_ms - holder.to_ms)}"
-
-
-WHOIS = Command(
-    "whois",
-    "show which process made an id",
-    """Reads the pool's events, of which about 20,000 are kept. For an id that is given twice: how it can be in two
-tables. Exits with 1 if the process that made an id cannot be known.""",
-    [
-        ("snowredis whois 249736970576592896 --pool orders", "host, pid, lease"),
-        ("snowredis whois 0IRnTPj9V9k --format base62 --json", "for programs"),
-        ("snowredis whois 249736970576592896 249736970576592896", "a duplicate"),
-    ],
-    _add_whois_arguments,
-    _whois,
 )
 
 # --- events -------------------------------------------------------------------------------------
@@ -339,4 +250,105 @@ though no other process runs. A pool keeps about 20,000 events.""",
     ],
     _add_events_arguments,
     _events,
+)
+
+# --- doctor -------------------------------------------------------------------------------------
+
+_STYLES = {"ok": "good", "unknown": "dim", "warning": "warn", "error": "bad"}
+
+
+def _add_doctor_arguments(parser: Parser) -> None:
+    parser.add_redis()
+    text = "the tag to check, of segments or of dated numbers (default: all)"
+    parser.add_argument("--tag", metavar="NAME", help=text)
+    text = "SQLAlchemy's URL of a database: check also whether readers could miss rows of its tables with a fence"
+    parser.add_argument("--database", metavar="URL", help=text)
+    parser.add_argument("--json", action="store_true", help="one object")
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from snowredis.monitor.checks import check_database, worst
+    from snowredis.monitor.doctor import diagnose
+    from snowredis.numbers.settings import SEGMENT_SETTINGS
+
+    url, options = settings(args)
+    if args.tag is not None:
+        SEGMENT_SETTINGS["tag"].check(args.tag)
+    # SNOWREDIS_POOL names no pool beside --tag
+    findings = [_fast_path(), *diagnose(url, options.get("pool") if args.tag is None else args.pool, args.tag)]
+    findings += check_database(args.database) if args.database else ()
+    severity = worst(findings)
+    if args.json:
+        print_json({"severity": severity, "findings": findings})
+    else:
+        write(finding_lines(findings))
+    if any(finding.check == "redis" and finding.severity == "error" for finding in findings):
+        return ExitCode.REDIS_UNAVAILABLE
+    return {"error": ExitCode.FOUND_ERRORS, "warning": ExitCode.ERROR}.get(severity, ExitCode.OK)
+
+
+def _fast_path() -> Finding:
+    """Return which implementation makes ids; both are complete, so neither is a problem."""
+    from snowredis.monitor.checks import ok
+    from snowredis.snowflake.fast_path import IMPLEMENTATION
+
+    slow = "ids are made in Python, which is slower than C: a C compiler was missing when snowredis was installed, or "
+    return ok("ids are made in C" if IMPLEMENTATION == "c" else f"{slow}SNOWREDIS_PURE is set").of("fast path")
+
+
+def finding_lines(findings: list[Finding]) -> list[Line]:
+    lines: list[Line] = []
+    widest = max(len(printable(finding.check, MAX_FOREIGN)) for finding in findings)
+    for finding in findings:
+        check = f"{printable(finding.check, MAX_FOREIGN):<{widest}}  "
+        head = [(f"{finding.severity:<9}", _STYLES[finding.severity]), (check, "strong")]
+        lines += advised(head, printable(finding.text, 1000), printable(finding.advice, 1000))
+    counts = Counter(finding.severity for finding in findings)
+    summary = ", ".join(f"{counts[severity]} {severity}" for severity in ("error", "warning", "unknown", "ok"))
+    return [*lines, [], [(summary, "dim")]]
+
+
+DOCTOR = Command(
+    "doctor",
+    "check for known problems, and show how to fix them",
+    """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
+there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors.""",
+    [
+        ("snowredis doctor", "host, Redis, its pools and tags"),
+        ("snowredis doctor --pool orders", "this Redis, and only this pool"),
+        ("snowredis doctor --tag invoices", "only this tag, and no pool"),
+        ("snowredis doctor --database mysql:///shop", "also the fences of a database"),
+        ("snowredis doctor --json", "for programs"),
+    ],
+    _add_doctor_arguments,
+    _doctor,
+)
+
+# --- metrics ------------------------------------------------------------------------------------
+
+
+def _metrics(args: argparse.Namespace) -> int:
+    from snowredis.monitor.metric_values import as_text, families_of
+    from snowredis.monitor.pool_monitor import PoolPoller
+
+    with open_pool(args) as pool:
+        reading = PoolPoller(pool).read()
+    # that a pool cannot be read is a metric, too
+    sys.stdout.write(as_text(families_of({pool.name: reading})))
+    if reading.error is None:
+        return ExitCode.OK
+    print_error(reading.error)
+    return code_of(reading.error)
+
+
+METRICS = Command(
+    "metrics",
+    "print a pool's metrics for Prometheus",
+    "For node_exporter's textfile collector, or to read; `snowredis serve` serves them at /metrics.",
+    [
+        ("snowredis metrics --pool orders", "the text format"),
+        ("snowredis metrics | sponge /var/node/orders.prom", "from cron"),
+    ],
+    Parser.add_redis,
+    _metrics,
 )
