@@ -179,7 +179,7 @@ class _PoolName(argparse.Action):
         args.pool = value
 
 
-def check_pool_name(args: argparse.Namespace) -> None:
+def require_pool(args: argparse.Namespace) -> None:
     """Raise CommandError if add_pool_name() got no pool."""
     if args.pool is None:
         raise CommandError(ExitCode.USAGE, "no pool is named. Write its NAME after the command.")

@@ -25,29 +25,19 @@ LEVEL_STYLES = {"ok": "good", "notice": "note", "unknown": "note", "warning": "w
 _INDENT = 9
 
 
-def status_lines(
-    status: Status, time_text: Callable[[int], str], *, advice: bool = True, most: int | None = None
-) -> list[Line]:
-    """Return the headline and the conditions.
-
-    Args:
-        advice: whether to say what to do.
-        most: how many conditions are shown at most; None: all.
-    """
-    lines: list[Line] = [headline(status)]
-    shown = status.conditions[:most]
+def status_lines(status: Status, time_text: Callable[[int], str], *, brief: bool = False) -> list[Line]:
+    """Return the headline and the conditions; *brief*: three conditions at most, and not what to do."""
+    # the level is a word, and not shown by its color alone
+    headline = f"{status.level}: {printable(status.headline, 200)}"
+    lines: list[Line] = [[("status ", "dim"), (headline, LEVEL_STYLES[status.level])]]
+    shown = status.conditions[: 3 if brief else None]
     for condition in shown:
         head: Line = [(f"{condition.level:<{_INDENT}}", LEVEL_STYLES[condition.level])]
-        text, todo = condition.render(time_text), condition.advice if advice else ""
+        text, todo = condition.render(time_text), "" if brief else condition.advice
         lines += output.advised(head, printable(text, 1000), printable(todo, 1000))
     if len(shown) < len(status.conditions):
         lines.append([(f"{' ' * _INDENT}… and {len(status.conditions) - len(shown)} more", "dim")])
     return lines
-
-
-def headline(status: Status) -> Line:
-    """Return the level and the headline; the level is a word, and not shown by its color alone."""
-    return [("status ", "dim"), (f"{status.level}: {printable(status.headline, 200)}", LEVEL_STYLES[status.level])]
 
 
 # kinds of events that are no reason for alarm; the others are "bad"

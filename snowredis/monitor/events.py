@@ -82,10 +82,7 @@ class Event(Owned):
     @property
     def order(self) -> tuple[int, ...]:
         """Sort key: the time, then the place in the stream. Only of expiries it is not the order of the stream."""
-        time_ms, _, number = self.id.partition("-")
-        if self.kind == EventKind.EXPIRED:
-            return self.at_ms, -1, self.worker
-        return int(time_ms), int(number or 0), self.worker
+        return (self.at_ms, -1, self.worker) if self.kind == EventKind.EXPIRED else (*_place(self.id), self.worker)
 
 
 def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
@@ -199,12 +196,12 @@ def read_gaps(client: Any, name: str) -> tuple[bool | None, str]:
 def read_memory(pool: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Entry]:
     """Return the entries of a pool of snowredis.testing as read_entries() does."""
     store = pool._stores.get(name)
-    after = (0, -1) if since is None else _sort_key(since)
-    entries = [entry for entry in list(store._entries) if _sort_key(entry[0]) > after] if store else []
+    after = (0, -1) if since is None else _place(since)
+    entries = [entry for entry in list(store._entries) if _place(entry[0]) > after] if store else []
     return entries if newest is None else entries[max(0, len(entries) - newest) :]
 
 
-def _sort_key(event_id: str) -> tuple[int, int]:
+def _place(event_id: str) -> tuple[int, int]:
     """Return a key by which ids of events are compared; a time alone comes before the events of its ms."""
     time_ms, _, number = event_id.partition("-")
     return int(time_ms), int(number or -1)

@@ -16,6 +16,7 @@ from snowredis.monitor.events import NO_ID, Event, expiry_of
 from snowredis.monitor.owner import Owned, OwnerNamed
 from snowredis.monitor.snapshot import WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
+from snowredis.snowflake.replies import LossReason
 
 FOREVER_MS = 10**15
 # events that end a holding
@@ -179,6 +180,10 @@ class RefusedRenewal(NamedTuple):
     event: Event
     holder: Holder
 
+    def may_have_reserved(self, tick_ms: int, past: Past) -> bool:
+        """Return true if the last renewal of the refused lease may have reserved *tick_ms*."""
+        return self.event.until_ms - past.ttl_ms - past.lead_ms <= tick_ms < self.event.until_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -222,6 +227,24 @@ class LaneHistory:
     holdings: list[tuple[Holding, Holder]]
     refusals: list[RefusedRenewal]
     record_holder: Holder | None
+
+    def refused_copy(self, holding: Holding, tick_ms: int) -> RefusedRenewal | None:
+        """Return the refusal of a copy of the process of *holding* that may have made ids of *tick_ms*, too."""
+        past, end = self.history.past, holding.end
+        for refusal in self.refusals:
+            event, after = refusal.event, holding.next is not None and refusal.event_index > holding.next.event_index
+            copied = event.reason == LossReason.COPIED and refusal.event_index > holding.event_index and not after
+            # a process does not renew a lease that it released; a copy of the process may
+            released = (
+                end is not None
+                and end.kind in (EventKind.RELEASED, EventKind.RECLAIMED)
+                and refusal.event_index > holding.end_index
+                and event.owner.name == holding.start.owner.name
+                and holding.lanes_ms[0] < event.until_ms <= end.until_ms + past.ttl_ms
+            )
+            if (copied or released) and refusal.may_have_reserved(tick_ms, past):
+                return refusal
+        return None
 
 
 class HoldingHistory:

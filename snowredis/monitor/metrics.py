@@ -6,10 +6,10 @@ Prometheus, OpenTelemetry and the docs follow it; metric_values.py collects the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from snowredis.monitor.status import HEADLINES, LEVELS
 from snowredis.snowflake.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
@@ -54,43 +54,26 @@ class Metric:
         return self.family.removesuffix("_seconds").replace("snowredis_", "snowredis.", 1)
 
 
-class _Metrics(NamedTuple):
-    """Declares metrics with names that begin alike.
+def _metrics(prefix: str, labels: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> tuple[Metric, ...]:
+    """Return a metric for each of *rows*: its name, unit, value and text, and then other fields of Metric, if any.
 
-    Attributes:
-        prefix: how the names begin.
-        path: where the values are in the object that is shown: the value of a metric is the attribute PATH + its name,
-            or PATH + the name that is given as its value. None: the metrics have no values.
-        labels: the labels of all of them; a metric can have one more.
+    A value is a function, or the name of an attribute; one in ms becomes seconds. A metric whose name ends in
+    ``_total`` is a counter; others are gauges, unless the row says otherwise. "label": one more label than *labels*.
     """
+    found = []
+    for name, unit, value, text, *rest in rows:
+        more: dict[str, Any] = {"kind": "counter" if name.endswith("_total") else "gauge"} | (rest[0] if rest else {})
+        own = (more.pop("label"),) if "label" in more else ()
+        get = _getter(value) if isinstance(value, str) else value
+        found.append(Metric(f"{prefix}{name}", text=text, unit=unit, labels=(*labels, *own), value=get, **more))
+    return tuple(found)
 
-    prefix: str
-    path: str | None = None
-    labels: tuple[str, ...] = ("pool",)
 
-    def counter(self, name: str, text: str, unit: str, value: Value | str = "", **more: Any) -> Metric:
-        return self._metric("counter", f"{name}_total", text, unit, value or name, **more)
-
-    def gauge(self, name: str, text: str, unit: str, value: Value | str = "", **more: Any) -> Metric:
-        return self._metric("gauge", name, text, unit, value or name, **more)
-
-    def seconds(self, name: str, text: str, value_ms: str, merged: str = "") -> Metric:
-        """Declare a gauge in seconds; its value is the attribute PATH + *value_ms*, in ms."""
-
-        def value(it: Any) -> float | None:
-            ms = attrgetter(f"{self.path}{value_ms}")(it)
-            return None if ms is None else ms / 1000
-
-        return self._metric("gauge", f"{name}_seconds", text, "s", value, merged=merged)
-
-    def histogram(self, name: str, text: str, value: str) -> Metric:
-        return self._metric("histogram", f"{name}_seconds", text, "s", value)
-
-    def _metric(self, kind: str, name: str, text: str, unit: str, value: Value | str, **more: Any) -> Metric:
-        """Declare a metric; *more*: fields of Metric, and the name of one more ``label``."""
-        labels = (*self.labels, more.pop("label")) if "label" in more else self.labels
-        get = value if callable(value) else None if self.path is None else attrgetter(self.path + value)
-        return Metric(f"{self.prefix}{name}", kind, text, unit, labels, value=get, **more)
+def _getter(path: str) -> Value:
+    get = attrgetter(path)
+    if not path.endswith("_ms"):
+        return get
+    return lambda it: None if (ms := get(it)) is None else ms / 1000
 
 
 def _lease_end_s(generator: Any) -> float | None:
@@ -98,186 +81,112 @@ def _lease_end_s(generator: Any) -> float | None:
     return None if generator.lease is None else (generator.lasts_until_ms - offset_ms) / 1000
 
 
-_process, _counts = _Metrics("snowredis_", ""), _Metrics("snowredis_", "counts.")
+# each: name, unit, value, text; what else it has
+# fmt: off
 # the generators of a process have these
-PROCESS = (
-    _process.counter("ids", "ids made", "{id}", "ids_made"),
-    _process.counter(
-        "waits",
-        "waits for an id",
-        "{wait}",
-        lambda it: {"ceiling": it.counts.ceiling_waits, "clock": it.counts.clock_back_waits},
-        label="reason",
-        values=("ceiling", "clock"),
-    ),
-    _counts.counter("ceiling_wait_seconds", "time that ids waited for the next tick", "s", "ceiling_wait_s"),
-    _counts.counter(
-        "clock_backs",
-        "times that the clock went back, by the reaction",
-        "{step}",
-        "clock_backs_by_step",
-        label="step",
-        values=tuple(CLOCK_BACK_STEPS),
-    ),
-    _counts.counter("claims", "worker ids leased", "{claim}"),
-    _counts.counter(
-        "claims_refused",
-        "claims that gave up: pool full, other settings, clock too far off; and each one that Redis did not answer",
-        "{claim}",
-        label="reason",
-        values=CLAIM_REFUSALS,
-    ),
-    _counts.counter("renewals", "successful heartbeats", "{renewal}"),
-    _counts.counter("renewals_failed", "failed heartbeats", "{renewal}"),
-    _counts.counter("leases_lost", "leases that were lost", "{lease}"),
-    _process.gauge(
-        "leases", "worker ids leased now", "{lease}", lambda it: int(it.lease is not None), merged="livesum"
-    ),
-    _process.gauge(
-        "lease_end_timestamp_seconds",
-        "until when ids can be made without Redis, also in the outage lane, in s since 1970 on the Redis clock",
-        "s",
-        _lease_end_s,
-        merged="livemin",
-    ),
-    _process.gauge(
-        "outage_lanes",
-        "generators that make ids in an outage lane, since Redis is unavailable",
-        "{generator}",
-        "in_outage_lane",
-        merged="livesum",
-    ),
-    _process.seconds("lease_ttl", "length of a lease", "ttl_ms", "livemax"),
-    _process.seconds(
-        "clock_offset", "clock of this host minus the Redis clock", "clock_reading.offset_ms", "livemostrecent"
-    ),
-    _counts.histogram("heartbeat", "round trips of successful heartbeats", "heartbeats"),
-    _counts.histogram("claim_wait", "time that calls waited for a worker id, until they had one", "claim_waits"),
-    _counts.histogram(
-        "clock_wait", "time that ids waited for a clock that went back, within the tolerance", "clock_waits"
-    ),
-)
-
-_segment = _Metrics("snowredis_segment_", "", ("tag",))
-_segment_counts = _Metrics("snowredis_segment_", "counts.", ("tag",))
+PROCESS = _metrics("snowredis_", ("pool",), (
+    ("ids_total", "{id}", "ids_made", "ids made"),
+    ("waits_total", "{wait}", lambda it: {"ceiling": it.counts.ceiling_waits, "clock": it.counts.clock_back_waits},
+     "waits for an id", {"label": "reason", "values": ("ceiling", "clock")}),
+    ("ceiling_wait_seconds_total", "s", "counts.ceiling_wait_s", "time that ids waited for the next tick"),
+    ("clock_backs_total", "{step}", "counts.clock_backs_by_step", "times that the clock went back, by the reaction",
+     {"label": "step", "values": tuple(CLOCK_BACK_STEPS)}),
+    ("claims_total", "{claim}", "counts.claims", "worker ids leased"),
+    ("claims_refused_total", "{claim}", "counts.claims_refused",
+     "claims that gave up: pool full, other settings, clock too far off; and each one that Redis did not answer",
+     {"label": "reason", "values": CLAIM_REFUSALS}),
+    ("renewals_total", "{renewal}", "counts.renewals", "successful heartbeats"),
+    ("renewals_failed_total", "{renewal}", "counts.renewals_failed", "failed heartbeats"),
+    ("leases_lost_total", "{lease}", "counts.leases_lost", "leases that were lost"),
+    ("leases", "{lease}", lambda it: int(it.lease is not None), "worker ids leased now", {"merged": "livesum"}),
+    ("lease_end_timestamp_seconds", "s", _lease_end_s,
+     "until when ids can be made without Redis, also in the outage lane, in s since 1970 on the Redis clock",
+     {"merged": "livemin"}),
+    ("outage_lanes", "{generator}", "in_outage_lane",
+     "generators that make ids in an outage lane, since Redis is unavailable", {"merged": "livesum"}),
+    ("lease_ttl_seconds", "s", "ttl_ms", "length of a lease", {"merged": "livemax"}),
+    ("clock_offset_seconds", "s", "clock_reading.offset_ms", "clock of this host minus the Redis clock",
+     {"merged": "livemostrecent"}),
+    ("heartbeat_seconds", "s", "counts.heartbeats", "round trips of successful heartbeats", {"kind": "histogram"}),
+    ("claim_wait_seconds", "s", "counts.claim_waits",
+     "time that calls waited for a worker id, until they had one", {"kind": "histogram"}),
+    ("clock_wait_seconds", "s", "counts.clock_waits",
+     "time that ids waited for a clock that went back, within the tolerance", {"kind": "histogram"}),
+))
 # the segment generators of a process have these
-SEGMENTS = (
-    _segment.counter("numbers", "numbers made", "{number}", "made"),
-    _segment_counts.counter("fetches", "segments fetched", "{segment}", "segments"),
-    _segment_counts.counter("waits", "waits of callers for a segment, the first one included", "{wait}"),
-    _segment_counts.counter("failures", "requests for segments that failed", "{request}"),
-    _segment_counts.counter("closed", "replies that the tag is closed", "{reply}"),
-    _segment_counts.counter("alarms", "replies that numbers may have been handed out twice", "{alarm}"),
-    _segment_counts.counter("dropped", "numbers that are left out, about", "{number}"),
-    _segment.gauge("left", "numbers at hand, prefetched ones included", "{number}", merged="livesum"),
-    _segment.gauge("step", "numbers of the newest segment", "{number}", merged="livemax"),
-    _segment.gauge(
-        "tag_rate", "numbers a second that Redis hands out to all processes", "{number}/s", merged="livemostrecent"
-    ),
-    _segment.gauge(
-        "used_up_seconds",
-        "time until the range is used up at that rate; absent if that is never, or not known",
-        "s",
-        "used_up_in_s",
-        merged="livemin",
-    ),
-)
-
-_pool, _info = _Metrics("snowredis_pool_", ""), _Metrics("snowredis_pool_", "info.")
+SEGMENTS = _metrics("snowredis_segment_", ("tag",), (
+    ("numbers_total", "{number}", "made", "numbers made"),
+    ("fetches_total", "{segment}", "counts.segments", "segments fetched"),
+    ("waits_total", "{wait}", "counts.waits", "waits of callers for a segment, the first one included"),
+    ("failures_total", "{request}", "counts.failures", "requests for segments that failed"),
+    ("closed_total", "{reply}", "counts.closed", "replies that the tag is closed"),
+    ("alarms_total", "{alarm}", "counts.alarms", "replies that numbers may have been handed out twice"),
+    ("dropped_total", "{number}", "counts.dropped", "numbers that are left out, about"),
+    ("left", "{number}", "left", "numbers at hand, prefetched ones included", {"merged": "livesum"}),
+    ("step", "{number}", "step", "numbers of the newest segment", {"merged": "livemax"}),
+    ("tag_rate", "{number}/s", "tag_rate", "numbers a second that Redis hands out to all processes",
+     {"merged": "livemostrecent"}),
+    ("used_up_seconds", "s", "used_up_in_s",
+     "time until the range is used up at that rate; absent if that is never, or not known", {"merged": "livemin"}),
+))
 # every pool has these, even one that cannot be read
-READING = (
-    _pool.gauge(
-        "up", "1: the pool was read; 0: Redis is unavailable or has no such pool", "1", lambda it: it.error is None
-    ),
-    _pool.gauge(
-        "level",
-        "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical",
-        "1",
-        lambda it: LEVELS.index(it.status.level),
-    ),
-    _pool.gauge(
-        "condition",
-        "level of each condition that makes the status, as snowredis_pool_level; 0: it is not the case",
-        "1",
-        lambda it: Counter({each.code: LEVELS.index(each.level) for each in it.status.conditions}),
-        label="condition",
-        values=tuple(HEADLINES),
-    ),
-)
+READING = _metrics("snowredis_pool_", ("pool",), (
+    ("up", "1", lambda it: it.error is None, "1: the pool was read; 0: Redis is unavailable or has no such pool"),
+    ("level", "1", lambda it: LEVELS.index(it.status.level),
+     "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical"),
+    ("condition", "1", lambda it: Counter({each.code: LEVELS.index(each.level) for each in it.status.conditions}),
+     "level of each condition that makes the status, as snowredis_pool_level; 0: it is not the case",
+     {"label": "condition", "values": tuple(HEADLINES)}),
+))
 # a pool that was read has these. Without the pool, or without Redis, they are absent, because they are unknown
-SNAPSHOT = (
-    _pool.gauge(
-        "makes_ids",
-        "1: a process can make ids now, since it has a reservation or would get one at once; 0: no process can",
-        "1",
-    ),
-    _pool.gauge(
-        "workers",
-        "workers by state; silent: those whose leases ended, too; unknown: Redis may have forgotten their heartbeats",
-        "{worker}",
-        lambda it: Counter([*(each.state for each in (*it.workers, *it.unknown)), *("silent" for _ in it.silent)]),
-        label="state",
-        values=("healthy", "late", "silent", "no-ids", "unknown"),
-    ),
-    _info.gauge("capacity", "all worker ids", "{worker_id}"),
-    _info.gauge("used", "leased worker ids", "{worker_id}"),
-    _info.gauge("free", "available worker ids", "{worker_id}"),
-    _info.gauge("peak", "most worker ids leased at a time", "{worker_id}"),
-    _pool.gauge(
-        "ids_per_second",
-        "ids per second of all living workers",
-        "{id}/s",
-        lambda it: sum(worker.ids_per_second for worker in it.workers),
-    ),
-    _info.seconds("ttl", "length of a lease", "ttl_ms"),
-    _info.seconds("floor_wait", "wait of new workers", "floor_wait_ms"),
-    _pool.gauge(
-        "oldest_heartbeat_seconds",
-        "age of the oldest heartbeat of a living worker",
-        "s",
-        lambda it: max((worker.heartbeat_age_ms for worker in it.workers), default=0) / 1000,
-    ),
-    _pool.gauge(
-        "clock_offset_max_seconds",
-        "largest clock offset of a living worker",
-        "s",
-        lambda it: max((abs(worker.clock_offset_ms) for worker in it.workers), default=0) / 1000,
-    ),
-    _info.seconds("clock_lead", "largest clock offset that the pool allows", "lead_ms"),
-    _pool.gauge(
-        "layout_left_seconds",
-        "time until the layout ends; negative after its end",
-        "s",
-        lambda it: (it.info.layout_end_ms - it.info.now_ms) / 1000,
-    ),
-    _info.seconds("created_timestamp", "when the pool was created, in s since 1970", "created_ms"),
-    _info.seconds(
-        "alarm_timestamp",
-        "until when ids may have been repeated, in s since 1970; 0 without an alarm",
-        "alarm_until_ms",
-    ),
-    _info.counter("deaths", "leases that ended without a release, and those reclaimed of dead processes", "{worker}"),
-    _info.counter("claims", "worker ids leased", "{claim}"),
-    _info.counter("refused", "claims that gave up, since the pool was full", "{claim}"),
-    _info.counter("releases", "worker ids released", "{release}"),
-    _info.counter("expired", "leases that ended without a release", "{worker}"),
-    _info.counter("reclaimed", "leases of processes that another one found dead", "{worker}"),
-    _info.counter("returned", "ended leases that were renewed after all", "{lease}"),
-    _info.counter("adopted", "leases that Redis had forgotten and took up again", "{lease}"),
-    _info.counter("lost", "renewals that were refused", "{lease}"),
-    _info.counter("mismatches", "claims of processes with other settings, refused", "{claim}"),
-    _info.counter("alarms", "times that Redis went back in time", "{alarm}"),
-)
+SNAPSHOT = _metrics("snowredis_pool_", ("pool",), (
+    ("makes_ids", "1", "makes_ids",
+     "1: a process can make ids now, since it has a reservation or would get one at once; 0: no process can"),
+    ("workers", "{worker}",
+     lambda it: Counter([*(each.state for each in (*it.workers, *it.unknown)), *("silent" for _ in it.silent)]),
+     "workers by state; silent: those whose leases ended, too; unknown: Redis may have forgotten their heartbeats",
+     {"label": "state", "values": ("healthy", "late", "silent", "no-ids", "unknown")}),
+    ("capacity", "{worker_id}", "info.capacity", "all worker ids"),
+    ("used", "{worker_id}", "info.used", "leased worker ids"),
+    ("free", "{worker_id}", "info.free", "available worker ids"),
+    ("peak", "{worker_id}", "info.peak", "most worker ids leased at a time"),
+    ("ids_per_second", "{id}/s", lambda it: sum(worker.ids_per_second for worker in it.workers),
+     "ids per second of all living workers"),
+    ("ttl_seconds", "s", "info.ttl_ms", "length of a lease"),
+    ("floor_wait_seconds", "s", "info.floor_wait_ms", "wait of new workers"),
+    ("oldest_heartbeat_seconds", "s",
+     lambda it: max((worker.heartbeat_age_ms for worker in it.workers), default=0) / 1000,
+     "age of the oldest heartbeat of a living worker"),
+    ("clock_offset_max_seconds", "s",
+     lambda it: max((abs(worker.clock_offset_ms) for worker in it.workers), default=0) / 1000,
+     "largest clock offset of a living worker"),
+    ("clock_lead_seconds", "s", "info.lead_ms", "largest clock offset that the pool allows"),
+    ("layout_left_seconds", "s", lambda it: (it.info.layout_end_ms - it.info.now_ms) / 1000,
+     "time until the layout ends; negative after its end"),
+    ("created_timestamp_seconds", "s", "info.created_ms", "when the pool was created, in s since 1970"),
+    ("alarm_timestamp_seconds", "s", "info.alarm_until_ms",
+     "until when ids may have been repeated, in s since 1970; 0 without an alarm"),
+    ("deaths_total", "{worker}", "info.deaths",
+     "leases that ended without a release, and those reclaimed of dead processes"),
+    ("claims_total", "{claim}", "info.claims", "worker ids leased"),
+    ("refused_total", "{claim}", "info.refused", "claims that gave up, since the pool was full"),
+    ("releases_total", "{release}", "info.releases", "worker ids released"),
+    ("expired_total", "{worker}", "info.expired", "leases that ended without a release"),
+    ("reclaimed_total", "{worker}", "info.reclaimed", "leases of processes that another one found dead"),
+    ("returned_total", "{lease}", "info.returned", "ended leases that were renewed after all"),
+    ("adopted_total", "{lease}", "info.adopted", "leases that Redis had forgotten and took up again"),
+    ("lost_total", "{lease}", "info.lost", "renewals that were refused"),
+    ("mismatches_total", "{claim}", "info.mismatches", "claims of processes with other settings, refused"),
+    ("alarms_total", "{alarm}", "info.alarms", "times that Redis went back in time"),
+))
 POOL = (*READING, *SNAPSHOT)
 # each process of `snowredis serve` has these
-SERVICE = (
-    _Metrics("snowredis_").counter("served_ids", "ids sent over HTTP", "{id}"),
-    _Metrics("snowredis_").counter("served_responses", "responses with ids", "{response}"),
-    _Metrics("snowredis_", labels=()).counter(
-        "http_errors",
-        "responses with an error status",
-        "{response}",
-        label="status",
-        values=("400", "401", "403", "404", "405", "406", "413", "414", "429", "500", "501", "503"),
-    ),
-)
+_STATUSES = ("400", "401", "403", "404", "405", "406", "413", "414", "429", "500", "501", "503")
+SERVICE = _metrics("snowredis_", ("pool",), (
+    ("served_ids_total", "{id}", None, "ids sent over HTTP"),
+    ("served_responses_total", "{response}", None, "responses with ids"),
+)) + _metrics("snowredis_", (), (
+    ("http_errors_total", "{response}", None, "responses with an error status",
+     {"label": "status", "values": _STATUSES}),
+))
+# fmt: on

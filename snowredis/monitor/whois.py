@@ -19,17 +19,7 @@ from snowredis.core.layout import Layout, Parts
 from snowredis.core.values import check_id, duration
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import parse_all, read_entries, read_gaps
-from snowredis.monitor.holdings import (
-    ANEW,
-    FOREVER_MS,
-    Holder,
-    Holding,
-    HoldingHistory,
-    LaneHistory,
-    Loss,
-    Past,
-    RefusedRenewal,
-)
+from snowredis.monitor.holdings import ANEW, FOREVER_MS, Holder, Holding, HoldingHistory, LaneHistory, Loss, Past
 from snowredis.monitor.pool_reader import RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo, time_text
 from snowredis.snowflake.codes import EventKind, FloorReason
@@ -212,7 +202,7 @@ def judge(lane: LaneHistory, tick_ms: int) -> Verdict:
             "in an earlier pool of this name, or by a process whose clock was that far behind",
             [holder],
         )
-    refusal = _refused_copy(lane, holding, holder, tick_ms)
+    refusal = lane.refused_copy(holding, tick_ms)
     if refusal is not None:
         return Verdict.unknown(
             "two copies of this process had the same lease, as after a clone of a running machine: the other was "
@@ -220,31 +210,6 @@ def judge(lane: LaneHistory, tick_ms: int) -> Verdict:
             [holder, refusal.holder],
         )
     return _judge_holding(lane, holding, holder, tick_ms)
-
-
-def may_have_reserved(refusal: RefusedRenewal, past: Past, tick_ms: int) -> bool:
-    """Return true if the last renewal of the refused lease may have reserved *tick_ms*."""
-    until_ms = refusal.event.until_ms
-    return until_ms - past.ttl_ms - past.lead_ms <= tick_ms < until_ms
-
-
-def _refused_copy(lane: LaneHistory, holding: Holding, holder: Holder, tick_ms: int) -> RefusedRenewal | None:
-    """Return the refusal of a copy of *holder* that may have made ids of *tick_ms* with the same lease."""
-    past, end = lane.history.past, holding.end
-    for refusal in lane.refusals:
-        event, after = refusal.event, holding.next is not None and refusal.event_index > holding.next.event_index
-        copied = event.reason == LossReason.COPIED and refusal.event_index > holding.event_index and not after
-        # a process does not renew a lease that it released; a copy of the process may
-        released = (
-            end is not None
-            and end.kind in (EventKind.RELEASED, EventKind.RECLAIMED)
-            and refusal.event_index > holding.end_index
-            and refusal.holder.owner.name == holder.owner.name
-            and holding.lanes_ms[0] < event.until_ms <= end.until_ms + past.ttl_ms
-        )
-        if (copied or released) and may_have_reserved(refusal, past, tick_ms):
-            return refusal
-    return None
 
 
 def _ended_before_floor(lane: LaneHistory, holding: Holding, tick_ms: int) -> bool:
@@ -387,7 +352,7 @@ def _causes_in_history(history: HoldingHistory, worker: int, tick_ms: int) -> It
     past = history.past
     for refusal in history.refusals.get(worker, []):
         event = refusal.event
-        if event.reason == LossReason.COPIED and may_have_reserved(refusal, past, tick_ms):
+        if event.reason == LossReason.COPIED and refusal.may_have_reserved(tick_ms, past):
             yield DuplicateCause(
                 True,
                 f"a process was cloned with its lease (a VM resumed twice from one snapshot?): a copy of "

@@ -15,7 +15,7 @@ import redis
 import snowredis
 from snowredis.cli import main
 from snowredis.errors import StoreRefused
-from snowredis.monitor.number_checks import _ARGUMENTS, _OF_SCRIPTS, Call, pool_needs, tag_needs
+from snowredis.monitor.doctor import _ARGUMENTS, _OF_SCRIPTS, Call, pool_needs, tag_needs
 from snowredis.numbers import DatedGenerator, create_tag
 from snowredis.numbers.stores import tag_keys
 from snowredis.snowflake.protocol import PoolConfig, WorkerStats

@@ -11,7 +11,7 @@ import pytest
 
 from snowredis.errors import ConfigError, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor.checks import Finding
-from snowredis.monitor.number_checks import check_tags
+from snowredis.monitor.doctor import check_tags
 from snowredis.numbers import (
     DatedGenerator,
     NumbersClosed,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from snowredis.cli import main
-from snowredis.monitor.number_checks import pool_needs
+from snowredis.monitor.doctor import pool_needs
 from snowredis.monitor.snapshot import SESSIONS_KEY
 from snowredis.web import pages
 from snowredis.web.service import create_app

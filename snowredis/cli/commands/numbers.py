@@ -133,7 +133,7 @@ def _show(args: argparse.Namespace) -> None:
 
 def _show_all(args: argparse.Namespace) -> None:
     """Show a table of all tags. What cannot be read is in it, too."""
-    from snowredis.monitor.number_checks import tags_at
+    from snowredis.monitor.doctor import tags_at
 
     where, names = tags_at(url_or_default(args.url))
     found: list[tuple[str, str, str, str]] = []

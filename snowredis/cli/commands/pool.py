@@ -9,16 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli import output
-from snowredis.cli.options import (
-    Command,
-    Parser,
-    check_pool_name,
-    confirm,
-    open_known_pool,
-    open_pool,
-    seconds,
-    settings,
-)
+from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, require_pool, seconds, settings
 from snowredis.cli.output import Column, Line, Pair, pairs, printable, time_of, write
 from snowredis.cli.pool_text import pool_lines, status_lines
 from snowredis.core.presets import preset_name
@@ -48,7 +39,7 @@ def _create(args: argparse.Namespace) -> None:
     from snowredis.snowflake.open import has_registry, open_store
     from snowredis.snowflake.replies import Created
 
-    check_pool_name(args)
+    require_pool(args)
     url, options = settings(args)
     options |= {"min_replicas": 0}
     check_end(resolve_layout(options.get("layout")), now_ms())
@@ -281,7 +272,7 @@ def _add_delete_arguments(parser: Parser) -> None:
 
 
 def _delete(args: argparse.Namespace) -> None:
-    check_pool_name(args)
+    require_pool(args)
     with open_known_pool(args) as pool:
         alive, use, number = _use(pool)
         # without information about the pool there is nothing to ask; one in use is refused below

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from snowredis.lent_worker import WorkerId
 
 # passed on to the program, as far as this system has them
-_KNOWN = {known.name: known for known in signal.Signals}
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
-_PASSED = [_KNOWN[name] for name in _NAMES if name in _KNOWN]
+_PASSED = [known for known in signal.Signals if known.name in _NAMES]
 # This process kills the program so long before the end of the reservation, at most a quarter of a ttl. run_killer.py
 # does it half as long before.
 _KILL_S = 1.0

@@ -103,9 +103,7 @@ def _show_repeatedly(read: Callable[[], Reading], where: str, args: argparse.Nam
 def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int | None = None) -> list[Line]:
     """Return the status, the pool and its workers in at most *height* lines."""
     snapshot = reading.snapshot
-    status = pool_text.status_lines(
-        reading.status, args.time_text, advice=height is None, most=None if height is None else 3
-    )
+    status = pool_text.status_lines(reading.status, args.time_text, brief=height is not None)
     if snapshot is None:
         return status
     info, chosen = snapshot.info, pool_text.chosen(snapshot, args)
