@@ -30,7 +30,6 @@ Pair = tuple[str, str | Line]
 _SGR = {"strong": "1", "dim": "2", "good": "32", "note": "36", "warn": "33", "bad": "31"}
 # columns for a host or label in a table, so that a long one does not push the other columns off the screen
 MAX_FOREIGN = 40
-# width of a table that is never cut
 # a narrower column shows nothing useful
 _MIN_WIDTH = 4
 

@@ -60,9 +60,8 @@ def run(args: argparse.Namespace) -> int:
         if not live:
             write([title])
         with contextlib.closing(demo.fleet), alternate_screen() if live else contextlib.nullcontext() as draw:
-            if draw is None:
-                demo.show = _printing(demo)
-            else:
+            demo.prints = draw is None
+            if draw is not None:
                 demo.show = lambda: draw(frame(demo, title, *shutil.get_terminal_size()))
             demo.play()
             verdict = demo.fleet.check()
@@ -121,6 +120,7 @@ class Demo:
         show: called after each reading of the pool.
         info, workers: the newest reading.
         lines: the log.
+        prints: whether the log is printed as it grows.
         failed: True if a process ended by itself, or did not release its worker id.
         making_s: times of the first and of the last ids, from the start.
     """
@@ -135,7 +135,7 @@ class Demo:
         self.info: PoolInfo | None = None
         self.workers: list[WorkerInfo] = []
         self.lines: list[Line] = []
-        self.failed = False
+        self.failed = self.prints = False
         self.making_s = (0.0, 0.0)
 
     @property
@@ -149,6 +149,8 @@ class Demo:
 
     def log(self, text: str, style: str = "") -> None:
         self.lines.append([(f"{self.now_s:6.1f} s  ", "dim"), (text, style)])
+        if self.prints:
+            print(plain(self.lines[-1]), flush=True)
 
     def play(self) -> None:
         """Play all steps. Blocks for about the length of the demo."""
@@ -260,19 +262,6 @@ class Demo:
 
 # log lines that are visible whatever the fleet's size; fewer where the terminal has fewer rows than usual
 _MIN_LOG, _LOW_MIN_LOG, _LOW_HEIGHT = 8, 4, 24
-
-
-def _printing(demo: Demo) -> Callable[[], None]:
-    """Return a function that prints what is new in the log."""
-    printed = 0
-
-    def show() -> None:
-        nonlocal printed
-        for line in demo.lines[printed:]:
-            print(plain(line), flush=True)
-            printed += 1
-
-    return show
 
 
 def status(demo: Demo) -> str:

@@ -55,18 +55,13 @@ def _workers(args: argparse.Namespace) -> None:
                 file=sys.stderr,
             )
         read = partial(PoolPoller(pool).read, idle=pool_text.wants_idle(args))
+        reading = read()
+        if reading.error is not None:
+            raise reading.error
         if args.watch is not None:
-            _show_repeatedly(read, pool.where, args)
+            _show_repeatedly(reading, read, pool.where, args)
         else:
-            _show(first_reading(read), pool.where, args)
-
-
-def first_reading(read: Callable[[], Reading]) -> Reading:
-    """Return the first reading. Raises the error of a pool that cannot be read."""
-    reading = read()
-    if reading.error is not None:
-        raise reading.error
-    return reading
+            _show(reading, pool.where, args)
 
 
 def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
@@ -77,9 +72,8 @@ def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
         write(_lines(reading, where, args))
 
 
-def _show_repeatedly(read: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
+def _show_repeatedly(reading: Reading, read: Callable[[], Reading], where: str, args: argparse.Namespace) -> None:
     """Show the workers every --watch seconds until Ctrl-C: on a terminal in place, else one state after the other."""
-    reading = first_reading(read)
     in_place = is_terminal(sys.stdout) and not args.json
     try:
         with output.alternate_screen() if in_place else contextlib.nullcontext() as draw:
