@@ -18,7 +18,7 @@ from tests.web.conftest import client_of
 
 # values that another reading has changed
 _MOVING = {"at", "heartbeat_age_ms", "lease_left_ms", "version", "heartbeat_at", "lease_end_at", "reserved_until"}
-_MOVING |= {"outage_until", "ids_made", "ids_per_second", "clock_offset_ms"}
+_MOVING |= {"outage_until", "lasts_until", "ids_made", "ids_per_second", "clock_offset_ms"}
 
 
 @pytest.fixture
