@@ -15,8 +15,8 @@ from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
 from snowredis.monitor.status import Condition, Status
 from snowredis.monitor.whois import Whois
-from snowredis.snowflake.codes import REASONS, EventKind
 from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.record import REASONS, EventKind
 
 _EXAMPLE = Event(
     at_ms=1795230981059,

@@ -19,8 +19,8 @@ from snowredis.monitor.events import Entry, Event, field_of, parse_all
 from snowredis.monitor.owner import parse_owner, processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, MassSilence, PoolInfo, WorkerInfo, stored_int
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.protocol import NO_STATS, ids_until_ms, pool_keys
+from snowredis.snowflake.record import EventKind
 
 # events without which ended_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})

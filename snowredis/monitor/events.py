@@ -17,9 +17,8 @@ from snowredis.monitor.snapshot import WorkerInfo, stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.codes import REASONS, EventKind, FloorReason
 from snowredis.snowflake.protocol import WorkerStats, lane_until_ms, pool_keys
-from snowredis.snowflake.record import parse_stats
+from snowredis.snowflake.record import REASONS, EventKind, FloorReason, parse_stats
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
@@ -44,7 +43,7 @@ class Event(Owned):
         from_ms, until_ms: the reservation of the lease's first lane [from, until). If it was released or reclaimed, its
             used part; of a floor, the floor and 0; of a lost lease, 0 and the end of its reservation; of an alarm, the
             times between which ids may have been repeated.
-        reason: a code of snowflake/codes.py; empty for events without one. Untrusted text.
+        reason: a code of snowflake/record.py; empty for events without one. Untrusted text.
         text: the reason for people; the code itself if it is unknown.
         lanes_ms: where the reservation of each lane begins, if the event is a claim; else empty.
         stats: of a release, a death or a clock-back; else None.

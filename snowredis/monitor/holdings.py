@@ -15,7 +15,7 @@ from snowredis.core.as_json import Shown
 from snowredis.monitor.events import NO_ID, Event, expiry_of
 from snowredis.monitor.owner import Owned, OwnerNamed
 from snowredis.monitor.snapshot import WorkerInfo, time_text
-from snowredis.snowflake.codes import EventKind, FloorReason
+from snowredis.snowflake.record import EventKind, FloorReason
 from snowredis.snowflake.replies import LossReason
 
 FOREVER_MS = 10**15

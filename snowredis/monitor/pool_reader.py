@@ -22,10 +22,9 @@ from snowredis.monitor.owner import parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import LONGEST_TEXT, text_of
-from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import is_deleted, pool_keys, signature_fields
-from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.record import FloorReason, LeaseRecord
 from snowredis.snowflake.replies import Alarm
 
 # a worker id

@@ -15,7 +15,7 @@ from snowredis.errors import PoolNotFound, StoreRefused, StoreUnavailable
 from snowredis.monitor.events import reason_text
 from snowredis.monitor.owner import count, counted, greatest_holder, named, processes_of
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, EndedLease, PoolInfo, Snapshot, WorkerInfo, time_text
-from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.record import EventKind
 
 # from best to worst; what is unknown is not ok, but may be nothing
 LEVELS = ("ok", "notice", "unknown", "warning", "critical")

@@ -22,7 +22,7 @@ from snowredis.monitor.events import parse_all, read_entries, read_gaps
 from snowredis.monitor.holdings import ANEW, FOREVER_MS, Holder, Holding, HoldingHistory, LaneHistory, Loss, Past
 from snowredis.monitor.pool_reader import RedisPoolReader, list_pools
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo, time_text
-from snowredis.snowflake.codes import EventKind, FloorReason
+from snowredis.snowflake.record import EventKind, FloorReason
 from snowredis.snowflake.replies import LossReason
 
 

@@ -12,9 +12,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from snowredis.snowflake import protocol, replies
-from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.lease import hash_of
-from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.record import EventKind, FloorReason, LeaseRecord
 from snowredis.snowflake.replies import LossReason, Seen
 
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer

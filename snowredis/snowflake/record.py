@@ -1,4 +1,7 @@
-"""The record of a worker id, as the scripts store it in the hash of its pool: packed and parsed here, and in pool.lua.
+"""What the scripts of a pool store: the record of a worker id, in the hash of the pool, and the codes of its events.
+
+A record is packed and parsed here, and in pool.lua. The scripts write the codes, and programs compare them; the text of
+a reason is for people and may be reworded at any time, a code never. The reasons of replies are in replies.py.
 
 Everything in Python that reads or makes a record does it with LeaseRecord. A new field is added to the class and its
 two methods, to the three functions of pool.lua, and changes FORMAT in protocol.py. A text with another number of fields
@@ -8,9 +11,12 @@ is no record, so a program of another version does not misread one.
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import NamedTuple
 
+from snowredis.servers.scripts import Reason
 from snowredis.snowflake.protocol import NO_STATS, WorkerStats
+from snowredis.snowflake.replies import AlarmReason, LossReason
 
 _TIME = r"(\d{1,14})"
 # the owner is JSON, the only field that may contain "|". It does not begin with what looks like another field
@@ -92,3 +98,46 @@ class LeaseRecord(NamedTuple):
     def outage_mark_ms(self) -> int:
         """Return the mark of the last lane, if it is an outage lane."""
         return max(self.lanes_ms[-1], self.outage_ms)
+
+
+# --- events ------------------------------------------------------------------------------------------
+
+
+class EventKind(StrEnum):
+    """Kind of an event. The last two concern the whole pool, the others one worker id.
+
+    EXPIRED: a lease ended without a release. RECLAIMED: a process was found dead and its lease was released, maybe
+    after that had ended. RETURNED: the process of an expired lease renewed it after all.
+    """
+
+    CLAIMED = "claimed"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    RECLAIMED = "reclaimed"
+    RETURNED = "returned"
+    ADOPTED = "adopted"
+    LOST = "lost"
+    CLOCK_BACK = "clock-back"
+    FLOOR = "floor"
+    ALARM = "alarm"
+
+
+class FloorReason(Reason):
+    """Reason why a pool's floor was raised, or a lease was adopted."""
+
+    NO_POOL = "no-pool", "no pool in this Redis"
+    OTHER_SERVER = "other-server", "another server process"
+    OTHER_HISTORY = "other-history", "the same server process with another replication history: a replica was attached"
+    ROLLED_BACK = "rolled-back", "the pool is older than what a client saw"
+    OTHER_POOL = "other-pool", "processes of another pool of this name came to this Redis"
+    LAYOUT_CHANGED = "layout-changed", "the layout of the pool was changed"
+    ENDED = "ended", "the pool before was deleted"
+
+
+# the events that have a reason, and the class of it
+REASONS: dict[EventKind, type[Reason]] = {
+    EventKind.FLOOR: FloorReason,
+    EventKind.ADOPTED: FloorReason,
+    EventKind.LOST: LossReason,
+    EventKind.ALARM: AlarmReason,
+}

@@ -18,7 +18,7 @@ from snowredis.monitor.events import Event
 from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.status import Status
 from snowredis.monitor.whois import Whois
-from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.record import EventKind
 from snowredis.web.messages import BINARY, JSON, MAX_ID_TEXT, MAX_WORKER_ID, PROBLEM_JSON, TEXT
 from snowredis.web.settings import Limits
 

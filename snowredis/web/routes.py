@@ -20,7 +20,7 @@ from snowredis.monitor.metrics import SERVICE
 from snowredis.monitor.pool_monitor import PoolReport, Reading
 from snowredis.monitor.status import status_of
 from snowredis.process.coroutines import in_thread
-from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.record import EventKind
 from snowredis.web import messages, records
 from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.feed import MAX_EVENTS, SharedAnswers

@@ -19,7 +19,7 @@ from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.status import unknown_status
 from snowredis.monitor.whois import Whois
-from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.record import EventKind
 
 _AT_MS = 1_795_230_981_059
 _AT = "2026-11-21T03:16:21.059Z"

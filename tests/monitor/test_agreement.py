@@ -30,11 +30,10 @@ from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
 from snowredis.monitor.status import status_of
 from snowredis.process.names import owner_text
 from snowredis.snowflake import record_files
-from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig, ids_until_ms, pool_keys
-from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.record import EventKind, LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool

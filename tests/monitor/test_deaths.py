@@ -23,8 +23,8 @@ from snowredis.monitor.events import Follower
 from snowredis.monitor.pool_monitor import PoolPoller
 from snowredis.monitor.snapshot import EndedLease
 from snowredis.monitor.status import status_of
-from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.record import EventKind
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool

@@ -14,8 +14,8 @@ from snowredis.monitor.holdings import HoldingHistory, Past
 from snowredis.monitor.owner import Owner
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.whois import duplicate_causes, find_maker, judge
-from snowredis.snowflake.codes import EventKind, FloorReason
 from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.record import EventKind, FloorReason
 from snowredis.snowflake.replies import AlarmReason, LossReason
 
 TTL, LEAD = 30_000, 2_500

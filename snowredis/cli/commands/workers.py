@@ -170,7 +170,7 @@ _FOLLOW_EVERY_S = 0.5
 
 
 def _add_events_arguments(parser: Parser) -> None:
-    from snowredis.snowflake.codes import EventKind
+    from snowredis.snowflake.record import EventKind
 
     kinds = [kind.value for kind in EventKind]
     parser.add_redis()

@@ -134,7 +134,7 @@ local function put(pool, ...)
   for _, each in ipairs({ ... }) do pool.fields[#pool.fields + 1] = each end
 end
 -- Adds to what is written after the state, for people only: an event, with field, value pairs that only this kind has
--- (lanes, stats, times, or the code of a reason, codes.py); or the name of a counter.
+-- (lanes, stats, times, or the code of a reason, record.py); or the name of a counter.
 local function event(pool, at, kind, of_worker, owner, from, to, ...)
   pool.later[#pool.later + 1] = { 'event', kind, 'worker', of_worker, 'owner', owner, 'from', from, 'until', to, 'at', at, ... }
 end

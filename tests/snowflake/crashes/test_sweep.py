@@ -27,7 +27,6 @@ from snowredis.errors import StoreUnavailable
 from snowredis.monitor.checks import why_records_off
 from snowredis.process.names import ProcessName, own_name
 from snowredis.snowflake import record_files, sweep
-from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.crash_record import (
     HEADER_BYTES,
     PAGE_BYTES,
@@ -39,6 +38,7 @@ from snowredis.snowflake.crash_record import (
 )
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, PresentedLease, RenewRequest
+from snowredis.snowflake.record import EventKind
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen

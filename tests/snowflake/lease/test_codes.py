@@ -9,7 +9,7 @@ import pytest
 from scripts._docs.lua import lua_of
 from snowredis.servers.scripts import Reason
 from snowredis.snowflake.administration import POOL_SCRIPTS
-from snowredis.snowflake.codes import EventKind, FloorReason
+from snowredis.snowflake.record import EventKind, FloorReason
 from snowredis.snowflake.replies import Alarm, AlarmReason, LossReason
 
 LUA = "\n".join(map(lua_of, ("pool", *POOL_SCRIPTS)))

@@ -26,9 +26,8 @@ from snowredis.core.values import utc_text
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreReadOnly, StoreRefused, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import POOL_SCRIPTS
-from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats, pool_keys
-from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.record import FloorReason, LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore, load
 from snowredis.snowflake.replies import (
     Alarm,
