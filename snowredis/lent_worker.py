@@ -161,11 +161,7 @@ class WorkerId:
 
 
 def worker_id(
-    pool: str | None = None,
-    *,
-    grace: float | None = None,
-    on_loss: Callable[[], object] | None = None,
-    **settings: Any,
+    pool: str | None = None, *, grace: float | None = None, on_loss: Callable[[], object] | None = None, **settings: Any
 ) -> WorkerId:
     """Lease a worker id for a generator of your own. Settings that are not given are read from SNOWREDIS_* variables.
 

@@ -66,18 +66,6 @@ def decoded(layout: Layout, an_id: int, form: str) -> DecodedId:
         # a time past the year 9999 has no friendly form
         with contextlib.suppress(LayoutError):
             forms[name] = encode(an_id, name, layout=layout)
-    return DecodedId(
-        id=an_id,
-        form=form,
-        time_ms=parts.timestamp_ms,
-        datacenter=parts.datacenter,
-        backup=parts.backup,
-        worker=parts.worker,
-        sequence=parts.sequence,
-        tick=parts.tick,
-        gene=parts.gene,
-        datacenter_fields=dict(parts.datacenter_fields),
-        fields=tuple(fields),
-        forms=forms,
-        layout=layout,
-    )
+    values = parts._asdict() | {"datacenter_fields": dict(parts.datacenter_fields)}
+    time_ms = values.pop("timestamp_ms")
+    return DecodedId(an_id, form, time_ms, **values, fields=tuple(fields), forms=forms, layout=layout)

@@ -31,7 +31,7 @@ from snowredis.servers.scripts import text_of
 from snowredis.settings import Server, check, is_in_memory
 from snowredis.snowflake import replies
 from snowredis.snowflake.administration import PoolAdministration
-from snowredis.snowflake.open import open_server, pool_config
+from snowredis.snowflake.open import open_pool
 from snowredis.snowflake.protocol import (
     ClaimRequest,
     PoolConfig,
@@ -299,19 +299,16 @@ def open_registered(url: Server, settings: Mapping[str, Any]) -> RegisteredStore
         StoreUnavailable: the server of embedded:// does not start.
     """
     settings = {name: check(name, value) for name, value in settings.items()}
-    config, min_replicas = pool_config(settings, url), settings.get("min_replicas", 0)
+    server, config = open_pool(url, settings)
     place = NumberPlace.of(config.layout)
-    server = open_server(url, min_replicas)
     if is_in_memory(server):
         raise ConfigError(
             f"pool {config.name!r} is in memory, where there is no registry of shard numbers. Give the number itself, "
             "such as datacenter=1, without a registry"
         )
-    if settings.get("failover_slack") is None:
-        config = replace(config, failover_slack_ms=server.failover_slack_ms)
     other, wanted = settings.get("registry_url"), settings.get("datacenter", "auto")
     registry = RedisRegistry(server if other is None else other, config.registry, place)
-    store = PoolAdministration(server, config, min_replicas=min_replicas)
+    store = PoolAdministration(server, config, min_replicas=settings.get("min_replicas", 0))
     return RegisteredStore(store, registry, wanted=None if wanted == "auto" else wanted)
 
 

@@ -375,8 +375,7 @@ class IdAllocator:
             first_id=an_id,
             early_ns=early_ms * 1_000_000,
             limit_ns=min(
-                layout.ms_at(self._limit(tick, choice.until or held.lease.until, early_ms)) * 1_000_000,
-                LAST_NS,
+                layout.ms_at(self._limit(tick, choice.until or held.lease.until, early_ms)) * 1_000_000, LAST_NS
             ),
             low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
             salt=salt,

@@ -85,10 +85,7 @@ def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = 
         StoreUnavailable: the server of embedded:// does not start.
     """
     settings = check_settings(settings)
-    config, min_replicas = pool_config(settings, url), settings.get("min_replicas", 0)
-    server = open_server(url, min_replicas, creates=True)
-    if settings.get("failover_slack") is None:
-        config = replace(config, failover_slack_ms=getattr(server, "failover_slack_ms", 0))
+    server, config = open_pool(url, settings, creates=True)
     if is_in_memory(server):
         memory_store: MemoryStore = server.memory_store(config)
         return memory_store
@@ -99,11 +96,20 @@ def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = 
         from snowredis.snowflake.administration import PoolAdministration
 
         kind = PoolAdministration
-    store = kind(server, config, min_replicas=min_replicas)
+    store = kind(server, config, min_replicas=settings.get("min_replicas", 0))
     if server.fresh:
         # the server has forgotten nothing, so a pool that it does not have is new
         store.create(now_ms())
     return store
+
+
+def open_pool(url: Server, settings: Mapping[str, Any], *, creates: bool = False) -> tuple[Any, PoolConfig]:
+    """Return the server, as open_server(), and the pool's constants of checked *settings*, with its failover_slack."""
+    config = pool_config(settings, url)
+    server = open_server(url, settings.get("min_replicas", 0), creates=creates)
+    if settings.get("failover_slack") is None:
+        config = replace(config, failover_slack_ms=getattr(server, "failover_slack_ms", 0))
+    return server, config
 
 
 def open_server(url: Server | OwnClient, min_replicas: MinReplicas, *, creates: bool = False) -> Any:
