@@ -95,12 +95,6 @@ def on_redis(server: RedisServer, capsys: pytest.CaptureFixture[str]) -> Callabl
 # --- the whole ----------------------------------------------------------------------------------------
 
 
-def test_four_processes_fill_one_table_and_no_id_is_repeated(
-    project: Project, on_redis: Callable[[str], dict[str, Any]]
-) -> None:
-    project.program("four_processes", SNOWREDIS=on_redis("four"))
-
-
 def test_migrations_are_complete_and_stable(project: Project) -> None:
     assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")
     migration = (project.directory / "shop" / "migrations" / "0001_initial.py").read_text()
