@@ -61,21 +61,6 @@ def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was
     assert refused.reason == LossReason.COPIED
 
 
-def test_what_a_copy_has_in_the_first_lane_is_granted_to_no_other_when_its_original_releases(
-    place: SimPool,
-) -> None:
-    one = place.holder().claim()
-    place.holder().claim()
-    two = replace(one)
-    assert one.release()
-    heir = place.holder().claim()
-    assert heir.worker == one.worker
-    assert heir.lanes_ms == (two.until_ms,)
-    refused = two.ask_renew()
-    assert isinstance(refused, Lost)
-    assert refused.reason == LossReason.REASSIGNED
-
-
 @pytest.mark.parametrize("behind_ms", [0, 500])
 def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: SimPool, behind_ms: int) -> None:
     """The marks tell; the clock of the server may be behind when it grants the later claim."""
