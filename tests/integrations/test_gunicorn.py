@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("gunicorn")
@@ -43,7 +44,7 @@ def in_the_background(running: Gunicorn, path: str) -> Iterator[None]:
     """A request that the server may cut off; it has begun when the block does."""
 
     def request() -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(httpx.TransportError):
             running.request(path)
 
     before = len(running.log.read_text())

@@ -6,15 +6,13 @@ import contextlib
 import ctypes
 import faulthandler
 import functools
-import mmap
 import multiprocessing
 import os
 import pickle
 import signal
 import socket
 import sys
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,11 +28,10 @@ from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, CrashRe
 from snowredis.snowflake.protocol import PoolConfig, PresentedLease
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.sweep import release_dead
-from tests.snowflake.crashes.conftest import Owned, files_in
+from tests.snowflake.crashes.conftest import Owned, child, files_in
 from tests.support.pools import new_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
-from tests.support.waiting import eventually
 from tests.support.warm import FORKS_WITH_THREADS
 
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
@@ -58,45 +55,6 @@ def config_of(**options: Any) -> PoolConfig:
     settings = SETTINGS | options
     times_ms = {f"{name}_ms": round(1000 * settings[name]) for name in ("ttl", "max_clock_lead", "redis_skew")}
     return PoolConfig(name="killed", layout=settings["layout"], **times_ms)
-
-
-class Child:
-    """A forked process that does what it is told, until it is killed.
-
-    Attributes:
-        numbers: 64-bit numbers that both see.
-    """
-
-    def __init__(self, work: Callable[[memoryview], object]) -> None:
-        self.numbers = memoryview(mmap.mmap(-1, 4096)).cast("q")
-        self.pid = os.fork()
-        if not self.pid:
-            try:
-                # another test may have set a handler
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                work(self.numbers)
-            except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
-                traceback.print_exc()
-            finally:
-                os._exit(0)
-
-    def wait_for(self, index: int, at_least: int) -> None:
-        eventually(lambda: self.numbers[index] >= at_least, "work of the child", 20)
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-            os.waitpid(self.pid, 0)
-
-
-@contextlib.contextmanager
-def child(work: Callable[[memoryview], object]) -> Iterator[Child]:
-    running = Child(work)
-    try:
-        yield running
-    finally:
-        with contextlib.suppress(ChildProcessError):
-            running.kill()
 
 
 @pytest.fixture
