@@ -149,24 +149,17 @@ def test_canceled_coroutines_lose_no_numbers(server: RedisServer, tag: str) -> N
     assert sorted(everything) == list(range(1, len(everything) + 1))
 
 
-def test_a_process_that_makes_one_number_with_step_1_takes_one(server: RedisServer, tag: str) -> None:
+@pytest.mark.parametrize(("options", "count"), [({}, 1), ({"max_step": 1, "prefetch": False}, 5)])
+def test_with_step_1_a_process_takes_no_number_that_it_does_not_make(
+    server: RedisServer, tag: str, options: dict[str, Any], count: int
+) -> None:
     create_tag(server.url, tag)
     made = []
     for _ in range(4):
-        with open_generator(server.url, tag=tag, step=1) as ids:
-            made.append(ids.next_id())
+        with open_generator(server.url, tag=tag, step=1, **options) as ids:
+            made += [ids.next_id() for _ in range(count)]
             time.sleep(0.03)
-    assert made == [1, 2, 3, 4]
-
-
-def test_without_prefetch_nothing_is_fetched_ahead(server: RedisServer, tag: str) -> None:
-    create_tag(server.url, tag)
-    made = []
-    for _ in range(3):
-        with open_generator(server.url, tag=tag, step=1, max_step=1, prefetch=False) as ids:
-            made += [ids.next_id() for _ in range(5)]
-            time.sleep(0.03)
-    assert made == list(range(1, 16))
+    assert made == list(range(1, 4 * count + 1))
 
 
 def test_a_dated_batch_that_is_too_large_takes_nothing(server: RedisServer, tag: str) -> None:

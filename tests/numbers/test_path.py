@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from array import array
 from typing import Any
 
 import pytest
@@ -53,17 +52,6 @@ def test_numbers_come_one_after_the_other_and_then_the_slow_path_is_asked(path: 
     assert path._position[1:] == (0, 5)
 
 
-def test_batches_take_what_is_there(path: Any) -> None:
-    publish(path, range(10, 28, 3))
-    assert path._take_now(2) == [10, 13]
-    buffer = array("q", [0] * 5)
-    assert path._fill_now(memoryview(buffer)) == 4
-    assert list(buffer) == [16, 19, 22, 25, 0]
-    assert path._take_now(1) == []
-    assert path._fill_now(memoryview(buffer)) == 0
-    assert path._take_now(0) == []
-
-
 def test_a_segment_is_replaced_once_and_its_numbers_are_gone(path: Any) -> None:
     old = publish(path, range(1, 11))
     assert path.next_id() == 1
@@ -82,25 +70,3 @@ def test_a_forked_child_takes_nothing(path: Any) -> None:
     assert path._take_now(5) == []
     with pytest.raises(Slow):
         path.next_id()
-
-
-def test_threads_share_numbers_while_segments_are_replaced(path: Any) -> None:
-    taken: list[list[int]] = [[] for _ in range(4)]
-    done = threading.Event()
-
-    def take(mine: list[int]) -> None:
-        while not done.is_set():
-            mine += path._take_now(3)
-
-    threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
-    for thread in threads:
-        thread.start()
-    for start in range(0, 300_000, 1000):
-        with path._lock:
-            publish(path, range(start, start + 700))
-    done.set()
-    for thread in threads:
-        thread.join()
-    numbers = [number for mine in taken for number in mine]
-    assert len(numbers) == len(set(numbers))
-    assert all(number % 1000 < 700 for number in numbers)

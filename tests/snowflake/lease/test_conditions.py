@@ -108,26 +108,6 @@ def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place
     assert min(heir.lanes_ms) >= holders[0].until_ms
 
 
-def test_marks_out_of_reach_do_not_hide_worker_ids_that_fit() -> None:
-    """For a moment, the clocks of Redis and of some hosts were ahead; these processes ended then."""
-    place = SimPool(worker_bits=4)
-    stage = place.stage
-    holders = [place.holder().claim() for _ in range(16)]
-    stage.master.offset_us = 3_600_000_000
-    for holder in holders[:12]:
-        assert isinstance(holder.ask_renew(), Renewed)
-    stage.master.offset_us = 0
-    for _ in range(3):
-        for holder in holders[12:]:
-            assert isinstance(holder.ask_renew(), Renewed)
-        stage.wait(stage.config.ttl_ms - 1_000)
-    assert all(holder.release() for holder in holders[12:])
-    stage.wait(1_000)
-    fitting = place.holder().ask_claim()
-    assert isinstance(fitting, Granted)
-    assert fitting.worker >= 12
-
-
 def test_more_marks_out_of_reach_than_one_claim_looks_at_do_not_hide_the_others() -> None:
     place = SimPool(worker_bits=7)
     place.stage.master.offset_us = 3_600_000_000
