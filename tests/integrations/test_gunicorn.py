@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,7 +23,6 @@ from gunicorn.config import Config
 
 from snowredis.integrations import gunicorn as hooks
 from tests.integrations.gunicorn_server import HOOKS, WORKERS, Gunicorn, create_pool, eventually, gunicorn
-from tests.support.pools import new_pool
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -325,41 +322,3 @@ def test_no_hook_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
         assert f"{name}() {FAILED}" in caplog.text
     hooks.post_worker_init(SimpleNamespace(log=logging.getLogger("gunicorn.error")))
     assert caplog.records[-1].name == "gunicorn.error"
-
-
-# starts as the arbiter does, and claims in a fork: what did the fork import?
-ARBITER = """
-import os, sys
-from gunicorn.config import Config
-cfg = Config()
-cfg.set("worker_class", sys.argv[1])
-before = set(sys.modules)
-from snowredis.integrations import gunicorn
-gunicorn.on_starting(type("Arbiter", (), {"cfg": cfg}))
-print(*{"asyncio", "redis", "ssl"} & sys.modules.keys() - before, flush=True)
-before = set(sys.modules)
-if os.fork() == 0:
-    import snowredis
-    with snowredis.connect(sys.argv[2], pool=sys.argv[3]) as ids:
-        ids.claim()
-    print(*sys.modules.keys() - before, flush=True)
-    os._exit(0)
-os.wait()
-"""
-
-
-@pytest.mark.parametrize("kind", ["sync", "gevent"])
-def test_the_arbiter_imports_what_a_claim_needs_unless_its_workers_may_patch_it(server: RedisServer, kind: str) -> None:
-    pool = f"arbiter-{kind}"
-    new_pool(server.url, pool)
-    done = subprocess.run(
-        [sys.executable, "-c", ARBITER, kind, server.url, pool], cwd=ROOT, capture_output=True, text=True, timeout=30
-    )
-    assert done.stderr == ""
-    in_arbiter, in_worker = (line.split() for line in done.stdout.splitlines())
-    if kind in hooks.PLAIN_WORKERS:
-        assert "redis" in in_arbiter
-        assert [name for name in in_worker if name.partition(".")[0] in {"redis", "snowredis"}] == []
-    else:
-        assert in_arbiter == []
-        assert "redis" in in_worker

@@ -63,10 +63,15 @@ def test_a_heartbeat_that_a_child_inherits_ends_there() -> None:
     assert (len(beats), abandoned) == (2, [])
 
 
-@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure"])
-def test_a_process_that_forks_imports_what_a_claim_needs(server: RedisServer, how: str) -> None:
-    if how in ("rq", "celery"):
-        pytest.importorskip(how)
+@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure", "sync", "gevent"])
+def test_a_process_that_forks_imports_what_a_claim_needs_unless_its_children_may_patch_it(
+    server: RedisServer, how: str
+) -> None:
+    if package := {"rq": "rq", "celery": "celery", "sync": "gunicorn", "gevent": "gunicorn"}.get(how):
+        pytest.importorskip(package)
     new_pool(server.url, "preloaded")
-    imported = run("tests.snowflake.generator.programs.imports_of_a_child", how, server.url, "preloaded")
-    assert imported.split() == []
+    imported = run("tests.snowflake.generator.programs.imports_of_a_child", how, server.url, "preloaded").split()
+    if how == "gevent":
+        assert {"asyncio", "redis"} <= set(imported)
+    else:
+        assert imported == []
