@@ -15,7 +15,6 @@ from typing import Any
 
 import fakeredis
 import pytest
-from snowredis.snowflake.codes import EventKind
 
 import snowredis
 from snowredis.core.as_json import to_json
