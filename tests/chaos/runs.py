@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.duplicates import int64s
-
 PAGE = mmap.PAGESIZE
 MAGIC = int.from_bytes(b"SNOWRUNS", "little")
 # numbers at the start of the page, 8 bytes each
@@ -155,11 +153,16 @@ class RecordedRuns:
     counts: memoryview[int]
     written_ms: memoryview[int]
 
+    @property
+    def columns(self) -> tuple[memoryview[int], memoryview[int], memoryview[int]]:
+        return self.firsts, self.counts, self.written_ms
+
     def rows(self) -> Iterator[tuple[int, int, int]]:
-        return zip(self.firsts, self.counts, self.written_ms, strict=True)
+        return zip(*self.columns, strict=True)
 
 
 def read_runs(path: Path) -> RecordedRuns:
     """Read a file. A last run that was written in part is left out."""
-    words = int64s(path.read_bytes()[PAGE:], COLUMNS)
+    data = memoryview(path.read_bytes())[PAGE:]
+    words = data[: len(data) // (8 * COLUMNS) * (8 * COLUMNS)].cast("q")
     return RecordedRuns(words[::COLUMNS], words[1::COLUMNS], words[2::COLUMNS])

@@ -20,7 +20,6 @@ from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.report import Plan
 from tests.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_status, runs_of
 from tests.chaos.server import PROGRAM
-from tests.chaos.shim import StepClock, build
 from tests.chaos.slots import NODE_PACKAGE
 from tests.spec.tlc import missing
 from tests.support import databases
@@ -131,19 +130,16 @@ def test_runs_side_by_side_are_no_repetition(tmp_path: Path) -> None:
     assert check(tmp_path, LAYOUT) == Verdict(ids=351, runs=4)
 
 
-@pytest.mark.parametrize("window_runs", [1, 2, 3, 200_000])
 @pytest.mark.parametrize(
     ("first", "count", "repeated"),
     [(BASE, 1, 1), (BASE + 99, 2, 1), (BASE + 10, 5, 5), (BASE - 5, 200, 100), (BASE + 999, 3, 1)],
 )
-def test_one_repeated_id_is_found_wherever_it_hides(
-    tmp_path: Path, first: int, count: int, repeated: int, window_runs: int
-) -> None:
+def test_one_repeated_id_is_found_wherever_it_hides(tmp_path: Path, first: int, count: int, repeated: int) -> None:
     # the ids are out of order, as after a step of the clock
     write(tmp_path, (BASE + 999, 1), (BASE, 100), (BASE + 500, 1), slot=0)
     write(tmp_path, (BASE + 200, 100), slot=1)
     write(tmp_path, (first, count), slot=2)
-    verdict = check(tmp_path, LAYOUT, window_runs=window_runs)
+    verdict = check(tmp_path, LAYOUT)
     assert verdict.repeated == repeated
     (problem,) = verdict.problems[-1:]
     assert "worker of slot 0" in problem
@@ -200,26 +196,6 @@ def test_a_file_says_whose_it_is(tmp_path: Path) -> None:
 
 
 # --- the clock shim --------------------------------------------------------------------------------
-
-
-def test_the_shim_steps_the_wall_clock_and_no_other(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    library, reason = build(tmp_path)
-    if library is None:
-        pytest.skip(reason)
-    clock = StepClock(tmp_path / "clock", library)
-    program = "import time; print(time.time(), time.time_ns() / 1e9, time.monotonic())"
-    for offset_s in (0.0, 3600.5, -7200.25):
-        clock.set(offset_s)
-        environment = {**os.environ, **clock.environment}
-        before = time.time(), time.monotonic()
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-        wall, wall_ns, monotonic = map(float, done.stdout.split())
-        assert 0 <= wall - offset_s - before[0] < 10
-        assert 0 <= wall_ns - offset_s - before[0] < 10
-        assert 0 <= monotonic - before[1] < 10
 
 
 # --- another judge ---------------------------------------------------------------------------------

@@ -75,7 +75,3 @@ def test_follow_goes_on_until_it_is_interrupted(
     finally:
         process.kill()
         process.communicate()
-
-
-def test_a_pool_that_does_not_exist_is_an_error(cli: Cli) -> None:
-    assert cli("events", "--pool", "nothing-here").code == 5

@@ -95,9 +95,3 @@ def test_two_different_ids_are_two_answers(cli: Cli, pool_name: str, ids: snowre
     one, two = map(str, ids.next_ids(2))
     lines = cli("whois", one, two, "--pool", pool_name, "--json").out.splitlines()
     assert [json.loads(line)["id"] for line in lines] == [one, two]
-
-
-def test_a_pool_that_does_not_exist_is_named(cli: Cli) -> None:
-    result = cli("whois", "5", "--pool", "nothing-here")
-    assert result.code == 5
-    assert "nothing-here" in result.err

@@ -137,28 +137,8 @@ def _shown() -> Iterator[Any]:
 
 @pytest.mark.parametrize("value", list(_shown()), ids=lambda value: type(value).__name__)
 def test_everything_that_is_shown_fits_its_schema(value: Any) -> None:
-    shown = json.loads(json.dumps(to_json(value)))
-    _check(shown, schema_of(type(value)), type(value).__name__)
+    jsonschema: Any = pytest.importorskip("jsonschema_rs")
+    shown, schema = json.loads(json.dumps(to_json(value))), schema_of(type(value))
+    jsonschema.Draft202012Validator(schema).validate(shown)
+    assert list(shown) == schema["required"] == list(schema["properties"])
     assert "token" not in json.dumps(shown)
-
-
-def _check(value: Any, schema: dict[str, Any], where: str) -> None:
-    """Fail if *value* does not fit *schema*, as far as schema_of() uses JSON schema."""
-    if "anyOf" in schema:
-        options = [each for each in schema["anyOf"] if (each.get("type") == "null") == (value is None)]
-        assert options, where
-        _check(value, options[0], where)
-        return
-    names = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string"}
-    allowed = schema.get("type", [])
-    actual = names.get(type(value), "object" if isinstance(value, dict) else "array")
-    assert actual in ([allowed] if isinstance(allowed, str) else allowed), where
-    if "enum" in schema:
-        assert value in schema["enum"], where
-    if isinstance(value, dict) and "properties" in schema:
-        assert list(value) == schema["required"] == list(schema["properties"]), where
-        for name, item in value.items():
-            _check(item, schema["properties"][name], f"{where}.{name}")
-    elif isinstance(value, list):
-        for item in value:
-            _check(item, schema["items"], f"{where}[]")

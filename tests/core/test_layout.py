@@ -472,14 +472,3 @@ def test_values_in_messages_stay_short() -> None:
     assert shown(17) == "17"
     assert shown(True) == "True"
     assert shown(-(2**200)) == "<201-bit int>"
-
-
-def test_whole_numbers_of_other_types_become_ints() -> None:
-    class Ten:
-        def __index__(self) -> int:
-            return 10
-
-    ten: Any = Ten()
-    layout = Layout(worker_bits=ten, tick_ms=ten)
-    assert layout == Layout(worker_bits=10, tick_ms=10)
-    assert type(layout.tick_ms) is int

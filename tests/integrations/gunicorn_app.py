@@ -1,7 +1,7 @@
 """The apps that test_gunicorn.py serves, ``wsgi`` and ``asgi``, with one generator.
 
 In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; CLAIM_TIMEOUT and
-OUTAGE_RESERVE in s; NOTES, a file. What can be asked for: see answer().
+OUTAGE_RESERVE in s. What can be asked for: see answer().
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import time
-from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,28 +26,17 @@ ids = snowredis.connect(
     outage_reserve=float(os.environ.get("OUTAGE_RESERVE", "0")),
     layout=Layout(worker_bits=bits, sequence_bits=20 - bits),
 )
-# one write of a line is one line, whoever else writes
-notes = os.open(os.environ.get("NOTES", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def answer(path: str) -> bytes:
     """Do what *path* says.
 
-    /ids/N: JSON of the pid, whether there was a lease before, the worker id and N ids. /batch/N: pid, worker id
-    (-1 if there was no lease before) and N ids as 8 bytes each. /hang/S: sleep S s. /stuck/S: the same, deaf to
-    all signals but SIGKILL. /again/: release the worker id and claim at the next id. A number at the very end
-    names the request; it is noted down with the pid before anything else is done.
+    /ids/N: JSON of the pid, whether there was a lease before, the worker id and N ids. /stuck/S: sleep S s, deaf to all
+    signals but SIGKILL. /again/: release the worker id and claim at the next id.
     """
-    _, what, argument, *name = path.split("/")
-    if name:
-        os.write(notes, f"{os.getpid()} {name[0]}\n".encode())
+    _, what, argument = path.split("/")
     held = ids.lease
-    if what == "batch":
-        made = ids.next_ids(int(argument))
-        return array("q", [os.getpid(), -1 if held is None else held.worker, *made]).tobytes()
-    if what == "hang":
-        time.sleep(float(argument))
-    elif what == "stuck":
+    if what == "stuck":
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         time.sleep(float(argument))
     elif what == "again":

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 from gunicorn.config import Config
 
 import snowredis
@@ -44,17 +43,6 @@ HOOKS = "from snowredis.integrations.gunicorn import *\n"
 eventually = partial(waiting.eventually, limit_s=LIMIT_S)
 
 
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=LIMIT_S)
-        self._path = str(path)
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
 class Gunicorn:
     """One arbiter. Attributes: its process, its log, its socket."""
 
@@ -65,13 +53,9 @@ class Gunicorn:
 
     def request(self, path: str) -> tuple[int, bytes]:
         """Return status and body; uses a new connection."""
-        connection = UnixConnection(self.socket)
-        try:
-            connection.request("GET", path, headers={"Connection": "close"})
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket)), timeout=LIMIT_S) as client:
+            response = client.get(f"http://localhost{path}")
+        return response.status_code, response.content
 
     def ask(self, path: str = "/ids/1") -> dict[str, Any]:
         """Return the JSON that the app sends; its status must be 200."""

@@ -1,4 +1,4 @@
-"""The tasks that the workers of test_job_queues.py run, for rq, dramatiq, huey and arq: they note every id in Redis.
+"""The tasks that the workers of test_job_queues.py run, for rq, dramatiq and huey: they note every id in Redis.
 
 In the environment: QUEUE_URL, of the Redis of the queues and of the pool.
 """

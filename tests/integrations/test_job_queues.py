@@ -1,4 +1,4 @@
-"""rq, dramatiq, huey and arq: real workers; ids are not repeated, and no worker id is left behind when they stop."""
+"""rq, dramatiq and huey: real workers; ids are not repeated, and no worker id is left behind when they stop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
-# a Python that has arq, which needs an older redis-py than the others
-ARQ_PYTHON = os.environ.get("SNOWREDIS_TEST_ARQ", "")
 TASKS = 4
 POOL, IDS_KEY, IDS_PER_TASK = "queues", "made", 50
 
@@ -31,10 +29,10 @@ class Queue:
     def __init__(self, server: RedisServer, directory: Path) -> None:
         self.url, self.client, self._log = server.url, server.client(), directory / "worker.log"
 
-    def start(self, *command: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                [python, "-m", *command],
+                [sys.executable, "-m", *command],
                 cwd=ROOT,
                 env={**os.environ, "QUEUE_URL": self.url, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
@@ -126,19 +124,6 @@ def test_the_workers_of_huey_release_their_worker_ids_when_they_stop(queue: Queu
     queue.wait_for_ids()
     # SIGTERM interrupts the last task, which may not have returned yet, and then its process, which releases its id
     queue.end(worker, signal.SIGINT)
-    queue.check_ids()
-    info = queue.info()
-    assert (info.used, info.releases, info.deaths) == (0, info.claims, 0)
-
-
-@pytest.mark.skipif(not ARQ_PYTHON, reason="SNOWREDIS_TEST_ARQ names no Python that has arq")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_the_worker_of_arq_releases_its_worker_id_when_it_stops(queue: Queue, number: int) -> None:
-    sender = queue.start("tests.integrations.arq_app", str(TASKS), python=ARQ_PYTHON)
-    assert sender.wait(60) == 0
-    worker = queue.start("arq", "tests.integrations.arq_app.Worker", python=ARQ_PYTHON)
-    queue.wait_for_ids()
-    queue.end(worker, number)
     queue.check_ids()
     info = queue.info()
     assert (info.used, info.releases, info.deaths) == (0, info.claims, 0)

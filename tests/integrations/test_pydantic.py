@@ -124,13 +124,9 @@ def test_fastapi_reads_ids_from_path_query_and_body_and_answers_with_strings(ask
 
 
 @pytest.mark.parametrize("path", ["0", "1.0", "x", "1?after=-1", "9223372036854775808"])
-def test_fastapi_refuses_a_path_or_query_that_is_no_id(ask: Ask, path: str) -> None:
+def test_fastapi_refuses_a_path_query_or_body_that_is_no_id(ask: Ask, path: str) -> None:
     assert ask("GET", f"/orders/{path}").status_code == 422
-
-
-@pytest.mark.parametrize("bad", [1.5, True, "x", None, -1])
-def test_fastapi_refuses_a_body_with_what_is_no_id(ask: Ask, bad: Any) -> None:
-    assert ask("POST", "/orders", json={"id": bad}).status_code == 422
+    assert ask("POST", "/orders", json={"id": path}).status_code == 422
 
 
 def test_openapi_says_string(ask: Ask) -> None:

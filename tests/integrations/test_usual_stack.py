@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
 
@@ -56,19 +54,6 @@ def running(command: list[str], directory: Path, environment: dict[str, str]) ->
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-
-
-def request(port: int, path: str, data: bytes | None = None) -> Any:
-    headers = {"content-type": "application/json"}
-    return urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers), timeout=10)
-
-
-def status(port: int, path: str, data: bytes | None = None) -> int:
-    try:
-        with request(port, path, data) as reply:
-            return int(reply.status)
-    except urllib.error.HTTPError as error:
-        return error.code
 
 
 @pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason=f"not all are installed: {', '.join(NEEDED)}")
@@ -115,17 +100,18 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
         ]
         celery = ["-A", "tasks", "worker", "--concurrency", "2", "--without-mingle", "--without-gossip"]
         with (
+            contextlib.ExitStack() as stack,
             running([sys.executable, "-m", "celery", *celery], shop, environment),
             running([sys.executable, "-m", "gunicorn", *gunicorn, "-b", f"127.0.0.1:{web}"], shop, environment),
         ):
 
-            def ask(path: str, body: Any = None) -> Any:
-                with request(web, path, None if body is None else json.dumps(body).encode()) as reply:
-                    return json.loads(reply.read())
+            def ask(path: str, **options: Any) -> Any:
+                return client.request("POST" if options else "GET", path, **options).raise_for_status().json()
 
-            eventually(lambda: ask("/openapi.json"), "the service", 40, ignored=(OSError,))
+            client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{web}"))
+            eventually(lambda: ask("/openapi.json"), "the service", 40, ignored=(httpx.HTTPError,))
             assert ask("/ready") == {"ready": True}
-            made = [ask("/orders", {"customer": "Ada"}) for _ in range(5)]
+            made = [ask("/orders", json={"customer": "Ada"}) for _ in range(5)]
             assert ask(f"/orders/{made[0]['id']}") == made[0]
             engine = sa.create_engine(database)
 
@@ -139,9 +125,11 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
             # a worker whose settings the pool refuses serves, and says that it has no ids
             without = environment | {"SNOWREDIS_LAYOUT": "41/0/2/9/11"}
             with running([sys.executable, "-m", "gunicorn", *gunicorn, "-b", f"127.0.0.1:{other}"], shop, without):
-                eventually(lambda: status(other, "/openapi.json") == 200, "the other service", 40, ignored=(OSError,))
-                assert status(other, "/ready") == status(other, "/orders", b'{"customer": "Ada"}') == 503
-                assert status(other, f"/orders/{made[0]['id']}") == 200
-            assert status(web, "/ready") == 200
+                refused = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{other}"))
+                eventually(lambda: refused.get("/openapi.json"), "the other service", 40, ignored=(httpx.HTTPError,))
+                assert refused.get("/ready").status_code == 503
+                assert refused.post("/orders", json={"customer": "Ada"}).status_code == 503
+                assert refused.get(f"/orders/{made[0]['id']}").status_code == 200
+            assert ask("/ready")
         time.sleep(0.2)
         assert snowredis.WorkerPool(url, "shop").workers() == []

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import snowredis
@@ -76,17 +75,12 @@ class Site:
 
     def _get(self) -> int:
         """Return the pid of the worker that answered; 0 if none did."""
-        with socket.socket(socket.AF_UNIX) as link:
-            link.settimeout(LIMIT_S)
-            try:
-                link.connect(str(self._socket))
-                connection = http.client.HTTPConnection("localhost")
-                connection.sock = link
-                connection.request("GET", "/")
-                pid, *ids = connection.getresponse().read().decode().split()
-            except (OSError, http.client.HTTPException, ValueError):
-                assert self.process.poll() is None, self.log.read_text()
-                return 0
+        try:
+            with httpx.Client(transport=httpx.HTTPTransport(uds=str(self._socket)), timeout=LIMIT_S) as client:
+                pid, *ids = client.get("http://localhost/").text.split()
+        except (httpx.TransportError, ValueError):
+            assert self.process.poll() is None, self.log.read_text()
+            return 0
         self.made += ids
         return int(pid)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import itertools
 import logging
@@ -29,7 +28,6 @@ from snowredis.monitor.owner import Owner, parse_owner
 from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
 from snowredis.monitor.status import status_of
 from snowredis.process.names import owner_text
-from snowredis.snowflake import record_files
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig, ids_until_ms, pool_keys
@@ -575,24 +573,6 @@ def test_a_redis_that_refuses_writes_is_one_fault_for_every_view(own_server: Red
         eventually(lambda: codes() in ([], ["no-outage-lane"], ["floor"]), "the end of it", ignored=(TypeError,))
 
 
-def test_probes_do_not_switch_the_service_off(own_server: RedisServer) -> None:
-    """Redis is away for longer than a ttl, and comes back empty."""
-    pytest.importorskip("starlette")
-    from snowredis.web.service import create_app
-
-    new_pool(own_server.url, "orders", ttl=1)
-    with client_of(create_app(own_server.url, pools=["orders"])) as client:
-        assert client.get("/id").status_code == 200
-        own_server.kill()
-        time.sleep(1.5)
-        own_server.start()
-        replies = []
-        for _ in range(40):
-            replies.append((client.get("/readyz").status_code, client.get("/id").status_code))
-            time.sleep(0.05)
-        assert set(replies) == {(200, 200)}
-
-
 # --- other settings, full memory, and what became of an id -----------------------------------------
 
 
@@ -610,24 +590,6 @@ def test_processes_with_other_settings_say_so_and_each_is_named(
     assert all("30 s" in line and "7 s" in line for line in lines), lines
     with contextlib.closing(WorkerPool(server.url, pool)) as seen:
         assert seen.info().mismatch_by.count("(web)") + seen.info().mismatch_by.count("(jobs)") >= 2
-
-
-def test_full_memory_for_crash_records_is_a_warning_once(
-    server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    new_pool(server.url, pool)
-    monkeypatch.setattr(record_files, "_create", full)
-    monkeypatch.setattr(record_files.RECORDS, "_warned", False)
-    for _ in range(2):
-        with snowredis.connect(server.url, pool=pool) as ids:
-            ids.next_id()
-    found = [record for record in caplog.records if "crash records are off" in record.getMessage()]
-    assert [record.levelno for record in found if record.levelno >= logging.WARNING] == [logging.WARNING]
-    assert "No space left on device" in found[0].getMessage()
-    assert "--shm-size" in found[0].getMessage()
 
 
 def test_ids_of_workers_that_were_adopted_after_a_wipe_have_a_certain_maker(own_server: RedisServer) -> None:

@@ -5,10 +5,6 @@ Who died is told from who is silent, and from who ended in order.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 import uuid
 from typing import Any
@@ -29,13 +25,9 @@ from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from snowredis.worker_pool import WorkerPool
-from tests.support import warm
 from tests.support.holder import Holder
-from tests.support.programs import ROOT
 from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer
-from tests.support.waiting import eventually
-from tests.support.warm import FORKS_WITH_THREADS
 
 TTL_MS = 30_000
 
@@ -318,72 +310,6 @@ def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, 
     store.close()
 
 
-def test_thirteen_killed_workers_are_silent_together_until_a_process_finds_them_dead(own_server: RedisServer) -> None:
-    ttl_s, count = 2.0, 13
-    seen, url = WorkerPool(own_server.url, "killed"), own_server.url
-    seen.create(PoolConfig(name="killed", ttl_ms=int(ttl_s * 1000)))
-    fleet = warm.Popen(
-        [sys.executable, "-W", FORKS_WITH_THREADS, "-m", "tests.monitor.dying_fleet"]
-        + [url, "killed", str(ttl_s), str(count)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        assert fleet.stdin is not None
-        assert fleet.stdout is not None
-        pids = [int(fleet.stdout.readline()) for _ in range(count)]
-        watch = PoolPoller(seen)
-        # on a busy machine, a heartbeat may be late
-        eventually(lambda: watch.read().status.level == "ok", "a fleet that is well")
-        # each confirms its claim soon
-        eventually(lambda: all(each.renewed_ms > each.claimed_ms for each in seen.workers()), "a heartbeat of each")
-        followed = seen.follower(0)
-        assert next_deaths(followed) == []
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        killed_s = time.monotonic()
-        keys: list[str] = []
-        while len(keys) < count:
-            keys += next_deaths(followed)
-            time.sleep(0.1)
-            assert time.monotonic() < killed_s + ttl_s + 2.0, f"{len(keys)} deaths were seen"
-        reading = watch.read()
-        assert reading.snapshot is not None
-        assert sorted(silent.pid for silent in reading.snapshot.silent) == sorted(pids)
-        assert reading.snapshot.deaths == ()
-        assert (reading.snapshot.info.deaths, reading.snapshot.info.used) == (count, 0)
-        assert reading.status.level == "critical"
-        assert reading.status.headline == "no worker renews"
-        (condition,) = reading.status.conditions
-        assert (condition.code, condition.count) == ("no-renewals", count)
-        assert [worker.state for worker in seen.workers(alive_only=False)] == ["expired"] * count
-        assert len(set(keys)) == count
-
-        # their parent finds the crash records: the ends are written, are the same, and have a witness
-        fleet.stdin.write("make an id\n")
-        fleet.stdin.flush()
-        an_id = int(fleet.stdout.readline())
-        written = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
-        assert sorted(event.key for event in written) == sorted(keys)
-        assert all(event.id for event in written)
-        assert seen.info().deaths == count
-        assert next_deaths(followed) == []
-        eventually(lambda: len(seen.snapshot().deaths) == count, "the deaths of all")
-        snapshot = seen.snapshot()
-        assert sorted(death.pid for death in snapshot.deaths) == sorted(pids)
-        assert {death.kind for death in snapshot.deaths} == {"reclaimed"}
-        assert (snapshot.silent, snapshot.mass_silence, snapshot.info.deaths) == ((), None, count)
-        assert status_of(snapshot).headline == f"{count} died"
-        whois = seen.whois(an_id)
-        assert (whois.certainty, whois.holder and whois.holder.held) == ("certain", True)
-    finally:
-        os.killpg(fleet.pid, signal.SIGKILL)
-        fleet.communicate()
-
-
 def test_older_events_are_read_once_the_pool_counts_an_end(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,59 +371,3 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     assert (condition.code, condition.since_ms, condition.count) == ("redis-unavailable", failed_ms, 1)
     assert f"ids for about {left} more" in condition.text
     assert watch.read().status.stale_since_ms is None
-
-
-_PROGRAM = """
-import os, sys, time, snowredis
-ids = snowredis.connect(sys.argv[1], pool="rollout", ttl=2)
-ids.next_id()
-snowredis.close_on_sigterm()
-print("ready", flush=True)
-if sys.argv[2] == "job":
-    os._exit(0)
-time.sleep(60)
-"""
-
-
-def test_a_rollout_and_short_jobs_are_no_deaths(own_server: RedisServer) -> None:
-    """Workers that handle SIGTERM, and jobs that end by os._exit() as those of rq do, are ends and no deaths."""
-    seen = WorkerPool(own_server.url, "rollout")
-    seen.create(PoolConfig(name="rollout", ttl_ms=2_000))
-
-    def start(kind: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", _PROGRAM, own_server.url, kind]
-        return warm.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-    def ready(program: subprocess.Popen[str]) -> None:
-        assert program.stdout is not None
-        assert program.stdout.readline() == "ready\n"
-
-    old, new = [start("web") for _ in range(3)], list[subprocess.Popen[str]]()
-    try:
-        for program in old:
-            ready(program)
-        new = [start("web") for _ in range(3)]
-        for program in new:
-            ready(program)
-        for program in old:
-            program.terminate()
-            program.wait(20)
-        jobs = [start("job") for _ in range(4)]
-        for program in jobs:
-            ready(program)
-            program.wait(20)
-            assert program.stdout is not None
-            program.stdout.close()
-        # the leases that nobody released have ended by then
-        ended_s = time.monotonic() + 3.0
-        while time.monotonic() < ended_s:
-            snapshot = seen.snapshot()
-            assert [death.pid for death in snapshot.deaths] == []
-            time.sleep(0.2)
-        assert "died" not in status_of(snapshot).headline
-        assert sorted(worker.pid for worker in snapshot.workers) == sorted(program.pid for program in new)
-    finally:
-        for program in (*old, *new):
-            program.kill()
-            program.communicate()
-        seen.close()

@@ -16,7 +16,7 @@ from snowredis.errors import ConfigError, LayoutMismatch
 from snowredis.monitor.snapshot import LayoutPeriod
 from snowredis.process.clock import now_ms
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.worker_pool import LayoutChange, change_layout, check_change
+from snowredis.worker_pool import change_layout, check_change
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -37,10 +37,6 @@ def pool(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[snowre
         yield pool
 
 
-def change(pool: snowredis.WorkerPool, layout: Layout, delay_ms: int) -> LayoutChange:
-    return change_layout(pool, layout, delay_ms=delay_ms)
-
-
 def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
     pool: snowredis.WorkerPool, server: RedisServer
 ) -> None:
@@ -51,7 +47,7 @@ def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
     with connect(OLD, "old") as old, connect(OLD, "gone") as gone, connect(NEW, "new") as new:
         gone_id, made = gone.next_id(), old.next_ids(2000)
         gone.close()
-        planned = change(pool, NEW, 1500)
+        planned = change_layout(pool, NEW, delay_ms=1500)
         assert planned.sorted
         info = pool.info()
         assert (info.layout, info.changes_ms) == (OLD, planned.at_ms)
@@ -97,10 +93,10 @@ def test_a_change_waits_for_the_outage_lanes(server: RedisServer) -> None:
         with snowredis.connect(server.url, pool=name, layout=OLD, ttl=TTL_S) as ids:
             ids.next_id()
             with pytest.raises(ConfigError, match=r"reservations beyond that moment.*Plan it for 20.* or later"):
-                change(pool, NEW, 1500)
+                change_layout(pool, NEW, delay_ms=1500)
             assert pool.info().changes_ms == 0
             # as soon as possible
-            planned = change(pool, NEW, 0)
+            planned = change_layout(pool, NEW, delay_ms=0)
             assert planned.at_ms >= pool.info().now_ms + day_ms - 60_000
             assert ids.next_id()
 
@@ -112,7 +108,7 @@ def test_a_change_that_could_repeat_ids_is_refused(pool: snowredis.WorkerPool) -
         (OLD, "has this layout already"),
     ):
         with pytest.raises(ConfigError, match=message):
-            change(pool, layout, 1000)
+            change_layout(pool, layout, delay_ms=1000)
     assert pool.info().layouts == info.layouts
     # the same bits in the same places
     assert check_change(info, Layout(timestamp_bits=41, backup_bits=2, worker_bits=8, sequence_bits=12), info.now_ms)
@@ -148,42 +144,23 @@ def test_no_end_is_set_that_was_not_proved(server: RedisServer) -> None:
         with closing(snowredis.connect(server.url, pool="proved", layout=old, outage_reserve=7_200)) as ids:
             ids.next_id()
             with pytest.raises(ConfigError, match="Nothing was changed"):
-                change(pool, new, 0)
+                change_layout(pool, new, delay_ms=0)
         info = pool.info()
         assert (info.end_ms, [period.layout for period in info.layouts]) == (0, [old])
 
 
 def test_a_planned_change_cannot_be_moved_or_taken_back(pool: snowredis.WorkerPool) -> None:
     with pytest.raises(ConfigError, match="over a year"):
-        change(pool, NEW, 367 * 86_400_000)
-    first = change(pool, NEW, 60_000)
+        change_layout(pool, NEW, delay_ms=367 * 86_400_000)
+    first = change_layout(pool, NEW, delay_ms=60_000)
     assert [each.layout for each in pool.info().layouts] == [OLD, NEW]
-    assert change(pool, NEW, 90_000).at_ms == first.at_ms
+    assert change_layout(pool, NEW, delay_ms=90_000).at_ms == first.at_ms
     with pytest.raises(ConfigError, match=r"already ends at .* An end cannot be changed"):
-        change(pool, Layout(timestamp_bits=41, backup_bits=1, worker_bits=11, sequence_bits=10), 90_000)
+        change_layout(pool, Layout(timestamp_bits=41, backup_bits=1, worker_bits=11, sequence_bits=10), delay_ms=90_000)
     with pytest.raises(ConfigError, match=r"already ends at .* An end cannot be changed; nothing was deleted"):
         pool.delete()
     info = pool.info()
     assert ([each.layout for each in info.layouts], info.changes_ms) == ([OLD, NEW], first.at_ms)
-
-
-def test_a_layout_that_a_pool_had_is_compared_too(pool: snowredis.WorkerPool, server: RedisServer) -> None:
-    first = change(pool, NEW, 1000)
-
-    def changed() -> bool:
-        try:
-            with snowredis.connect(server.url, pool=pool.name, layout=NEW, ttl=TTL_S, outage_reserve=0) as ids:
-                return bool(ids.next_id())
-        except LayoutMismatch:
-            return False
-
-    eventually(changed, "the new layout", 10)
-    second = change(pool, OLD, 60_000)
-    assert [(each.layout, each.from_ms, each.until_ms) for each in pool.info().layouts] == [
-        (OLD, 0, first.at_ms),
-        (NEW, first.at_ms, second.at_ms),
-        (OLD, second.at_ms, None),
-    ]
 
 
 def test_a_name_that_was_deleted_often_is_read_and_its_layout_changes(
@@ -197,7 +174,7 @@ def test_a_name_that_was_deleted_often_is_read_and_its_layout_changes(
         an_id = ids.next_id()
         assert [worker.worker for worker in pool.workers()] == [OLD.decode(an_id).worker]
         assert pool.whois(an_id).certainty == "certain"
-        planned = change(pool, NEW, 60_000)
+        planned = change_layout(pool, NEW, delay_ms=60_000)
     periods = pool.info().layouts
     assert [period.layout for period in periods] == [*[OLD] * 81, NEW]
     assert [period.from_ms for period in periods] == [0, *(period.until_ms for period in periods[:-1])]

@@ -194,33 +194,6 @@ def test_each_metric_of_a_process_has_a_family_in_the_order_of_the_catalog(serve
     assert [family.metric for family in families] == list(PROCESS)
 
 
-def test_with_several_processes_counters_survive_the_death_of_a_worker(
-    server: RedisServer, pool: str, tmp_path: Path
-) -> None:
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    for ending in ("exit", "kill"):
-        done = warm.run(
-            [sys.executable, "-W", "ignore", str(ROOT / "tests/monitor/metrics_worker.py"), server.url, pool, ending],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-    from prometheus_client import multiprocess
-
-    registry = prometheus_client.CollectorRegistry()
-    multiprocess.MultiProcessCollector(registry, path=str(tmp_path))
-    found, label = shown(registry), f'{{pool="{pool}"}}'
-    assert found[f"snowredis_ids_total{label}"] == 2_000
-    assert found[f"snowredis_claim_wait_seconds_count{label}"] == 2
-    assert found[f'snowredis_claim_wait_seconds_bucket{{le="120.0",pool="{pool}"}}'] == 2
-    assert found[f'snowredis_claims_refused_total{{pool="{pool}",reason="full"}}'] == 0
-    check_text(prometheus_client.generate_latest(registry).decode())
-    # the parent removed the gauges of the child that was killed, too
-    assert not [name for name in found if name.startswith(("snowredis_leases{", "snowredis_lease_end"))]
-
-
 def test_a_bad_directory_costs_the_metrics_and_neither_ids_nor_worker_ids(
     server: RedisServer, pool: str, tmp_path: Path
 ) -> None:
@@ -392,53 +365,60 @@ def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
     assert {metric.kind for metric, _ in closed} == {"counter"}
 
 
-def test_segments_of_several_processes_are_added_up_and_nothing_stays_of_closed_ones(
+def test_counters_of_several_processes_are_added_up_and_survive_the_death_of_a_worker(
     server: RedisServer, pool: str, tmp_path: Path
 ) -> None:
     from prometheus_client import multiprocess
 
     create_tag(server.url, pool)
-    program = str(ROOT / "tests/monitor/segment_metrics_worker.py")
-    label = f'{{tag="{pool}"}}'
+    of_pool, of_tag = f'{{pool="{pool}"}}', f'{{tag="{pool}"}}'
 
-    def metrics() -> dict[str, float]:
+    def metrics() -> tuple[dict[str, float], dict[str, float]]:
+        """All, and those of the tag."""
         registry = prometheus_client.CollectorRegistry()
         multiprocess.MultiProcessCollector(registry, path=str(tmp_path))
         check_text(prometheus_client.generate_latest(registry).decode())
         found = shown(registry)
-        return {metric.name: found[f"{metric.name}{label}"] for metric in SEGMENTS if f"{metric.name}{label}" in found}
+        return found, {name.removesuffix(of_tag): value for name, value in found.items() if name.endswith(of_tag)}
 
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     with warm.Popen(
-        [sys.executable, "-W", "ignore", program, server.url, pool],
+        [sys.executable, "-W", "ignore", str(ROOT / "tests/monitor/metrics_worker.py"), server.url, pool],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     ) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
         assert worker.stdout.readline() == "open\n"
-        found = metrics()
+        found, segments = metrics()
+        assert found[f"snowredis_ids_total{of_pool}"] == 2_000
+        assert found[f"snowredis_claim_wait_seconds_count{of_pool}"] == 2
+        assert found[f'snowredis_claim_wait_seconds_bucket{{le="120.0",pool="{pool}"}}'] == 2
+        assert found[f'snowredis_claims_refused_total{{pool="{pool}",reason="full"}}'] == 0
+        # the parent removed the gauges of the child that was killed, too
+        assert not [name for name in found if name.startswith(("snowredis_leases{", "snowredis_lease_end"))]
         # each number once: a child does not count those that its parent made before
-        assert found["snowredis_segment_numbers_total"] == 500 + 700 + 800 + 1_000
-        assert found["snowredis_segment_waits_total"] >= 3
-        assert found["snowredis_segment_fetches_total"] >= 4
+        assert segments["snowredis_segment_numbers_total"] == 500 + 700 + 800 + 1_000
+        assert segments["snowredis_segment_waits_total"] >= 3
+        assert segments["snowredis_segment_fetches_total"] >= 4
         # these are the parent's: the killed child has none any more
-        assert 0 < found["snowredis_segment_left"] <= 2_000
-        assert found["snowredis_segment_step"] == 1_000
+        assert 0 < segments["snowredis_segment_left"] <= 2_000
+        assert segments["snowredis_segment_step"] == 1_000
         # what the first child had left when it was closed; the parent goes on with its own
-        assert 300 <= found["snowredis_segment_dropped_total"] <= 2_300
-        assert set(found) <= {metric.name for metric in SEGMENTS}
+        assert 300 <= segments["snowredis_segment_dropped_total"] <= 2_300
+        assert set(segments) <= {metric.name for metric in SEGMENTS}
         worker.stdin.write("\n")
         worker.stdin.flush()
         assert worker.stdout.readline() == "closed\n"
-        closed = metrics()
+        _, closed = metrics()
         assert closed["snowredis_segment_numbers_total"] == 3_000
         assert (closed["snowredis_segment_left"], closed["snowredis_segment_step"]) == (0, 0)
         assert closed["snowredis_segment_used_up_seconds"] == float("inf")
-        worker.stdin.write("\n")
-        worker.stdin.flush()
+        assert worker.communicate("\n", timeout=30) == ("", "")
+        assert worker.returncode == 0
 
 
 def test_opentelemetry_observes_segments_by_tag(reader: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,11 +14,9 @@ from snowredis.numbers import tag_store as replies
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.settings import TagConfig, parse_signature, with_defaults
 from snowredis.numbers.stores import MemoryTagStore, RedisTagStore, open_stores, tag_keys
-from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, NumbersDiffer, OpenRequest, TakeRequest
+from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, OpenRequest, TakeRequest
 from snowredis.testing import memory_pool
 from tests.support.servers import RedisServer
-
-_tags = (f"tag-{number}" for number in itertools.count())
 
 
 @dataclass
@@ -42,7 +39,7 @@ class Place:
 
 
 def place_of(request: pytest.FixtureRequest, **settings: Any) -> Place:
-    config = TagConfig(tag=next(_tags), **settings)
+    config = TagConfig(tag=request.getfixturevalue("tag"), **settings)
     server: RedisServer = request.getfixturevalue("server")
     return Place(
         RedisTagStore(server.url, config),
@@ -155,13 +152,6 @@ def test_a_wrong_word_closes_the_tag_as_soon_as_it_shows_and_names_the_numbers(p
     assert positions(absent.ask(10)) == (100, 110)
 
 
-def test_a_range_ends(request: pytest.FixtureRequest) -> None:
-    place = place_of(request, start=5, maximum=14).create()
-    client = place.client()
-    assert [positions(client.ask(8)), positions(client.ask(8))] == [(0, 8), (8, 10)]
-    assert isinstance(client.ask(8), replies.Exhausted)
-
-
 def test_the_store_in_memory_hands_out_segments() -> None:
     store = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000)
     place = Place(store, lambda **_: store, lambda: None)
@@ -170,13 +160,6 @@ def test_the_store_in_memory_hands_out_segments() -> None:
     assert isinstance(other.ask(0), replies.Noted)
     assert [positions(one.ask(8)), positions(one.ask(8))] == [(20, 28), (28, 30)]
     assert isinstance(one.ask(8), replies.Exhausted)
-
-
-def test_processes_with_other_constants_are_refused(request: pytest.FixtureRequest) -> None:
-    place = place_of(request).create()
-    with pytest.raises(NumbersDiffer, match=r"share is 1/1 in the tag, 2/2 here"):
-        place.client(place.make(share=(1, 2))).ask(1)
-    assert positions(place.client().ask(1)) == (0, 1)
 
 
 def test_memory_that_was_rolled_back_is_noticed_and_the_numbers_are_named(

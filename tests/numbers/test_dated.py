@@ -151,20 +151,6 @@ def test_after_a_restart_numbers_stop_until_a_person_says_from_where_on(stage: S
     assert ids.next_id() == "20261122-000009"
 
 
-def test_an_older_state_is_noticed_by_whoever_saw_a_newer_one(stage: Stage) -> None:
-    ids, others = stage.generator(), stage.generator()
-    ids.next_ids(3)
-    key = "snowredis:{orders}:dated"
-    before: Any = stage.server.client().hgetall(key)
-    others.next_ids(4)
-    stage.server.client().hset(key, mapping=before)
-    with pytest.raises(NumbersClosed, match="Redis forgot numbers") as raised:
-        others.next_id()
-    assert raised.value.next_number == 8
-    with pytest.raises(NumbersClosed):
-        ids.next_id()
-
-
 def test_a_clock_that_was_ahead_when_the_loss_was_noticed_closes_no_later_day(stage: Stage) -> None:
     ids = stage.generator()
     ids.next_ids(3)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
+import signal
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,20 +26,12 @@ from snowredis.numbers import (
     show_dated,
     show_tag,
 )
-from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.formats import Calendar
 from snowredis.numbers.segments import open_generator
 from snowredis.numbers.stores import tag_keys
 from tests.numbers.conftest import Stage
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-
-
-def client_of(store: Any) -> TagClient:
-    return TagClient(store, lambda: next(_hex), '{"host":"h"}')
-
-
-_hex = (f"{number:032x}" for number in itertools.count(1))
 
 
 def test_another_replication_id_of_the_same_process_is_named_as_the_reason(own_server: RedisServer, tag: str) -> None:
@@ -155,24 +149,17 @@ def test_canceled_coroutines_lose_no_numbers(server: RedisServer, tag: str) -> N
     assert sorted(everything) == list(range(1, len(everything) + 1))
 
 
-def test_a_process_that_makes_one_number_with_step_1_takes_one(server: RedisServer, tag: str) -> None:
+@pytest.mark.parametrize(("options", "count"), [({}, 1), ({"max_step": 1, "prefetch": False}, 5)])
+def test_with_step_1_a_process_takes_no_number_that_it_does_not_make(
+    server: RedisServer, tag: str, options: dict[str, Any], count: int
+) -> None:
     create_tag(server.url, tag)
     made = []
     for _ in range(4):
-        with open_generator(server.url, tag=tag, step=1) as ids:
-            made.append(ids.next_id())
+        with open_generator(server.url, tag=tag, step=1, **options) as ids:
+            made += [ids.next_id() for _ in range(count)]
             time.sleep(0.03)
-    assert made == [1, 2, 3, 4]
-
-
-def test_without_prefetch_nothing_is_fetched_ahead(server: RedisServer, tag: str) -> None:
-    create_tag(server.url, tag)
-    made = []
-    for _ in range(3):
-        with open_generator(server.url, tag=tag, step=1, max_step=1, prefetch=False) as ids:
-            made += [ids.next_id() for _ in range(5)]
-            time.sleep(0.03)
-    assert made == list(range(1, 16))
+    assert made == list(range(1, 4 * count + 1))
 
 
 def test_a_dated_batch_that_is_too_large_takes_nothing(server: RedisServer, tag: str) -> None:
@@ -206,21 +193,12 @@ def test_what_is_said_of_a_period_is_not_applied_to_the_next_one(server: RedisSe
 # --- who waits ----------------------------------------------------------------------------------------
 
 
-class Hung:
-    """A redis-server that is stopped for the length of a with block."""
-
-    def __init__(self, server: RedisServer) -> None:
-        import signal
-
-        self._process, self._signals = server._process, (signal.SIGSTOP, signal.SIGCONT)
-
-    def __enter__(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(self._signals[0])
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.send_signal(self._signals[1])
+@contextlib.contextmanager
+def hung(server: RedisServer) -> Iterator[None]:
+    """Stop a redis-server for the length of the block."""
+    server.kill(signal.SIGSTOP)
+    yield
+    server.kill(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("kind", ["segment", "dated"])
@@ -236,7 +214,7 @@ def test_many_coroutines_wait_in_a_few_threads(own_server: RedisServer, tag: str
 
     async def wait() -> list[Any]:
         nonlocal most
-        with Hung(own_server):
+        with hung(own_server):
             tasks = [asyncio.create_task(ids.anext_id()) for _ in range(500)]
             for _ in range(5):
                 await asyncio.sleep(0.02)
@@ -264,7 +242,7 @@ def test_a_server_that_hangs_delays_callers_of_the_others_once(
     urls = [server.url, own_server.url]
     for share, url in zip(("1/2", "2/2"), urls, strict=True):
         create_tag(url, tag, share=share)
-    with open_generator(urls, tag=tag, step=1, max_step=1) as ids, Hung(own_server):
+    with open_generator(urls, tag=tag, step=1, max_step=1) as ids, hung(own_server):
         deadline_s, slow = time.monotonic() + 4, 0
         while time.monotonic() < deadline_s:
             began_s = time.monotonic()

@@ -30,10 +30,3 @@ def test_no_comment_begins_with_a_fragment() -> None:
         if mark and path.is_file():
             found |= {f"{path.name}:{number}": line for number, line in fragments(path.read_text("utf-8"), mark)}
     assert found == {}
-
-
-def test_the_check_sees_a_fragment_and_lets_a_second_line_pass() -> None:
-    lines = ["a = 1  # {} each", "", "# {} this", "# the beginning", "# {} the end"]
-    found = fragments("\n".join(lines).format("of", "not", "and"), "#")
-    assert [number for number, _ in found] == [1, 3]
-    assert list(fragments("-- {} that".format("or"), "--")) == [(1, "-- or that")]

@@ -47,12 +47,6 @@ def test_no_table_is_torn() -> None:
     assert {page: torn for page, path in PAGES.items() if (torn := torn_tables(path.read_text("utf-8")))} == {}
 
 
-def test_a_torn_table_is_found_and_two_tables_are_not() -> None:
-    table = "| a | b |\n|---|---|\n| 1 | 2 |\n"
-    assert torn_tables(f"{table}\n| 3 | 4 |\n\ntext\n") == ["| 3 | 4 |"]
-    assert torn_tables(f"{table}\n{table}") == []
-
-
 def test_every_file_that_a_page_names_exists() -> None:
     for page, path in PAGES.items():
         text = re.sub(r"https?://\S+", "", path.read_text("utf-8"))

@@ -8,8 +8,6 @@ import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-import pytest
-
 from scripts.try_extras import IMPORTS
 from tests.project.test_imports import ROOT
 
@@ -33,11 +31,6 @@ def unknown_extras(text: str) -> set[str]:
 
 def test_every_extra_that_is_named_exists() -> None:
     assert {where: unknown_extras(text) for where, text in texts() if unknown_extras(text)} == {}
-
-
-@pytest.mark.parametrize("package", ["snowredis", "pip install 'CHECKOUT", "pip install '.", "./snowredis-1.whl"])
-def test_the_check_sees_an_extra_that_does_not_exist(package: str) -> None:
-    assert unknown_extras(f"{package}[web,none]") == {"none"}
 
 
 def modules_in(statement: str) -> set[str]:

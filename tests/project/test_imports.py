@@ -170,50 +170,6 @@ def test_each_import_that_is_allowed_exists() -> None:
     assert unused == set()
 
 
-@pytest.mark.parametrize(
-    ("source", "module"),
-    [
-        ("import snowredis.snowflake", "snowredis.core.layout"),
-        ("from snowredis.snowflake.protocol import Store", "snowredis.core.layout"),
-        ("from ..snowflake import protocol", "snowredis.core.layout"),
-        ("from .. import snowflake", "snowredis.core.layout"),
-        ("from snowredis import connect", "snowredis.core.layout"),
-        ("def f():\n    import time", "snowredis.core.lanes"),
-        ("class C:\n    import redis.client", "snowredis.core.layout"),
-        ("if TYPE_CHECKING:\n    pass\nelse:\n    import socket", "snowredis.core.layout"),
-        ("from snowredis.core import layout", "snowredis.errors"),
-        ("from snowredis.snowflake.generator import SnowflakeGenerator", "snowredis.process.fork"),
-        ("from snowredis import settings", "snowredis.errors"),
-        ("from snowredis.connection import connect", "snowredis.snowflake.open"),
-        ("try:\n    from snowredis.cli import main\nexcept ImportError: pass", "snowredis.process.clock"),
-        ("async def f():\n    from snowredis import monitor", "snowredis.process.clock"),
-        ("from snowredis.monitor.pool_monitor import PoolMonitor", "snowredis.snowflake.open"),
-        ("from snowredis.cli import main", "snowredis.web.app"),
-        ("from snowredis.snowflake import protocol", "snowredis.embedded.home"),
-        ("import redis", "snowredis.process.clock"),
-        ("try:\n    from redis.client import Redis\nexcept ImportError: pass", "snowredis.cli.main"),
-    ],
-)
-def test_the_check_sees_an_import_that_points_back(source: str, module: str) -> None:
-    assert len(wrong_imports(source, module)) == 1
-
-
-@pytest.mark.parametrize(
-    ("source", "module"),
-    [
-        ("from snowredis.core.layout import Layout", "snowredis.core.presets"),
-        ("from .layout import Layout\nfrom ..errors import LayoutError", "snowredis.core.presets"),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import redis", "snowredis.core.layout"),
-        ("if typing.TYPE_CHECKING:\n    from snowredis.cli import main", "snowredis.core.layout"),
-        ("import redis", "snowredis.servers.clients"),
-        ("def f():\n    import redis", "snowredis.cli.main"),
-        ("from snowredis import embedded", "snowredis.servers.clients"),
-    ],
-)
-def test_the_check_lets_an_import_that_points_down_pass(source: str, module: str) -> None:
-    assert wrong_imports(source, module) == []
-
-
 def arrows_of_the_diagram() -> dict[str, set[str]]:
     """Return for each package of the diagram in the architecture page what it imports, directly or by others."""
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
@@ -243,12 +199,6 @@ def test_the_diagram_shows_every_import() -> None:
             if found.module.startswith("snowredis.") and other != layer and {layer, other} <= arrows.keys():
                 missing |= {(layer, other)} if other not in arrows[layer] | on_top else set()
     assert missing == set()
-
-
-def test_a_relative_import_in_a_package_starts_at_the_package() -> None:
-    assert [found.module for found in imports_of("from .layout import Layout", "snowredis.core", is_package=True)] == [
-        "snowredis.core.layout"
-    ]
 
 
 def circle_in(arrows: Mapping[str, Iterable[str]]) -> list[str]:
@@ -285,15 +235,6 @@ def test_what_may_never_use_redis_does_not_load_it(module: str) -> None:
             found += [] if one.lazy else packages - loaded
             loaded |= set() if one.lazy else packages
     assert loaded & {*IMPORTS_REDIS} == set()
-
-
-def test_the_check_finds_a_circle() -> None:
-    assert circle_in({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}) == []
-    assert set(circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == {"b", "c"}
-    lazy = "if TYPE_CHECKING:\n    from snowredis.core.columns import Columns"
-    assert [found.module for found in imports_of(lazy, "snowredis.core.layout", for_types=True)] == [
-        "snowredis.core.columns"
-    ]
 
 
 def test_importing_snowredis_loads_nothing_heavy_and_starts_no_thread() -> None:

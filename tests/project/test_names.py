@@ -37,8 +37,6 @@ SYNONYMS = {
     "twin": "copy",
     "watch": "poll, follow or close_at_exit",
 }
-# (file, name) that still stands there. Do not add to it: rename, and remove the line
-OLD_NAMES: set[tuple[str, str]] = set()
 # names that others chose: Redis Cluster's nodes, references of databases
 OF_OTHERS = {
     *((f"snowredis/servers/{name}.py", "node") for name in ("clients", "connections", "failover")),
@@ -90,9 +88,7 @@ def test_names_use_the_words_of_the_glossary() -> None:
         if synonyms_in(name)
     }
     wrong = {where: [f"{word}: {SYNONYMS[word]}" for word in words] for where, words in found.items()}
-    assert {where: advice for where, advice in wrong.items() if where not in OLD_NAMES | OF_OTHERS} == {}
-    # what was renamed leaves the list
-    assert OLD_NAMES - found.keys() == set()
+    assert {where: advice for where, advice in wrong.items() if where not in OF_OTHERS} == {}
 
 
 def test_names_in_lua_use_the_words_of_the_glossary() -> None:
@@ -120,21 +116,3 @@ def test_no_two_classes_have_one_name() -> None:
     # Django wants this name in each file of a command
     doubles = {name for name, paths in places.items() if len(paths) > 1 and name != "Command"}
     assert doubles == set()
-
-
-def test_the_check_sees_a_synonym_in_each_kind_of_name() -> None:
-    source = """
-class ServerLook:
-    turn: int
-
-    def give_back(self, fit_ms, *, ns, now_ns):
-        self.tally = 0
-
-
-read = lambda twin: twin
-tallies, take_out = 1, 2
-"""
-    found = [word for name in names_of(source) for word in synonyms_in(name)]
-    assert sorted(set(found)) == ["fit_ms", "give_back", "look", "ns", "take_out", "tally", "turn", "twin"]
-    lua = "local function look(twin) local tally, n = 1, 2 end"
-    assert [name for name in lua_names_of(lua) if synonyms_in(name)] == ["look", "tally", "twin"]

@@ -62,7 +62,6 @@ WORKER_POOL = {
 }
 TESTING = {"ManualClock": "(start_ms)", "memory_pool": "(*, clock, new)", "use": "(generator)"}
 EMBEDDED = {"start": "(directory, *, linger_s)", "join": "(url)", "resolve": "(url)", "stop": "(directory)"}
-PARTS = ("timestamp_ms", "time", "datacenter", "backup", "worker", "sequence")
 PLAIN = {
     "IMPLEMENTATION",
     "SnowflakeGenerator",
@@ -112,16 +111,6 @@ def test_every_public_name_is_listed_here_and_can_be_had() -> None:
     assert set(snowredis.__all__) == FUNCTIONS.keys() | PLAIN | MODULES | errors
     for name in snowredis.__all__:
         assert getattr(snowredis, name) is not None
-
-
-def test_a_generator_has_these_properties_and_is_iterated() -> None:
-    with snowredis.connect(testing.memory_pool()) as ids:
-        assert next(ids) < next(iter(ids))
-        assert ids.lease is not None
-        assert ids.lease.worker == ids.decode(ids.next_id()).worker == 0
-        assert (ids.pool, ids.closed, ids.layout) == ("default", False, snowredis.layouts["default"])
-        assert ids.counts.clock_backs == 0
-        assert all(hasattr(ids.decode(ids.next_id()), name) for name in PARTS)
 
 
 @pytest.mark.parametrize(

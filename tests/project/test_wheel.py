@@ -14,9 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from snowredis import embedded
 from snowredis.cli import main
-from snowredis.errors import StoreUnavailable
 from tests.support.servers import RedisServer
 from tests.support.shared import made_once
 
@@ -154,15 +152,6 @@ def test_the_installed_package_is_the_one_that_gets_imported_and_has_the_command
     where, usage = run(python, "-c", program, cwd=tmp_path).split("\n", 1)
     assert Path(where).is_relative_to(python.parents[1])
     assert "generate" in usage
-
-
-def test_the_installed_package_makes_ids(python: Path, tmp_path: Path) -> None:
-    try:
-        embedded.find_server()
-    except StoreUnavailable as error:
-        pytest.skip(str(error))
-    program = Path(__file__).parent / "programs" / "embedded_ids.py"
-    assert run(python, program, tmp_path / "h", cwd=tmp_path) == "1002\n"
 
 
 def add_kind(site: Path) -> None:

@@ -162,6 +162,11 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
         ("bogus://host", "schemes"),
         ("redis://host:port", "'port'"),
         ("redis://host/0?socket_timeout=x", "socket_timeout"),
+        ("redis://host/0?socket_timeout=-1", "socket_timeout must be a number of seconds above 0"),
+        ("unix:///s?socket_timeout=0", "socket_timeout must be a number of seconds above 0"),
+        ("sentinel://h/m?socket_timeout=nan", "socket_timeout must be a number of seconds above 0"),
+        ("cluster://h?socket_timeout=inf", "socket_timeout must be a number of seconds above 0"),
+        ("cluster://h?protocol=9", "protocol must be either 2 or 3"),
         ("redis://host/0?no_such_option=1", "no_such_option"),
         ("redis://:sec/ret@host", "it cannot be parsed"),
         ("redis://:sec#ret@host", "it cannot be parsed"),
@@ -314,12 +319,6 @@ def test_an_address_says_where_and_no_password(url: str, where: str) -> None:
     client = client_of_url(url)
     assert address(client) == where
     assert RedisStore(client, PoolConfig(name="orders")).where == where
-
-
-def test_a_client_of_an_unknown_kind_is_named_by_its_class() -> None:
-    class Odd: ...
-
-    assert address(Odd()) == "Odd"
 
 
 @pytest.mark.parametrize("url", ["redis://host/3", "rediss://host", "unix:///run/redis.sock"])

@@ -35,7 +35,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClien
 
 
 # nothing about a request without parameters can be wrong
-BARE = ["/pools", "/healthz", "/metrics", "/openapi.json"]
+BARE = ["/pools", "/healthz", "/history", "/metrics", "/openapi.json"]
 PATHS = ["/id", "/ids", "/decode/{text}", "/whois/{text}", "/workers", "/events", "/readyz"]
 
 

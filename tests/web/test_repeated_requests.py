@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import signal
 import socket
 import struct
 from collections.abc import Iterator
@@ -180,14 +179,3 @@ def test_a_token_is_checked_once_and_a_session_each_time(
         assert [client.ask(cookie)[0] for _ in range(3)] == [200, 200, 200]
         assert served.ask("/logout", "POST", b"", Cookie=cookie.partition(" ")[2], Origin=served.url)[0] == 303
         eventually(lambda: client.ask(cookie)[0] == 401)
-
-
-def test_a_process_that_stops_says_so_in_its_response(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url, SNOWREDIS_SERVE_DRAIN_S="3")
-    with connected(served) as client:
-        assert b"connection: close" not in client.ask()[1]
-        served.process.send_signal(signal.SIGTERM)
-        served.wait_for("/readyz", 503)
-        assert b"connection: close" in client.ask()[1]
-        assert client.is_at_end()

@@ -1,9 +1,5 @@
 """A column that is added is null in the two rows of before, and is filled in a new row."""
 
-import django
-
-django.setup()
-
 from django.core.management import call_command
 from django.db import connection
 from shop.models import Tag

@@ -1,9 +1,5 @@
 """Add, change and delete rows on the pages of the admin."""
 
-import django
-
-django.setup()
-
 from django.contrib.auth.models import User
 from django.test import Client
 from shop.models import Order, Reference

@@ -1,9 +1,5 @@
 """A model and a link table that declare no primary key have a SnowflakeAutoField."""
 
-import django
-
-django.setup()
-
 from django.db import connection, models
 from django.db.migrations.writer import MigrationWriter
 from django.db.models import AutoField

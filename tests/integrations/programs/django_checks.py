@@ -1,9 +1,5 @@
 """Run the checks with many settings, and compare the ids of their messages: checks REDIS, with a pool "checked"."""
 
-import django
-
-django.setup()
-
 import sys
 import time
 

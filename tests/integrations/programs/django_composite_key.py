@@ -1,9 +1,5 @@
 """A composite primary key, of which a SnowflakeField is a part."""
 
-import django
-
-django.setup()
-
 from django.db import connection, models
 
 from snowredis.integrations.django import SnowflakeField

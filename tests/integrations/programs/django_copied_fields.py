@@ -1,9 +1,5 @@
 """Fields that are cloned, copied and derived deconstruct as the original does, and an object is pickled."""
 
-import django
-
-django.setup()
-
 import copy
 import pickle
 
@@ -16,7 +12,7 @@ class Own(SnowflakeField):
     pass
 
 
-assert Own().deconstruct()[1] == "__main__.Own"
+assert Own().deconstruct()[1] == f"{__name__}.Own"
 for model in (Invoice, Order, Reference):
     for field in model._meta.local_fields:
         assert field.clone().deconstruct()[1:] == copy.deepcopy(field).deconstruct()[1:]

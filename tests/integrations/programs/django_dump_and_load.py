@@ -1,9 +1,5 @@
 """Dump all rows, delete them, and load them again: in each format, with every digit."""
 
-import django
-
-django.setup()
-
 from django.core.management import call_command
 from shop.models import Line, Order, Tag
 

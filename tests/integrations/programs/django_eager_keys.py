@@ -1,9 +1,5 @@
 """Primary keys that are there before the row: objects are made, saved, copied and inserted in bulk."""
 
-import django
-
-django.setup()
-
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from shop.models import Invoice, Tag

@@ -1,9 +1,5 @@
 """Foreign keys to Snowflakes, link tables, and a model that inherits its primary key."""
 
-import django
-
-django.setup()
-
 from django.db import connection
 from shop.models import Express, Line, Order, Tag
 

@@ -1,9 +1,5 @@
 """Show, fill and send forms with ids in them."""
 
-import django
-
-django.setup()
-
 from django import forms
 from shop.models import Line, Order, Reference
 

@@ -1,9 +1,5 @@
 """JSON of Django itself, and of Django Ninja: ids as strings."""
 
-import django
-
-django.setup()
-
 import json
 
 from django.http import JsonResponse

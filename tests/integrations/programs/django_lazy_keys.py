@@ -1,9 +1,5 @@
 """Make objects, forms and pages without Redis, then insert rows with a pool in memory."""
 
-import django
-
-django.setup()
-
 from django.contrib.auth.models import User
 from django.db import connection
 from django.forms import inlineformset_factory, modelform_factory

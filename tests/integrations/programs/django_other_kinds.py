@@ -1,9 +1,5 @@
 """Fields of other kinds of ids are filled when their rows are inserted."""
 
-import django
-
-django.setup()
-
 import uuid
 
 from django.forms import modelform_factory

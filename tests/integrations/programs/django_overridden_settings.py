@@ -1,9 +1,5 @@
 """Insert rows with another pool in the settings for a while."""
 
-import django
-
-django.setup()
-
 from django.test import override_settings
 from shop.models import Tag
 

@@ -1,9 +1,5 @@
 """Make and open paths with ids in them."""
 
-import django
-
-django.setup()
-
 from django.test import Client
 from django.urls import reverse
 

@@ -1,9 +1,5 @@
 """A field that is no primary key is filled when its row is inserted, and stays as it is."""
 
-import django
-
-django.setup()
-
 from shop.models import Order, Reference
 
 order = Order()

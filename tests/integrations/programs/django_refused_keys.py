@@ -1,9 +1,5 @@
 """Validate primary keys that are ids, and some that are none."""
 
-import django
-
-django.setup()
-
 from django.core.exceptions import ValidationError
 from shop.models import Order
 

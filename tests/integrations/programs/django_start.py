@@ -1,9 +1,5 @@
 """Start Django: no generator and no thread is there, what children need is loaded, and the settings are known."""
 
-import django
-
-django.setup()
-
 import sys
 import threading
 

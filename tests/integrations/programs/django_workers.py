@@ -1,9 +1,5 @@
 """Insert a row and show the workers of the pool, of which this process is one."""
 
-import django
-
-django.setup()
-
 import io
 import json
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable
+import mmap
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ import pytest
 from snowredis.snowflake.record_files import VARIABLE, FileName
 from tests.support.pools import new_pool as make
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 _numbers = itertools.count(1)
 
@@ -22,6 +28,45 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "records"
     monkeypatch.setenv(VARIABLE, str(path))
     return path
+
+
+class Child:
+    """A forked process that does what it is told, until it is killed.
+
+    Attributes:
+        numbers: 64-bit numbers that both see.
+    """
+
+    def __init__(self, work: Callable[[memoryview], object]) -> None:
+        self.numbers = memoryview(mmap.mmap(-1, 4096)).cast("q")
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                # another test may have set a handler
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                work(self.numbers)
+            except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+
+    def wait_for(self, index: int, at_least: int) -> None:
+        eventually(lambda: self.numbers[index] >= at_least, "work of the child", 20)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            os.waitpid(self.pid, 0)
+
+
+@contextlib.contextmanager
+def child(work: Callable[[memoryview], object]) -> Iterator[Child]:
+    running = Child(work)
+    try:
+        yield running
+    finally:
+        with contextlib.suppress(ChildProcessError):
+            running.kill()
 
 
 class Owned:

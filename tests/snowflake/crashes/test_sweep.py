@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,7 +42,7 @@ from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
 from snowredis.worker_pool import WorkerPool
-from tests.snowflake.crashes.conftest import Owned, files_in, name_of
+from tests.snowflake.crashes.conftest import Child, Owned, child, files_in, name_of
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
@@ -74,50 +73,21 @@ def pool(server: RedisServer, new_pool: Callable[..., str]) -> str:
     return new_pool(layout=ONE, ttl=TTL_S)
 
 
-class Holder:
-    """Forked process that makes ids until it is killed.
-
-    Attributes:
-        last: the id that it made last.
-    """
-
-    def __init__(self, url: str, pool: str, *, layout: Layout | None = ONE, file_bytes: int = -1) -> None:
-        read_end, write_end = os.pipe()
-        self._status: int | None = None
-        self.pid = os.fork()
-        if not self.pid:
-            try:
-                # another test may have set a handler
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                if file_bytes >= 0:
-                    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
-                ttl_s = TTL_S if layout is ONE else 30.0
-                ids = snowredis.connect(url, pool=pool, layout=layout, ttl=ttl_s, claim_timeout=0)
-                last = ids.next_ids(3000)[-1]
-                os.write(write_end, last.to_bytes(8, "big"))
-                signal.pause()
-            except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
-                traceback.print_exc()
-            finally:
-                os._exit(1)
-        os.close(write_end)
-        with os.fdopen(read_end, "rb") as pipe:
-            self.last = int.from_bytes(pipe.read(8), "big")
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        if self._status is None:
-            os.kill(self.pid, number)
-            _, self._status = os.waitpid(self.pid, 0)
-
-
 @contextlib.contextmanager
-def holder(url: str, pool: str, **options: Any) -> Iterator[Holder]:
-    process = Holder(url, pool, **options)
-    try:
-        assert process.last
+def holder(url: str, pool: str, *, layout: Layout | None = ONE, file_bytes: int = -1) -> Iterator[Child]:
+    """Fork a process that makes ids until it is killed; the first of its numbers is the id that it made last."""
+
+    def hold(numbers: memoryview) -> None:
+        if file_bytes >= 0:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+        ttl_s = TTL_S if layout is ONE else 30.0
+        ids = snowredis.connect(url, pool=pool, layout=layout, ttl=ttl_s, claim_timeout=0)
+        numbers[0] = ids.next_ids(3000)[-1]
+        signal.pause()
+
+    with child(hold) as process:
+        process.wait_for(0, 1)
         yield process
-    finally:
-        process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda one: one.name)
@@ -127,7 +97,7 @@ def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
     made = []
     for _ in range(3):
         with holder(server.url, pool) as process:
-            made.append(process.last)
+            made.append(process.numbers[0])
             process.kill(number)
     with connect(server.url, pool) as heir:
         made.append(heir.next_id())
@@ -165,8 +135,8 @@ def test_heartbeats_release_what_others_left(server: RedisServer, new_pool: Call
     pool = new_pool()
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.claim()
-        holder_of_another = Holder(server.url, pool, layout=None)
-        holder_of_another.kill()
+        with holder(server.url, pool, layout=None) as other:
+            other.kill()
         assert len(snowredis.WorkerPool(server.url, pool).workers()) == 2
         # each looks at one record, and the next one at another
         for _ in files_in(records):
@@ -377,17 +347,17 @@ def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
         page[start : start + 32] = b"\xff\xfe{[" * 8
     file.with_name(str(name._replace(number="80"))).write_bytes(page)
     file.with_name("something.else").write_bytes(b"")
-    with connect(server.url, pool) as heir:
-        assert heir.next_id()
+    with connect(server.url, pool):
         assert max(left.name for left in files_in(records)) == "something.else"
         assert len(files_in(records)) == 2
     assert "a crash record is damaged" in caplog.text
 
 
 def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
-    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
+    server: RedisServer, new_pool: Callable[..., str], records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with connect(server.url, pool) as ids:
+    # no other heartbeat within the test
+    with snowredis.connect(server.url, pool=new_pool()) as ids:
         ids.next_id()
         (file,) = files_in(records)
         name = name_of(file)
@@ -427,8 +397,8 @@ def test_a_redis_that_does_not_reply_costs_no_record(
     with pytest.raises(StoreUnavailable):
         sweep.sweep(away, 5, access)
     assert files_in(records) == before
-    with connect(server.url, pool) as heir:
-        assert heir.next_id()
+    with connect(server.url, pool):
+        assert files_in(records) != before
 
 
 @pytest.mark.parametrize(("left_s", "remains"), [(3_600, True), (-1, False)])

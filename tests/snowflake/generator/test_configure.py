@@ -31,12 +31,6 @@ def test_what_is_configured_is_used_before_variables(monkeypatch: pytest.MonkeyP
     assert process_generator()._lease_manager._label == "of-the-environment"
 
 
-def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
-    text = r"unknown setting 'pol'. Did you mean 'pool'.*: url, pool, layout"
-    with pytest.raises(ConfigError, match=text):
-        snowredis.configure(pol="orders")  # type: ignore[call-overload]
-
-
 def test_other_settings_are_refused_once_ids_are_made_and_the_same_are_not() -> None:
     pool = memory_pool()
     snowredis.configure(url=pool)

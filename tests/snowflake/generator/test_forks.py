@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +10,7 @@ from snowredis.process.fork import ForkGuard
 from snowredis.process.heartbeat import Heartbeat
 from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
-from tests.support.programs import run, start
+from tests.support.programs import run
 from tests.support.servers import RedisServer
 
 
@@ -33,16 +32,6 @@ def test_a_fork_that_bypasses_python_is_found_at_the_next_id(server: RedisServer
     made = ids_of(output)
     assert len(made) == 30
     assert len(set(made)) == 30
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_needs_nothing(server: RedisServer, new_pool: Callable[..., str], method: str) -> None:
-    name = new_pool()
-    environment = {**os.environ, "SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": name}
-    process = start("tests.snowflake.generator.programs.multiprocessing_pool", method, env=environment)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert len(WorkerPool(server.url, name).workers()) <= 3
 
 
 def test_a_child_that_never_makes_an_id_takes_no_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
@@ -74,10 +63,15 @@ def test_a_heartbeat_that_a_child_inherits_ends_there() -> None:
     assert (len(beats), abandoned) == (2, [])
 
 
-@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure"])
-def test_a_process_that_forks_imports_what_a_claim_needs(server: RedisServer, how: str) -> None:
-    if how in ("rq", "celery"):
-        pytest.importorskip(how)
+@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure", "sync", "gevent"])
+def test_a_process_that_forks_imports_what_a_claim_needs_unless_its_children_may_patch_it(
+    server: RedisServer, how: str
+) -> None:
+    if package := {"rq": "rq", "celery": "celery", "sync": "gunicorn", "gevent": "gunicorn"}.get(how):
+        pytest.importorskip(package)
     new_pool(server.url, "preloaded")
-    imported = run("tests.snowflake.generator.programs.imports_of_a_child", how, server.url, "preloaded")
-    assert imported.split() == []
+    imported = run("tests.snowflake.generator.programs.imports_of_a_child", how, server.url, "preloaded").split()
+    if how == "gevent":
+        assert {"asyncio", "redis"} <= set(imported)
+    else:
+        assert imported == []

@@ -74,11 +74,6 @@ def test_ids_of_one_tick_count_up_and_then_the_next_tick_begins(pool: MemoryPool
     assert sequences == [*range(1024), *range(476)]
 
 
-def test_iterating_makes_ids(pool: MemoryPool) -> None:
-    ids = pool.connect()
-    assert next(ids) < next(iter(ids))
-
-
 @pytest.mark.parametrize("preset", ["twitter", "jd", "jd-seconds", "sonyflake", "discord", "js-safe", "game"])
 def test_every_preset_makes_ids_that_decode_to_their_worker(pool: MemoryPool, clock: ManualClock, preset: str) -> None:
     layout = snowredis.layouts[preset]

@@ -115,22 +115,6 @@ def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout
 # --- errors ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["redis://h/0", "unix:///s", "sentinel://h/m/0", "cluster://h"])
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("socket_timeout=-1", "socket_timeout must be a number of seconds above 0 .* not -1"),
-        ("socket_timeout=0", "socket_timeout must be a number of seconds above 0 .* not 0"),
-        ("socket_timeout=nan", "socket_timeout must be a number of seconds above 0 .* not nan"),
-        ("socket_timeout=inf", "socket_timeout must be a number of seconds above 0 .* not inf"),
-        ("protocol=9", "protocol must be either 2 or 3"),
-    ],
-)
-def test_an_option_that_redis_py_would_refuse_later_is_refused_at_once(scheme: str, option: str, said: str) -> None:
-    with pytest.raises(snowredis.ConfigError, match=f"is not a Redis URL: {said}"):
-        snowredis.connect(f"{scheme}?{option}")
-
-
 def test_the_encoding_in_a_url_is_for_the_applications_values(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:

@@ -61,21 +61,6 @@ def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was
     assert refused.reason == LossReason.COPIED
 
 
-def test_what_a_copy_has_in_the_first_lane_is_granted_to_no_other_when_its_original_releases(
-    place: SimPool,
-) -> None:
-    one = place.holder().claim()
-    place.holder().claim()
-    two = replace(one)
-    assert one.release()
-    heir = place.holder().claim()
-    assert heir.worker == one.worker
-    assert heir.lanes_ms == (two.until_ms,)
-    refused = two.ask_renew()
-    assert isinstance(refused, Lost)
-    assert refused.reason == LossReason.REASSIGNED
-
-
 @pytest.mark.parametrize("behind_ms", [0, 500])
 def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: SimPool, behind_ms: int) -> None:
     """The marks tell; the clock of the server may be behind when it grants the later claim."""
@@ -121,26 +106,6 @@ def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place
     heirs = [place.holder().claim() for _ in range(2)]
     (heir,) = [each for each in heirs if each.worker == behind.worker]
     assert min(heir.lanes_ms) >= holders[0].until_ms
-
-
-def test_marks_out_of_reach_do_not_hide_worker_ids_that_fit() -> None:
-    """For a moment, the clocks of Redis and of some hosts were ahead; these processes ended then."""
-    place = SimPool(worker_bits=4)
-    stage = place.stage
-    holders = [place.holder().claim() for _ in range(16)]
-    stage.master.offset_us = 3_600_000_000
-    for holder in holders[:12]:
-        assert isinstance(holder.ask_renew(), Renewed)
-    stage.master.offset_us = 0
-    for _ in range(3):
-        for holder in holders[12:]:
-            assert isinstance(holder.ask_renew(), Renewed)
-        stage.wait(stage.config.ttl_ms - 1_000)
-    assert all(holder.release() for holder in holders[12:])
-    stage.wait(1_000)
-    fitting = place.holder().ask_claim()
-    assert isinstance(fitting, Granted)
-    assert fitting.worker >= 12
 
 
 def test_more_marks_out_of_reach_than_one_claim_looks_at_do_not_hide_the_others() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.errors import LayoutMismatch, ServerUnidentified
+from snowredis.errors import ServerUnidentified
 from snowredis.snowflake.administration import NumberNoted, PoolAdministration
 from snowredis.snowflake.protocol import ReleaseRequest, WorkerStats
 from snowredis.snowflake.redis_store import RedisStore
@@ -87,14 +87,6 @@ def test_an_expired_lease_that_nobody_took_goes_on(pool: Place) -> None:
     pool.elapse(TTL_MS + SLACK_MS)
     assert isinstance(holder.ask_renew(), Renewed)
     assert holder.until_ms > pool.now_ms()
-
-
-def test_a_released_worker_id_is_available_at_once_in_a_namespace_that_was_never_opened(pool: Place) -> None:
-    holders = [pool.holder().claim() for _ in range(4)]
-    assert holders[2].release("10")
-    heir = pool.holder().claim(wait_ms=0)
-    assert heir.worker == 2
-    assert heir.lanes_ms == (holders[2].until_ms, holders[2].lanes_ms[1])
 
 
 def test_nothing_goes_back_by_a_release_that_does_not_know_the_newest_renewal(pool: Place) -> None:
@@ -305,28 +297,6 @@ def test_an_adopted_holder_releases_as_before(pool: Place) -> None:
     assert holder.ask_renew().adopted
     assert holder.release("10")
     assert not holder.release("10")
-
-
-def test_the_version_only_grows(pool: Place) -> None:
-    holder = pool.holder().claim()
-    versions = [holder.seen.version]
-    for _ in range(3):
-        holder.ask_renew()
-        versions.append(holder.seen.version)
-    assert versions == sorted(set(versions))
-
-
-def test_another_layout_or_ttl_is_refused_and_both_are_named(pool: Place) -> None:
-    from dataclasses import replace
-
-    from snowredis.snowflake.redis_store import RedisStore
-
-    if not isinstance(pool.store, RedisStore):
-        pytest.skip("the simulation has one layout")
-    other = replace(pool.config, ttl_ms=TTL_MS * 2, max_clock_lead_ms=20, redis_skew_ms=20)
-    stranger = Holder(RedisStore(pool.store._client, other), pool.now_ms)
-    with pytest.raises(LayoutMismatch, match=f"ttl is {TTL_MS / 1000:g} s in the pool, {TTL_MS * 2 / 1000:g} s here"):
-        stranger.ask_claim()
 
 
 # --- durability="none": losses go unnoticed ---------------------------------------------------------

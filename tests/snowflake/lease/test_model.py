@@ -344,13 +344,3 @@ def test_an_error_survives_pickling_and_carries_its_values(name: str) -> None:
 def test_a_clock_behind_and_a_clock_ahead_are_told_apart() -> None:
     assert "4712 ms ahead of the clock of Redis" in str(errors.ClockSkewed(4712, 1))
     assert "4712 ms behind the clock of Redis" in str(errors.ClockSkewed(-4712, 1))
-
-
-def test_errors_of_one_kind_can_be_caught_together() -> None:
-    assert issubclass(errors.ConfigError, ValueError)
-    assert issubclass(errors.LayoutError, ValueError)
-    assert issubclass(errors.InvalidId, ValueError)
-    assert not issubclass(errors.PoolNotFound, ValueError)
-    assert issubclass(errors.LeaseLost, errors.LeaseExpired)
-    assert issubclass(errors.StoreReadOnly, errors.StoreUnavailable)
-    assert issubclass(errors.StoreRefused, errors.StoreUnavailable)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from snowredis.servers.scripts import parse_reply
 from snowredis.snowflake.replies import Absent, Alarm, AlarmReason, Created, Exists, Granted, Lost, Seen
 
@@ -30,21 +28,3 @@ def test_an_alarm_comes_with_the_reply_that_raised_it() -> None:
     code = next(iter(AlarmReason))
     reply = parse_reply(["exists", "1000", "Fv2", "3", "900", f"{code} 17 42"], [Created, Exists])
     assert reply.alarm == Alarm(code, 17, 42)
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["granted?", *GRANTED[1:]],
-        # a reply to another script
-        ["exists", *GRANTED[1:6]],
-        [*GRANTED[:1], "soon", *GRANTED[2:]],
-        # a field less, a field more, and no field at all
-        GRANTED[:-1],
-        [*GRANTED, "1"],
-        [],
-    ],
-)
-def test_what_no_script_replies_is_refused(texts: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"granted\?|exists|soon|zip\(\)|not enough values"):
-        parse_reply(texts, [Granted, Lost])

@@ -1,11 +1,13 @@
-"""Print which modules of snowredis and redis a forked child imports for its first id: HOW URL POOL.
+"""Print which modules of snowredis, redis and asyncio a forked child imports for its first id: HOW URL POOL.
 
-HOW: the name of an integration, which the parent imports, or of a function that it calls.
+HOW: the name of an integration, which the parent imports, of a function that it calls, or of a kind of workers whose
+parent, gunicorn's arbiter, it is.
 """
 
 import importlib
 import os
 import sys
+from types import SimpleNamespace
 
 import snowredis
 
@@ -14,13 +16,24 @@ if how == "preload":
     snowredis.preload()
 elif how == "configure":
     snowredis.configure(url=url, pool=pool)
+elif how in ("sync", "gevent"):
+    from gunicorn.config import Config
+
+    from snowredis.integrations import gunicorn
+
+    settings = Config()
+    settings.set("worker_class", how)
+    gunicorn.on_starting(SimpleNamespace(cfg=settings))
+    # what configure() takes, without redis
+    importlib.import_module("snowredis.process_generator")
 else:
     importlib.import_module(f"snowredis.integrations.{how}")
 before = set(sys.modules)
 if not os.fork():
     snowredis.configure(url=url, pool=pool)
     snowredis.next_id()
-    print(*sorted(name for name in set(sys.modules) - before if name.startswith(("snowredis", "redis"))), flush=True)
+    imported = set(sys.modules) - before
+    print(*sorted(name for name in imported if name.startswith(("snowredis", "redis", "asyncio"))), flush=True)
     snowredis.close()
     os._exit(0)
 os.wait()
