@@ -1,7 +1,7 @@
 """`snowredis merge check`: which ids of several files and tables are repeated, which cannot be right, which will clash.
 
-The path of an id: sources.py says where it is, ingest.py reads it into the workspace, where this file finds those
-that are there twice. findings.py says what that means, and as_lines() shows it in a terminal.
+The path of an id: sources.py says where it is and reads it into the workspace, where this file finds those that are
+there twice. findings.py says what that means, and as_lines() shows it in a terminal.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from snowredis.core.values import duration
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
 from snowredis.merge.findings import CheckResult, Findings, SharedWorkers
-from snowredis.merge.ingest import ingest
 from snowredis.merge.progress import Progress
-from snowredis.merge.sources import Source
+from snowredis.merge.sources import Source, ingest
 from snowredis.merge.workspace import MIB, Workspace, text_literal
 
 # sources of an id are a set of bits in 127 bits of a HUGEINT; several files can be one source

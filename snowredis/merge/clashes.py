@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from snowredis.merge.catalog import catalog_query
-from snowredis.merge.databases import count_rows, row_text
+from snowredis.merge.databases import catalog_query, count_rows, row_text
 from snowredis.merge.matching import plain_columns, stage, translated_rows
 from snowredis.merge.obstacles import triggers
 from snowredis.merge.pair import Work

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import catalog_query
+from snowredis.merge.databases import catalog_query
 from snowredis.merge.schema import Schema, TableName
 from snowredis.merge.support import Support, support_of
 

@@ -1,13 +1,16 @@
-"""Connections to databases, with the same settings in every session, and their errors as errors of this tool."""
+"""Connections to databases, with the same settings in every session, queries of their catalogs, and their errors."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import functools
+import re
 import secrets
 import sqlite3
 import warnings
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -51,13 +54,10 @@ def with_driver(url: sa.URL) -> sa.URL:
     return url.set(drivername=f"{url.drivername}+{driver}") if driver else url
 
 
-def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
+def open_database(text: str) -> sa.Engine:
     """Return an engine for a URL; connect once, to see that it works.
 
     On SQLite its transactions are what SQLAlchemy begins and commits, with DDL in them.
-
-    Args:
-        read_only: open an SQLite file for reading only.
 
     Raises:
         SourceError: not a URL, a database that is not supported, no driver, or no connection.
@@ -83,7 +83,7 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
             "in the URL, such as postgresql+psycopg:// or mysql+pymysql://."
         ) from error
     if engine.dialect.name == "sqlite":
-        engine = _sqlite(url, read_only=read_only)
+        engine = _sqlite(url)
     # such a column is not read; SQLAlchemy would say so at each table
     warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
     if engine.dialect.name == "postgresql":
@@ -95,7 +95,7 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
     return engine
 
 
-def _sqlite(url: sa.URL, *, read_only: bool) -> sa.Engine:
+def _sqlite(url: sa.URL) -> sa.Engine:
     path = Path(url.database or "")
     if not path.is_file():
         # SQLite would create the file
@@ -105,7 +105,7 @@ def _sqlite(url: sa.URL, *, read_only: bool) -> sa.Engine:
         )
     # a plan may be applied from another directory
     url = url.set(database=str(path.resolve()))
-    uri = f"file:{quote(str(path.resolve()))}?mode={'ro' if read_only else 'rw'}"
+    uri = f"file:{quote(str(path.resolve()))}?mode=rw"
     engine = sa.create_engine(url, creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -115,6 +115,25 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
     # transactions begin where SQLAlchemy begins them, not at the first change
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
+    connection.create_function("snowredis_hash", -1, _hash, deterministic=True)
+    connection.create_aggregate("snowredis_sum", 1, _Sum)
+
+
+def _hash(*values: object) -> int:
+    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 4
+
+
+class _Sum:
+    """Sum of numbers that may be greater than SQLite's, as text."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def step(self, value: int) -> None:
+        self._total += value
+
+    def finalize(self) -> str:
+        return str(self._total)
 
 
 def _set_up_mysql(connection: Any, _record: object) -> None:
@@ -257,7 +276,7 @@ def _take(connection: sa.Connection, name: str, wait_s: int) -> bool:
     if connection.dialect.name != "postgresql":
         query = sa.text("SELECT GET_LOCK(CONCAT(:name, '.', MD5(DATABASE())), :wait)")
         return bool(connection.scalar(query, {"name": name, "wait": wait_s}))
-    key = {"key": int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest())}
+    key = {"key": int.from_bytes(blake2b(name.encode(), digest_size=7).digest())}
     if not wait_s:
         return bool(connection.scalar(sa.text("SELECT pg_try_advisory_xact_lock(:key)"), key))
     try:
@@ -268,9 +287,7 @@ def _take(connection: sa.Connection, name: str, wait_s: int) -> bool:
 
 
 def is_same_database(one: sa.Engine, other: sa.Engine) -> bool:
-    """Return whether two URLs lead to one database, however they are written: a lock of one is seen from the other."""
-    if one.dialect.name != other.dialect.name:
-        return False
+    """Return whether two URLs of one kind lead to one database: a lock of one is seen from the other."""
     if one.dialect.name == "sqlite":
         return Path(one.url.database or "").samefile(other.url.database or "")
     name = f"snowredis_{secrets.token_hex(8)}"
@@ -281,3 +298,12 @@ def is_same_database(one: sa.Engine, other: sa.Engine) -> bool:
         first.invalidate()
         second.invalidate()
         return is_same
+
+
+@functools.cache
+def catalog_query(kind: str, name: str) -> sa.TextClause:
+    """Return a query of the catalog of a kind of database; sql/KIND.sql has them, each behind a line of its name."""
+    path = f"sql/{'mysql' if kind == 'mariadb' else kind}.sql"
+    text = files("snowredis.merge").joinpath(path).read_text(encoding="utf-8")
+    queries = dict(re.findall(r"^-- (\w+): .*\n([^;]+);", text, re.MULTILINE))
+    return sa.text(queries[name])

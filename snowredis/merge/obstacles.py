@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import catalog_query
-from snowredis.merge.databases import database_errors, row_text
+from snowredis.merge.databases import catalog_query, database_errors, row_text
 from snowredis.merge.pair import Work
 from snowredis.merge.schema import ColumnName, Domain, ForeignKey, Schema, TableName
 from snowredis.merge.support import support_of

@@ -80,14 +80,13 @@ def _measure(args: argparse.Namespace) -> None:
     import sqlalchemy as sa
 
     from snowredis.merge.databases import open_database, reading
-    from snowredis.merge.ingest import column_of
-    from snowredis.merge.sources import parse_sources
+    from snowredis.merge.sources import column_of, parse_sources
 
     (source,) = parse_sources([args.source])
     if source.kind != "database":
         text = f"{source.shown} is a file. Name a column of a database, as postgresql://host/db#orders.id."
         raise CommandError(ExitCode.BAD_INPUT, text)
-    engine = open_database(source.location, read_only=True)
+    engine = open_database(source.location)
     column = column_of(engine, source)
     with reading(engine) as connection:
         first, last = connection.execute(sa.select(sa.func.min(column), sa.func.max(column))).one()

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import catalog_query
+from snowredis.merge.databases import catalog_query
 
 # tables of migration tools: each database has its own
 _NOT_MERGED = {

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from snowredis.merge.catalog import catalog_query
+from snowredis.merge.databases import catalog_query
 from snowredis.merge.schema import ColumnName, Schema, TableName
 
 # types of integers as catalogs name them; others have 32 bits
@@ -116,9 +115,6 @@ class Support:
     def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         """Return the sum of the hashes of rows, which does not depend on their order."""
         return sa.func.sum(self.row_hash(columns))
-
-    def prepare(self, connection: sa.Connection) -> None:
-        """Make what row_hash() and checksum() need on this connection."""
 
     def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
         """Return the counters of the tables of *schema*, and sequences that no column uses."""
@@ -256,12 +252,6 @@ class SQLite(Support):
         triggers = [row for row in connection.execute(query) if row.tbl_name.lower() in names]
         return [f"DROP TRIGGER {self.quote(row.name)}" for row in triggers], [row.sql for row in triggers]
 
-    def prepare(self, connection: sa.Connection) -> None:
-        raw = connection.connection.dbapi_connection
-        if raw is not None:
-            raw.create_function("snowredis_hash", -1, _hash, deterministic=True)
-            raw.create_aggregate("snowredis_sum", 1, _Sum)
-
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         return sa.func.snowredis_hash(*(sa.type_coerce(column, sa.types.NULLTYPE) for column in columns))
 
@@ -285,20 +275,3 @@ class SQLite(Support):
                 )
                 counters.append(Counter(table, (ColumnName(*name, column),), last + 1, highest, statement))
         return counters
-
-
-def _hash(*values: object) -> int:
-    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 4
-
-
-class _Sum:
-    """Sum of numbers that may be greater than SQLite's, as text."""
-
-    def __init__(self) -> None:
-        self._total = 0
-
-    def step(self, value: int) -> None:
-        self._total += value
-
-    def finalize(self) -> str:
-        return str(self._total)

@@ -53,7 +53,6 @@ def sums(
     support, domains = support_of(engine), list(mapped)
     found: dict[str, list[Any]] = {}
     with reading(engine) as connection:
-        support.prepare(connection)
         for name, table in schema.tables.items():
             progress.start(f"adding up the rows of {name}")
             columns, source = _columns_before(name, table, domains, run, by_map=by_map)
@@ -66,7 +65,6 @@ def sums(
 def id_sums(connection: sa.Connection, schema: Schema, domain: Domain) -> str:
     """Return how many ids the keys of a domain hold, and their checksum."""
     support, found = support_of(connection.engine), []
-    support.prepare(connection)
     for name in domain.keys:
         column = schema.column(name)
         found.append(connection.execute(sa.select(sa.func.count(column), support.checksum([column]))).one())
@@ -169,8 +167,6 @@ class Copied:
 
     def findings(self) -> Iterator[str]:
         """Yield what is wrong, one line each."""
-        for connection in (self._kept, self._changed):
-            self._support.prepare(connection)
         with Workspace() as workspace:
             for name in self._databases.changed_schema.tables:
                 self._progress.start(f"comparing {name}")
