@@ -27,8 +27,16 @@ _SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 # how long a statement waits for a lock of another session before it gives up
 LOCK_WAIT_S = 15
+# what to do, by what the error of a database says
+_ADVICE = {
+    "lock (timeout|wait)|locked|deadlock": "another process uses the database: stop the application that writes to it",
+    "denied|must be owner|permission|authentication|readonly": "check the user, the password, and that this user owns "
+    "the tables",
+    "connect|refused|gone away|terminat|no such file|resolve": "check that the server runs, and the host, port and "
+    "database of the URL",
+}
 # rows that are fetched at once
-_STREAMED = {"stream_results": True, "yield_per": 20_000}
+STREAMED = {"stream_results": True, "yield_per": 20_000}
 # the same text of a time or a float on every server, no hidden rows, no time limits of the server's. They are those of
 # a transaction: behind a pooler, the session is the application's, too
 LOCAL_SETTINGS = (
@@ -54,6 +62,16 @@ def with_driver(url: sa.URL) -> sa.URL:
     return url.set(drivername=f"{url.drivername}+{driver}") if driver else url
 
 
+def text_literal(text: str) -> str:
+    """Return *text* as a literal of SQL, as all databases but MySQL read it, and DuckDB."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def is_mysql(connection: sa.Connection) -> bool:
+    """Return whether a database is MariaDB or MySQL."""
+    return connection.dialect.name in ("mysql", "mariadb")
+
+
 def open_database(text: str) -> sa.Engine:
     """Return an engine for a URL; connect once, to see that it works.
 
@@ -71,7 +89,8 @@ def open_database(text: str) -> sa.Engine:
             )
         # a statement that is prepared on one session of a pooler is unknown to the next
         unprepared = {"prepare_threshold": None} if url.get_driver_name() == "psycopg" else {}
-        engine = sa.create_engine(url, connect_args=unprepared)
+        is_sqlite = url.get_backend_name() == "sqlite"
+        engine = _sqlite(url) if is_sqlite else sa.create_engine(url, connect_args=unprepared)
     except (ArgumentError, ValueError) as error:
         raise SourceError(
             f"{shown(text)} is not the URL of a database. Nothing was read; write one such as "
@@ -82,14 +101,12 @@ def open_database(text: str) -> sa.Engine:
             f"the driver {error.name} is not installed. Nothing was read; install it with pip, or name another driver "
             "in the URL, such as postgresql+psycopg:// or mysql+pymysql://."
         ) from error
-    if engine.dialect.name == "sqlite":
-        engine = _sqlite(url)
     # such a column is not read; SQLAlchemy would say so at each table
     warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
     if engine.dialect.name == "postgresql":
         event.listen(engine, "begin", _begin_postgresql)
     else:
-        event.listen(engine, "connect", _set_up_sqlite if engine.dialect.name == "sqlite" else _set_up_mysql)
+        event.listen(engine, "connect", _set_up_sqlite if is_sqlite else _set_up_mysql)
     with database_errors(engine), engine.connect():
         pass
     return engine
@@ -167,23 +184,14 @@ def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
     except StatementError as error:
         # str(error) would show the statement and its values
         reason = " ".join(str(error.orig).split()).rstrip(".")
+        found = (advice for words, advice in _ADVICE.items() if re.search(words, reason, re.IGNORECASE))
+        advice = next(found, "correct that")
         raise kind(
-            f"{url_of(engine)}: {reason}. {changed or 'Nothing was changed'}; {_advice(reason)}, then run the same "
-            "command again."
+            f"{url_of(engine)}: {reason}. {changed or 'Nothing was changed'}; {advice}, then run the same command "
+            "again."
         ) from error
     except SQLAlchemyError as error:
         raise kind(f"{url_of(engine)}: {error}. {changed or 'Nothing was changed'}.") from error
-
-
-def _advice(reason: str) -> str:
-    lower = reason.lower()
-    if any(word in lower for word in ("lock timeout", "lock wait", "locked", "deadlock")):
-        return "another process uses the database: stop the application that writes to it"
-    if any(word in lower for word in ("denied", "must be owner", "permission", "authentication", "readonly")):
-        return "check the user, the password, and that this user owns the tables"
-    if any(word in lower for word in ("connect", "refused", "gone away", "terminat", "no such file", "resolve")):
-        return "check that the server runs, and the host, port and database of the URL"
-    return "correct that"
 
 
 @contextlib.contextmanager
@@ -221,15 +229,9 @@ def stream(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence
 
     Only one query of a connection may be under way (MariaDB).
     """
-    with connection.execute(query, execution_options=_STREAMED) as result:
+    with connection.execute(query, execution_options=STREAMED) as result:
         for part in result.partitions():
             yield from part
-
-
-def pages(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence[Any]]:
-    """Yield the values of a query of one column in the same way, many at once."""
-    with connection.execute(query, execution_options=_STREAMED) as result:
-        yield from result.scalars().partitions()
 
 
 def count_rows(connection: sa.Connection, table: sa.FromClause) -> int:

@@ -17,7 +17,7 @@ import glob
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,9 +29,9 @@ from sqlalchemy.exc import NoSuchTableError
 
 from snowredis.errors import shown
 from snowredis.merge import SourceError
-from snowredis.merge.databases import count_rows, open_database, pages, reading
+from snowredis.merge.databases import STREAMED, count_rows, open_database, reading, text_literal
 from snowredis.merge.progress import Progress
-from snowredis.merge.workspace import Workspace, text_literal
+from snowredis.merge.workspace import Workspace
 
 Kind = Literal["database", "csv", "parquet"]
 # file endings -> how DuckDB reads the file; .gz may follow that of a text
@@ -44,6 +44,7 @@ _PASSWORD = re.compile(r"(://[^:/@\s]*):[^/\s]*@")
 _PASSWORD_IN_QUERY = re.compile(r"([?&]password=)[^&#\s]*", re.IGNORECASE)
 # parts of schema.table.column; a part in double quotes may hold anything, and "" is one quote
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_PARTS = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{1,2}}")
 # values of a file that are looked at before all are read
 _SAMPLED = 1000
 _CHUNK_BYTES = 1 << 20
@@ -136,25 +137,14 @@ def kind_of(path: str) -> Kind:
 
 def _split_url(text: str) -> tuple[str, str | None, str, str]:
     location, _, names = text.partition("#")
-    parts = _split_parts(names)
-    if len(parts) not in (2, 3):
+    if not _PARTS.fullmatch(names):
         raise SourceError(
             f"{shown(without_password(text))} names no table and column. Nothing was read; write them after a #, "
             "such as postgresql://host/db#players.id, or #schema.players.id."
         )
+    parts = [quoted.replace('""', '"') or plain for quoted, plain in _PART.findall(names)]
     schema, table, column = [None, *parts][-3:]
     return location, schema, str(table), str(column)
-
-
-def _split_parts(names: str) -> list[str]:
-    parts, at = [], 0
-    while match := _PART.match(names, at):
-        parts.append(match[1].replace('""', '"') if match[1] is not None else match[2])
-        at = match.end()
-        if names[at : at + 1] != ".":
-            break
-        at += 1
-    return parts if at == len(names) else []
 
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -170,8 +160,7 @@ def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) 
     # all sources are looked at before the first is read: a wrong path is found at once
     with contextlib.ExitStack() as stack:
         opened: list[_Table | list[Path]] = [
-            stack.enter_context(_open_table(source)) if source.kind == "database" else _files_of(source)
-            for source in sources
+            _open_table(source, stack) if source.kind == "database" else _files_of(source) for source in sources
         ]
         for number, (source, found) in enumerate(zip(sources, opened, strict=True)):
             if isinstance(found, tuple):
@@ -199,17 +188,10 @@ def _files_of(source: Source) -> list[Path]:
     if not paths:
         raise SourceError(f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path.")
     for path in paths:
-        try:
-            is_empty = not path.stat().st_size
-        except OSError as error:
+        if not (path.exists() and path.stat().st_size):
             raise SourceError(
-                f"{source.name}: {path} cannot be read: {error.strerror}. Nothing was read; check the path and its "
-                "rights."
-            ) from error
-        if is_empty:
-            raise SourceError(
-                f"{source.name}: {path} is empty, it has 0 bytes. Nothing was read, since an export that failed looks "
-                "like this; leave it out if it is meant to be empty."
+                f"{source.name}: {path} is empty, it has 0 bytes, or it is a link that leads nowhere. Nothing was "
+                "read, since an export that failed looks like this; leave it out if it is meant to be empty."
             )
     return paths
 
@@ -325,16 +307,12 @@ def _unreadable(source: Source, path: Path, reason: str) -> SourceError:
 _Table = tuple[sa.Connection, sa.Column[Any], int]
 
 
-@contextlib.contextmanager
-def _open_table(source: Source) -> Iterator[_Table]:
-    """Yield a connection, the column, and how many rows there are."""
+def _open_table(source: Source, stack: contextlib.ExitStack) -> _Table:
+    """Return a connection until *stack* ends, the column, and how many rows there are."""
     engine = open_database(source.location)
-    try:
-        column = column_of(engine, source)
-        with reading(engine) as connection:
-            yield connection, column, count_rows(connection, column.table)
-    finally:
-        engine.dispose()
+    stack.callback(engine.dispose)
+    column, connection = column_of(engine, source), stack.enter_context(reading(engine))
+    return connection, column, count_rows(connection, column.table)
 
 
 def column_of(engine: sa.Engine, source: Source) -> sa.Column[Any]:
@@ -373,7 +351,8 @@ def _read_table(workspace: Workspace, number: int, source: Source, table: _Table
     progress.start(f"reading {source.name}", rows)
     # one transaction: each commit would write its rows twice
     workspace.rows("BEGIN")
-    for at, page in enumerate(pages(connection, sa.select(column))):
+    values = connection.execute(sa.select(column), execution_options=STREAMED).scalars()
+    for at, page in enumerate(values.partitions()):
         _store_page(workspace, number, page)
         if not at:
             query = f"SELECT id, rejected FROM ids WHERE source = {number}"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from snowredis.merge.databases import catalog_query
+from snowredis.merge.databases import catalog_query, text_literal
 from snowredis.merge.schema import ColumnName, Schema, TableName
 
 # types of integers as catalogs name them; others have 32 bits
@@ -48,7 +48,10 @@ class Support:
 
     Attributes:
         kind: name of its dialect.
+        analyze: statement that updates the statistics of the table behind it.
     """
+
+    analyze = "ANALYZE"
 
     def __init__(self, dialect: sa.Dialect) -> None:
         self.kind = dialect.name
@@ -103,10 +106,6 @@ class Support:
     def self_updated_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
         """Return the columns that the database would change by itself at each update."""
         return []
-
-    def analyze(self, connection: sa.Connection, table: str) -> None:
-        """Update the statistics of a table that was filled."""
-        self.run(connection, f"ANALYZE {self.quote(table)}")
 
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         """Return a number of 64 bits for what is in *columns*, computed by the server."""
@@ -173,11 +172,11 @@ class PostgreSQL(Support):
             end, choose = ("max", "greatest") if rows[0].step > 0 else ("min", "least")
             columns = tuple(ColumnName(row.schema, row.tab, row.col) for row in rows if row.tab is not None)
             values = [f"(SELECT {end}({self.quote(c.column)}) FROM {self.name(c.table_name)})" for c in columns]
-            literal, ends = sequence.replace("'", "''"), ", ".join(values) or "NULL"
+            ends = ", ".join(values) or "NULL"
             # a sequence that was never used stays unused if its table is empty
             statement = (
-                f"SELECT setval('{literal}', {choose}(last_value, {ends}), is_called OR coalesce({ends}) IS NOT NULL) "
-                f"FROM {sequence}"
+                f"SELECT setval({text_literal(sequence)}, {choose}(last_value, {ends}), "
+                f"is_called OR coalesce({ends}) IS NOT NULL) FROM {sequence}"
             )
             after = f"last_value + CASE WHEN is_called THEN {rows[0].step} ELSE 0 END"
             query = f"SELECT {after}, {choose}({ends}) FROM {sequence}".replace(":", "\\:")
@@ -192,6 +191,8 @@ class PostgreSQL(Support):
 class MySQL(Support):
     """MariaDB 10.5 or later; MySQL 8 was not tested."""
 
+    analyze = "ANALYZE TABLE"
+
     def relaxing(
         self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None
     ) -> tuple[Statements, Statements]:
@@ -200,9 +201,6 @@ class MySQL(Support):
     def self_updated_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
         query = catalog_query(self.kind, "on_update")
         return list(connection.scalars(query, {"schema": table.schema, "table": table.table}))
-
-    def analyze(self, connection: sa.Connection, table: str) -> None:
-        self.run(connection, f"ANALYZE TABLE {self.quote(table)}")
 
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         def part(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
@@ -267,11 +265,10 @@ class SQLite(Support):
             name = TableName(None, table)
             if name in schema.tables and schema.tables[name].primary_key.columns:
                 key = next(iter(schema.tables[name].primary_key.columns))
-                column, literal = key.name, table.replace("'", "''")
                 highest = connection.scalar(sa.select(sa.func.max(key))) or 0
                 statement = (
-                    f"UPDATE sqlite_sequence SET seq = max(seq, (SELECT coalesce(max({self.quote(column)}), 0) "
-                    f"FROM {self.quote(table)})) WHERE name = '{literal}'"
+                    f"UPDATE sqlite_sequence SET seq = max(seq, (SELECT coalesce(max({self.quote(key.name)}), 0) "
+                    f"FROM {self.quote(table)})) WHERE name = {text_literal(table)}"
                 )
-                counters.append(Counter(table, (ColumnName(*name, column),), last + 1, highest, statement))
+                counters.append(Counter(table, (ColumnName(*name, key.name),), last + 1, highest, statement))
         return counters

@@ -21,7 +21,7 @@ CSV = b"name,id\n" + b"".join(b"x,%d\n" % an_id for an_id in IDS)
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Workspace]:
-    with Workspace(1 << 30, threads=1) as made:
+    with Workspace(1 << 30) as made:
         yield made
 
 
