@@ -162,10 +162,9 @@ def _in_order(schema: Schema) -> list[Domain]:
 
 def _at_once(work: Work, plan: DomainPlan) -> bool:
     """Return whether the ids of a domain must change in one transaction."""
-    domain = plan.domain
-    if plan.kind == "match" or any(partial.kind_column in domain.columns for partial in domain.partials):
+    if plan.kind == "match" or any(part.kind_column in plan.domain.columns for part in plan.domain.partials):
         return True
-    slow = list(obstacles.without_index(work.changed, work.changed_schema, domain) if plan.renamed else ())
+    slow = list(obstacles.without_index(work.changed, work.changed_schema, plan.domain) if plan.renamed else ())
     constrained = {column for key in work.changed_schema.foreign_keys if key.name for column in key.columns}
     for name in slow:
         text = f"all ids of {plan.name} are changed in one transaction, which reads the table once"

@@ -35,6 +35,8 @@ LARGE = 1 << 32
 # up to this many ids that count from 1 say nothing about another table
 _FEW = 20
 _NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;|/. ]\s*\d{1,19})*\s*")
+# an id inside a text: a long number, or one behind a name, as in node/17, user:17, ?id=17
+_INSIDE = re.compile(r"(?<!\d)[1-9]\d{9,18}(?!\d)|(?<=[A-Za-z_][/:#=])[1-9]\d{0,18}(?!\d)")
 
 
 def find_partials(
@@ -283,7 +285,7 @@ def _numbers_of(work: Work, name: ColumnName, only: Partial | None = None) -> It
 
 
 def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
-    """Yield places and numbers that may be ids: whole numbers, digits, lists, JSON, long numbers in a text."""
+    """Yield places and numbers that may be ids: whole numbers, digits, lists, JSON, numbers in a text."""
     text = str(value).strip()
     if not isinstance(value, str | bytes):
         if float(text) == int(float(text)):
@@ -296,7 +298,7 @@ def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
         try:
             yield from _numbers_in_json(json.loads(text), "$")
         except (ValueError, RecursionError):
-            yield from ((" (inside a text)", int(number)) for number in re.findall(r"(?<!\d)[1-9]\d{9,18}(?!\d)", text))
+            yield from ((" (inside a text)", int(number)) for number in _INSIDE.findall(text))
 
 
 def _numbers_in_json(value: object, place: str) -> Iterator[tuple[str, int]]:
