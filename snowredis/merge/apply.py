@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.copyable import check_copyable
 from snowredis.merge.databases import count_rows, database_errors, lock, open_database, reading, url_of, writing
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_finished, pairs_of
-from snowredis.merge.obstacles import check_obstacles, rehearse
+from snowredis.merge.obstacles import check_copyable, check_obstacles, rehearse
 from snowredis.merge.pair import Databases, open_both
 from snowredis.merge.plan_file import DomainPlan, Pairs, Plan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import ColumnName, Partial, Schema, TableName, read_schema
+from snowredis.merge.schema import ColumnName, Partial, Schema, TableName, read_schema, tables_of
 from snowredis.merge.support import support_of
 from snowredis.merge.verify import check_result, id_sums, old_ids, sums
 from snowredis.merge.workspace import IdStore, Workspace
@@ -44,7 +43,8 @@ def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | N
         SourceError: no connection.
     """
     databases = open_both(kept_url or plan.kept, changed_url or plan.changed, plan.options)
-    for (engine, schema), planned in zip(databases.sides, plan.fingerprints, strict=True):
+    both = (databases.kept, databases.kept_schema), (databases.changed, databases.changed_schema)
+    for (engine, schema), planned in zip(both, plan.fingerprints, strict=True):
         if schema.fingerprint() != planned:
             raise MergeError(
                 f"the tables of {url_of(engine)} are not as they were when the plan was made. Nothing was changed; "
@@ -75,7 +75,7 @@ def apply_plan(plan: Plan, pairs: Pairs, databases: Databases, *, batch_rows: in
             run = _begin(plan, pairs, databases, journal, last, progress)
         if run.state == "rewriting":
             with writing(engine, "The same command continues") as connection:
-                support_of(engine).analyze(connection, MAP.name)
+                connection.exec_driver_sql(f"{support_of(engine).analyze} {MAP.name}").close()
             run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run)
             _move_counters(engine, schema, run)
             tail = "The ids were changed, and the check failed; `snowredis merge abandon` and the URL take it back"
@@ -92,9 +92,9 @@ def _advance(engine: sa.Engine, journal: Journal, run: Run, **changes: Any) -> R
 def _check(plan: Plan, pairs: Pairs, databases: Databases, progress: Progress) -> None:
     """Check that both databases still are what the plan was made for, and that all new ids are unused."""
     renamed = [domain.domain for domain in plan.renamed]
-    with reading(databases.kept) as kept, reading(databases.changed) as changed, Workspace() as workspace:
-        check_obstacles(changed, databases.changed_schema, renamed, with_triggers=plan.with_triggers)
-        sides = ((kept, databases.kept_schema), (changed, databases.changed_schema))
+    with databases.reading() as sides, Workspace() as workspace:
+        changed, schema = sides[1]
+        check_obstacles(changed, schema, renamed, with_triggers=plan.with_triggers)
         check_copyable(sides)
         store = IdStore(workspace)
         for domain in plan.domains:
@@ -102,21 +102,20 @@ def _check(plan: Plan, pairs: Pairs, databases: Databases, progress: Progress) -
             if plan.ids[domain.name] == [id_sums(*side, domain.domain) for side in sides]:
                 # the ids are those for which the plan was proved
                 continue
-            store.load("kept", domain.number, kept, databases.kept_schema, domain.domain, ())
-            of = domain.domain
-            store.load("changed", domain.number, changed, databases.changed_schema, of, of.partials)
+            store.load("kept", domain.number, *sides[0], domain.domain, ())
+            store.load("changed", domain.number, *sides[1], domain.domain, domain.domain.partials)
             if domain.is_moved:
                 store.add_offset(domain.number, domain.offset)
             store.add(domain.number, pairs(domain.number))
             store.prove(domain.number, domain.name, matched=domain.kind == "match")
-        for name, table in databases.changed_schema.tables.items():
+        for name, table in schema.tables.items():
             had, now = plan.rows[str(name)], count_rows(changed, table)
             if now != had:
                 raise MergeError(
                     f"{name} has {now:,} rows, and had {had:,} when the plan was made. Nothing was changed; stop the "
                     "application that writes to it, and make a new plan."
                 )
-    rehearse(databases.changed, renamed, databases.changed_schema)
+    rehearse(databases.changed, renamed, schema)
 
 
 def _begin(
@@ -145,10 +144,10 @@ def _move_counters(engine: sa.Engine, schema: Schema, run: Run) -> None:
     support = support_of(engine)
     with reading(engine) as connection:
         counters = support.counters(connection, schema)
-    statements = [counter.statement for counter in counters if keys & set(counter.columns)]
-    for statement in statements:
-        with writing(engine, "All batches were done") as connection:
-            support.run(connection, statement)
+    for counter in counters:
+        if keys & set(counter.columns):
+            with writing(engine, "All batches were done") as connection:
+                support.run(connection, counter.statement)
 
 
 # --- undo ------------------------------------------------------------------------------------------------
@@ -176,7 +175,7 @@ def revert(url: str, *, finished: bool, batch_rows: int, progress: Progress) -> 
                 before = sums(engine, schema, run, run.domains, progress)
             rehearse(engine, [plan.domain for plan in run.domains], schema)
             run = _advance(engine, journal, run, state="undoing", done_to=None, changed=0, sums=before)
-        run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run, backwards=True)
+        run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run)
         tail = "All ids have their old values, and the check failed; the map of old and new ids was kept"
         try:
             check_result(engine, schema, run, (), tail, progress)
@@ -195,10 +194,10 @@ def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
         again = ", or all have their old values again" if run else ""
         raise MergeError(f"no ids were changed in {url_of(engine)}{again}. Nothing was changed.")
     if run.state != "undoing" and finished != (run.state in FINISHED):
-        other = "is not finished: take it back with `snowredis merge abandon`"
-        if not finished:
-            other = "is finished: take it back with `snowredis merge undo`"
-        raise MergeError(f"the merge in {url_of(engine)} {other}. Nothing was changed.")
+        what, command = ("is not finished", "abandon") if finished else ("is finished", "undo")
+        raise MergeError(
+            f"the merge in {url_of(engine)} {what}: take it back with `snowredis merge {command}`. Nothing was changed."
+        )
     return run
 
 
@@ -224,7 +223,6 @@ class _Batch(NamedTuple):
     after: int | None
     last: int | None
     ids: int
-    backwards: bool = False
 
 
 class _Move(NamedTuple):
@@ -233,12 +231,6 @@ class _Move(NamedTuple):
     column: sa.Column[Any]
     applies: sa.ColumnElement[bool]
     offset: int
-    is_key: bool
-
-
-def _tables(plans: Sequence[DomainPlan]) -> list[TableName]:
-    """Return the tables of all columns of these ids."""
-    return list(dict.fromkeys(table for plan in plans for table in plan.domain.tables))
 
 
 class _Rewriter:
@@ -251,35 +243,34 @@ class _Rewriter:
         self._journal, self._batch_rows, self._progress = journal, batch_rows, progress
         self._self_updated: dict[object, list[str]] = {}
 
-    def rewrite(self, run: Run, *, backwards: bool = False) -> Run:
+    def rewrite(self, run: Run) -> Run:
         """Give all ids their new values, or the old ones again, from where *run* is; return its state after."""
-        # backwards: from the last domain that has new values
-        left = [plan for plan in run.domains if (plan.number <= run.domain if backwards else run.domain <= plan.number)]
-        if backwards:
-            left.reverse()
-        for is_moved, plans in groupby(left, lambda plan: plan.kind == "counter" and not backwards):
+        left = [plan for plan in run.domains if run.domain <= plan.number]
+        if run.is_backwards:
+            # from the last domain that has new values
+            left = [plan for plan in reversed(run.domains) if plan.number <= run.domain]
+        for is_counter, plans in groupby(left, lambda plan: plan.kind == "counter"):
             together = list(plans)
             begun = run.done_to is not None and run.domain == together[0].number
-            if is_moved and not begun and self._fits_one_batch(run, together):
+            if is_counter and not run.is_backwards and not begun and self._fits_one_batch(run, together):
                 self._progress.start(f"changing {', '.join(plan.name for plan in together)}")
                 run = self._change(run, _Batch(together, None, None, sum(plan.renamed for plan in together)))
                 continue
             for plan in together:
-                done_to = run.done_to if run.domain == plan.number else None
-                run = self._domain(run, plan, done_to, backwards=backwards)
+                run = self._domain(run, plan)
         return run
 
     def _fits_one_batch(self, run: Run, plans: Sequence[DomainPlan]) -> bool:
         """Return whether the tables of these ids are so small that each can change in one statement."""
         rows: list[int] = [run.sums[str(name.table_name)][0] for plan in plans for name in plan.domain.all_columns]
-        _, late = self._schema.parents_first(_tables(plans))
+        _, late = self._schema.parents_first(tables_of(plan.domain for plan in plans))
         # in a circle, ON UPDATE of a parent would find children with their old values
         acts = late and any(key.on_update not in ("", "NO ACTION") for key in self._schema.foreign_keys)
         return sum(rows) <= self._batch_rows and not acts
 
-    def _domain(self, run: Run, plan: DomainPlan, done_to: int | None, *, backwards: bool) -> Run:
-        size = _FIRST
-        self._progress.start(f"changing {plan.name}{' back' if backwards else ''}", plan.renamed)
+    def _domain(self, run: Run, plan: DomainPlan) -> Run:
+        size, done_to = _FIRST, run.done_to if run.domain == plan.number else None
+        self._progress.start(f"changing {plan.name}{' back' if run.is_backwards else ''}", plan.renamed)
         while True:
             ids = sa.select(MAP.c.old).where(*pairs_of(run, plan.number, after=done_to)).order_by(MAP.c.old)
             ids = ids if plan.at_once else ids.limit(size)
@@ -289,8 +280,7 @@ class _Rewriter:
             if not count:
                 return run
             before = run.changed
-            batch = _Batch([plan], done_to, int(last), count, backwards)
-            run, done_to = self._change(run, batch), batch.last
+            run, done_to = self._change(run, _Batch([plan], done_to, int(last), count)), int(last)
             # a batch of twice as many ids, unless it would be too large
             size = max(1, min(2 * count, count * self._batch_rows // max(run.changed - before, 1)))
             self._progress.add(count)
@@ -298,18 +288,15 @@ class _Rewriter:
     def _change(self, run: Run, batch: _Batch) -> Run:
         """Change the ids of a batch in one transaction."""
         text = f"{run.changed:,} values were changed until then, and stay as they are"
-        tables = _tables(batch.plans)
         domain = batch.plans[-1].number + (batch.last is None)
         with writing(self._engine, text) as connection:
             # locks the journal's row: a second process finds another version
             run = self._journal.advance(connection, run, domain=domain, done_to=batch.last)
-            with self._support.relaxed(connection, tables):
-                if batch.plans[0].kind == "counter" and not batch.backwards:
-                    changed = self._move(connection, run, batch)
-                else:
-                    changed = self._map(connection, run, batch)
+            with self._support.relaxed(connection, tables_of(plan.domain for plan in batch.plans)):
+                moves = batch.plans[0].kind == "counter" and not run.is_backwards
+                changed = (self._move if moves else self._map)(connection, run, batch)
             # going back, a row may be gone
-            if changed < batch.ids and not batch.backwards:
+            if changed < batch.ids and not run.is_backwards:
                 raise MergeError(
                     f"{batch.plans[0].name}: {batch.ids:,} ids were to change, and the database changed {changed:,} "
                     f"values. {text}; something keeps rows as they are, such as a rule or a policy: remove it."
@@ -322,12 +309,12 @@ class _Rewriter:
         mine = pairs_of(run, plan.number, after=batch.after, last=batch.last)
         is_chain = connection.scalar(sa.select(sa.func.count()).where(*mine, MAP.c.via != MAP.c.new))
         through = [MAP.c.old, *([MAP.c.via] if is_chain else []), MAP.c.new]
-        if batch.backwards:
+        if run.is_backwards:
             through.reverse()
         steps = [(plan.domain.wholes, old, new) for old, new in pairwise(through)]
         # a kind that changes here, too, has its old value before all steps, and after them when going back. No
         # constraint is on references of some rows, so their new ids may be old ones of other rows
-        steps.insert(len(steps) if batch.backwards else 0, (plan.domain.partials, through[0], through[-1]))
+        steps.insert(len(steps) if run.is_backwards else 0, (plan.domain.partials, through[0], through[-1]))
         return sum(self._update(connection, part, old, new, mine) for parts, old, new in steps for part in parts)
 
     def _move(self, connection: sa.Connection, run: Run, batch: _Batch) -> int:
@@ -335,7 +322,7 @@ class _Rewriter:
 
         Otherwise each column has its own, which finds the numbers of the batch by an index.
         """
-        children_first = reversed(self._schema.parents_first(_tables(batch.plans))[0])
+        children_first = reversed(self._schema.parents_first(tables_of(plan.domain for plan in batch.plans))[0])
         groups: dict[TableName | ColumnName, list[_Move]] = {name: [] for name in children_first}
         changed = 0
         for plan in batch.plans:
@@ -344,15 +331,13 @@ class _Rewriter:
             final = plan.lowest + plan.offset - 1 if batch.last is None else batch.last
             for name in plan.domain.columns:
                 column = self._schema.column(name)
-                move = _Move(column, column.between(first, final), plan.offset, name in plan.domain.keys)
+                move = _Move(column, column.between(first, final), plan.offset)
                 groups.setdefault(name.table_name if batch.last is None else name, []).append(move)
             mine = pairs_of(run, plan.number, after=batch.after, last=batch.last)
             changed += sum(self._update(connection, part, MAP.c.old, MAP.c.new, mine) for part in plan.domain.partials)
         for moves in filter(None, groups.values()):
             table = moves[0].column.table
-            # each row has a number in such a column
-            keys = [move for move in moves if move.is_key and not move.column.nullable]
-            where = sa.or_(*(move.applies for move in keys[:1] or moves))
+            where = sa.or_(*(move.applies for move in moves))
             counts = [sa.func.count(sa.case((move.applies, 1))) for move in moves]
             rows, *values = connection.execute(sa.select(sa.func.count(), *counts).where(where)).one()
             new: dict[Any, Any] = {m.column: sa.case((m.applies, m.column + m.offset), else_=m.column) for m in moves}

@@ -1,7 +1,7 @@
 """`snowredis merge check`: which ids of several files and tables are repeated, which cannot be right, which will clash.
 
-The path of an id: sources.py says where it is, ingest.py reads it into the workspace, where this file finds those
-that are there twice. findings.py says what that means, and as_lines() shows it in a terminal.
+The path of an id: sources.py says where it is and reads it into the workspace, where this file finds those that are
+there twice. findings.py says what that means, and as_lines() shows it in a terminal.
 """
 
 from __future__ import annotations
@@ -19,108 +19,99 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import duration
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
+from snowredis.merge.databases import text_literal
 from snowredis.merge.findings import CheckResult, Findings, SharedWorkers
-from snowredis.merge.ingest import ingest
 from snowredis.merge.progress import Progress
-from snowredis.merge.sources import Source
-from snowredis.merge.workspace import MIB, Workspace, text_literal
+from snowredis.merge.sources import Source, ingest
+from snowredis.merge.workspace import MIB, Workspace
 
 # sources of an id are a set of bits in 127 bits of a HUGEINT; several files can be one source
 MAX_SOURCES = 100
-_EXPORTS = {".csv": "FORMAT csv, HEADER true", ".parquet": "FORMAT parquet"}
+# endings by which DuckDB knows the format
+_EXPORTS = (".csv", ".parquet")
 
 
-class Check:
-    """One check.
+def check_sources(
+    workspace: Workspace, sources: Sequence[Source], layout: Layout, progress: Progress, *, now_ms: int | None = None
+) -> CheckResult:
+    """Read and compare all ids of all sources.
 
     Args:
         workspace: stores the ids.
         sources: columns of ids, from parse_sources().
         layout: of all ids.
+        now_ms: ids of later times are from the future; None: the clock of this host.
 
     Raises:
-        SourceError: too many sources.
+        SourceError: too many sources, one that cannot be read, or the disk or the memory is too small.
     """
+    if len(sources) > MAX_SOURCES:
+        raise SourceError(
+            f"{len(sources)} sources are more than {MAX_SOURCES}. Nothing was read; several files can be one "
+            "source: write a pattern in quotes, such as 'shard1=dumps/*.csv#id'."
+        )
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    with _errors(workspace):
+        started_s = time.monotonic()
+        ingest(workspace, sources, progress)
+        read_s = time.monotonic() - started_s
+        _find_repeated(workspace, progress)
+        return Findings(workspace.rows, sources, layout, now_ms).result(read_s, started_s + read_s)
 
-    def __init__(self, workspace: Workspace, sources: Sequence[Source], layout: Layout) -> None:
-        if len(sources) > MAX_SOURCES:
-            raise SourceError(
-                f"{len(sources)} sources are more than {MAX_SOURCES}. Nothing was read; several files can be one "
-                "source: write a pattern in quotes, such as 'shard1=dumps/*.csv#id'."
-            )
-        self._workspace, self._sources, self._layout = workspace, sources, layout
 
-    def run(self, progress: Progress, *, now_ms: int | None = None) -> CheckResult:
-        """Read and compare everything.
+def _find_repeated(workspace: Workspace, progress: Progress) -> None:
+    """Fill the table ``duplicates``: id, source, and how often it is there.
 
-        Args:
-            now_ms: ids of later times are from the future; None: the clock of this host.
+    The ids are sorted in as many parts as the memory needs: equal ones are neighbors then. Sources are nearly always in
+    the order of their ids, and a stable sort only merges what is in order: a fifth of the time of DuckDB's GROUP BY.
+    """
+    # the number of ids in a part varies: the limit has a margin
+    rows, most = workspace.rows, workspace.ids_at_once * 5 // 4
+    rows("CREATE OR REPLACE TABLE duplicates (id BIGINT, source USMALLINT, times BIGINT)")
+    rows("CREATE OR REPLACE TEMP TABLE repeated (id BIGINT)")
+    parts = _parts(workspace, rows("SELECT count(id) FROM ids")[0][0])
+    progress.start("comparing", len(parts))
+    for mine in parts:
+        ids = workspace.column(f"SELECT id FROM ids WHERE {mine} LIMIT {most}")
+        if len(ids) < most:
+            ids.sort(kind="stable")
+            workspace.insert("repeated", "id", {"id": np.unique(ids[1:][ids[1:] == ids[:-1]])})
+        else:
+            # one id is there more often than fits
+            del ids
+            rows(f"INSERT INTO repeated SELECT id FROM ids WHERE {mine} GROUP BY id HAVING count(*) > 1")
+        progress.add(1)
+    # repeated ids are few, so one more pass over all sources counts them; each is there at least twice
+    if count := rows("SELECT count(*) FROM repeated")[0][0]:
+        for mine in _parts(workspace, 2 * count):
+            found = f"SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) WHERE {mine} GROUP BY ALL"
+            rows(f"INSERT INTO duplicates {found}")
 
-        Raises:
-            SourceError: a source cannot be read, or the disk or the memory is too small.
-        """
-        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        with self._errors():
-            started_s = time.monotonic()
-            ingest(self._workspace, self._sources, progress)
-            read_s = time.monotonic() - started_s
-            self._find_repeated(progress)
-            findings = Findings(self._workspace.rows, self._sources, self._layout, now_ms)
-            return findings.result(read_s, started_s + read_s)
 
-    def _find_repeated(self, progress: Progress) -> None:
-        """Fill the table ``duplicates``: id, source, and how often it is there.
+def _parts(workspace: Workspace, ids: int) -> list[str]:
+    """Return conditions that divide so many ids into parts that can be sorted at once."""
+    count = max(1, -(-ids // workspace.ids_at_once))
+    return [f"id IS NOT NULL AND hash(id) % {count} = {part}" for part in range(count)]
 
-        The ids are sorted in as many parts as the memory needs: equal ones are neighbors then. Sources are nearly
-        always in the order of their ids, and a stable sort only merges what is in order: a fifth of the time of
-        DuckDB's GROUP BY.
-        """
-        # the number of ids in a part varies: the limit has a margin
-        rows, most = self._workspace.rows, self._workspace.ids_at_once * 5 // 4
-        rows("CREATE OR REPLACE TABLE duplicates (id BIGINT, source USMALLINT, times BIGINT)")
-        rows("CREATE OR REPLACE TEMP TABLE repeated (id BIGINT)")
-        parts = self._parts(rows("SELECT count(id) FROM ids")[0][0])
-        progress.start("comparing", len(parts))
-        for mine in parts:
-            ids = self._workspace.column(f"SELECT id FROM ids WHERE {mine} LIMIT {most}")
-            if len(ids) < most:
-                ids.sort(kind="stable")
-                self._workspace.insert("repeated", "id", {"id": np.unique(ids[1:][ids[1:] == ids[:-1]])})
-            else:
-                # one id is there more often than fits
-                del ids
-                rows(f"INSERT INTO repeated SELECT id FROM ids WHERE {mine} GROUP BY id HAVING count(*) > 1")
-            progress.add(1)
-        # repeated ids are few, so one more pass over all sources counts them; each is there at least twice
-        if count := rows("SELECT count(*) FROM repeated")[0][0]:
-            for mine in self._parts(2 * count):
-                found = f"SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) WHERE {mine} GROUP BY ALL"
-                rows(f"INSERT INTO duplicates {found}")
 
-    def _parts(self, ids: int) -> list[str]:
-        """Return conditions that divide so many ids into parts that can be sorted at once."""
-        count = max(1, -(-ids // self._workspace.ids_at_once))
-        return [f"id IS NOT NULL AND hash(id) % {count} = {part}" for part in range(count)]
+def export_duplicates(workspace: Workspace, sources: Sequence[Source], path: Path) -> None:
+    """Write all repeated ids to a .csv or .parquet file: id, source, times; after check_sources()."""
+    names = " ".join(f"WHEN {number} THEN {text_literal(source.name)}" for number, source in enumerate(sources))
+    query = f"SELECT id, CASE source {names} END AS source, times FROM duplicates ORDER BY id, duplicates.source"
+    with _errors(workspace):
+        workspace.rows(f"COPY ({query}) TO {text_literal(str(path))}")
 
-    def export_duplicates(self, path: Path) -> None:
-        """Write all repeated ids to a .csv or .parquet file: id, source, times; after run()."""
-        names = " ".join(f"WHEN {n} THEN {text_literal(source.name)}" for n, source in enumerate(self._sources))
-        with self._errors():
-            self._workspace.rows(
-                f"COPY (SELECT id, CASE source {names} END AS source, times FROM duplicates "
-                f"ORDER BY id, duplicates.source) TO {text_literal(str(path))} ({_EXPORTS[path.suffix]})"
-            )
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.Error as error:
-            raise SourceError(
-                f"DuckDB cannot go on: {str(error).splitlines()[0]}. The check was stopped; if memory is missing, "
-                f"give it more with --memory (now {self._workspace.duckdb_bytes // MIB} MiB for DuckDB); if it is disk "
-                f"space, free some at {self._workspace.directory}, or set TMPDIR to another place."
-            ) from error
+@contextlib.contextmanager
+def _errors(workspace: Workspace) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise SourceError(
+            f"DuckDB cannot go on: {str(error).splitlines()[0]}. The check was stopped; if memory is missing, give it "
+            f"more with --memory (now {workspace.duckdb_bytes // MIB} MiB for DuckDB); if it is disk space, free some "
+            f"at {workspace.directory}, or set TMPDIR to another place."
+        ) from error
 
 
 def check_export_path(path: Path) -> None:
@@ -211,7 +202,8 @@ def _verdict(result: CheckResult) -> tuple[str, str]:
     compared = f"among {result.ids:,} in {_count(len(result.sources), 'source')}"
     if result.repeated_ids:
         rows = f"{result.repeated_rows:,} rows, {compared}"
-        return "error", f"{_ids(result.repeated_ids)} used by more than one row: {rows}."
+        ids = "1 id is" if result.repeated_ids == 1 else f"{result.repeated_ids:,} ids are"
+        return "error", f"{ids} used by more than one row: {rows}."
     none = f"No id is used by more than one row {compared}"
     if result.errors:
         return "error", f"{none}, but some values cannot be right."
@@ -245,10 +237,6 @@ def _shared_text(shared: SharedWorkers) -> str:
         f"{one} and {other}: {shared.workers:,} {noun} used by both{where}, {at_once} of them at the same time: "
         f"{ranges}. Their next ids can be equal."
     )
-
-
-def _ids(count: int) -> str:
-    return "1 id is" if count == 1 else f"{count:,} ids are"
 
 
 def _count(number: int, noun: str) -> str:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from snowredis.merge.catalog import catalog_query
-from snowredis.merge.databases import count_rows, row_text
+from snowredis.merge.databases import catalog_query, count_rows, row_text
 from snowredis.merge.matching import plain_columns, stage, translated_rows
 from snowredis.merge.obstacles import triggers
 from snowredis.merge.pair import Work
@@ -48,10 +47,9 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
         found += of_keys or (_same_rows(work, key_of[name], renewed) if name in key_of else [])
     if work.support.kind == "postgresql":
         found += _partitions(work, plans)
-    if work.support.kind in ("mysql", "mariadb") and not work.request.with_triggers:
-        for schema in {name.schema for name in work.kept_schema.tables}:
-            texts = triggers(work.kept, schema, work.changed_schema.tables, "INSERT")
-            found += [f"in the first database, {text}" for text in texts]
+    if not work.request.with_triggers:
+        texts = triggers(work.kept, work.changed_schema.tables, "INSERT")
+        found += [f"in the first database, {text}" for text in texts]
     return found
 
 
@@ -86,17 +84,16 @@ def _unique_keys(work: Work, name: TableName) -> list[_Key]:
 def _clashing(work: Work, name: TableName, key: _Key) -> tuple[int, list[tuple[Any, ...]]]:
     """Return how many rows have a key of a row in the other database, without those that are matched, and some keys."""
     matched = work.matched.get(name, ())
-    labels = [f"k{at}" for at in range(len(key.parts))]
 
     def selected(table: sa.Table) -> sa.Select[Any]:
-        # a plain column keeps its name, by which its ids are translated
-        named = dict(zip(key.parts, plain_columns(table, key.parts), strict=True)) if key.is_plain else {}
-        parts = [
-            named[part] if part in named else sa.literal_column(part).label(label)
-            for part, label in zip(key.parts, labels, strict=True)
+        parts: list[sa.ColumnElement[Any]] = [
+            sa.literal_column(part).label(f"k{at}") for at, part in enumerate(key.parts)
         ]
-        more = [column for column in plain_columns(table, matched) if column.name not in named]
-        query = sa.select(*parts, *more).select_from(table)
+        if key.is_plain:
+            # a plain column keeps its name, by which its ids are translated
+            parts = plain_columns(table, key.parts)
+        more = [part for part in matched if not key.is_plain or part not in key.parts]
+        query = sa.select(*parts, *plain_columns(table, more)).select_from(table)
         return query if key.where is None else query.where(sa.literal_column(key.where))
 
     own = selected(work.kept_schema.tables[name])
@@ -193,10 +190,9 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
     offsets = {column: plan.offset for plan in plans.values() for column in plan.domain.columns}
     for name, table in work.changed_schema.tables.items():
         query = catalog_query("postgresql", "partition_conditions")
-        root = {"root": work.support.name(name)}
-        theirs, mine = (connection.execute(query, root).all() for connection in (work.changed, work.kept))
-        for where, partitions in (("first", mine), ("second", theirs)):
-            conditions = [re.sub(r"satisfies_hash_partition\(.*?\)", "true", row.condition) for row in partitions]
+        for where, connection in (("first", work.kept), ("second", work.changed)):
+            partitions = connection.scalars(query, {"root": work.support.name(name)})
+            conditions = [re.sub(r"satisfies_hash_partition\(.*?\)", "true", condition) for condition in partitions]
             if not conditions:
                 continue
             columns = [

@@ -54,25 +54,17 @@ def _check(args: argparse.Namespace) -> int:
         raise CommandError(ExitCode.USAGE, "name sources, or a plan with --copied. Nothing was read.")
     if args.copied:
         return _check_copied(args)
-    from snowredis.merge.check import Check, as_lines, check_export_path
+    from snowredis.merge.check import as_lines, check_export_path, check_sources, export_duplicates
     from snowredis.merge.sources import parse_sources
     from snowredis.merge.workspace import Workspace
 
     sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
     if args.duplicates:
         check_export_path(args.duplicates)
-    try:
-        with (
-            interrupted_by_signals(),
-            Progress() as progress,
-            Workspace(args.memory) as workspace,
-        ):
-            check = Check(workspace, sources, layout)
-            result = check.run(progress)
-            if args.duplicates:
-                check.export_duplicates(args.duplicates)
-    except KeyboardInterrupt:
-        raise CommandError(ExitCode.INTERRUPTED, "interrupted. Nothing is kept.") from None
+    with interrupted_by_signals(), Progress() as progress, Workspace(args.memory) as workspace:
+        result = check_sources(workspace, sources, layout, progress)
+        if args.duplicates:
+            export_duplicates(workspace, sources, args.duplicates)
     if args.json:
         print_json(result)
     else:
@@ -85,13 +77,12 @@ def _check(args: argparse.Namespace) -> int:
 def _check_copied(args: argparse.Namespace) -> int:
     """Compare both databases of a plan after the copy; exit with FOUND_ERRORS if a row is missing."""
     from snowredis.merge.copying import check_applied
-    from snowredis.merge.databases import reading
     from snowredis.merge.verify import Copied
 
     with _opened(args, args.copied) as (plan, _, databases, progress):
         check_applied(plan, databases.changed)
-        with reading(databases.kept) as kept, reading(databases.changed) as changed:
-            copied = Copied(plan, databases, kept, changed, progress)
+        with databases.reading() as sides:
+            copied = Copied(plan, databases, sides, progress)
             findings = list(copied.findings())
     for text in findings:
         print(printable(text))
@@ -376,8 +367,8 @@ of it. Every commit leaves a consistent database. If it is stopped, in whatever 
 sqlite3. Columns go by name, parents come first, triggers are off. A row whose key is there already ends the copy, and
 nothing is copied. Passwords: the programs' own files, or CHANGED_PASSWORD and KEPT_PASSWORD in the environment.""",
         [
-            ("snowredis merge copy merge.plan", "print it"),
-            ("snowredis merge copy merge.plan --run", "run it; asks first"),
+            ("snowredis merge copy merge.plan", "print the commands"),
+            ("snowredis merge copy merge.plan --run", "run them; asks first"),
         ],
         _add_copy,
         _copy,
@@ -389,19 +380,11 @@ MERGE = Command(
     "merge",
     "find ids that clash between shards, and change them",
     "Needs the extra merge: pip install 'snowredis[merge]'.",
-    [
-        ("snowredis merge check a.parquet#id b.csv#id", "which ids exist twice"),
-        ("snowredis merge plan URL_A URL_B", "new ids for those of B that clash"),
-        ("snowredis merge apply merge.plan", "change them"),
-        ("snowredis merge copy merge.plan --run", "copy the rows"),
-        ("snowredis merge undo URL_B", "change them back"),
-    ],
     commands=list(map(_needing_extra, _MERGE_COMMANDS)),
 )
 MIGRATE = Command(
     "migrate",
     "prove that new ids never equal those that a column has",
     "",
-    PROOF.examples,
     commands=[_needing_extra(PROOF)],
 )

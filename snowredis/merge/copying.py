@@ -24,9 +24,9 @@ import sqlalchemy as sa
 
 from snowredis.cli.exit_codes import uninterrupted
 from snowredis.merge import MergeError
-from snowredis.merge.copyable import check_copyable
-from snowredis.merge.databases import LOCAL_SETTINGS, MYSQL_SETTINGS, reading, url_of
+from snowredis.merge.databases import LOCAL_SETTINGS, MYSQL_SETTINGS, reading, text_literal, url_of
 from snowredis.merge.journal import Journal
+from snowredis.merge.obstacles import check_copyable
 from snowredis.merge.pair import Databases
 from snowredis.merge.plan_file import Plan
 from snowredis.merge.progress import Progress
@@ -44,6 +44,14 @@ _READY, _COMMIT = b"snowredis: all rows", "COMMIT;"
 # the first command that fails ends the script, before the COMMIT
 _STRICT = "set -euo pipefail\n"
 _CHUNK_BYTES = 1 << 20
+
+
+class _Rows(NamedTuple):
+    """A table whose rows are copied, by its columns; *matched*: without those that are the same in these."""
+
+    name: TableName
+    columns: list[str]
+    matched: Sequence[str]
 
 
 class Commands(NamedTuple):
@@ -71,11 +79,17 @@ def copy_commands(plan: Plan, databases: Databases) -> Commands:
     check_applied(plan, databases.changed)
     ordered, late = databases.kept_schema.parents_first(list(databases.changed_schema.tables))
     kinds = {"postgresql": _postgresql, "sqlite": _sqlite}
-    with reading(databases.kept) as kept, reading(databases.changed) as changed:
-        check_copyable(((kept, databases.kept_schema), (changed, databases.changed_schema)))
+    rows = [
+        _Rows(name, copied_columns(databases.changed_schema.tables[name]), plan.matched.get(str(name), ()))
+        for name in ordered
+    ]
+    with databases.reading() as sides:
+        check_copyable(sides)
         support = support_of(databases.kept)
-        before, after = support.relaxing(kept, ordered, late)
-        return kinds.get(databases.kept.dialect.name, _mysql)(plan, databases, kept, ordered, before, after)
+        before, after = support.relaxing(sides[0][0], ordered, late)
+        # counters only move up: the next row must not get the id of a row that was copied
+        after += dict.fromkeys(counter.statement for counter in support.counters(*sides[0]) if counter.columns)
+    return kinds.get(support.kind, _mysql)(databases, support, rows, before, after)
 
 
 def as_script(commands: Commands) -> str:
@@ -132,7 +146,8 @@ def _run_sqlite(script: str, plan: Plan, databases: Databases, progress: Progres
     try:
         with engine.connect() as kept, reading(databases.changed) as changed:
             raw.executescript(script)
-            findings = list(Copied(plan, databases, kept, changed, progress).findings())
+            sides = (kept, databases.kept_schema), (changed, databases.changed_schema)
+            findings = list(Copied(plan, databases, sides, progress).findings())
             if findings:
                 raise MergeError(f"{'; '.join(findings)}. Nothing was copied; correct that, and run the command again.")
             raw.execute("COMMIT")
@@ -142,16 +157,16 @@ def _run_sqlite(script: str, plan: Plan, databases: Databases, progress: Progres
         raw.close()
 
 
-def _insert(support: Support, name: TableName, columns: Sequence[str], matched: Sequence[str], other: str) -> str:
-    """Return the statement that inserts the rows of *other* into a table, without those that match one of its rows."""
-    mine, names = support.name(name), ", ".join(map(support.quote, columns))
+def _insert(support: Support, rows: _Rows, name: TableName, other: str) -> str:
+    """Return the statement that inserts the rows of *other* into *name*, without those that match one of its rows."""
+    mine, names = support.name(name), ", ".join(map(support.quote, rows.columns))
     always = "OVERRIDING SYSTEM VALUE " if support.kind == "postgresql" else ""
     # a key of SQLite may have another ON CONFLICT
     insert = "INSERT OR ABORT" if support.kind == "sqlite" else "INSERT"
     text = f"{insert} INTO {mine} ({names}) {always}SELECT {names} FROM {other} AS theirs"
-    if matched:
+    if rows.matched:
         # SQLite compares by the collation of the left side
-        equal = " AND ".join(f"mine.{support.quote(c)} = theirs.{support.quote(c)}" for c in matched)
+        equal = " AND ".join(f"mine.{support.quote(c)} = theirs.{support.quote(c)}" for c in rows.matched)
         text += f" WHERE NOT EXISTS (SELECT 1 FROM {mine} AS mine WHERE {equal})"
     return f"{text};"
 
@@ -163,10 +178,7 @@ def _password(side: str, variable: str) -> str:
 # --- PostgreSQL ------------------------------------------------------------------------------------------
 
 
-def _postgresql(
-    plan: Plan, both: Databases, kept: sa.Connection, ordered: list[TableName], before: list[str], after: list[str]
-) -> Commands:
-    support = support_of(both.kept)
+def _postgresql(both: Databases, support: Support, rows: list[_Rows], before: list[str], after: list[str]) -> Commands:
     programs = [
         f"PGCLIENTENCODING=UTF8 {_password(side, 'PGPASSWORD')} psql --no-psqlrc --quiet --tuples-only --no-align "
         "--set ON_ERROR_STOP=1 "
@@ -176,20 +188,17 @@ def _postgresql(
     lines = [f"{programs[0]} <<'SQL'", "BEGIN ISOLATION LEVEL REPEATABLE READ;"]
     lines += (f"{statement};" for statement in LOCAL_SETTINGS)
     lines += (_echo(f"{statement};") for statement in ["BEGIN", *LOCAL_SETTINGS, *before])
-    for name in ordered:
-        columns, matched = copied_columns(both.changed_schema.tables[name]), plan.matched.get(str(name), ())
-        names, target = ", ".join(map(support.quote, columns)), support.name(name)
-        if matched:
+    for of in rows:
+        names, target = ", ".join(map(support.quote, of.columns)), support.name(of.name)
+        if of.matched:
             lines.append(
                 _echo(f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA;")
             )
-        lines.append(_echo(f"COPY {_STAGE if matched else target} ({names}) FROM STDIN;"))
+        lines.append(_echo(f"COPY {_STAGE if of.matched else target} ({names}) FROM STDIN;"))
         lines += (f"COPY (SELECT {names} FROM {target}) TO STDOUT;", _echo("\\."))
-        if matched:
-            lines += (_echo(_insert(support, name, columns, matched, _STAGE)), _echo(f"DROP TABLE {_STAGE};"))
-    # counters only move up: the next row must not get the id of a row that was copied
-    moved = dict.fromkeys(counter.statement for counter in support.counters(kept, both.kept_schema) if counter.columns)
-    lines += (_echo(f"{statement};") for statement in [*after, *moved])
+        if of.matched:
+            lines += (_echo(_insert(support, of, of.name, _STAGE)), _echo(f"DROP TABLE {_STAGE};"))
+    lines += (_echo(f"{statement};") for statement in after)
     lines += (_echo("\\o"), _echo(f"SELECT '{_READY.decode()}';"), "COMMIT;", "SQL", "")
     return Commands("\n".join(lines), f"{programs[1]} --output /dev/null")
 
@@ -202,15 +211,12 @@ def _echo(text: str) -> str:
 # --- MariaDB and MySQL -----------------------------------------------------------------------------------
 
 
-def _mysql(
-    plan: Plan, both: Databases, _kept: sa.Connection, ordered: list[TableName], before: list[str], _after: list[str]
-) -> Commands:
-    support = support_of(both.kept)
+def _mysql(both: Databases, support: Support, rows: list[_Rows], before: list[str], _after: list[str]) -> Commands:
     own = both.changed.dialect.is_mariadb  # type: ignore[attr-defined]
     dump, client = ("mariadb-dump", "mariadb") if own else ("mysqldump --set-gtid-purged=OFF", "mysql")
     source = f"{_password('CHANGED', 'MYSQL_PWD')} {dump} {_mysql_options(both.changed.url)} {_DUMP}"
     target = f"{_password('KEPT', 'MYSQL_PWD')} {client} --unbuffered {_LARGE_ROWS} {_mysql_options(both.kept.url)}"
-    names = dict.fromkeys((None,), both.kept.url.database) | {n.schema: n.schema for n in ordered if n.schema}
+    names = {of.name.schema: of.name.schema or both.kept.url.database for of in rows}
 
     def dumped(schema: str | None, tables: Sequence[TableName]) -> str:
         return shlex.join([schema or str(both.changed.url.database), *(table.table for table in tables)])
@@ -219,11 +225,11 @@ def _mysql(
         return [f"printf '%s;\\n' {shlex.quote(statement)}" for statement in statements]
 
     parts = say("SET NAMES utf8mb4", MYSQL_SETTINGS, "SET SESSION unique_checks = 1", *before)
-    if any(column.computed is not None for name in ordered for column in both.changed_schema.tables[name].c):
+    if any(column.computed is not None for of in rows for column in both.changed_schema.tables[of.name].c):
         # mariadb-dump writes values of computed columns, which the server ignores, or refuses in strict mode
         parts += say("SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'")
-    stages = {name: f"{_STAGE}_{at}" for at, name in enumerate(n for n in ordered if str(n) in plan.matched)}
-    for name, stage in stages.items():
+    stages = [(of, f"{_STAGE}_{at}") for at, of in enumerate(of for of in rows if of.matched)]
+    for (name, *_), stage in stages:
         # it hides the table of this name until it has another one
         mine, use = support.name(TableName(None, name.table)), f"USE {support.quote(str(names[name.schema]))}"
         parts += say(use, f"CREATE TEMPORARY TABLE {stage} LIKE {mine}", f"CREATE TEMPORARY TABLE {mine} LIKE {stage}")
@@ -231,13 +237,11 @@ def _mysql(
         parts += say(f"DROP TEMPORARY TABLE {stage}", f"ALTER TABLE {mine} RENAME TO {stage}")
     parts += say("START TRANSACTION")
     for schema, database in names.items():
-        if tables := [name for name in ordered if name.schema == schema and name not in stages]:
+        if tables := [of.name for of in rows if of.name.schema == schema and not of.matched]:
             parts += [*say(f"USE {support.quote(str(database))}"), f"{source} {dumped(schema, tables)}"]
-    for name, stage in stages.items():
-        columns = copied_columns(both.changed_schema.tables[name])
-        staged = f"{support.quote(str(names[name.schema]))}.{stage}"
-        full = TableName(names[name.schema], name.table)
-        parts += say(_insert(support, full, columns, plan.matched[str(name)], staged).rstrip(";"))
+    for of, stage in stages:
+        full = TableName(names[of.name.schema], of.name.table)
+        parts += say(_insert(support, of, full, support.name(TableName(full.schema, stage))).rstrip(";"))
     parts += say(f"SELECT '{_READY.decode()}'")
     return Commands("\n".join([*parts, ""]), f"{target} {shlex.quote(str(both.kept.url.database))}")
 
@@ -251,16 +255,12 @@ def _mysql_options(url: sa.URL) -> str:
 # --- SQLite ----------------------------------------------------------------------------------------------
 
 
-def _sqlite(
-    plan: Plan, both: Databases, _kept: sa.Connection, ordered: list[TableName], before: list[str], after: list[str]
-) -> Commands:
-    support = support_of(both.kept)
-    path = str(both.changed.url.database).replace("'", "''")
-    lines = ["PRAGMA foreign_keys = OFF;", f"ATTACH '{path}' AS theirs;", "BEGIN;"]
+def _sqlite(both: Databases, support: Support, rows: list[_Rows], before: list[str], after: list[str]) -> Commands:
+    path = text_literal(str(both.changed.url.database))
+    lines = ["PRAGMA foreign_keys = OFF;", f"ATTACH {path} AS theirs;", "BEGIN;"]
     lines += (f"{statement};" for statement in before)
-    for name in ordered:
-        columns, matched = copied_columns(both.changed_schema.tables[name]), plan.matched.get(str(name), ())
-        other = f"theirs.{support.quote(name.table)}"
-        lines.append(_insert(support, TableName("main", name.table), columns, matched, other))
+    for of in rows:
+        other = support.name(TableName("theirs", of.name.table))
+        lines.append(_insert(support, of, TableName("main", of.name.table), other))
     lines += (f"{statement};" for statement in after)
     return Commands("\n".join([*lines, ""]), "")

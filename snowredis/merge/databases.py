@@ -1,13 +1,16 @@
-"""Connections to databases, with the same settings in every session, and their errors as errors of this tool."""
+"""Connections to databases, with the same settings in every session, queries of their catalogs, and their errors."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import functools
+import re
 import secrets
 import sqlite3
 import warnings
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,8 +27,16 @@ _SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 # how long a statement waits for a lock of another session before it gives up
 LOCK_WAIT_S = 15
+# what to do, by what the error of a database says
+_ADVICE = {
+    "lock (timeout|wait)|locked|deadlock": "another process uses the database: stop the application that writes to it",
+    "denied|must be owner|permission|authentication|readonly": "check the user, the password, and that this user owns "
+    "the tables",
+    "connect|refused|gone away|terminat|no such file|resolve": "check that the server runs, and the host, port and "
+    "database of the URL",
+}
 # rows that are fetched at once
-_STREAMED = {"stream_results": True, "yield_per": 20_000}
+STREAMED = {"stream_results": True, "yield_per": 20_000}
 # the same text of a time or a float on every server, no hidden rows, no time limits of the server's. They are those of
 # a transaction: behind a pooler, the session is the application's, too
 LOCAL_SETTINGS = (
@@ -51,13 +62,20 @@ def with_driver(url: sa.URL) -> sa.URL:
     return url.set(drivername=f"{url.drivername}+{driver}") if driver else url
 
 
-def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
+def text_literal(text: str) -> str:
+    """Return *text* as a literal of SQL, as all databases but MySQL read it, and DuckDB."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def is_mysql(connection: sa.Connection) -> bool:
+    """Return whether a database is MariaDB or MySQL."""
+    return connection.dialect.name in ("mysql", "mariadb")
+
+
+def open_database(text: str) -> sa.Engine:
     """Return an engine for a URL; connect once, to see that it works.
 
     On SQLite its transactions are what SQLAlchemy begins and commits, with DDL in them.
-
-    Args:
-        read_only: open an SQLite file for reading only.
 
     Raises:
         SourceError: not a URL, a database that is not supported, no driver, or no connection.
@@ -71,7 +89,8 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
             )
         # a statement that is prepared on one session of a pooler is unknown to the next
         unprepared = {"prepare_threshold": None} if url.get_driver_name() == "psycopg" else {}
-        engine = sa.create_engine(url, connect_args=unprepared)
+        is_sqlite = url.get_backend_name() == "sqlite"
+        engine = _sqlite(url) if is_sqlite else sa.create_engine(url, connect_args=unprepared)
     except (ArgumentError, ValueError) as error:
         raise SourceError(
             f"{shown(text)} is not the URL of a database. Nothing was read; write one such as "
@@ -82,20 +101,18 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
             f"the driver {error.name} is not installed. Nothing was read; install it with pip, or name another driver "
             "in the URL, such as postgresql+psycopg:// or mysql+pymysql://."
         ) from error
-    if engine.dialect.name == "sqlite":
-        engine = _sqlite(url, read_only=read_only)
     # such a column is not read; SQLAlchemy would say so at each table
     warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
     if engine.dialect.name == "postgresql":
         event.listen(engine, "begin", _begin_postgresql)
     else:
-        event.listen(engine, "connect", _set_up_sqlite if engine.dialect.name == "sqlite" else _set_up_mysql)
+        event.listen(engine, "connect", _set_up_sqlite if is_sqlite else _set_up_mysql)
     with database_errors(engine), engine.connect():
         pass
     return engine
 
 
-def _sqlite(url: sa.URL, *, read_only: bool) -> sa.Engine:
+def _sqlite(url: sa.URL) -> sa.Engine:
     path = Path(url.database or "")
     if not path.is_file():
         # SQLite would create the file
@@ -105,7 +122,7 @@ def _sqlite(url: sa.URL, *, read_only: bool) -> sa.Engine:
         )
     # a plan may be applied from another directory
     url = url.set(database=str(path.resolve()))
-    uri = f"file:{quote(str(path.resolve()))}?mode={'ro' if read_only else 'rw'}"
+    uri = f"file:{quote(str(path.resolve()))}?mode=rw"
     engine = sa.create_engine(url, creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -115,6 +132,25 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
     # transactions begin where SQLAlchemy begins them, not at the first change
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
+    connection.create_function("snowredis_hash", -1, _hash, deterministic=True)
+    connection.create_aggregate("snowredis_sum", 1, _Sum)
+
+
+def _hash(*values: object) -> int:
+    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 4
+
+
+class _Sum:
+    """Sum of numbers that may be greater than SQLite's, as text."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def step(self, value: int) -> None:
+        self._total += value
+
+    def finalize(self) -> str:
+        return str(self._total)
 
 
 def _set_up_mysql(connection: Any, _record: object) -> None:
@@ -148,23 +184,14 @@ def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
     except StatementError as error:
         # str(error) would show the statement and its values
         reason = " ".join(str(error.orig).split()).rstrip(".")
+        found = (advice for words, advice in _ADVICE.items() if re.search(words, reason, re.IGNORECASE))
+        advice = next(found, "correct that")
         raise kind(
-            f"{url_of(engine)}: {reason}. {changed or 'Nothing was changed'}; {_advice(reason)}, then run the same "
-            "command again."
+            f"{url_of(engine)}: {reason}. {changed or 'Nothing was changed'}; {advice}, then run the same command "
+            "again."
         ) from error
     except SQLAlchemyError as error:
         raise kind(f"{url_of(engine)}: {error}. {changed or 'Nothing was changed'}.") from error
-
-
-def _advice(reason: str) -> str:
-    lower = reason.lower()
-    if any(word in lower for word in ("lock timeout", "lock wait", "locked", "deadlock")):
-        return "another process uses the database: stop the application that writes to it"
-    if any(word in lower for word in ("denied", "must be owner", "permission", "authentication", "readonly")):
-        return "check the user, the password, and that this user owns the tables"
-    if any(word in lower for word in ("connect", "refused", "gone away", "terminat", "no such file", "resolve")):
-        return "check that the server runs, and the host, port and database of the URL"
-    return "correct that"
 
 
 @contextlib.contextmanager
@@ -202,15 +229,9 @@ def stream(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence
 
     Only one query of a connection may be under way (MariaDB).
     """
-    with connection.execute(query, execution_options=_STREAMED) as result:
+    with connection.execute(query, execution_options=STREAMED) as result:
         for part in result.partitions():
             yield from part
-
-
-def pages(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence[Any]]:
-    """Yield the values of a query of one column in the same way, many at once."""
-    with connection.execute(query, execution_options=_STREAMED) as result:
-        yield from result.scalars().partitions()
 
 
 def count_rows(connection: sa.Connection, table: sa.FromClause) -> int:
@@ -257,7 +278,7 @@ def _take(connection: sa.Connection, name: str, wait_s: int) -> bool:
     if connection.dialect.name != "postgresql":
         query = sa.text("SELECT GET_LOCK(CONCAT(:name, '.', MD5(DATABASE())), :wait)")
         return bool(connection.scalar(query, {"name": name, "wait": wait_s}))
-    key = {"key": int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest())}
+    key = {"key": int.from_bytes(blake2b(name.encode(), digest_size=7).digest())}
     if not wait_s:
         return bool(connection.scalar(sa.text("SELECT pg_try_advisory_xact_lock(:key)"), key))
     try:
@@ -268,9 +289,7 @@ def _take(connection: sa.Connection, name: str, wait_s: int) -> bool:
 
 
 def is_same_database(one: sa.Engine, other: sa.Engine) -> bool:
-    """Return whether two URLs lead to one database, however they are written: a lock of one is seen from the other."""
-    if one.dialect.name != other.dialect.name:
-        return False
+    """Return whether two URLs of one kind lead to one database: a lock of one is seen from the other."""
     if one.dialect.name == "sqlite":
         return Path(one.url.database or "").samefile(other.url.database or "")
     name = f"snowredis_{secrets.token_hex(8)}"
@@ -281,3 +300,12 @@ def is_same_database(one: sa.Engine, other: sa.Engine) -> bool:
         first.invalidate()
         second.invalidate()
         return is_same
+
+
+@functools.cache
+def catalog_query(kind: str, name: str) -> sa.TextClause:
+    """Return a query of the catalog of a kind of database; sql/KIND.sql has them, each behind a line of its name."""
+    path = f"sql/{'mysql' if kind == 'mariadb' else kind}.sql"
+    text = files("snowredis.merge").joinpath(path).read_text(encoding="utf-8")
+    queries = dict(re.findall(r"^-- (\w+): .*\n([^;]+);", text, re.MULTILINE))
+    return sa.text(queries[name])

@@ -206,9 +206,8 @@ class Findings:
     def result(self, read_s: float, began_s: float) -> CheckResult:
         """Return everything; *began_s*: when comparing began, on the monotonic clock."""
         sources = self._summaries()
-        repeated_ids, repeated_rows = self._rows("SELECT count(DISTINCT id), coalesce(sum(times), 0) FROM duplicates")[
-            0
-        ]
+        query = "SELECT count(DISTINCT id), coalesce(sum(times), 0) FROM duplicates"
+        repeated_ids, repeated_rows = self._rows(query)[0]
         return CheckResult(
             layout=layout_spec(self._layout),
             sources=sources,

@@ -94,6 +94,11 @@ class Run:
     sums: dict[str, list[Any]]
 
     @property
+    def is_backwards(self) -> bool:
+        """Return whether ids get their old values again."""
+        return self.state == "undoing"
+
+    @property
     def ids(self) -> int:
         """Number of ids that the plan changes."""
         return sum(domain.renamed for domain in self.domains)

@@ -48,7 +48,7 @@ def translated_rows(work: Work, name: TableName, query: sa.Select[Any]) -> Itera
     maps: list[dict[Any, int] | None] = []
     for column in query.selected_columns:
         domain = work.domain_of(ColumnName(*name, str(column.name)))
-        maps.append({old: new for old, _, new in work.store.pairs(work.numbers[domain.name])} if domain else None)
+        maps.append({old: new for old, _, new in work.store.pairs(work.scans[domain.name].number)} if domain else None)
     for row in stream(work.changed, query):
         yield [value if of is None else of.get(value, value) for value, of in zip(row, maps, strict=True)]
 
@@ -68,26 +68,27 @@ def matches_in_order(work: Work, domains: Sequence[Domain]) -> list[Domain]:
 
 def match(work: Work, domain: Domain) -> DomainPlan:
     """Give the rows that both databases have the ids of the first, and all others ids that are free."""
-    name, number, scan = domain.table_name, work.numbers[domain.name], work.scans[domain.name]
+    name, scan = domain.table_name, work.scans[domain.name]
     if len(domain.keys) != 1:
         raise MergeError(f"--match {name}: its key is that of several tables. Nothing was planned; match the others.")
     same = dict(same_rows(work, name, domain.keys[0].column))
     # these include ids that some rows refer to, and that no row has
-    taken, old_ids, free = set(work.store.ids("kept", number)), work.store.ids("changed", number), scan.highest
-    final: dict[int, int] = {}
-    for an_id in old_ids:
-        if an_id in same:
-            final[an_id] = same[an_id]
-        elif an_id in taken:
+    taken, old_ids, free = (
+        set(work.store.ids("kept", scan.number)),
+        work.store.ids("changed", scan.number),
+        scan.highest,
+    )
+    moved = {old: new for old, new in same.items() if old != new}
+    for old in old_ids:
+        if old in taken and old not in same:
             free += 1
-            final[an_id] = free
-    moved = {old: new for old, new in final.items() if old != new}
+            moved[old] = free
     # a new id that is also an old one: all go through temporary ids, above everything
     through = not set(moved.values()).isdisjoint(old_ids)
     pairs: list[Pair] = [
         (old, free + at if through else new, new) for at, (old, new) in enumerate(sorted(moved.items()), 1)
     ]
-    work.store.add(number, pairs)
+    work.store.add(scan.number, pairs)
     check_columns(work, domain, free + len(pairs) * through)
     return work.domain_plan(domain, "match")
 

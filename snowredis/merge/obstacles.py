@@ -1,20 +1,24 @@
-"""Obstacles to new ids, found before the first change: each is refused, with what to do."""
+"""Obstacles to new ids and to the copy, found before the first change: each is refused, with what to do.
+
+For the copy, the catalog of each database is read into facts. A fact is refused if it is not on the list of what a copy
+carries over without a loss, or if it differs between the two databases. Data is not read.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import catalog_query
-from snowredis.merge.databases import database_errors, row_text
-from snowredis.merge.pair import Work
-from snowredis.merge.schema import ColumnName, Domain, ForeignKey, Schema, TableName
+from snowredis.merge.databases import catalog_query, count_rows, database_errors, is_mysql, row_text
+from snowredis.merge.pair import Sides, Work
+from snowredis.merge.schema import ColumnName, Domain, ForeignKey, Schema, TableName, tables_of
 from snowredis.merge.support import support_of
 
-# rows and obstacles that a message names
+# rows, obstacles and facts that a message names
 _NAMED = 10
 # rows from which a column without an index is worth a note
 SMALL_TABLE = 10_000
@@ -22,38 +26,35 @@ SMALL_TABLE = 10_000
 _LOWER_BOUND = re.compile(
     r"[\s(]*[\"`]?(\w+)[\"`]?[\s)]*(?:>=?\s*\(?'?[01]'?\)?(::\w+)?|IS NOT NULL)[\s)]*", re.IGNORECASE
 )
+_ON_CONFLICT = re.compile(r"\bON\s+CONFLICT\s+(?!ABORT\b)\w+", re.IGNORECASE)
 
 
 def orphans(connection: sa.Connection, schema: Schema) -> Iterator[tuple[ForeignKey, list[str]]]:
     """Yield the foreign keys with values that refer to no row, and some of these values."""
     for key in schema.foreign_keys:
-        if rows := connection.execute(_without_parent(schema, key).limit(3)).all():
+        child, parent = schema.tables[key.child].alias("child"), schema.tables[key.parent].alias("parent")
+        columns = [child.c[name.column] for name in key.columns]
+        pairs = zip(columns, key.parents, strict=True)
+        found = sa.exists().where(*(parent.c[name.column] == column for column, name in pairs))
+        # without a constraint, 0 and -1 often stand for no row
+        is_given = [column.is_not(None) if key.name else column > 0 for column in columns]
+        if rows := connection.execute(sa.select(*columns).where(*is_given, ~found).limit(3)).all():
             yield key, [row_text(row) for row in rows]
 
 
-def _without_parent(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
-    child = schema.tables[key.child].alias("child")
-    parent = schema.tables[key.parent].alias("parent")
-    pairs = list(zip(key.columns, key.parents, strict=True))
-    found = sa.exists().where(*(parent.c[one.column] == child.c[other.column] for other, one in pairs))
-    columns = [child.c[column.column] for column in key.columns]
-    # without a constraint, 0 and -1 often stand for no row
-    is_given = [column.is_not(None) if key.name else column > 0 for column in columns]
-    return sa.select(*columns).where(*is_given, ~found)
-
-
-def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> None:
+def check_no_orphans(sides: Sides) -> None:
     """Refuse a database with rows that refer to a row that does not exist: a merge would give them a parent.
 
     Raises:
         MergeError: there are some.
     """
-    for key, values in orphans(connection, schema):
-        raise MergeError(
-            f"the database {which} has rows of {key.child} whose {', '.join(c.column for c in key.columns)} leads to "
-            f"no row of {key.parent}, such as {', '.join(values)}. Nothing was planned, since a row of the other "
-            "database may have that id; delete those rows, or set the column to NULL."
-        )
+    for which, side in zip(("is kept", "changes"), sides, strict=True):
+        for key, values in orphans(*side):
+            raise MergeError(
+                f"the database that {which} has rows of {key.child} whose {', '.join(c.column for c in key.columns)} "
+                f"leads to no row of {key.parent}, such as {', '.join(values)}. Nothing was planned, since a row of "
+                "the other database may have that id; delete those rows, or set the column to NULL."
+            )
 
 
 def check_columns(work: Work, domain: Domain, highest: int) -> None:
@@ -83,8 +84,9 @@ def check_obstacles(
     Raises:
         MergeError: with everything that was found.
     """
-    tables = {table for domain in domains for table in domain.tables}
-    found = list(_in_catalog(connection, tables, with_triggers))
+    tables = set(tables_of(domains))
+    found = list(_in_catalog(connection, tables))
+    found += [] if with_triggers else triggers(connection, tables, "UPDATE")
     names = {table: {c.column for d in domains for c in d.columns if c.table_name == table} for table in tables}
     inspector = sa.inspect(connection)
     for table, ids in names.items():
@@ -110,31 +112,30 @@ def _names_any(text: str, names: set[str]) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
 
 
-def _in_catalog(connection: sa.Connection, tables: set[TableName], with_triggers: bool) -> Iterator[str]:
-    kind = connection.dialect.name
-    if kind == "sqlite":
+def _in_catalog(connection: sa.Connection, tables: set[TableName]) -> Iterator[str]:
+    if connection.dialect.name == "sqlite":
         problems = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
         if problems != "ok":
             yield f"the file is damaged: {problems}: repair it, with .recover of sqlite3"
-    elif kind != "postgresql":
+    elif is_mysql(connection):
         for schema in {table.schema for table in tables}:
-            for row in connection.execute(catalog_query(kind, "references_from_outside"), {"schema": schema}):
+            for row in connection.execute(catalog_query("mysql", "references_from_outside"), {"schema": schema}):
                 if TableName(row.other, row.tab) not in tables:
                     yield (
                         f"the foreign key {row.name} of the database {row.other} leads here: name all databases with "
                         "--schema"
                     )
-            yield from [] if with_triggers else triggers(connection, schema, tables, "UPDATE")
 
 
-def triggers(connection: sa.Connection, schema: str | None, tables: Iterable[TableName], event: str) -> Iterator[str]:
+def triggers(connection: sa.Connection, tables: Iterable[TableName], event: str) -> Iterator[str]:
     """Yield the triggers of MariaDB and MySQL, where none can be switched off, that run at each UPDATE or INSERT."""
-    for row in connection.execute(catalog_query("mysql", "triggers"), {"schema": schema, "event": event}):
-        if TableName(schema, row.tab) in tables:
-            yield (
-                f"the trigger {row.name} of {row.tab} would run at each {event}: drop it, and create it again "
-                "afterwards, or, if it does no harm, go on --with-triggers"
-            )
+    for schema in {table.schema for table in tables} if is_mysql(connection) else ():
+        for row in connection.execute(catalog_query("mysql", "triggers"), {"schema": schema, "event": event}):
+            if TableName(schema, row.tab) in tables:
+                yield (
+                    f"the trigger {row.name} of {row.tab} would run at each {event}: drop it, and create it again "
+                    "afterwards, or, if it does no harm, go on --with-triggers"
+                )
 
 
 def _views(connection: sa.Connection, inspector: sa.Inspector, ids: set[str], tables: set[TableName]) -> Iterator[str]:
@@ -160,13 +161,12 @@ def rehearse(engine: sa.Engine, domains: Sequence[Domain], schema: Schema) -> No
         MergeError: a right lacks.
     """
     support = support_of(engine)
-    tables = list(dict.fromkeys(table for domain in domains for table in domain.tables))
     with (
         database_errors(engine, "Nothing was changed"),
         engine.connect().execution_options(snowredis_writes=True) as connection,
         connection.begin() as transaction,
     ):
-        with support.relaxed(connection, tables):
+        with support.relaxed(connection, tables_of(domains)):
             for domain in domains:
                 for name in domain.all_columns:
                     table, column = schema.tables[name.table_name], schema.column(name)
@@ -174,14 +174,92 @@ def rehearse(engine: sa.Engine, domains: Sequence[Domain], schema: Schema) -> No
         transaction.rollback()
 
 
-def without_index(engine: sa.Engine, schema: Schema, domain: Domain) -> list[ColumnName]:
-    """Return the columns of a domain whose table is read as a whole by each batch."""
-    inspector, found = sa.inspect(engine), []
+def without_index(connection: sa.Connection, schema: Schema, domain: Domain) -> Iterator[ColumnName]:
+    """Yield the columns of a domain whose table is large, and is read as a whole by each batch."""
+    inspector = sa.inspect(connection)
     for name in domain.columns:
-        table = name.table_name
-        keys = [[column.name for column in schema.tables[table].primary_key.columns]]
-        keys += [list(map(str, index["column_names"])) for index in inspector.get_indexes(table.table, table.schema)]
-        keys += [list(key["column_names"]) for key in inspector.get_unique_constraints(table.table, table.schema)]
-        if not any(key[:1] == [name.column] for key in keys):
-            found.append(name)
-    return found
+        table = schema.tables[name.table_name]
+        indexes = inspector.get_indexes(table.name, table.schema, include_auto_indexes=True)
+        firsts = [*table.primary_key.columns.keys()[:1], *(index["column_names"][0] for index in indexes)]
+        if name.column not in firsts and count_rows(connection, table) > SMALL_TABLE:
+            yield name
+
+
+# --- the list of what a copy carries over ----------------------------------------------------------------------
+
+
+class Fact(NamedTuple):
+    """Fact of the catalog about a table.
+
+    Attributes:
+        what: such as a column; empty: the table itself.
+        value: must be the same in both databases.
+        refusal: why it is not on the list, and what to do; empty: it is.
+    """
+
+    table: TableName
+    what: str
+    value: str
+    refusal: str
+
+
+def _facts(connection: sa.Connection, schema: Schema) -> Iterator[Fact]:
+    """Yield the facts of all tables of a database that are not excluded."""
+    facts = list[Fact]()
+    # on PostgreSQL, one query has all schemas
+    for name in schema.names if is_mysql(connection) else [None]:
+        for query in ("tables", "columns"):
+            for row in connection.execute(catalog_query(connection.dialect.name, query), {"schema": name}):
+                refusal = row.refusal
+                if clause := _ON_CONFLICT.search(getattr(row, "sql", None) or ""):
+                    refusal = f"has a key with {clause[0].upper()}, which replaces or skips rows: make it again without"
+                facts.append(Fact(TableName(getattr(row, "schema", name), row.tab), row.what, row.value, refusal))
+    yield from (fact for fact in facts if schema.names_table(fact.table))
+    inspector = sa.inspect(connection)
+    for name in schema.names:
+        for (_, table), checks in inspector.get_multi_check_constraints(schema=name).items():
+            if TableName(name, table) in schema.tables:
+                yield from (Fact(TableName(name, table), f"CHECK ({check['sqltext']})", "", "") for check in checks)
+
+
+def check_copyable(sides: Sides) -> None:
+    """Refuse tables of which the list does not say that a copy loses nothing.
+
+    Raises:
+        MergeError: with the first facts that are not on the list, or that differ.
+    """
+    kept, changed = ([*_facts(*side)] for side in sides)
+    tables = {fact.table for fact in changed}
+    kept = [fact for fact in kept if fact.table in tables]
+    refused = dict[str, list[str]]()
+    for which, facts in (("first", kept), ("second", changed)):
+        for fact in facts:
+            if fact.refusal:
+                refused.setdefault(f"{_named(fact)} {fact.refusal}", []).append(which)
+    found = [f"{text} (in the {' and the '.join(where)} database)" for text, where in refused.items()]
+    found += _differences(kept, changed)
+    if found:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        raise MergeError(
+            f"not known to be safe: {'; '.join(found[:_NAMED])}{more}. Nothing was changed; correct that, or "
+            "--exclude a table."
+        )
+
+
+def _named(fact: Fact) -> str:
+    if not fact.what:
+        return f"the table {fact.table}"
+    return f"{fact.table}.{fact.what}" if not fact.what.startswith("CHECK ") else f"the {fact.what} of {fact.table}"
+
+
+def _differences(kept: list[Fact], changed: list[Fact]) -> Iterator[str]:
+    one, other = ({fact[:2]: fact for fact in facts} for facts in (kept, changed))
+    tables = {fact.table for fact in kept}
+    for key in dict.fromkeys([*other, *one]):
+        fact = other.get(key) or one[key]
+        # what is in a table that one database lacks needs no line of its own
+        if key in one and key in other:
+            if (mine := one[key].value) != (theirs := other[key].value):
+                yield f"{_named(fact)} is {mine} in one, and {theirs} in the other"
+        elif fact.table in tables or not fact.what:
+            yield f"{_named(fact)} is only in the database that {'changes' if key in other else 'is kept'}"

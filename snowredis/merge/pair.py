@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
 from snowredis.core.layout import Layout
 from snowredis.merge import MergeError
-from snowredis.merge.databases import database_errors, is_same_database, open_database, url_of
+from snowredis.merge.databases import database_errors, is_same_database, open_database, reading, url_of
 from snowredis.merge.plan_file import DomainPlan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, is_there, read_schema
@@ -44,6 +45,11 @@ class Request:
         return {name: list(getattr(self, name)) for name in ("schemas", "references", "ids", "excluded")}
 
 
+Side = tuple[sa.Connection, Schema]
+# the database whose ids stay comes first
+Sides = tuple[Side, Side]
+
+
 @dataclass(frozen=True, slots=True)
 class Databases:
     """Both databases, and what is in them."""
@@ -53,29 +59,29 @@ class Databases:
     kept_schema: Schema
     changed_schema: Schema
 
-    @property
-    def sides(self) -> tuple[tuple[sa.Engine, Schema], tuple[sa.Engine, Schema]]:
-        """Each database with what is in it, the one whose ids stay first."""
-        return (self.kept, self.kept_schema), (self.changed, self.changed_schema)
+    @contextmanager
+    def reading(self) -> Iterator[Sides]:
+        """Connect to read: all of it sees each database at one moment."""
+        with reading(self.kept) as kept, reading(self.changed) as changed:
+            yield (kept, self.kept_schema), (changed, self.changed_schema)
 
 
 @dataclass(slots=True)
 class Work:
     """State of one run: both sides, and what was found."""
 
+    kept: sa.Connection
+    kept_schema: Schema
+    changed: sa.Connection
+    changed_schema: Schema
     request: Request
     layout: Layout | None
-    kept: sa.Connection
-    changed: sa.Connection
-    kept_schema: Schema
-    changed_schema: Schema
     support: Support
     store: IdStore
     progress: Progress
     matched: dict[TableName, tuple[str, ...]]
     counters: set[ColumnName]
     independent: set[ColumnName]
-    numbers: dict[str, int] = field(default_factory=dict)
     scans: dict[str, Scan] = field(default_factory=dict)
     lanes: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -85,8 +91,8 @@ class Work:
     same: dict[str, int] = field(default_factory=dict)
 
     @property
-    def sides(self) -> tuple[tuple[sa.Connection, Schema], tuple[sa.Connection, Schema]]:
-        """Each database with what is in it, the one whose ids stay first."""
+    def sides(self) -> Sides:
+        """Each database with what is in it."""
         return (self.kept, self.kept_schema), (self.changed, self.changed_schema)
 
     def is_matched(self, domain: Domain) -> bool:
@@ -99,9 +105,9 @@ class Work:
 
     def domain_plan(self, domain: Domain, kind: str) -> DomainPlan:
         """Return the plan of a domain whose new ids are in the store."""
-        scan, number = self.scans[domain.name], self.numbers[domain.name]
-        (renamed,) = self.store.rows(f"SELECT count(*) FROM mapping WHERE domain = {number}")[0]
-        return DomainPlan(number, domain, kind, scan.kept, scan.changed, scan.clashes, renamed)
+        scan = self.scans[domain.name]
+        (renamed,) = self.store.rows(f"SELECT count(*) FROM mapping WHERE domain = {scan.number}")[0]
+        return DomainPlan(scan.number, domain, kind, scan.kept, scan.changed, scan.clashes, renamed)
 
 
 def open_both(kept_url: str, changed_url: str, options: dict[str, list[str]]) -> Databases:
@@ -123,15 +129,10 @@ def open_both(kept_url: str, changed_url: str, options: dict[str, list[str]]) ->
             "ids stay."
         )
     with database_errors(kept):
-        kept_schema = read_schema(kept, schemas=options["schemas"], excluded=_known(kept, options["excluded"]))
+        excluded = [text for text in options["excluded"] if is_there(kept, text)]
+        kept_schema = read_schema(kept, schemas=options["schemas"], excluded=excluded)
     with database_errors(changed):
         changed_schema = read_schema(changed, **options, also=kept_schema.foreign_keys)
     if not changed_schema.tables:
         raise MergeError(f"{url_of(changed)} has no tables. Nothing was changed; check the URL and --schema.")
     return Databases(kept, changed, kept_schema, changed_schema)
-
-
-def _known(engine: sa.Engine, excluded: Iterable[str]) -> list[str]:
-    """Return those of the excluded tables that this database has, too."""
-    inspector = sa.inspect(engine)
-    return [text for text in excluded if is_there(inspector, text)]

@@ -184,5 +184,5 @@ def open_plan(path: Path) -> Iterator[tuple[Plan, Pairs]]:
 def _plan(data: dict[str, Any]) -> Plan:
     if data.pop("version") != _VERSION:
         raise ValueError("another version")
-    data["domains"] = [DomainPlan.from_json(domain) for domain in data["domains"]]
-    return Plan(**{**data, "fingerprints": tuple(data["fingerprints"])})
+    domains = [DomainPlan.from_json(domain) for domain in data["domains"]]
+    return Plan(**{**data, "domains": domains, "fingerprints": tuple(data["fingerprints"])})

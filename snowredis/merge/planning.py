@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from pathlib import Path
 
 from snowredis.core.layout import Layout
@@ -18,8 +17,7 @@ from snowredis.core.values import utc_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError, Undecided, obstacles
 from snowredis.merge.clashes import clashes
-from snowredis.merge.copyable import check_copyable
-from snowredis.merge.databases import count_rows, reading, url_of
+from snowredis.merge.databases import count_rows, url_of
 from snowredis.merge.journal import Journal, check_finished
 from snowredis.merge.matching import match, matches_in_order, same_rows
 from snowredis.merge.pair import Request, Work, open_both
@@ -27,14 +25,15 @@ from snowredis.merge.plan_file import DomainPlan, Plan, write_plan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import Domain, Schema, TableName, option, tables_called
 from snowredis.merge.support import support_of
-from snowredis.merge.undecided import CONTENT_TYPES, find_partials, undecided
+from snowredis.merge.undecided import CONTENT_TYPES, LARGE, find_partials, undecided
 from snowredis.merge.verify import id_sums
 from snowredis.merge.workspace import IdStore, Workspace
 
-# ids of every layout are above this after its first hour or so; numbers of counters are below
-COUNTER_LIMIT = 1 << 32
 # tables that Django fills in every database, with other ids in each, and the columns that identify a row
-_MATCHES = {CONTENT_TYPES: ("app_label", "model"), "auth_permission": ("content_type_id", "codename")}
+_MATCHES: dict[TableName, tuple[str, ...]] = {
+    CONTENT_TYPES: ("app_label", "model"),
+    TableName(None, "auth_permission"): ("content_type_id", "codename"),
+}
 
 
 def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
@@ -50,22 +49,14 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
     layout = None if request.layout is None else resolve_layout(request.layout)
     progress.start("reading tables and foreign keys")
     both = open_both(request.kept, request.changed, request.options)
-    kept_schema, changed_schema = both.kept_schema, both.changed_schema
     check_finished(both.changed, Journal(both.changed).read())
-    with contextlib.ExitStack() as stack:
+    with both.reading() as sides, Workspace() as workspace:
+        schema = both.changed_schema
         work = Work(
-            request,
-            layout,
-            stack.enter_context(reading(both.kept)),
-            stack.enter_context(reading(both.changed)),
-            kept_schema,
-            changed_schema,
-            support_of(both.changed),
-            IdStore(stack.enter_context(Workspace())),
-            progress,
-            _matched(request, changed_schema),
-            {changed_schema.named(text, "--counter") for text in request.counters},
-            {changed_schema.named(text, "--independent") for text in request.independent},
+            *(*sides[0], *sides[1], request, layout, support_of(both.changed), IdStore(workspace), progress),
+            _matched(request, schema),
+            {schema.named(text, "--counter") for text in request.counters},
+            {schema.named(text, "--independent") for text in request.independent},
         )
         plan = _plan(work)
         write_plan(path, plan, work.store.pairs)
@@ -74,11 +65,7 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
 
 def _matched(request: Request, changed_schema: Schema) -> dict[TableName, tuple[str, ...]]:
     """Return the tables whose rows are the same under other ids, with the columns that say so."""
-    matched: dict[TableName, tuple[str, ...]] = {
-        TableName(None, table): columns
-        for table, columns in _MATCHES.items()
-        if TableName(None, table) in changed_schema.tables
-    }
+    matched = {name: columns for name, columns in _MATCHES.items() if name in changed_schema.tables}
     for text in request.matched:
         table, equals, columns = text.partition("=")
         (name, *_) = tables_called(table, changed_schema.tables, "--match")
@@ -96,11 +83,10 @@ def _matched(request: Request, changed_schema: Schema) -> dict[TableName, tuple[
 def _plan(work: Work) -> Plan:
     request = work.request
     work.progress.start("looking for rows without a parent")
-    check_copyable(work.sides)
+    obstacles.check_copyable(work.sides)
     counters = work.support.counters(work.changed, work.changed_schema)
     work.counted = {column for counter in counters for column in counter.columns}
-    obstacles.check_no_orphans(work.kept, work.kept_schema, "that is kept")
-    obstacles.check_no_orphans(work.changed, work.changed_schema, "that changes")
+    obstacles.check_no_orphans(work.sides)
     partials, asked = find_partials(work.changed, work.changed_schema, work.independent)
     work.changed_schema = work.changed_schema.with_partials(partials)
     # codes of rows, such as those of countries, stay
@@ -112,11 +98,9 @@ def _plan(work: Work) -> Plan:
     ordered = _in_order(work.changed_schema)
     for number, domain in enumerate(ordered, 1):
         work.progress.start(f"reading {domain.name}")
-        work.numbers[domain.name] = number
         work.store.load("kept", number, work.kept, work.kept_schema, domain, kept_partials.get(domain.name, ()))
         work.store.load("changed", number, work.changed, work.changed_schema, domain, domain.partials)
-        work.scans[domain.name] = scan = work.store.scan(number, work.layout)
-        work.lanes |= scan.lanes
+        work.scans[domain.name] = work.store.scan(number)
     work.progress.start("looking for references without a foreign key")
     findings = [text for _, text in asked] + undecided(work, {column for column, _ in asked})
     # ids that change may make rows the same, so they are chosen first
@@ -178,14 +162,9 @@ def _in_order(schema: Schema) -> list[Domain]:
 
 def _at_once(work: Work, plan: DomainPlan) -> bool:
     """Return whether the ids of a domain must change in one transaction."""
-    domain, engine = plan.domain, work.changed.engine
-    if plan.kind == "match" or any(partial.kind_column in domain.columns for partial in domain.partials):
+    if plan.kind == "match" or any(part.kind_column in plan.domain.columns for part in plan.domain.partials):
         return True
-    slow = [
-        name
-        for name in (obstacles.without_index(engine, work.changed_schema, domain) if plan.renamed else ())
-        if count_rows(work.changed, work.changed_schema.tables[name.table_name]) > obstacles.SMALL_TABLE
-    ]
+    slow = list(obstacles.without_index(work.changed, work.changed_schema, plan.domain) if plan.renamed else ())
     constrained = {column for key in work.changed_schema.foreign_keys if key.name for column in key.columns}
     for name in slow:
         text = f"all ids of {plan.name} are changed in one transaction, which reads the table once"
@@ -207,19 +186,19 @@ def _at_once(work: Work, plan: DomainPlan) -> bool:
 
 def _choose(work: Work, domain: Domain) -> DomainPlan:
     """Choose the new ids of a domain."""
-    scan, number = work.scans[domain.name], work.numbers[domain.name]
+    scan = work.scans[domain.name]
     if not scan.clashes:
         return work.domain_plan(domain, "unchanged")
-    if scan.highest < COUNTER_LIMIT or work.counters & set(domain.columns):
+    if scan.highest < LARGE or work.counters & set(domain.columns):
         limit = min(work.support.limit(work.changed_schema.column(name)) for name in domain.all_columns)
         offset = counter_offset(scan.lowest, scan.highest, limit)
         obstacles.check_columns(work, domain, scan.highest + offset)
-        work.store.add_offset(number, offset)
+        work.store.add_offset(scan.number, offset)
         return replace(work.domain_plan(domain, "counter"), offset=offset, lowest=scan.lowest)
-    clashes = work.store.clashes(number)
+    clashes = work.store.clashes(scan.number)
     layout, lanes = _lanes(work, domain, clashes)
-    work.store.add(number, ((old, new, new) for old, new in new_ids(clashes, layout, lanes)))
-    highest = work.store.rows(f"SELECT max(new) FROM mapping WHERE domain = {number}")[0][0]
+    work.store.add(scan.number, ((old, new, new) for old, new in new_ids(clashes, layout, lanes)))
+    highest = work.store.rows(f"SELECT max(new) FROM mapping WHERE domain = {scan.number}")[0][0]
     obstacles.check_columns(work, domain, highest)
     return replace(work.domain_plan(domain, "layout"), lanes=tuple(lanes))
 
@@ -233,8 +212,8 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
             f"({clashes[-1]}). Nothing was planned; say how they were made with --layout, or, if they are plain "
             f"numbers, {option('counter', domain.name)}."
         )
-    if clashes[0] < 0 or clashes[-1] >> layout.total_bits:
-        wrong = clashes[0] if clashes[0] < 0 else clashes[-1]
+    wrong = clashes[0] if clashes[0] < 0 else clashes[-1]
+    if wrong < 0 or wrong >> layout.total_bits:
         raise MergeError(
             f"{domain.name}: {wrong} clashes, and is no id of the layout {layout}. Nothing was planned; name the "
             f"layout that the ids were made with, or {option('counter', domain.name)}."
@@ -246,6 +225,7 @@ def _lanes(work: Work, domain: Domain, clashes: list[int]) -> tuple[Layout, list
             f"{utc_text(newest_ms) or 'past the year 9999'}. Nothing was planned, since its new id might be made "
             "again; check the layout and its epoch."
         )
+    work.lanes = work.lanes or work.store.lanes(layout)
     ((tick, most),) = Counter(an_id >> layout.timestamp_shift for an_id in clashes).most_common(1)
     needed = -(-most // layout.sequences)
     lanes = list(islice(unused_lanes(layout, work.lanes), needed))
@@ -271,9 +251,8 @@ def counter_offset(lowest: int, highest: int, limit: int) -> int:
         limit: greatest number that fits the columns.
     """
     least = highest - lowest + 1
-    round_offset = 10
-    while round_offset < 2 * least:
-        round_offset *= 10
+    # the least that is not below twice as much
+    round_offset = 10 ** len(str(2 * least - 1))
     return round_offset if highest + round_offset <= limit else least
 
 
@@ -282,8 +261,7 @@ def unused_lanes(layout: Layout, used: Iterable[int]) -> Iterator[int]:
     taken = set(used)
     in_use = {layout.decode(lane).datacenter for lane in taken}
     for backup in range(layout.namespaces):
-        others = (number for number in range(layout.datacenters) if number not in in_use)
-        for datacenter in chain(sorted(in_use), others):
+        for datacenter in sorted(range(layout.datacenters), key=lambda number: number not in in_use):
             for worker in reversed(range(layout.workers)):
                 lane = layout.compose(tick=0, datacenter=datacenter, backup=backup, worker=worker)
                 if lane not in taken:

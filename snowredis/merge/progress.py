@@ -22,7 +22,6 @@ class Progress:
         self._text, self._total, self._done = "", 0.0, 0.0
         self._began_s = time.monotonic()
         self._printed_s = self._began_s if not self._changes else 0.0
-        self._is_drawn = False
 
     def __enter__(self) -> Self:
         return self
@@ -51,7 +50,6 @@ class Progress:
         if self._changes:
             width = shutil.get_terminal_size().columns
             print(f"\r\x1b[K{fitted(line, width - 1)}", end="", file=sys.stderr, flush=True)
-            self._is_drawn = True
         else:
             print(line, file=sys.stderr, flush=True)
 
@@ -67,6 +65,5 @@ class Progress:
 
     def clear(self) -> None:
         """Remove the changing line."""
-        if self._is_drawn:
+        if self._changes:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._is_drawn = False

@@ -22,31 +22,27 @@ AUTO_INCREMENT = "auto-increment"
 
 
 def _add_arguments(parser: Parser) -> None:
+    add = parser.add_argument
     text = "the column of the ids, in a database: postgresql://host/db#orders.id"
-    parser.add_argument("source", nargs="?", metavar="SOURCE", help=text)
-    parser.add_argument(
-        "--from",
-        dest="old",
-        default=AUTO_INCREMENT,
-        metavar="LAYOUT",
-        help=f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec",
-    )
-    parser.add_argument("--max", type=natural, metavar="ID", help="the greatest old id at --start")
+    add("source", nargs="?", metavar="SOURCE", help=text)
+    text = f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec"
+    add("--from", dest="old", default=AUTO_INCREMENT, metavar="LAYOUT", help=text)
+    add("--max", type=natural, metavar="ID", help="the greatest old id at --start")
     text = "when the first old id was made, of a layout (default: its epoch)"
-    parser.add_argument("--since", type=moment_ms, metavar="TIME", help=text)
+    add("--since", type=moment_ms, metavar="TIME", help=text)
     text = "when the last old id is made (default: at --start)"
-    parser.add_argument("--until", type=moment_ms, metavar="TIME", help=text)
+    add("--until", type=moment_ms, metavar="TIME", help=text)
     text = "those that made old ids: 3, or 0-31 (default: any)"
-    parser.add_argument("--old-datacenter", type=_range, metavar="N", help=text)
-    parser.add_argument("--old-worker", type=_range, metavar="N", help="the same, of worker ids")
+    add("--old-datacenter", type=_range, metavar="N", help=text)
+    add("--old-worker", type=_range, metavar="N", help="the same, of worker ids")
     text = "the layout of the new ids (default: 'default')"
-    parser.add_argument("--to", dest="new", default="default", metavar="LAYOUT", help=text)
+    add("--to", dest="new", default="default", metavar="LAYOUT", help=text)
     text = "those that make new ids (default: any)"
-    parser.add_argument("--datacenter", type=_range, metavar="N", help=text)
+    add("--datacenter", type=_range, metavar="N", help=text)
     text = "when the first new id is made: an ISO date or time (UTC), or Unix ms (default: now)"
-    parser.add_argument("--start", type=moment_ms, metavar="TIME", help=text)
+    add("--start", type=moment_ms, metavar="TIME", help=text)
     text = "how far clocks may be off, on both sides (default: 10)"
-    parser.add_argument("--clock-error", type=natural, default=10, metavar="S", help=text)
+    add("--clock-error", type=natural, default=10, metavar="S", help=text)
 
 
 def _range(text: str) -> Range:
@@ -80,14 +76,13 @@ def _measure(args: argparse.Namespace) -> None:
     import sqlalchemy as sa
 
     from snowredis.merge.databases import open_database, reading
-    from snowredis.merge.ingest import column_of
-    from snowredis.merge.sources import parse_sources
+    from snowredis.merge.sources import column_of, parse_sources
 
     (source,) = parse_sources([args.source])
     if source.kind != "database":
         text = f"{source.shown} is a file. Name a column of a database, as postgresql://host/db#orders.id."
         raise CommandError(ExitCode.BAD_INPUT, text)
-    engine = open_database(source.location, read_only=True)
+    engine = open_database(source.location)
     column = column_of(engine, source)
     with reading(engine) as connection:
         first, last = connection.execute(sa.select(sa.func.min(column), sa.func.max(column))).one()

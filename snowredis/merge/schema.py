@@ -18,15 +18,14 @@ import sqlalchemy as sa
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import catalog_query
+from snowredis.merge.databases import catalog_query
 
 # tables of migration tools: each database has its own
 _NOT_MERGED = {
     *("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata"),
     "flyway_schema_history",
 }
-OWN_TABLES = "snowredis_merge_"
-_SYSTEM_SCHEMAS = {"information_schema", "pg_catalog", "pg_toast"}
+_OWN_TABLES = "snowredis_merge_"
 _REFERENCE = re.compile(r"\s*(.+?)\s*=\s*(.+?)\s*(?:\s+WHERE\s+(.+?)\s*=\s*'?(.*?)'?\s*)?", re.IGNORECASE)
 
 
@@ -80,8 +79,19 @@ class Partial(NamedTuple):
         # MySQL has no BOOLEAN that is compared
         return sa.cast(columns[self.kind], sa.String(200)) == self.value if self.kind else sa.literal(1) == 1
 
+    @property
+    def where(self) -> str:
+        """The rows as --reference writes them; empty: all."""
+        # quotes around a text that has quotes or spaces at its ends, as SQL has them around each
+        quote = "'" if self.value != self.value.strip("' ") else ""
+        return f" WHERE {self.kind}={quote}{self.value}{quote}" if self.kind else ""
+
+    def to(self, target: object) -> str:
+        """Return the option that says what it refers to, as a person pastes it."""
+        return option("reference", f"{self.column}={target}{self.where}")
+
     def __str__(self) -> str:
-        return f"{self.column} WHERE {kind_is(self.kind, self.value)}" if self.kind else str(self.column)
+        return f"{self.column}{self.where}"
 
 
 class ForeignKey(NamedTuple):
@@ -109,8 +119,7 @@ class ForeignKey(NamedTuple):
         return self.parents[0].table_name
 
     def __str__(self) -> str:
-        sides = (", ".join(column.column for column in columns) for columns in (self.columns, self.parents))
-        left, right = sides
+        left, right = (", ".join(column.column for column in columns) for columns in (self.columns, self.parents))
         return f"{self.child}({left}) -> {self.parent}({right}){'' if self.name else ' (no constraint)'}"
 
 
@@ -152,10 +161,10 @@ class Domain:
         """Columns that hold these ids in some rows, then those that do in all."""
         return (*(part.column for part in self.partials), *self.columns)
 
-    @property
-    def tables(self) -> list[TableName]:
-        """Tables of all columns."""
-        return list(dict.fromkeys(name.table_name for name in self.all_columns))
+
+def tables_of(domains: Iterable[Domain]) -> list[TableName]:
+    """Return the tables of all columns of these ids."""
+    return list(dict.fromkeys(name.table_name for domain in domains for name in domain.all_columns))
 
 
 class Schema:
@@ -187,7 +196,7 @@ class Schema:
 
     def names_table(self, name: TableName) -> bool:
         """Return whether a table, of whatever kind, is in these schemas, and not excluded."""
-        is_excluded = {str(name), name.table} & self.excluded or name.table.startswith(OWN_TABLES)
+        is_excluded = {str(name), name.table} & self.excluded or name.table.startswith(_OWN_TABLES)
         return name.schema in self.names and not is_excluded
 
     def column(self, name: ColumnName) -> sa.Column[object]:
@@ -301,9 +310,7 @@ def is_integer(column: sa.Column[object]) -> bool:
 def is_rewritable(column: sa.Column[object]) -> bool:
     """Return whether ids in a column can be changed: in whole numbers, decimals, texts, or without a type."""
     of = getattr(column.type, "data_type", column.type)
-    return isinstance(of, sa.Integer | sa.Numeric | sa.String | sa.types.NullType) and not isinstance(
-        of, sa.Float | sa.JSON
-    )
+    return isinstance(of, sa.Integer | sa.Numeric | sa.String | sa.types.NullType) and not isinstance(of, sa.Float)
 
 
 def _connected(neighbors: Mapping[ColumnName, set[ColumnName]]) -> Iterator[list[ColumnName]]:
@@ -322,10 +329,10 @@ def _connected(neighbors: Mapping[ColumnName, set[ColumnName]]) -> Iterator[list
 # --- the catalog -----------------------------------------------------------------------------------------
 
 
-def is_there(inspector: sa.Inspector, text: str) -> bool:
+def is_there(engine: sa.Engine, text: str) -> bool:
     """Return whether a table with this name, TABLE or SCHEMA.TABLE, exists, of whatever kind."""
     schema, _, name = text.rpartition(".")
-    return inspector.has_table(name, schema or None)
+    return sa.inspect(engine).has_table(name, schema or None)
 
 
 def read_schema(
@@ -351,19 +358,16 @@ def read_schema(
     """
     inspector = sa.inspect(engine)
     metadata, default, found = sa.MetaData(), inspector.default_schema_name, list[ForeignKey]()
-    names = [None if name == default else name for name in schemas or _all_schemas(engine, inspector)]
+    every = inspector.get_schema_names() if engine.dialect.name == "postgresql" else [default]
+    names = [None if name == default else name for name in schemas or every if name != "information_schema"]
     for name in names:
         metadata.reflect(engine, schema=name, resolve_fks=False)
         found += _foreign_keys(inspector, name)
-    reflected = {
-        TableName(table.schema, table.name): table
-        for table in metadata.tables.values()
-        if not table.name.startswith(OWN_TABLES)
-    }
+    reflected = {TableName(table.schema, table.name): table for table in metadata.tables.values()}
     partitions = _partitions(engine)
     for text in excluded:
         # SQLAlchemy lists no table of another kind, such as a foreign one
-        if not is_there(inspector, text):
+        if not is_there(engine, text):
             tables_called(text, reflected, "--exclude")
     plain = Schema({}, (), names=names, excluded=excluded)
     tables = {name: table for name, table in reflected.items() if name not in partitions and plain.names_table(name)}
@@ -395,13 +399,6 @@ def read_schema(
     return Schema(tables, keys, given_ids, partials, names, excluded)
 
 
-def _all_schemas(engine: sa.Engine, inspector: sa.Inspector) -> list[str | None]:
-    if engine.dialect.name != "postgresql":
-        return [inspector.default_schema_name]
-    names = inspector.get_schema_names()
-    return [name for name in names if name not in _SYSTEM_SCHEMAS and not name.startswith("pg_")]
-
-
 def _partitions(engine: sa.Engine) -> dict[TableName, TableName]:
     """Return the partitioned table, the outermost one, of every partition."""
     if engine.dialect.name != "postgresql":
@@ -415,11 +412,8 @@ def _foreign_keys(inspector: sa.Inspector, schema: str | None) -> Iterable[Forei
     for (_, table), keys in inspector.get_multi_foreign_keys(schema=schema).items():
         for key in keys:
             parent = TableName(key["referred_schema"], key["referred_table"])
-            # SQLite: REFERENCES parent, without columns, means its primary key
-            referred = (
-                key["referred_columns"]
-                or inspector.get_pk_constraint(parent.table, parent.schema)["constrained_columns"]
-            )
+            # SQLite: REFERENCES parent, where there is no parent
+            referred = key["referred_columns"] or key["constrained_columns"]
             yield ForeignKey(
                 key["name"] or f"of {', '.join(key['constrained_columns'])}",
                 tuple(ColumnName(schema, table, column) for column in key["constrained_columns"]),
@@ -444,13 +438,6 @@ def _between_whole_tables(key: ForeignKey, partitions: Mapping[TableName, TableN
 def option(name: str, text: object) -> str:
     """Return an option of a plan as a person pastes it."""
     return f"--{name} {shlex.quote(str(text))}"
-
-
-def kind_is(kind: str, value: str) -> str:
-    """Return the condition of --reference for some rows."""
-    # around a text that has quotes or spaces at its ends, as SQL has them around each
-    quote = "'" if value != value.strip("' ") else ""
-    return f"{kind}={quote}{value}{quote}"
 
 
 def tables_called(text: str, tables: Mapping[TableName, object], given: str) -> list[TableName]:

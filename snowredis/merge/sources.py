@@ -1,4 +1,4 @@
-"""Sources of ids as a person writes them: [NAME=]LOCATION[#COLUMN], where LOCATION is a file or the URL of a database.
+"""Sources of ids, as a person writes them: where they are, and their values in the table ``ids`` of the workspace.
 
     players.parquet#id                                  one column of a file
     europe=dumps/players-*.csv.gz#player_id             several files that are one source, with a name
@@ -6,19 +6,32 @@
     postgresql://app@db1/game#players.id                a table and a column
     sqlite:///shard.db#main.players.id                  … with its schema
 
-Opens nothing and reads no file; only whether a file with exactly this name exists is looked up.
+The table has the columns source, id, rejected. An id is a whole number of 64 bits. A value that is none is stored as
+text, in ``rejected``. DuckDB reads the files: CSV, plain text, gzip of both, and Parquet.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
+import gzip
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import duckdb
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.exc import NoSuchTableError
 
 from snowredis.errors import shown
 from snowredis.merge import SourceError
+from snowredis.merge.databases import STREAMED, count_rows, open_database, reading, text_literal
+from snowredis.merge.progress import Progress
+from snowredis.merge.workspace import Workspace
 
 Kind = Literal["database", "csv", "parquet"]
 # file endings -> how DuckDB reads the file; .gz may follow that of a text
@@ -31,6 +44,12 @@ _PASSWORD = re.compile(r"(://[^:/@\s]*):[^/\s]*@")
 _PASSWORD_IN_QUERY = re.compile(r"([?&]password=)[^&#\s]*", re.IGNORECASE)
 # parts of schema.table.column; a part in double quotes may hold anything, and "" is one quote
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_PARTS = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{1,2}}")
+# values of a file that are looked at before all are read
+_SAMPLED = 1000
+_CHUNK_BYTES = 1 << 20
+_WHOLE_TYPES = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM|DECIMAL\(\d+,0\)")
+_TABLE = "CREATE TABLE ids (source USMALLINT, id BIGINT, rejected VARCHAR)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +137,237 @@ def kind_of(path: str) -> Kind:
 
 def _split_url(text: str) -> tuple[str, str | None, str, str]:
     location, _, names = text.partition("#")
-    parts = _split_parts(names)
-    if len(parts) not in (2, 3):
+    if not _PARTS.fullmatch(names):
         raise SourceError(
             f"{shown(without_password(text))} names no table and column. Nothing was read; write them after a #, "
             "such as postgresql://host/db#players.id, or #schema.players.id."
         )
+    parts = [quoted.replace('""', '"') or plain for quoted, plain in _PART.findall(names)]
     schema, table, column = [None, *parts][-3:]
     return location, schema, str(table), str(column)
 
 
-def _split_parts(names: str) -> list[str]:
-    parts, at = [], 0
-    while match := _PART.match(names, at):
-        parts.append(match[1].replace('""', '"') if match[1] is not None else match[2])
-        at = match.end()
-        if names[at : at + 1] != ".":
-            break
-        at += 1
-    return parts if at == len(names) else []
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) -> None:
+    """Read all sources into the table ``ids``.
+
+    Raises:
+        SourceError: a source cannot be read.
+    """
+    workspace.rows(_TABLE)
+    # all sources are looked at before the first is read: a wrong path is found at once
+    with contextlib.ExitStack() as stack:
+        opened: list[_Table | list[Path]] = [
+            _open_table(source, stack) if source.kind == "database" else _files_of(source) for source in sources
+        ]
+        for number, (source, found) in enumerate(zip(sources, opened, strict=True)):
+            if isinstance(found, tuple):
+                _read_table(workspace, number, source, found, progress)
+                continue
+            progress.start(f"reading {source.name}", sum(path.stat().st_size for path in found))
+            for path in found:
+                _read_file(workspace, number, source, path)
+                progress.add(path.stat().st_size)
+    workspace.rows("CHECKPOINT")
+
+
+# --- files -----------------------------------------------------------------------------------------------
+
+
+def _files_of(source: Source) -> list[Path]:
+    """Return the files that the path or pattern of *source* names.
+
+    Raises:
+        SourceError: there is none, it cannot be read, or it is empty.
+    """
+    paths = [Path(source.location)]
+    if not paths[0].exists():
+        paths = sorted(Path(name) for name in glob.glob(source.location, recursive=True))
+    if not paths:
+        raise SourceError(f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path.")
+    for path in paths:
+        if not (path.exists() and path.stat().st_size):
+            raise SourceError(
+                f"{source.name}: {path} is empty, it has 0 bytes, or it is a link that leads nowhere. Nothing was "
+                "read, since an export that failed looks like this; leave it out if it is meant to be empty."
+            )
+    return paths
+
+
+def _read_file(workspace: Workspace, number: int, source: Source, path: Path) -> None:
+    if path.suffix.lower() == ".gz":
+        _check_gzip(source, path)
+    try:
+        workspace.rows(f"INSERT INTO ids {_select_statement(workspace, source, path, number)}")
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.OutOfMemoryException) or "could not write" in str(error).lower():
+            # the file is right: this machine's memory or disk is too small
+            raise
+        raise _unreadable(source, path, str(error).partition(": ")[2].splitlines()[0]) from error
+
+
+def _select_statement(workspace: Workspace, source: Source, path: Path, number: int) -> str:
+    """Return a SELECT of (source, id, rejected) of one file.
+
+    Raises:
+        SourceError: the file has no such column, or the column has no ids.
+    """
+    table = f"read_parquet({text_literal(str(path))})"
+    if source.kind != "parquet":
+        # without skip and comment, DuckDB leaves out lines that it takes for a preamble or a comment
+        options = f"{text_literal(str(path))}, all_varchar = true, skip = 0, comment = ''"
+        table = f"read_csv({options})"
+        if any(name.strip().isdigit() for name in _columns(workspace, table)):
+            # the first id is no header
+            table = f"read_csv({options}, header = false)"
+    kinds = _columns(workspace, table)
+    name = _column(source, path, list(kinds))
+    kind, quoted = kinds[name], name.replace('"', '""')
+    if not _WHOLE_TYPES.fullmatch(kind):
+        raise SourceError(
+            f"{source.name}: column {shown(name)} of {path} holds {kind}, not whole numbers. None of its values was "
+            "used; name the column of the ids after a #. Numbers with a decimal point lose the last digits of an id."
+        )
+    values = f'SELECT "{quoted}" AS value FROM {table}'
+    rows = workspace.rows(f"SELECT {_parsed(kind)}, value::VARCHAR FROM ({values} LIMIT {_SAMPLED})")
+    _check_holds_ids(source, f"column {shown(name)} of {path}", rows)
+    return f"SELECT {number}, id, {_rejected('id')} FROM (SELECT value, {_parsed(kind)} AS id FROM ({values}))"
+
+
+def _check_holds_ids(source: Source, where: str, rows: Sequence[tuple[int | None, str | None]]) -> None:
+    """Refuse a column of which none of the first values, as ids and as texts, is an id."""
+    given = [text for _, text in rows if text]
+    if given and all(an_id is None for an_id, _ in rows):
+        raise SourceError(
+            f"{source.name}: {where} holds no ids, but {', '.join(map(shown, given[:3]))}. None of its values was "
+            "used; name the column of the ids after a #. Numbers with a decimal point or an exponent are no ids: "
+            "export them as whole numbers."
+        )
+
+
+def _check_gzip(source: Source, path: Path) -> None:
+    """Refuse a damaged archive: DuckDB compares no checksum."""
+    try:
+        with gzip.open(path) as file:
+            while file.read(_CHUNK_BYTES):
+                pass
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(source, path, f"it is damaged or truncated ({error})") from error
+
+
+def _columns(workspace: Workspace, table: str) -> dict[str, str]:
+    return {row[0]: row[1] for row in workspace.rows(f"DESCRIBE SELECT * FROM {table}")}
+
+
+def _column(source: Source, path: Path, names: Sequence[str]) -> str:
+    """Return the name of the source's column: the given one, the only one, or ``id``."""
+    if source.column is None and len(names) == 1:
+        return names[0]
+    wanted = source.column or "id"
+    matches = [name for name in names if name == wanted]
+    matches = matches or [name for name in names if name.strip().lower() == wanted.lower()]
+    if len(matches) == 1:
+        return matches[0]
+    raise SourceError(
+        f"{source.name}: {path} has {len(matches) or 'no'} column{'s' * (len(matches) > 1)} {shown(wanted)}; it has "
+        f"{_listed(names)}. None of its values was used; name one of these after a #. Columns without a header are "
+        "column0, column1, …"
+    )
+
+
+def _parsed(kind: str) -> str:
+    """Return the expression that makes a BIGINT of ``value``, or NULL; rounds nothing, ignores spaces around it."""
+    number = "try_cast(value AS BIGINT)"
+    if kind != "VARCHAR":
+        return number
+    # the first test is the fast one; what it refuses is rare
+    return (
+        f"CASE WHEN {number}::VARCHAR = value THEN {number} "
+        r"WHEN regexp_full_match(value, '\s*[0-9]+\s*') THEN try_cast(trim(value) AS BIGINT) END"
+    )
+
+
+def _rejected(an_id: str) -> str:
+    """Return the expression for the text of a ``value`` that is no id: where *an_id* is NULL."""
+    return f"CASE WHEN {an_id} IS NULL THEN coalesce(left(value::VARCHAR, 200), '') END"
+
+
+def _unreadable(source: Source, path: Path, reason: str) -> SourceError:
+    """Return the error for a file that cannot be read as what its name says."""
+    return SourceError(
+        f"{source.name}: {path} cannot be read as {source.kind}: {reason.strip().rstrip('.')}. None of "
+        "its ids was used; export or copy it again, or correct its name if it is another kind of file."
+    )
+
+
+# --- tables ----------------------------------------------------------------------------------------------
+
+_Table = tuple[sa.Connection, sa.Column[Any], int]
+
+
+def _open_table(source: Source, stack: contextlib.ExitStack) -> _Table:
+    """Return a connection until *stack* ends, the column, and how many rows there are."""
+    engine = open_database(source.location)
+    stack.callback(engine.dispose)
+    column, connection = column_of(engine, source), stack.enter_context(reading(engine))
+    return connection, column, count_rows(connection, column.table)
+
+
+def column_of(engine: sa.Engine, source: Source) -> sa.Column[Any]:
+    """Return the column of *source*, as the database describes it; SourceError if it cannot hold ids."""
+
+    def refused(what: str, advice: str) -> SourceError:
+        location = without_password(source.location)
+        return SourceError(f"{source.name}: {location}: {what}. Nothing of it was used. {advice}.")
+
+    try:
+        table = sa.Table(str(source.table), sa.MetaData(), schema=source.schema, autoload_with=engine)
+    except NoSuchTableError:
+        inspector = sa.inspect(engine)
+        names = inspector.get_table_names(source.schema) + inspector.get_view_names(source.schema)
+        advice = f"It has {_listed(names)}; name one of these after the #"
+        raise refused(f"there is no table {shown(source.table)}", advice) from None
+    column = table.c.get(str(source.column))
+    if column is None:
+        what = f"table {shown(source.table)} has no column {shown(source.column)}"
+        raise refused(what, f"It has {_listed(list(table.c.keys()))}; name one of these after the #")
+    what = f"column {shown(source.column)} holds {column.type}"
+    if isinstance(column.type, sa.Float):
+        loses = "which loses the last digits of an id from 2**53 on"
+        raise refused(f"{what}, {loses}", "Name a column of whole numbers")
+    if not isinstance(column.type, sa.Integer | sa.Numeric | sa.String | sa.types.NullType):
+        raise refused(f"{what}, not whole numbers", "Name the column of the ids")
+    return column
+
+
+def _listed(names: Sequence[str]) -> str:
+    return (", ".join(map(shown, names[:12])) + (", …" if len(names) > 12 else "")) or "none"
+
+
+def _read_table(workspace: Workspace, number: int, source: Source, table: _Table, progress: Progress) -> None:
+    connection, column, rows = table
+    progress.start(f"reading {source.name}", rows)
+    # one transaction: each commit would write its rows twice
+    workspace.rows("BEGIN")
+    values = connection.execute(sa.select(column), execution_options=STREAMED).scalars()
+    for at, page in enumerate(values.partitions()):
+        _store_page(workspace, number, page)
+        if not at:
+            query = f"SELECT id, rejected FROM ids WHERE source = {number}"
+            _check_holds_ids(source, source.shown, workspace.rows(query))
+        progress.add(len(page))
+    workspace.rows("COMMIT")
+
+
+def _store_page(workspace: Workspace, number: int, values: Sequence[Any]) -> None:
+    # type(True) is bool, so bools are not taken for ids
+    if set(map(type, values)) <= {int}:
+        with contextlib.suppress(OverflowError):
+            array = np.array(values, dtype=np.int64)
+            workspace.insert("ids", f"{number}, value, NULL", {"value": array})
+            return
+    texts = np.array(["" if value is None else str(value) for value in values], dtype=object)
+    an_id = _parsed("VARCHAR")
+    workspace.insert("ids", f"{number}, {an_id}, {_rejected(an_id)}", {"value": texts})

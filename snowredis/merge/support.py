@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from snowredis.merge.catalog import catalog_query
+from snowredis.merge.databases import catalog_query, text_literal
 from snowredis.merge.schema import ColumnName, Schema, TableName
 
 # types of integers as catalogs name them; others have 32 bits
@@ -49,7 +48,10 @@ class Support:
 
     Attributes:
         kind: name of its dialect.
+        analyze: statement that updates the statistics of the table behind it.
     """
+
+    analyze = "ANALYZE"
 
     def __init__(self, dialect: sa.Dialect) -> None:
         self.kind = dialect.name
@@ -105,10 +107,6 @@ class Support:
         """Return the columns that the database would change by itself at each update."""
         return []
 
-    def analyze(self, connection: sa.Connection, table: str) -> None:
-        """Update the statistics of a table that was filled."""
-        self.run(connection, f"ANALYZE {self.quote(table)}")
-
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         """Return a number of 64 bits for what is in *columns*, computed by the server."""
         raise NotImplementedError
@@ -116,9 +114,6 @@ class Support:
     def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         """Return the sum of the hashes of rows, which does not depend on their order."""
         return sa.func.sum(self.row_hash(columns))
-
-    def prepare(self, connection: sa.Connection) -> None:
-        """Make what row_hash() and checksum() need on this connection."""
 
     def counters(self, connection: sa.Connection, schema: Schema) -> list[Counter]:
         """Return the counters of the tables of *schema*, and sequences that no column uses."""
@@ -177,11 +172,11 @@ class PostgreSQL(Support):
             end, choose = ("max", "greatest") if rows[0].step > 0 else ("min", "least")
             columns = tuple(ColumnName(row.schema, row.tab, row.col) for row in rows if row.tab is not None)
             values = [f"(SELECT {end}({self.quote(c.column)}) FROM {self.name(c.table_name)})" for c in columns]
-            literal, ends = sequence.replace("'", "''"), ", ".join(values) or "NULL"
+            ends = ", ".join(values) or "NULL"
             # a sequence that was never used stays unused if its table is empty
             statement = (
-                f"SELECT setval('{literal}', {choose}(last_value, {ends}), is_called OR coalesce({ends}) IS NOT NULL) "
-                f"FROM {sequence}"
+                f"SELECT setval({text_literal(sequence)}, {choose}(last_value, {ends}), "
+                f"is_called OR coalesce({ends}) IS NOT NULL) FROM {sequence}"
             )
             after = f"last_value + CASE WHEN is_called THEN {rows[0].step} ELSE 0 END"
             query = f"SELECT {after}, {choose}({ends}) FROM {sequence}".replace(":", "\\:")
@@ -196,6 +191,8 @@ class PostgreSQL(Support):
 class MySQL(Support):
     """MariaDB 10.5 or later; MySQL 8 was not tested."""
 
+    analyze = "ANALYZE TABLE"
+
     def relaxing(
         self, connection: sa.Connection, tables: Sequence[TableName], late: Sequence[TableName] | None = None
     ) -> tuple[Statements, Statements]:
@@ -204,9 +201,6 @@ class MySQL(Support):
     def self_updated_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
         query = catalog_query(self.kind, "on_update")
         return list(connection.scalars(query, {"schema": table.schema, "table": table.table}))
-
-    def analyze(self, connection: sa.Connection, table: str) -> None:
-        self.run(connection, f"ANALYZE TABLE {self.quote(table)}")
 
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         def part(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
@@ -256,12 +250,6 @@ class SQLite(Support):
         triggers = [row for row in connection.execute(query) if row.tbl_name.lower() in names]
         return [f"DROP TRIGGER {self.quote(row.name)}" for row in triggers], [row.sql for row in triggers]
 
-    def prepare(self, connection: sa.Connection) -> None:
-        raw = connection.connection.dbapi_connection
-        if raw is not None:
-            raw.create_function("snowredis_hash", -1, _hash, deterministic=True)
-            raw.create_aggregate("snowredis_sum", 1, _Sum)
-
     def row_hash(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
         return sa.func.snowredis_hash(*(sa.type_coerce(column, sa.types.NULLTYPE) for column in columns))
 
@@ -277,28 +265,10 @@ class SQLite(Support):
             name = TableName(None, table)
             if name in schema.tables and schema.tables[name].primary_key.columns:
                 key = next(iter(schema.tables[name].primary_key.columns))
-                column, literal = key.name, table.replace("'", "''")
                 highest = connection.scalar(sa.select(sa.func.max(key))) or 0
                 statement = (
-                    f"UPDATE sqlite_sequence SET seq = max(seq, (SELECT coalesce(max({self.quote(column)}), 0) "
-                    f"FROM {self.quote(table)})) WHERE name = '{literal}'"
+                    f"UPDATE sqlite_sequence SET seq = max(seq, (SELECT coalesce(max({self.quote(key.name)}), 0) "
+                    f"FROM {self.quote(table)})) WHERE name = {text_literal(table)}"
                 )
-                counters.append(Counter(table, (ColumnName(*name, column),), last + 1, highest, statement))
+                counters.append(Counter(table, (ColumnName(*name, key.name),), last + 1, highest, statement))
         return counters
-
-
-def _hash(*values: object) -> int:
-    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 4
-
-
-class _Sum:
-    """Sum of numbers that may be greater than SQLite's, as text."""
-
-    def __init__(self) -> None:
-        self._total = 0
-
-    def step(self, value: int) -> None:
-        self._total += value
-
-    def finalize(self) -> str:
-        return str(self._total)

@@ -17,20 +17,11 @@ import sqlalchemy as sa
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
+from snowredis.merge.databases import is_mysql
 from snowredis.merge.pair import Work
-from snowredis.merge.schema import (
-    ColumnName,
-    Domain,
-    Partial,
-    Schema,
-    TableName,
-    is_integer,
-    is_rewritable,
-    kind_is,
-    option,
-)
+from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer, is_rewritable, option
 
-CONTENT_TYPES = "django_content_type"
+CONTENT_TYPES = TableName(None, "django_content_type")
 # kinds of one reference; each is a statement of its own
 _MAX_KINDS = 500
 # how many rows of a column are compared with the ids that change; of texts, which are parsed
@@ -39,11 +30,13 @@ _ROWS, _TEXTS = 10_000, 2_000
 _LENGTH = 20_000
 # the part of the values that are ids, from which a column may be a reference: rows that were deleted leave some behind
 _MOST = 0.9
-# a value from here on is an id by itself; smaller ones may be amounts
-_LARGE = 1 << 32
+# ids of every layout are above this after its first hour or so; numbers of counters, and amounts, are below
+LARGE = 1 << 32
 # up to this many ids that count from 1 say nothing about another table
 _FEW = 20
 _NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;|/. ]\s*\d{1,19})*\s*")
+# an id inside a text: a long number, or one behind a name, as in node/17, user:17, ?id=17
+_INSIDE = re.compile(r"(?<!\d)[1-9]\d{9,18}(?!\d)|(?<=[A-Za-z_][/:#=])[1-9]\d{0,18}(?!\d)")
 
 
 def find_partials(
@@ -63,19 +56,17 @@ def find_partials(
             continue
         for value, candidates in targets.items():
             table = next((name for name in candidates if name in schema.tables), None)
+            part = Partial(column, kind, value, is_text=not is_integer(schema.column(column)))
             if (column, kind, value) in known:
                 continue
             if table is None:
-                if not any(text.isdigit() for text in _values(connection, schema.column(column), _MAX_KINDS)):
-                    continue
-                pasted = option("reference", f"{column}=TABLE.id WHERE {kind_is(kind, value)}")
-                text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: {pasted}"
-                findings.append((column, f"{text} or {option('independent', column)}"))
+                if any(text.isdigit() for text in _values(connection, schema.column(column), _MAX_KINDS)):
+                    text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: "
+                    findings.append((column, f"{text}{part.to('TABLE.id')} or {option('independent', column)}"))
                 continue
             key = list(schema.tables[table].primary_key.columns)
             if len(key) == 1 and is_integer(key[0]):
-                is_text = not is_integer(schema.column(column))
-                found.append((Partial(column, kind, value, is_text), ColumnName(*table, key[0].name)))
+                found.append((part, ColumnName(*table, key[0].name)))
     return found, findings
 
 
@@ -83,16 +74,15 @@ def _pairs(
     connection: sa.Connection, schema: Schema
 ) -> Iterator[tuple[ColumnName, str, Mapping[str, list[TableName]]]]:
     """Yield a column of ids, the column that says their kind, and for each kind the tables that it may mean."""
-    types = TableName(None, CONTENT_TYPES)
     models: dict[str, str] = {}
-    if types in schema.tables and {"id", "app_label", "model"} <= set(schema.tables[types].c.keys()):
-        table = schema.tables[types]
+    if CONTENT_TYPES in schema.tables and {"id", "app_label", "model"} <= set(schema.tables[CONTENT_TYPES].c.keys()):
+        table = schema.tables[CONTENT_TYPES]
         rows = connection.execute(sa.select(table.c.id, table.c.app_label, table.c.model))
         models = {str(row[0]): f"{row[1]}_{row[2]}" for row in rows}
     to_types = {
         column
         for domain in schema.domains
-        if any(key.table_name == types for key in domain.keys)
+        if any(key.table_name == CONTENT_TYPES for key in domain.keys)
         for column in domain.references
     }
     for name, table in schema.tables.items():
@@ -174,7 +164,7 @@ def _is_other(work: Work, column: sa.Column[object]) -> bool:
     others = (sa.Boolean, sa.Date, sa.DateTime, sa.Time, sa.Interval, sa.LargeBinary, sa.Uuid, sa.Float)
     is_flag = getattr(column.type, "display_width", None) == 1
     # MariaDB makes no text of a geometry
-    is_geometry = isinstance(column.type, sa.types.NullType) and work.support.kind in ("mysql", "mariadb")
+    is_geometry = isinstance(column.type, sa.types.NullType) and is_mysql(work.changed)
     return isinstance(column.type, others) or is_flag or is_geometry or bool(getattr(column.type, "scale", None))
 
 
@@ -183,7 +173,7 @@ def _may_refer(work: Work, domain: Domain) -> bool:
     scan, (key, *_) = work.scans[domain.name], domain.keys
     # SQLite numbers the rows by itself
     names = {"id", f"{key.table}_id".lower(), f"{key.table.removesuffix('s')}_id".lower()}
-    if work.support.kind == "sqlite" and key.column.lower() in names and scan.lowest < _LARGE:
+    if work.support.kind == "sqlite" and key.column.lower() in names and scan.lowest < LARGE:
         return False
     if any(_hint(key, other) == 2 for other in work.changed_schema.domains if other is not domain):
         return True
@@ -214,7 +204,7 @@ def _plain(work: Work, name: ColumnName, candidates: list[_Candidate], count: st
     """Yield findings about a column that apply can rewrite."""
     best, independent = candidates[0], f"or {option('independent', name)}"
     others = [candidate for candidate in candidates if candidate.hint == best.hint]
-    is_clear = len(others) == 1 and (best.hint or _is_large(work, best.domain))
+    is_clear = len(others) == 1 and (best.hint or work.scans[best.domain.name].lowest >= LARGE)
     if not best.hint:
         for kind, domains in _kinds_of(work, name.table_name).items():
             if found := _of_kinds(work, name, kind, domains):
@@ -224,22 +214,18 @@ def _plain(work: Work, name: ColumnName, candidates: list[_Candidate], count: st
     yield f"{name}: {count}: {option('reference', f'{name}={target}')} {independent}"
 
 
-def _is_large(work: Work, domain: Domain) -> bool:
-    return work.scans[domain.name].lowest >= _LARGE
-
-
 def _of_kinds(work: Work, name: ColumnName, kind: str, domains: Mapping[str, Domain]) -> list[str]:
     """Return a finding for each table that another column of the rows names, if all values fit their tables."""
     found = []
     for value, domain in domains.items():
-        for place, numbers in _numbers_of(work, name, Partial(name, kind, value, is_text=False)):
+        part = Partial(name, kind, value, is_text=False)
+        for place, numbers in _numbers_of(work, name, part):
             candidates = [one for one in _candidates(work, name, place, numbers) if one.domain is domain]
             if not candidates:
                 return []
-            pasted = option("reference", f"{name}={domain.name} WHERE {kind_is(kind, value)}")
             found.append(
                 f"{name} where {kind} is {shown(value)}: {candidates[0].held:.0%} of its values are ids of "
-                f"{domain.table_name}: {pasted} or {option('independent', name)}"
+                f"{domain.table_name}: {part.to(domain.name)} or {option('independent', name)}"
             )
     return found
 
@@ -299,7 +285,7 @@ def _numbers_of(work: Work, name: ColumnName, only: Partial | None = None) -> It
 
 
 def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
-    """Yield places and numbers that may be ids: whole numbers, digits, lists, JSON, long numbers in a text."""
+    """Yield places and numbers that may be ids: whole numbers, digits, lists, JSON, numbers in a text."""
     text = str(value).strip()
     if not isinstance(value, str | bytes):
         if float(text) == int(float(text)):
@@ -312,7 +298,7 @@ def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
         try:
             yield from _numbers_in_json(json.loads(text), "$")
         except (ValueError, RecursionError):
-            yield from ((" (inside a text)", int(number)) for number in re.findall(r"(?<!\d)[1-9]\d{9,18}(?!\d)", text))
+            yield from ((" (inside a text)", int(number)) for number in _INSIDE.findall(text))
 
 
 def _numbers_in_json(value: object, place: str) -> Iterator[tuple[str, int]]:
@@ -331,7 +317,7 @@ def _numbers_in_json(value: object, place: str) -> Iterator[tuple[str, int]]:
 def _candidates(work: Work, name: ColumnName, place: str, found: list[list[int]]) -> list[_Candidate]:
     """Return the domains that change, and whose ids the values are; the likeliest first."""
     domains = {
-        work.numbers[domain.name]: domain
+        work.scans[domain.name].number: domain
         for domain in work.changed_schema.domains
         if (work.scans[domain.name].clashes or work.is_matched(domain)) and name not in domain.columns
     }
@@ -343,7 +329,7 @@ def _candidates(work: Work, name: ColumnName, place: str, found: list[list[int]]
         if not distinct or not found[1]:
             continue
         there, either = work.store.domains_of(side, distinct, list(domains))
-        certain = either if max(distinct) >= _LARGE and not place else 0
+        certain = either if max(distinct) >= LARGE and not place else 0
         most = max(most, either / len(distinct), float(bool(certain)))
         for number, count in there.items():
             held[number] = max(held.get(number, 0.0), count / len(distinct))

@@ -18,11 +18,11 @@ import numpy as np
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.databases import count_rows, reading, row_text, stream
+from snowredis.merge.databases import count_rows, reading, row_text, stream, text_literal
 from snowredis.merge.journal import MAP, Run, pairs_of
 from snowredis.merge.matching import plain_columns, stage
 from snowredis.merge.obstacles import orphans
-from snowredis.merge.pair import Databases
+from snowredis.merge.pair import Databases, Sides
 from snowredis.merge.plan_file import DomainPlan, Plan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, is_integer
@@ -50,27 +50,26 @@ def sums(
         mapped: domains whose new ids count as the old ones.
         by_map: rows may have been made since, whose numbers a counter did not move.
     """
-    support, domains = support_of(engine), list(mapped)
-    found: dict[str, list[Any]] = {}
+    domains, found = list(mapped), dict[str, list[Any]]()
     with reading(engine) as connection:
-        support.prepare(connection)
         for name, table in schema.tables.items():
             progress.start(f"adding up the rows of {name}")
             columns, source = _columns_before(name, table, domains, run, by_map=by_map)
-            query = sa.select(sa.func.count(), support.checksum(columns)).select_from(source)
-            count, total = connection.execute(query).one()
-            found[str(name)] = [int(count), str(total or 0)]
+            found[str(name)] = _sum(connection, columns, source)
     return found
 
 
 def id_sums(connection: sa.Connection, schema: Schema, domain: Domain) -> str:
     """Return how many ids the keys of a domain hold, and their checksum."""
-    support, found = support_of(connection.engine), []
-    support.prepare(connection)
-    for name in domain.keys:
-        column = schema.column(name)
-        found.append(connection.execute(sa.select(sa.func.count(column), support.checksum([column]))).one())
-    return str([[int(count), str(total or 0)] for count, total in found])
+    columns = [schema.column(name) for name in domain.keys]
+    return str([_sum(connection, [column], column.table) for column in columns])
+
+
+def _sum(connection: sa.Connection, columns: Sequence[sa.ColumnElement[Any]], source: sa.FromClause) -> list[Any]:
+    """Return how many rows there are, and their checksum."""
+    query = sa.select(sa.func.count(), support_of(connection.engine).checksum(columns)).select_from(source)
+    count, total = connection.execute(query).one()
+    return [int(count), str(total or 0)]
 
 
 def _columns_before(
@@ -159,18 +158,14 @@ class Copied:
         rows: how many the database that changed has, in how many tables.
     """
 
-    def __init__(
-        self, plan: Plan, databases: Databases, kept: sa.Connection, changed: sa.Connection, progress: Progress
-    ) -> None:
-        self._plan, self._databases, self._kept, self._changed = plan, databases, kept, changed
-        self._sides = (kept, databases.kept_schema), (changed, databases.changed_schema)
+    def __init__(self, plan: Plan, databases: Databases, sides: Sides, progress: Progress) -> None:
+        self._plan, self._databases, self._sides = plan, databases, sides
+        self._kept, self._changed = (connection for connection, _ in sides)
         self._progress, self._support = progress, support_of(databases.kept)
         self.rows, self.tables = 0, len(databases.changed_schema.tables)
 
     def findings(self) -> Iterator[str]:
         """Yield what is wrong, one line each."""
-        for connection in (self._kept, self._changed):
-            self._support.prepare(connection)
         with Workspace() as workspace:
             for name in self._databases.changed_schema.tables:
                 self._progress.start(f"comparing {name}")
@@ -277,8 +272,7 @@ class Copied:
                 yield f"{text}: {counter.statement};"
         for theirs in self._support.counters(self._changed, both.changed_schema):
             if not theirs.columns and (own := mine.get(theirs.name)) and own.next < theirs.next:
-                literal = theirs.name.replace("'", "''")
                 yield (
                     f"the sequence {theirs.name}, which no column uses, gives {own.next:,} next, and {theirs.next:,} "
-                    f"in the second database: SELECT setval('{literal}', {theirs.next - 1});"
+                    f"in the second database: SELECT setval({text_literal(theirs.name)}, {theirs.next - 1});"
                 )

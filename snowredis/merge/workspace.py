@@ -43,7 +43,6 @@ class Workspace:
 
     Args:
         memory_bytes: what the whole process may take at its peak.
-        threads: of DuckDB; None: one for each core.
 
     Attributes:
         directory: where they are.
@@ -54,7 +53,7 @@ class Workspace:
         ConfigError: too little memory.
     """
 
-    def __init__(self, memory_bytes: int = _MEMORY, *, threads: int | None = None) -> None:
+    def __init__(self, memory_bytes: int = _MEMORY) -> None:
         if memory_bytes < MIN_MEMORY:
             raise ConfigError(
                 f"{memory_bytes // MIB} MiB of memory are too little for a check. Nothing was read; give it "
@@ -73,8 +72,6 @@ class Workspace:
             # nothing is downloaded
             "autoinstall_known_extensions": False,
         }
-        if threads:
-            settings["threads"] = threads
         self._connection = duckdb.connect(str(self.directory / "ids.duckdb"), config=settings)
         # DuckDB would print it among the lines of the report; it is a setting of the connection
         with _statement():
@@ -123,11 +120,6 @@ def _statement() -> Iterator[None]:
         raise KeyboardInterrupt from error
 
 
-def text_literal(text: str) -> str:
-    """Return *text* as a literal of DuckDB."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 # --- the ids of a merge ------------------------------------------------------------------------------------
 
 _PAGE = 100_000
@@ -144,19 +136,19 @@ class Scan:
     """Ids of one domain in both databases.
 
     Attributes:
+        number: of the domain.
         kept, changed: how many ids each side has.
         clashes: how many both have.
         lowest, changed_highest: of the side that changes; highest: of both.
-        lanes: that either side uses, if there is a layout.
     """
 
+    number: int
     kept: int
     changed: int
     clashes: int
     lowest: int
     changed_highest: int
     highest: int
-    lanes: frozenset[int]
 
 
 class IdStore:
@@ -199,7 +191,7 @@ class IdStore:
         self.rows(f"INSERT INTO {side} SELECT DISTINCT {number}, id FROM page")
         self.rows("DELETE FROM page")
 
-    def scan(self, number: int, layout: Layout | None) -> Scan:
+    def scan(self, number: int) -> Scan:
         """Compare the ids of both sides."""
         kept_ids, changed_ids = (f"id FROM {side} WHERE domain = {number}" for side in ("kept", "changed"))
         both = f"(SELECT 1 AS side, {kept_ids} UNION ALL SELECT 2, {changed_ids})"
@@ -208,12 +200,15 @@ class IdStore:
             f"max(id) FILTER (side = 2), max(id) FROM {both}"
         )[0]
         (clashes,) = self.rows(f"SELECT count(*) FROM ({self._clashes(number)})")[0]
-        lanes: frozenset[int] = frozenset()
-        if layout is not None:
-            limit = (1 << layout.total_bits) - 1
-            query = f"SELECT DISTINCT id & {lane_mask(layout)} FROM {both} WHERE id BETWEEN 0 AND {limit}"
-            lanes = frozenset(lane for (lane,) in self.rows(query))
-        return Scan(kept, changed, clashes, lowest or 0, changed_highest or 0, highest or 0, lanes)
+        return Scan(number, kept, changed, clashes, lowest or 0, changed_highest or 0, highest or 0)
+
+    def lanes(self, layout: Layout) -> set[int]:
+        """Return the lanes of all ids of both sides that can be of *layout*."""
+        ids = "(SELECT id FROM kept UNION ALL SELECT id FROM changed)"
+        query = (
+            f"SELECT DISTINCT id & {lane_mask(layout)} FROM {ids} WHERE id BETWEEN 0 AND {(1 << layout.total_bits) - 1}"
+        )
+        return {lane for (lane,) in self.rows(query)}
 
     def _clashes(self, number: int) -> str:
         return f"SELECT id FROM changed SEMI JOIN kept USING (domain, id) WHERE domain = {number}"

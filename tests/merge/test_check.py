@@ -18,7 +18,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
-from snowredis.merge.check import Check
+from snowredis.merge.check import check_sources, export_duplicates
 from snowredis.merge.findings import CheckResult, ProblemKind, SharedWorkers
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import parse_sources
@@ -52,9 +52,8 @@ def write(directory: Path, sources: Mapping[str, Sequence[object]]) -> list[str]
 
 def check(directory: Path, sources: Mapping[str, Sequence[object]], layout: Layout = LAYOUT) -> CheckResult:
     parsed = parse_sources(write(directory, sources))
-    with Workspace(threads=1) as workspace:
-        running = Check(workspace, parsed, layout)
-        return running.run(Progress(), now_ms=NOW_MS)
+    with Workspace() as workspace:
+        return check_sources(workspace, parsed, layout, Progress(), now_ms=NOW_MS)
 
 
 SOME_IDS = st.one_of(
@@ -176,10 +175,10 @@ def test_parts_that_fit_the_memory_find_the_same(tmp_path: Path, monkeypatch: py
     path = tmp_path / "a.parquet"
     table = {"id": ids}
     duckdb.connect().register("t", table).execute(f"COPY (SELECT id FROM t) TO '{path}'")
-    with Workspace(1 << 30, threads=1) as workspace:
-        running = Check(workspace, parse_sources([str(path)]), LAYOUT)
-        running.run(Progress())
-        running.export_duplicates(tmp_path / "d.csv")
+    with Workspace(1 << 30) as workspace:
+        sources = parse_sources([str(path)])
+        check_sources(workspace, sources, LAYOUT, Progress())
+        export_duplicates(workspace, sources, tmp_path / "d.csv")
     rows = (tmp_path / "d.csv").read_text().splitlines()[1:]
     found = {int(row.split(",")[0]): int(row.split(",")[2]) for row in rows}
     assert found == {number: count for number, count in Counter(ids.tolist()).items() if count > 1}
@@ -208,7 +207,7 @@ def test_nothing_is_left_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_signal_that_comes_while_rows_are_fetched_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     # what DuckDB raises in place of the error of the handler
     fetched = Mock(fetchall=Mock(side_effect=RuntimeError("Query interrupted")))
-    with Workspace(threads=1) as workspace, monkeypatch.context() as patched:
+    with Workspace() as workspace, monkeypatch.context() as patched:
         patched.setattr(workspace, "_connection", Mock(execute=Mock(return_value=fetched)))
         with pytest.raises(KeyboardInterrupt):
             workspace.rows("SELECT 1")
@@ -217,9 +216,9 @@ def test_a_signal_that_comes_while_rows_are_fetched_is_an_interrupt(monkeypatch:
 def test_several_files_can_be_one_source(tmp_path: Path) -> None:
     for at in range(3):
         (tmp_path / f"part-{at}.txt").write_text(f"{an_id(5)}\n{an_id(6 + at)}\n")
-    with Workspace(threads=1) as workspace:
-        running = Check(workspace, parse_sources([f"all={tmp_path}/part-*.txt"]), LAYOUT)
-        result = running.run(Progress(), now_ms=NOW_MS)
+    with Workspace() as workspace:
+        sources = parse_sources([f"all={tmp_path}/part-*.txt"])
+        result = check_sources(workspace, sources, LAYOUT, Progress(), now_ms=NOW_MS)
     assert [source.ids for source in result.sources] == [6]
     assert [(part.sources, part.ids, part.rows) for part in result.duplicates] == [(("all",), 1, 3)]
 
@@ -227,11 +226,11 @@ def test_several_files_can_be_one_source(tmp_path: Path) -> None:
 def test_duplicates_are_exported(tmp_path: Path) -> None:
     ids = [an_id(second) for second in (5, 6, 7)]
     texts = write(tmp_path, {"a": ids, "b": [ids[1], ids[1]]})
-    with Workspace(threads=1) as workspace:
-        running = Check(workspace, parse_sources(texts), LAYOUT)
-        running.run(Progress(), now_ms=NOW_MS)
-        running.export_duplicates(tmp_path / "out.csv")
-        running.export_duplicates(tmp_path / "out.parquet")
+    with Workspace() as workspace:
+        sources = parse_sources(texts)
+        check_sources(workspace, sources, LAYOUT, Progress(), now_ms=NOW_MS)
+        export_duplicates(workspace, sources, tmp_path / "out.csv")
+        export_duplicates(workspace, sources, tmp_path / "out.parquet")
     assert (tmp_path / "out.csv").read_text().splitlines() == ["id,source,times", f"{ids[1]},a,1", f"{ids[1]},b,2"]
     rows = duckdb.sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
     assert rows == [(ids[1], "a", 1), (ids[1], "b", 2)]

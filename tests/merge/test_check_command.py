@@ -101,5 +101,5 @@ def test_ctrl_c_stops_a_statement_and_removes_what_was_stored(tmp_path: Path) ->
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     error = process.stderr.read()
-    assert (process.wait(60), error) == (ExitCode.INTERRUPTED, "snowredis: error: interrupted. Nothing is kept.\n")
+    assert (process.wait(60), error) == (ExitCode.INTERRUPTED, "\nsnowredis: interrupted\n")
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -10,9 +10,8 @@ import duckdb
 import pytest
 
 from snowredis.merge import SourceError
-from snowredis.merge.ingest import ingest
 from snowredis.merge.progress import Progress
-from snowredis.merge.sources import parse_sources
+from snowredis.merge.sources import ingest, parse_sources
 from snowredis.merge.workspace import Workspace
 
 IDS = [250017180000000000 + at for at in range(500)]
@@ -22,7 +21,7 @@ CSV = b"name,id\n" + b"".join(b"x,%d\n" % an_id for an_id in IDS)
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Workspace]:
-    with Workspace(1 << 30, threads=1) as made:
+    with Workspace(1 << 30) as made:
         yield made
 
 

@@ -46,13 +46,13 @@ def test_ids_of_a_layout_get_new_ones_of_the_same_tick_in_the_same_order(
 ) -> None:
     kept, changed = ([an_id for an_id in ids if not an_id >> layout.total_bits] for ids in (kept, changed))
     fill(store, kept, changed)
-    scan, clashes = store.scan(1, layout), store.clashes(1)
+    scan, clashes, used = store.scan(1), store.clashes(1), store.lanes(layout)
     assert clashes == sorted({*kept} & {*changed})
     assert (scan.kept, scan.changed, scan.clashes) == (len(kept), len(changed), len(clashes))
-    assert scan.lanes == {an_id & lane_mask(layout) for an_id in [*kept, *changed]}
+    assert used == {an_id & lane_mask(layout) for an_id in [*kept, *changed]}
     most = max(Counter(an_id >> layout.timestamp_shift for an_id in clashes).values(), default=0)
     needed = -(-most // layout.sequences)
-    lanes = sorted(islice(unused_lanes(layout, scan.lanes), needed))
+    lanes = sorted(islice(unused_lanes(layout, used), needed))
     if len(lanes) < needed:
         return
     pairs = list(new_ids(clashes, layout, lanes))

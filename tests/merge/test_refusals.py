@@ -233,13 +233,13 @@ def test_ids_that_a_trigger_keeps_are_no_success(two: Two, tmp_path: Path) -> No
 HIDDEN = """
 CREATE TABLE usr (id int PRIMARY KEY, name varchar(20));
 CREATE TABLE boss (id int PRIMARY KEY, name varchar(20), usr_text varchar(20), parent_id int, listed varchar(40), at int, what varchar(20));
-CREATE TABLE usr_note (id int PRIMARY KEY, name varchar(20), data {json}, reply int NOT NULL)
+CREATE TABLE usr_note (id int PRIMARY KEY, name varchar(20), data {json}, reply int NOT NULL, link varchar(20))
 """
 HIDDEN_ROWS = """
 INSERT INTO usr VALUES (41, '{0} a'), (57, '{0} b'), (73, '{0} c');
 INSERT INTO boss VALUES (301, '{0} d', '41', 305, '41,57', 57, 'usr'),
     (305, '{0} e', '73', NULL, '73', 301, 'boss');
-INSERT INTO usr_note VALUES (900, '{0} f', '{{"user": 41, "n": 5}}', 0), (907, '{0} g', '{{"user": "57", "n": 6}}', 900)
+INSERT INTO usr_note VALUES (900, '{0} f', '{{"user": 41, "n": 5}}', 0, '/usr/41'), (907, '{0} g', '{{"user": "57", "n": 6}}', 900, '/usr/57')
 """
 
 
@@ -266,6 +266,8 @@ def test_columns_are_asked_about_by_their_values_whatever_they_are_called(two: T
         # 0 stands for no row
         "usr_note.reply: 100% of its values are ids of usr_note: --reference usr_note.reply=TABLE.COLUMN or "
         "--independent usr_note.reply",
+        "usr_note.link (inside a text): 100% of its values are ids of usr, which apply does not change: rewrite them "
+        "between apply and copy; then --independent usr_note.link",
     ]
     plan = plan_of(
         kept,
@@ -275,10 +277,12 @@ def test_columns_are_asked_about_by_their_values_whatever_they_are_called(two: T
             *("boss.usr_text=usr.id", "boss.parent_id=boss.id", "usr_note.reply=usr_note.id"),
             *("boss.at=boss.id WHERE what=boss", "boss.at=usr.id WHERE what=usr"),
         ],
-        independent=["boss.listed", "usr_note.data"],
+        independent=["boss.listed", "usr_note.data", "usr_note.link"],
     )
-    assert [note.partition(":")[0] for note in plan.notes] == ["boss.listed[*]", "usr_note.data.user"]
-    assert plan.verdict.endswith("boss.listed (no reference), usr_note.data (no reference)")
+    assert [note.partition(":")[0] for note in plan.notes] == [
+        *("boss.listed[*]", "usr_note.data.user", "usr_note.link (inside a text)")
+    ]
+    assert plan.verdict.endswith("usr_note.data (no reference), usr_note.link (no reference)")
     apply_file(tmp_path / "p")
     offsets = {domain.name: domain.offset for domain in plan.domains}
     usr, boss, note = (offsets[f"{name}.id"] for name in ("usr", "boss", "usr_note"))

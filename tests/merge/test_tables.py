@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from snowredis.core.presets import layouts
 from snowredis.merge import SourceError, databases
-from snowredis.merge.check import Check
+from snowredis.merge.check import check_sources
 from snowredis.merge.databases import with_driver
 from snowredis.merge.findings import ProblemKind
 from snowredis.merge.progress import Progress
@@ -50,10 +50,10 @@ def sources_of(url: str) -> list[Source]:
 
 
 def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(databases._STREAMED, "yield_per", 100)
+    monkeypatch.setitem(databases.STREAMED, "yield_per", 100)
     sources = sources_of(url)
-    with Workspace(threads=1) as workspace:
-        result = Check(workspace, sources, LAYOUT).run(Progress(), now_ms=NOW_MS)
+    with Workspace() as workspace:
+        result = check_sources(workspace, sources, LAYOUT, Progress(), now_ms=NOW_MS)
     assert [(source.rows, source.ids) for source in result.sources] == [(250, 250), (38, 36)]
     assert (result.repeated_ids, result.repeated_rows) == (30, 62)
     assert {(problem.source, problem.kind): problem.count for problem in result.problems} == {
@@ -94,8 +94,8 @@ def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(url: str, monkeyp
     ],
 )
 def test_a_table_or_column_that_is_not_there_is_refused(url: str, place: str, says: str) -> None:
-    with Workspace(threads=1) as workspace, pytest.raises(SourceError, match=says):
-        Check(workspace, parse_sources([f"a={url}#{place}"]), LAYOUT).run(Progress())
+    with Workspace() as workspace, pytest.raises(SourceError, match=says):
+        check_sources(workspace, parse_sources([f"a={url}#{place}"]), LAYOUT, Progress())
 
 
 # --- SQLite, which stores any type in any column ---------------------------------------------------
@@ -112,12 +112,12 @@ def sqlite_with(path: Path, kind: str, values: Sequence[object]) -> str:
 def test_values_of_other_types_in_a_column_of_integers_are_problems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(databases._STREAMED, "yield_per", 4)
+    monkeypatch.setitem(databases.STREAMED, "yield_per", 4)
     # the same value on more than a page
     values = [*NEW[:9], *[NEW[3]] * 10, None, "abc", 1.5, b"\1", "12x"]
     sources = parse_sources([sqlite_with(tmp_path / "s.db", "INTEGER", values)])
-    with Workspace(threads=1) as workspace:
-        result = Check(workspace, sources, LAYOUT).run(Progress(), now_ms=NOW_MS)
+    with Workspace() as workspace:
+        result = check_sources(workspace, sources, LAYOUT, Progress(), now_ms=NOW_MS)
     assert (result.ids, result.repeated_ids, result.repeated_rows) == (19, 1, 11)
     assert {problem.kind: problem.count for problem in result.problems} == {
         ProblemKind.MISSING: 1,
@@ -137,15 +137,15 @@ def test_values_of_other_types_in_a_column_of_integers_are_problems(
     ],
 )
 def test_a_database_that_cannot_be_reached_is_refused_with_advice(url: str, says: str) -> None:
-    with Workspace(threads=1) as workspace, pytest.raises(SourceError, match=says):
-        Check(workspace, parse_sources([url]), LAYOUT).run(Progress())
+    with Workspace() as workspace, pytest.raises(SourceError, match=says):
+        check_sources(workspace, parse_sources([url]), LAYOUT, Progress())
     assert not Path("missing.db").exists()
 
 
 def test_a_column_of_floats_is_refused(tmp_path: Path) -> None:
     text = sqlite_with(tmp_path / "s.db", "REAL", [1.0])
-    with Workspace(threads=1) as workspace, pytest.raises(SourceError, match="loses the last digits"):
-        Check(workspace, parse_sources([text]), LAYOUT).run(Progress())
+    with Workspace() as workspace, pytest.raises(SourceError, match="loses the last digits"):
+        check_sources(workspace, parse_sources([text]), LAYOUT, Progress())
 
 
 # --- drivers ---------------------------------------------------------------------------------------
