@@ -11,14 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Generator as Steps
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import locked, start_thread
 
 T = TypeVar("T")
-G = TypeVar("G", bound="Claimable")
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:
@@ -33,43 +31,28 @@ async def in_thread(function: Callable[[], T]) -> T:
     return await result_of(in_background(function))
 
 
-class Claimable(Protocol):
-    """A generator that Connecting opens."""
-
-    async def aclaim(self) -> object: ...
-    async def aclose(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class Connecting(Generic[G]):
+class Connecting(Generic[T]):
     """Result of aconnect(): ``async with`` it, or ``await`` it and call aclose() at the end."""
 
-    def __init__(self, connect: Callable[[], G]) -> None:
+    def __init__(self, connect: Callable[[], T]) -> None:
         self._connect = connect
-        self._ids: G | None = None
+        self._ids: Any = None
 
-    def __await__(self) -> Steps[Any, None, G]:
+    def __await__(self) -> Steps[Any, None, T]:
         return self._open().__await__()
 
-    async def __aenter__(self) -> G:
-        self._ids = await self._open()
-        return self._ids
+    async def __aenter__(self) -> T:
+        return await self._open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._ids is not None:
             await self._ids.aclose()
 
-    async def _open(self) -> G:
-        ids = await in_thread(self._connect)
-        try:
-            await ids.aclaim()
-        except BaseException:
-            # cancelled, or refused: the caller has no generator to close
-            in_background(ids.close)
-            raise
-        return ids
+    async def _open(self) -> T:
+        ids: Any = await in_thread(self._connect)
+        # this claims, or closes
+        self._ids = opened = await ids.__aenter__()
+        return cast(T, opened)
 
 
 class OneThread:
