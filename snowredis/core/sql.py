@@ -30,22 +30,22 @@ class Dialect(NamedTuple):
 
     Attributes:
         function: definition of a function of one argument.
-        id_type, time_type, text_type: types of its arguments and results.
-        argument: how a body names its argument.
         time: a time made of ms since 1970.
         us: microseconds since 1970 of a time.
+        id_type, time_type, text_type: types of its arguments and results; "": none is written.
+        argument: how a body names its argument.
         divide: a division of whole numbers, whose first is 0 or more.
         digit: the character of an alphabet at a place, counted from 1.
         quote: the character around names.
     """
 
     function: str
-    id_type: str
-    time_type: str
-    text_type: str
-    argument: str
     time: str
     us: str
+    id_type: str = ""
+    time_type: str = ""
+    text_type: str = ""
+    argument: str = "{0}"
     divide: str = "(({0}) / {1})"
     digit: str = "substr('{0}', {1}, 1)"
     quote: str = '"'
@@ -55,56 +55,46 @@ DIALECTS = {
     "postgresql": Dialect(
         "CREATE OR REPLACE FUNCTION {name}({argument} {takes}) RETURNS {returns}\n"
         "    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$\n    SELECT {body} $$;",
-        "bigint",
-        "timestamptz",
-        "text",
-        "{0}",
         # to_timestamp() computes in floats, which are off by a microsecond from the year 2500 on
         "timestamptz 'epoch' + ({0}) * interval '1 millisecond'",
         "trunc(extract(epoch FROM {0})::numeric * 1000000)",
-        "div({0}, {1})",
-        "substr('{0}', ({1})::int, 1)",
+        "bigint",
+        "timestamptz",
+        "text",
+        divide="div({0}, {1})",
+        digit="substr('{0}', ({1})::int, 1)",
     ),
     "mariadb": Dialect(
         "CREATE OR REPLACE FUNCTION {name}({argument} {takes}) RETURNS {returns} DETERMINISTIC NO SQL\n"
         "    RETURN {body};",
+        "TIMESTAMPADD(MICROSECOND, ({0}) * 1000, TIMESTAMP'1970-01-01 00:00:00.000000')",
+        "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00.000000', {0})",
         "BIGINT",
         "DATETIME(6)",
         "CHAR(16) CHARACTER SET ascii COLLATE ascii_bin",
-        "{0}",
-        "TIMESTAMPADD(MICROSECOND, ({0}) * 1000, TIMESTAMP'1970-01-01 00:00:00.000000')",
-        "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00.000000', {0})",
-        "(({0}) DIV {1})",
+        divide="(({0}) DIV {1})",
         quote="`",
     ),
     "sqlite": Dialect(
         "SELECT {body} AS {name};",
-        "",
-        "",
-        "",
-        ":{0}",
         "strftime('%Y-%m-%d %H:%M:%S', ({0}) / 1000, 'unixepoch') || printf('.%03d', ({0}) % 1000)",
         "(CAST(round((julianday({0}) - 2440587.5) * 86400000) AS INTEGER) * 1000)",
+        argument=":{0}",
     ),
     "duckdb": Dialect(
         "CREATE OR REPLACE MACRO {name}({argument}) AS\n    {body};",
-        "",
-        "",
-        "",
-        "{0}",
         "make_timestamp(({0}) * 1000)",
         "epoch_us({0})",
-        "(({0}) // {1})",
+        divide="(({0}) // {1})",
     ),
     "bigquery": Dialect(
         "CREATE TEMP FUNCTION {name}({argument} {takes}) RETURNS {returns} AS (\n    {body}\n);",
+        "TIMESTAMP_MILLIS({0})",
+        "UNIX_MICROS({0})",
         "INT64",
         "TIMESTAMP",
         "STRING",
-        "{0}",
-        "TIMESTAMP_MILLIS({0})",
-        "UNIX_MICROS({0})",
-        "DIV({0}, {1})",
+        divide="DIV({0}, {1})",
         quote="`",
     ),
 }

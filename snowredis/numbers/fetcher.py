@@ -17,7 +17,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, shown
 from snowredis.numbers import tag_store
@@ -75,17 +75,8 @@ class TagClient:
         """
         if wanted and not self._request_id:
             self._request_id = self._random_name()
-        request = tag_store.TakeRequest(
-            self._name,
-            self._received,
-            self._request_id,
-            self._segments,
-            self._incarnation,
-            self.seen,
-            wanted,
-            self._owner,
-        )
-        reply = self.store.take(request)
+        known = (self._name, self._received, self._request_id, self._segments, self._incarnation, self.seen)
+        reply = self.store.take(tag_store.TakeRequest(*known, wanted, self._owner))
         self._learn(reply)
         return reply
 
@@ -189,8 +180,7 @@ class SegmentCounts:
 
     def clear(self) -> None:
         """Begin again at 0, in a forked child."""
-        for field in fields(self):
-            setattr(self, field.name, field.default)
+        SegmentCounts.__init__(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,7 @@ class IdAllocator:
                 f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
                 "Move to a layout with more timestamp bits or a later epoch."
             )
-        old, _, made = position
+        (old, _, made), used = position, (self._outages(position), self._last_tick(position))
         worker, datacenter = held.lease.worker, self._leases.config.datacenter
         salt = self._context.random.getrandbits(31) if self._spread else 0
         first = self._first_sequence(position, tick, salt)
@@ -380,16 +380,7 @@ class IdAllocator:
             low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
             salt=salt,
             is_reset=self._context.guard.is_reset,
-            state=State(
-                choice.serial,
-                choice.lanes,
-                lane,
-                first,
-                made,
-                choice.outage,
-                self._outages(position),
-                self._last_tick(position),
-            ),
+            state=State(choice.serial, choice.lanes, lane, first, made, choice.outage, *used),
         )
         return an_id if self._generator._supersede(old, self._tick(position), ticks) else 0
 

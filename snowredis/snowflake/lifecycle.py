@@ -308,13 +308,8 @@ class LeaseLifecycle:
         since_s, before = self._last_rate
         rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
         self._last_rate = (now_s, made)
-        return WorkerStats(
-            ids_made=made,
-            ids_per_second=max(0, rate),
-            clock_offset_ms=self._leases.view.offset_ms,
-            namespace=namespace,
-            clock_backs=self._leases.counts.clock_backs - self._clock_backs_before,
-        )
+        clock_backs = self._leases.counts.clock_backs - self._clock_backs_before
+        return WorkerStats(made, max(0, rate), self._leases.view.offset_ms, namespace, clock_backs)
 
     def start_heartbeat(self) -> None:
         """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock.
