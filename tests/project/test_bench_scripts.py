@@ -97,28 +97,7 @@ def test_every_library_that_is_compared_with_is_installed_for_it_and_the_other_w
     assert sorted(packages) == sorted(listed)
 
 
-def test_a_part_that_does_not_exist_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["bench", "speed"])
-    with pytest.raises(SystemExit):
-        main()
-    assert "'speed' is no part; these are: first, ids, workers, start" in capsys.readouterr().err
-
-
-def test_each_statement_is_first_equally_often() -> None:
-    turns = list(measuring.in_turns(["a", "b", "c"], 3))
-    assert turns == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
-
-
 def test_a_ratio_is_taken_within_its_own_round() -> None:
     # a machine that is ten times slower in the second round
     low, median, high = measuring.ratios([2.0, 20.0, 2.0], [1.0, 10.0, 1.0])
     assert low == median == high == pytest.approx(2)
-
-
-def test_a_batch_counts_as_its_ids_and_threads_count_as_one_stream() -> None:
-    calls: list[None] = []
-    subject = measuring.Subject("calls.append(None)", {"calls": calls}, threads=4, per_call=10)
-    assert subject.ns(25) > 0
-    assert len(calls) == 100

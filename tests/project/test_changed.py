@@ -8,8 +8,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from scripts import _changed
 from tests import conftest
 from tests.project.test_imports import MODULES, imports_of, module_name
@@ -51,29 +49,6 @@ def test_a_change_of_a_module_runs_every_test_that_imports_it() -> None:
         if module in modules and "." in module and not is_chosen(test, _changed.tests_of(modules[module])):
             missed.add((module, test))
     assert missed == set()
-
-
-@pytest.mark.parametrize(
-    ("path", "test"),
-    [
-        ("snowredis/errors.py", "tests/snowflake/lease/test_model.py"),
-        ("snowredis/core/text.py", "tests/cli/test_ids.py"),
-        ("snowredis/snowflake/lua/claim.lua", "tests/snowflake/lease/test_contract.py"),
-        ("snowredis/snowflake/_fastpath.c", "tests/snowflake/generator/test_extension.py"),
-        ("snowredis/web/static/page.css", "tests/web/test_dashboard.py"),
-        ("tests/support/holder.py", "tests/snowflake/lease/test_contract.py"),
-        ("tests/snowflake/generator/conftest.py", "tests/snowflake/generator/test_generator.py"),
-        ("docs/index.md", "tests/project/test_docs.py"),
-        ("scripts/interrupts.py", "tests/interrupts/test_interrupts.py"),
-    ],
-)
-def test_a_change_runs_what_tests_it(path: str, test: str) -> None:
-    assert is_chosen(test, _changed.tests_of(path))
-
-
-def test_what_lies_in_a_chosen_folder_is_not_named_again() -> None:
-    given = ["tests/core", "tests/core/test_text.py", "tests/project/test_docs.py", "tests/gone.py"]
-    assert _changed.without_files_in(given) == ["tests/core", "tests/project/test_docs.py"]
 
 
 def test_the_lists_of_conftest_and_of_coverage_name_what_exists() -> None:
