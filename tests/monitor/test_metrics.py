@@ -194,23 +194,21 @@ def test_each_metric_of_a_process_has_a_family_in_the_order_of_the_catalog(serve
     assert [family.metric for family in families] == list(PROCESS)
 
 
+IN_A_CHILD = """import os, sys, snowredis; from snowredis.integrations import prometheus
+prometheus.register(every_s=0.05)
+if os.fork() == 0:
+    sys.exit(not snowredis.connect(sys.argv[1], pool=sys.argv[2]).next_ids(1000))
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))"""
+
+
 def test_a_bad_directory_costs_the_metrics_and_neither_ids_nor_worker_ids(
     server: RedisServer, pool: str, tmp_path: Path
 ) -> None:
-    done = warm.run(
-        [sys.executable, "-W", "ignore", str(ROOT / "tests/monitor/metrics_worker.py"), server.url, pool, "exit"],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "missing"),
-            "PYTHONPATH": str(ROOT),
-            # nobody releases what it leaves
-            "SNOWREDIS_CRASH_RECORDS": "off",
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    env = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "missing"), "PYTHONPATH": str(ROOT)}
+    # nobody releases what it leaves
+    env["SNOWREDIS_CRASH_RECORDS"] = "off"
+    command = [sys.executable, "-W", "ignore", "-c", IN_A_CHILD, server.url, pool]
+    done = warm.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     # once, in the parent; its child knows
     assert done.stderr.count("missing does not exist") == 1
