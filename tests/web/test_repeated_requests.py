@@ -142,7 +142,7 @@ def test_it_counts_for_the_rate_and_waits_for_the_pool(own_server: RedisServer, 
         statuses = [client.ask()[0] for _ in range(60)]
         assert set(statuses) == {200, 429}
         own_server.kill()
-        eventually(lambda: client.ask()[0] == 503)
+        eventually(lambda: client.ask()[0] == 503, limit_s=30)
         own_server.start()
         eventually(lambda: client.ask()[0] == 200, limit_s=30)
 
