@@ -35,7 +35,7 @@ from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
 from snowredis.settings import pool_or_default
-from snowredis.snowflake.counts import BOUNDS_S, Durations
+from snowredis.snowflake.context import BOUNDS_S, Durations
 
 # the directory of the files, of prometheus_client
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"

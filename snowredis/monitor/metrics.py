@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from snowredis.monitor.status import HEADLINES, LEVELS
-from snowredis.snowflake.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
+from snowredis.snowflake.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
 Value: TypeAlias = Callable[[Any], Any]
 

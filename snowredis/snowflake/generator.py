@@ -21,8 +21,7 @@ from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.snowflake import fast_path
 from snowredis.snowflake.allocator import IdAllocator
-from snowredis.snowflake.context import Context, WeakGenerator
-from snowredis.snowflake.counts import ClockBackLog, Counts, RefusalLog
+from snowredis.snowflake.context import ClockBackLog, Context, Counts, RefusalLog, WeakGenerator
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.lease import Lease
 from snowredis.snowflake.lease_manager import LeaseManager
