@@ -421,6 +421,10 @@ def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[
         return
     if not names:
         yield ok("there is none yet").of("pools")
+    # the named one first: it is checked however many there are
+    names = sorted(names, key=lambda each: each != name)
+    if name is None and len(names) > MAX_POOLS:
+        yield unknown(f"{len(names) - MAX_POOLS:,} more pools were not checked", "name one with --pool").of("pools")
     infos: list[PoolInfo] = []
     for each in names[:MAX_POOLS]:
         pool = PoolMonitor(url, each)

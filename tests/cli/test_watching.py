@@ -165,3 +165,9 @@ def test_whois_says_who_has_the_worker_id_now(cli: Cli, fleet: str, server_url: 
     found = json.loads(cli("whois", an_id, "--pool", fleet, "--json").out)
     assert (found["id"], found["worker_now"]["state"]) == (an_id, "free")
     assert found["holder"]["ended_at"].endswith("Z")
+
+
+def test_a_named_pool_is_checked_however_many_there_are(cli: Cli, fleet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snowredis.monitor.doctor.MAX_POOLS", 1)
+    assert cli("pool", "create", "0").code == 0
+    assert f"pool {fleet}" in cli("doctor", "--pool", fleet).out
