@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts._bench import measuring, page
+from scripts._bench import page
 from scripts._bench.__main__ import main
 from scripts._bench.contestants import CONTESTANTS
 from snowredis import embedded
@@ -95,9 +95,3 @@ def test_every_library_that_is_compared_with_is_installed_for_it_and_the_other_w
     listed = [line for line in (SCRIPTS / "_bench" / "peers.txt").read_text().splitlines() if line[0] != "#"]
     packages = {contestant.package for contestant in CONTESTANTS} - {"", "snowredis"}
     assert sorted(packages) == sorted(listed)
-
-
-def test_a_ratio_is_taken_within_its_own_round() -> None:
-    # a machine that is ten times slower in the second round
-    low, median, high = measuring.ratios([2.0, 20.0, 2.0], [1.0, 10.0, 1.0])
-    assert low == median == high == pytest.approx(2)

@@ -225,11 +225,17 @@ class Simulation(Schedule[Process]):
             return False
         self._forgot = True
         self.fired[name] += 1
-        if self.ended_early:
-            # a holder whose worker id another one got meanwhile may be adopted
+        self.excuse()
+        return True
+
+    def excuse(self) -> None:
+        """Excuse what is lost now if a clock was ahead, or the address led to another pool.
+
+        A holder whose worker id another one got may be adopted.
+        """
+        if self.ended_early or self.led_elsewhere:
             self.lift()
             self.checker.lift_granted()
-        return True
 
     def lost_us(self, longest_us: int) -> int:
         """Draw how many us of writes are lost; none under "assured", which promises that no acknowledged write is."""
