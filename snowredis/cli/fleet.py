@@ -69,7 +69,7 @@ class Process:
 
     @property
     def log(self) -> str:
-        """What it wrote to stderr."""
+        """Text that it wrote to stderr."""
         return self.path.with_suffix(".log").read_text("utf-8", "replace").strip()
 
     @property

@@ -31,7 +31,7 @@ from snowredis.servers.scripts import text_of
 from snowredis.settings import Server, check, is_in_memory
 from snowredis.snowflake import replies
 from snowredis.snowflake.administration import PoolAdministration
-from snowredis.snowflake.open import open_pool
+from snowredis.snowflake.open import layout_of, open_pool
 from snowredis.snowflake.protocol import (
     ClaimRequest,
     PoolConfig,
@@ -299,8 +299,9 @@ def open_registered(url: Server, settings: Mapping[str, Any]) -> RegisteredStore
         StoreUnavailable: the server of embedded:// does not start.
     """
     settings = {name: check(name, value) for name, value in settings.items()}
+    # refused before a server is started
+    place = NumberPlace.of(layout_of(settings.get("layout")))
     server, config = open_pool(url, settings)
-    place = NumberPlace.of(config.layout)
     if is_in_memory(server):
         raise ConfigError(
             f"pool {config.name!r} is in memory, where there is no registry of shard numbers. Give the number itself, "

@@ -362,7 +362,8 @@ class IdAllocator:
                 f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
                 "Move to a layout with more timestamp bits or a later epoch."
             )
-        (old, _, made), used = position, (self._outages(position), self._last_tick(position))
+        old, _, made = position
+        used = self._outages(position), self._last_tick(position)
         worker, datacenter = held.lease.worker, self._leases.config.datacenter
         salt = self._context.random.getrandbits(31) if self._spread else 0
         first = self._first_sequence(position, tick, salt)

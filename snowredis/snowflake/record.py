@@ -1,4 +1,4 @@
-"""What the scripts of a pool store: the record of a worker id, in the hash of the pool, and the codes of its events.
+"""Data that the scripts of a pool store: records of worker ids, in the hash of the pool, and codes of its events.
 
 A record is packed and parsed here, and in pool.lua. The scripts write the codes, and programs compare them; the text of
 a reason is for people and may be reworded at any time, a code never. The reasons of replies are in replies.py.

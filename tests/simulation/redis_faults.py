@@ -125,8 +125,7 @@ def rights(sim: Simulation) -> None:
 
 def wipe(sim: Simulation) -> None:
     if sim.may_forget("wipe"):
-        sim.say("wipe")
-        sim.network.master.wipe()
+        sim.wipe()
 
 
 def evict(sim: Simulation) -> None:

@@ -237,6 +237,12 @@ class Simulation(Schedule[Process]):
             self.lift()
             self.checker.lift_granted()
 
+    def wipe(self) -> None:
+        """Wipe the Redis that processes reach now."""
+        self.excuse()
+        self.say("wipe")
+        self.network.master.wipe()
+
     def lost_us(self, longest_us: int) -> int:
         """Draw how many us of writes are lost; none under "assured", which promises that no acknowledged write is."""
         if self.config.durability == "assured":

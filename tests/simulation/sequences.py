@@ -105,16 +105,12 @@ def twice(sim: Simulation) -> None:
     holder = _begin(sim, "twice")
     if holder is None:
         return
-    sim.excuse()
-    sim.say("wipe")
-    sim.network.master.wipe()
+    sim.wipe()
     come_back, came = _cut_off(sim, holder), _newcomers(sim)
     floor_us = sim.ttl_us + sim.lead_us + sim.skew_us + sim.slack_us
 
     def again() -> None:
-        sim.excuse()
-        sim.say("wipe")
-        sim.network.master.wipe()
+        sim.wipe()
         _cut_off(sim, *came)
         come_back()
         sim.world.spawn(holder, holder.generator._beat)
