@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -30,6 +30,10 @@ _ROWS, _TEXTS = 10_000, 2_000
 _LENGTH = 20_000
 # the part of the values that are ids, from which a column may be a reference: rows that were deleted leave some behind
 _MOST = 0.9
+# how many rows of each kind are compared, and the characters of a kind
+_OF_KIND, _KIND = 200, 200
+# numbers of a kind are no ids if others were ids of the same table so often that this is the chance
+_CHANCE = 0.05
 # ids of every layout are above this after its first hour or so; numbers of counters, and amounts, are below
 LARGE = 1 << 32
 # up to this many ids that count from 1 say nothing about another table
@@ -152,10 +156,13 @@ def undecided(work: Work, asked: set[ColumnName]) -> list[str]:
     explained |= {parent for key in schema.foreign_keys for parent in key.parents}
     explained |= {key for domain in schema.domains for key in domain.keys if not _may_refer(work, domain)}
     for table_name, table in schema.tables.items():
-        for column in table.c:
-            name = ColumnName(*table_name, column.name)
-            if name not in explained and not _is_other(work, column):
-                findings += _of_column(work, name)
+        names = (ColumnName(*table_name, column.name) for column in table.c if not _is_other(work, column))
+        plain: dict[ColumnName, list[_Candidate]] = {}
+        for name in names:
+            if name not in explained:
+                findings += _of_column(work, name, plain)
+        if plain:
+            findings += _of_plain(work, table_name, plain)
     return findings
 
 
@@ -181,98 +188,158 @@ def _may_refer(work: Work, domain: Domain) -> bool:
     return scan.lowest > 1 or scan.changed > _FEW or scan.changed_highest - scan.lowest >= scan.changed
 
 
-def _of_column(work: Work, name: ColumnName) -> Iterator[str]:
-    is_decided = name in work.independent
+def _of_column(work: Work, name: ColumnName, plain: dict[ColumnName, list[_Candidate]]) -> Iterator[str]:
+    """Yield findings about places that apply does not rewrite; add to *plain* what the whole values may refer to."""
+    is_decided, is_plain = name in work.independent, is_rewritable(work.changed_schema.column(name))
+    if is_plain and not is_decided:
+        plain[name] = []
     for place, found in _numbers_of(work, name):
         candidates = _candidates(work, name, place, found)
-        if not candidates:
-            continue
-        names = ", ".join(dict.fromkeys(str(candidate.domain.table_name) for candidate in candidates))
-        count = f"{max(candidate.held for candidate in candidates):.0%} of its values are ids of {names}"
-        if place or not is_rewritable(work.changed_schema.column(name)):
-            text = f"{name}{place.removeprefix('$')}: {count}, which apply does not change: rewrite them between apply "
-            text += "and copy"
+        if is_plain and not place:
+            if not is_decided:
+                plain[name] = candidates
+        elif candidates:
+            text = f"{name}{place.removeprefix('$')}: {_share(candidates)}, which apply does not change: rewrite them "
+            text += "between apply and copy"
             if is_decided:
                 work.notes.append(text)
             else:
                 yield f"{text}; then {option('independent', name)}"
-        elif not is_decided:
-            yield from _plain(work, name, candidates, count)
 
 
-def _plain(work: Work, name: ColumnName, candidates: list[_Candidate], count: str) -> Iterator[str]:
-    """Yield findings about a column that apply can rewrite."""
-    best, independent = candidates[0], f"or {option('independent', name)}"
-    others = [candidate for candidate in candidates if candidate.hint == best.hint]
-    is_clear = len(others) == 1 and (best.hint or work.scans[best.domain.name].lowest >= LARGE)
-    if not best.hint:
-        for kind, domains in _kinds_of(work, name.table_name).items():
-            if found := _of_kinds(work, name, kind, domains):
-                yield from found
-                return
-    target = best.domain.name if is_clear else "TABLE.COLUMN"
-    yield f"{name}: {count}: {option('reference', f'{name}={target}')} {independent}"
+def _share(candidates: list[_Candidate]) -> str:
+    names = ", ".join(dict.fromkeys(str(candidate.domain.table_name) for candidate in candidates))
+    return f"{max(candidate.held for candidate in candidates):.0%} of its values are ids of {names}"
 
 
-def _of_kinds(work: Work, name: ColumnName, kind: str, domains: Mapping[str, Domain]) -> list[str]:
-    """Return a finding for each table that another column of the rows names, if all values fit their tables."""
-    found = []
-    for value, domain in domains.items():
-        part = Partial(name, kind, value, is_text=False)
-        for place, numbers in _numbers_of(work, name, part):
-            candidates = [one for one in _candidates(work, name, place, numbers) if one.domain is domain]
-            if not candidates:
-                return []
-            found.append(
-                f"{name} where {kind} is {shown(value)}: {candidates[0].held:.0%} of its values are ids of "
-                f"{domain.table_name}: {part.to(domain.name)} or {option('independent', name)}"
+def _of_plain(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Candidate]]) -> Iterator[str]:
+    """Yield findings about the columns of a table that apply can rewrite."""
+    unnamed = {name: candidates for name, candidates in plain.items() if not (candidates and candidates[0].hint)}
+    of_kinds = _of_kinds(work, table, unnamed) if unnamed else {}
+    for name, candidates in plain.items():
+        if name in of_kinds:
+            # decided rows are left out the next time
+            yield from (_finding(work, part, found) for part, found in [*of_kinds[name].items()][:_FEW])
+        elif candidates:
+            yield _finding(work, Partial(name, "", "", is_text=False), candidates)
+
+
+def _finding(work: Work, part: Partial, candidates: list[_Candidate]) -> str:
+    best, where = candidates[0], f" where {part.kind} is {shown(part.value)}" if part.kind else ""
+    is_clear = sum(candidate.hint == best.hint for candidate in candidates) == 1
+    is_clear &= bool(best.hint) or work.scans[best.domain.name].lowest >= LARGE
+    text = f"{part.column}{where}: {_share(candidates)}: {part.to(best.domain.name if is_clear else 'TABLE.COLUMN')}"
+    return f"{text} or {option('independent', part.column)}"
+
+
+# --- ids in the rows of some kinds -----------------------------------------------------------------------
+
+_Kinds = dict[Partial, list[_Candidate]]
+
+
+def _of_kinds(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[ColumnName, _Kinds]:
+    """Return the columns that hold ids in the rows of some kinds only, or ids of another table for each kind.
+
+    A column of the table says the kind, as the model of an object, or the attribute of a value. If all values are ids
+    (*plain* has candidates), each kind has to name the table of its ids.
+    """
+    found: dict[ColumnName, _Kinds] = {}
+    most: dict[ColumnName, int] = {}
+    for kind in _kinds(work, table):
+        for name, numbers_of in _numbers_of_kinds(work, kind, list(plain)).items():
+            parts = _of_each(work, numbers_of)
+            if plain[name] and not (len(parts) == len(numbers_of) and all(one[0].hint for one in parts.values())):
+                continue
+            # the column that explains most values is the likeliest to say the kind
+            explained = sum(len(numbers_of[part]) for part in parts)
+            if explained > most.get(name, 0):
+                found[name], most[name] = parts, explained
+    return found
+
+
+def _kinds(work: Work, table: TableName) -> list[ColumnName]:
+    """Return the columns of a table that have few values in its first rows."""
+    names = [
+        ColumnName(*table, column.name)
+        for column in work.changed_schema.tables[table].c
+        if isinstance(column.type, sa.String | sa.Integer) and not _is_other(work, column)
+    ]
+    seen: dict[ColumnName, set[str]] = {name: set() for name in names}
+    texts = [sa.cast(work.changed_schema.column(name), sa.String(_KIND)) for name in names]
+    for row in work.changed.execute(sa.select(*texts).limit(_ROWS)) if names else ():
+        for name, value in zip(names, row, strict=True):
+            seen[name].add(value)
+    return [name for name in names if len(seen[name]) <= _MAX_KINDS]
+
+
+def _numbers_of_kinds(
+    work: Work, kind: ColumnName, names: list[ColumnName]
+) -> dict[ColumnName, dict[Partial, set[int]]]:
+    """Return the numbers in rows of each kind that are not decided; of no column if there are too many kinds."""
+    table = work.changed_schema.tables[kind.table_name]
+    of = sa.cast(table.c[kind.column], sa.String(_KIND))
+    nth = sa.func.row_number().over(partition_by=of).label("nth")
+    values = [
+        sa.case(
+            (
+                sa.and_(sa.true(), *(~part.applies(table.c) for part in _decided(work, name))),
+                sa.cast(table.c[name.column], sa.String(20)),
             )
-    return found
+        )
+        for name in names
+    ]
+    rows = sa.select(of, nth, *values).where(of.is_not(None)).subquery()
+    query = sa.select(rows).where(rows.c.nth <= _OF_KIND).limit(_MAX_KINDS * _OF_KIND)
+    numbers: dict[ColumnName, dict[Partial, set[int]]] = {}
+    kinds = set[str]()
+    for value, _, *texts in work.changed.execute(query):
+        kinds.add(value)
+        for name, text in zip(names, texts, strict=True):
+            if name != kind and text is not None and _NUMBER.fullmatch(text) and 0 < int(text) < 1 << 63:
+                part = Partial(name, kind.column, value, is_text=False)
+                numbers.setdefault(name, {}).setdefault(part, set()).add(int(text))
+    return numbers if len(kinds) < _MAX_KINDS else {}
 
 
-def _kinds_of(work: Work, name: TableName) -> dict[str, dict[str, Domain]]:
-    """Return the columns of a table whose values are all names of tables, and the ids of each of these tables."""
-    tables = {key.table_name: domain for domain in work.changed_schema.domains for key in domain.keys}
-    found = {}
-    for column in work.changed_schema.tables[name].c:
-        if not isinstance(column.type, sa.String):
-            continue
-        values = _values(work.changed, column, _FEW)
-        named = {
-            value: tables[table]
-            for value in values
-            for table in (*_tables_of_class(name.schema, value)[::-1], TableName(name.schema, value))
-            if table in tables
-        }
-        if values and len(named) == len(values):
-            found[column.name] = named
-    return found
+def _of_each(work: Work, numbers_of: Mapping[Partial, set[int]]) -> _Kinds:
+    """Return, for each kind, the domains whose ids its numbers are: those whose table it names, or not by chance."""
+    name = next(iter(numbers_of)).column
+    domains, found = _domains(work, name), _Kinds()
+    count = sum(map(len, numbers_of.values()))
+    for number, ids in work.store.domains_of("changed", set().union(*numbers_of.values()), domains).items():
+        held_of = {part: len(numbers & ids) for part, numbers in numbers_of.items()}
+        for part, held in held_of.items():
+            size, table = len(numbers_of[part]), domains[number].table_name
+            is_named = table in (TableName(name.schema, part.value), *_tables_of_class(name.schema, part.value))
+            elsewhere = (sum(held_of.values()) - held + 1) / (count - size + 2)
+            if held >= _MOST * size and (is_named or elsewhere**size * len(numbers_of) <= _CHANCE):
+                found.setdefault(part, []).append(_Candidate(domains[number], held / size, 2 * is_named))
+    return {part: _likeliest(candidates) for part, candidates in sorted(found.items())}
 
 
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _numbers_of(work: Work, name: ColumnName, only: Partial | None = None) -> Iterator[tuple[str, list[list[int]]]]:
+def _numbers_of(work: Work, name: ColumnName) -> Iterator[tuple[str, list[list[int]]]]:
     """Yield the numbers in a column, of each database, by the place where they are: empty, or inside of the value.
 
     Rows that are decided are left out.
-
-    Args:
-        only: rows of this kind.
     """
+    decided = _decided(work, name)
     sides: list[dict[str, list[int]]] = []
     for connection, schema in work.sides:
         places: dict[str, list[int]] = {}
         sides.append(places)
+        if decided and connection is work.kept:
+            # there, the same kind may have another number
+            continue
         column, table = schema.column(name), schema.tables[name.table_name]
         plain = isinstance(column.type, sa.Integer | sa.Numeric)
         text = sa.func.substr(sa.cast(column, sa.Text), 1, _LENGTH)
         # SQLAlchemy compares some types with a warning, such as YEAR
         is_given = sa.type_coerce(column, sa.types.NULLTYPE).is_not(None)
         query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(is_given)
-        query = query.where(*([only.applies(table.c)] if only else []))
-        for domain in work.changed_schema.domains:
-            query = query.where(*(~part.applies(table.c) for part in domain.partials if part.column == name))
+        query = query.where(*(~part.applies(table.c) for part in decided))
         for value in connection.scalars(query.limit(_ROWS if plain else _TEXTS)):
             for place, number in _numbers_in(value):
                 places.setdefault(place, []).append(number)
@@ -282,6 +349,11 @@ def _numbers_of(work: Work, name: ColumnName, only: Partial | None = None) -> It
             places.setdefault("[*]", []).extend(places.pop("", []))
     for place in sorted({*sides[0], *sides[1]}):
         yield place, [places.get(place, []) for places in sides]
+
+
+def _decided(work: Work, name: ColumnName) -> list[Partial]:
+    """Return the rows of which it is known what a column refers to."""
+    return [part for domain in work.changed_schema.domains for part in domain.partials if part.column == name]
 
 
 def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
@@ -314,30 +386,39 @@ def _numbers_in_json(value: object, place: str) -> Iterator[tuple[str, int]]:
         yield place, int(str(value))
 
 
-def _candidates(work: Work, name: ColumnName, place: str, found: list[list[int]]) -> list[_Candidate]:
-    """Return the domains that change, and whose ids the values are; the likeliest first."""
-    domains = {
+def _domains(work: Work, name: ColumnName) -> dict[int, Domain]:
+    """Return the domains that change, and that a column may refer to, by their numbers."""
+    return {
         work.scans[domain.name].number: domain
         for domain in work.changed_schema.domains
         if (work.scans[domain.name].clashes or work.is_matched(domain)) and name not in domain.columns
     }
+
+
+def _candidates(work: Work, name: ColumnName, place: str, found: list[list[int]]) -> list[_Candidate]:
+    """Return the domains that change, and whose ids the values are; the likeliest first."""
+    domains = _domains(work, name)
     held: dict[int, float] = {}
     most = 0.0
     for side, numbers in zip(("kept", "changed"), found, strict=True):
         # 0 and -1 stand for no row
-        distinct = [number for number in set(numbers) if 0 < number < 1 << 63]
+        distinct = {number for number in numbers if 0 < number < 1 << 63}
         if not distinct or not found[1]:
             continue
-        there, either = work.store.domains_of(side, distinct, list(domains))
+        ids_of = work.store.domains_of(side, distinct, domains)
+        either = len(set().union(*ids_of.values()))
         certain = either if max(distinct) >= LARGE and not place else 0
         most = max(most, either / len(distinct), float(bool(certain)))
-        for number, count in there.items():
-            held[number] = max(held.get(number, 0.0), count / len(distinct))
-    likely = [_Candidate(domains[number], part, _hint(name, domains[number])) for number, part in held.items()]
-    likely.sort(key=lambda one: (-one.hint, -one.held, one.domain.name))
+        for number, ids in ids_of.items():
+            held[number] = max(held.get(number, 0.0), len(ids) / len(distinct))
+    likely = _likeliest(_Candidate(domains[one], part, _hint(name, domains[one])) for one, part in held.items())
     if most >= _MOST:
         return [one for one in likely if one.held >= _MOST] or likely
     return [one for one in likely if one.hint > 1 and not place]
+
+
+def _likeliest(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    return sorted(candidates, key=lambda one: (-one.hint, -one.held, one.domain.name))
 
 
 def _hint(name: ColumnName, domain: Domain) -> int:

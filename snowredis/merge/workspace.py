@@ -221,15 +221,17 @@ class IdStore:
         """Return the ids of one side, sorted."""
         return [an_id for (an_id,) in self.rows(f"SELECT id FROM {side} WHERE domain = {number} ORDER BY id")]
 
-    def domains_of(self, side: str, values: list[int], domains: list[int]) -> tuple[dict[int, int], int]:
-        """Return how many of *values* are ids of each of these domains that has some, on one side, and of any."""
-        self.insert("page", "id", {"id": np.array(values, dtype=np.int64)})
+    def domains_of(self, side: str, values: Iterable[int], domains: Iterable[int]) -> dict[int, set[int]]:
+        """Return which of *values* are ids of each of these domains that has some, on one side."""
+        self.insert("page", "id", {"id": np.array(list(values), dtype=np.int64)})
         listed = ", ".join(map(str, [0, *domains]))
-        found = f"SELECT DISTINCT domain, id FROM {side} SEMI JOIN page USING (id) WHERE domain IN ({listed})"
-        there = dict(self.rows(f"SELECT domain, count(*) FROM ({found}) GROUP BY domain"))
-        (either,) = self.rows(f"SELECT count(DISTINCT id) FROM ({found})")[0]
+        found: dict[int, set[int]] = {}
+        for domain, an_id in self.rows(
+            f"SELECT domain, id FROM {side} SEMI JOIN page USING (id) WHERE domain IN ({listed})"
+        ):
+            found.setdefault(domain, set()).add(an_id)
         self.rows("DELETE FROM page")
-        return there, either
+        return found
 
     # --- new ids ---------------------------------------------------------------------------------------
 

@@ -251,6 +251,7 @@ INSERT INTO server_config VALUES ('{name} rate', '{{"x": 1.50}}')
             "role.guild_id=guild.id",
             "guild.leader_role_id=role.id",
             "player_stats.role_id=role.id",
-        ]
+        ],
+        "independent": ["item.slot"],
     },
 )

@@ -471,3 +471,32 @@ def test_abandoning_before_the_first_change_says_that_no_id_was_changed(
         assert (Journal(engine).read() is not None) == begun
         engine.dispose()
     assert offline("merge", "abandon", changed, "--yes").out == "\nno id was changed\n"
+
+
+ATTRIBUTES = """
+CREATE TABLE choice (id int PRIMARY KEY, label varchar(20));
+CREATE TABLE facet (id int PRIMARY KEY, entity int, attribute int, value varchar(20), note varchar(20))
+"""
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
+def test_ids_in_the_rows_of_one_attribute_are_asked_about(two: Two, tmp_path: Path, kind: str) -> None:
+    kept, changed = two(kind, ATTRIBUTES)
+    for url, shard in ((kept, "x"), (changed, "y")):
+        execute(url, *(f"INSERT INTO choice VALUES ({200 + n}, '{shard}{n}')" for n in range(20)))
+        # attribute 7: a choice; 8: an amount, which may be like one; of the other columns, none tells ids from amounts
+        rows = [(n, n // 4, 7 if n % 4 == 1 else 8, 200 + n // 4 if n % 4 == 1 else 190 + 7 * n) for n in range(80)]
+        execute(url, *(f"INSERT INTO facet VALUES ({100_000 + n}, {e}, {a}, '{v}', 'note')" for n, e, a, v in rows))
+    independent = ["facet.id", "facet.entity", "choice.id"]
+    assert findings_of(kept, changed, tmp_path / "p", independent=independent) == [
+        "facet.value where attribute is '7': 100% of its values are ids of choice: --reference "
+        "'facet.value=TABLE.COLUMN WHERE attribute=7' or --independent facet.value"
+    ]
+    references = ["facet.value=choice.id WHERE attribute=7"]
+    plan = plan_of(kept, changed, tmp_path / "p", independent=independent, references=references)
+    apply_file(tmp_path / "p")
+    (offset,) = (domain.offset for domain in plan.domains if domain.name == "choice.id")
+    assert rows_of(changed, "SELECT min(value), max(value) FROM facet GROUP BY attribute ORDER BY attribute") == [
+        (str(200 + offset), str(219 + offset)),
+        ("190", "743"),
+    ]

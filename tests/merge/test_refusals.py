@@ -251,23 +251,23 @@ def test_columns_are_asked_about_by_their_values_whatever_they_are_called(two: T
     with pytest.raises(Undecided) as refused:
         plan_of(kept, changed, tmp_path / "p")
     assert refused.value.findings == [
+        "boss.listed[*]: 100% of its values are ids of usr, which apply does not change: rewrite them between apply "
+        "and copy; then --independent boss.listed",
         "boss.usr_text: 100% of its values are ids of usr: --reference boss.usr_text=TABLE.COLUMN or --independent "
         "boss.usr_text",
         "boss.parent_id: 100% of its values are ids of boss: --reference boss.parent_id=boss.id or --independent "
         "boss.parent_id",
-        "boss.listed[*]: 100% of its values are ids of usr, which apply does not change: rewrite them between apply "
-        "and copy; then --independent boss.listed",
         "boss.at where what is 'boss': 100% of its values are ids of boss: --reference 'boss.at=boss.id WHERE "
         "what=boss' or --independent boss.at",
         "boss.at where what is 'usr': 100% of its values are ids of usr: --reference 'boss.at=usr.id WHERE what=usr' "
         "or --independent boss.at",
         "usr_note.data.user: 100% of its values are ids of usr, which apply does not change: rewrite them between "
         "apply and copy; then --independent usr_note.data",
+        "usr_note.link (inside a text): 100% of its values are ids of usr, which apply does not change: rewrite them "
+        "between apply and copy; then --independent usr_note.link",
         # 0 stands for no row
         "usr_note.reply: 100% of its values are ids of usr_note: --reference usr_note.reply=TABLE.COLUMN or "
         "--independent usr_note.reply",
-        "usr_note.link (inside a text): 100% of its values are ids of usr, which apply does not change: rewrite them "
-        "between apply and copy; then --independent usr_note.link",
     ]
     plan = plan_of(
         kept,
