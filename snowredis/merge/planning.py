@@ -23,11 +23,11 @@ from snowredis.merge.matching import match, matches_in_order, same_rows
 from snowredis.merge.pair import Request, Work, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, write_plan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import Domain, Schema, TableName, option, tables_called
+from snowredis.merge.schema import Domain, Partial, Schema, TableName, option, tables_called
 from snowredis.merge.support import support_of
-from snowredis.merge.undecided import CONTENT_TYPES, LARGE, find_partials, undecided
+from snowredis.merge.undecided import CONTENT_TYPES, find_partials, undecided
 from snowredis.merge.verify import id_sums
-from snowredis.merge.workspace import IdStore, Workspace
+from snowredis.merge.workspace import LARGE, IdStore, Workspace
 
 # tables that Django fills in every database, with other ids in each, and the columns that identify a row
 _MATCHES: dict[TableName, tuple[str, ...]] = {
@@ -92,13 +92,10 @@ def _plan(work: Work) -> Plan:
     # codes of rows, such as those of countries, stay
     schema = work.changed_schema
     schema.domains = [d for d in schema.domains if not (work.independent & set(d.keys) and schema.is_code(d))]
-    # in the other database, the kinds have other ids
-    work.kept_schema = work.kept_schema.with_partials(find_partials(work.kept, work.kept_schema, set())[0])
-    kept_partials = {domain.name: domain.partials for domain in work.kept_schema.domains}
     ordered = _in_order(work.changed_schema)
     for number, domain in enumerate(ordered, 1):
         work.progress.start(f"reading {domain.name}")
-        work.store.load("kept", number, work.kept, work.kept_schema, domain, kept_partials.get(domain.name, ()))
+        work.store.load("kept", number, work.kept, work.kept_schema, domain, _unconstrained(work, domain))
         work.store.load("changed", number, work.changed, work.changed_schema, domain, domain.partials)
         work.scans[domain.name] = work.store.scan(number)
     work.progress.start("looking for references without a foreign key")
@@ -142,6 +139,19 @@ def _plan(work: Work) -> Plan:
         judged=[*request.references, *(f"{column} (no reference)" for column in request.independent)],
         notes=work.notes,
     )
+
+
+def _unconstrained(work: Work, domain: Domain) -> Iterator[Partial]:
+    """Yield the columns of the database that is kept in which ids of a domain may be those of no row.
+
+    If a row got such an id, it would get children that are not its own.
+    """
+    ids = {column for other in work.changed_schema.domains for column in other.columns}
+    constrained = {column for key in work.kept_schema.foreign_keys if key.name for column in key.columns}
+    for part in (*domain.partials, *domain.wholes):
+        if part.kind or part.column not in {*constrained, *domain.keys}:
+            # if ids are kinds, which of them is the same kind here is not known
+            yield part._replace(kind="") if part.kind_column in ids else part
 
 
 def _in_order(schema: Schema) -> list[Domain]:

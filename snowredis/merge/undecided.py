@@ -20,6 +20,7 @@ from snowredis.merge import MergeError
 from snowredis.merge.databases import is_mysql
 from snowredis.merge.pair import Work
 from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer, is_rewritable, option
+from snowredis.merge.workspace import LARGE
 
 CONTENT_TYPES = TableName(None, "django_content_type")
 # kinds of one reference; each is a statement of its own
@@ -34,8 +35,6 @@ _MOST = 0.9
 _OF_KIND, _KIND = 200, 200
 # numbers of a kind are no ids if others were ids of the same table so often that this is the chance
 _CHANCE = 0.05
-# ids of every layout are above this after its first hour or so; numbers of counters, and amounts, are below
-LARGE = 1 << 32
 # up to this many ids that count from 1 say nothing about another table
 _FEW = 20
 _NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;|/. ]\s*\d{1,19})*\s*")

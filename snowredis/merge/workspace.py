@@ -123,6 +123,8 @@ def _statement() -> Iterator[None]:
 # --- the ids of a merge ------------------------------------------------------------------------------------
 
 _PAGE = 100_000
+# ids of every layout are above this after its first hour or so; numbers of counters, and amounts, are below
+LARGE = 1 << 32
 _TABLES = """
 CREATE OR REPLACE TABLE page (id BIGINT);
 CREATE OR REPLACE TABLE kept (domain INTEGER, id BIGINT);
@@ -167,17 +169,11 @@ class IdStore:
         domain: Domain,
         partials: Iterable[Partial],
     ) -> None:
-        """Read the ids that the key columns of *domain* hold, and those of references of some rows, also of no row.
+        """Read the ids that the key columns of *domain* hold, and those that *partials* hold, also of no row.
 
         Raises:
             MergeError: a value is no whole number of 64 bits with a sign.
         """
-        for part in partials:
-            table = schema.tables[part.column.table_name]
-            query = sa.select(schema.column(part.column)).where(part.applies(table.c))
-            found = connection.scalars(query.distinct())
-            ids = [int(str(value)) for value in found if re.fullmatch(r"[0-9]{1,18}", str(value))]
-            self.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
         for name in domain.keys:
             for text in _pages(connection, schema.column(name)):
                 values = "(SELECT unnest(string_split(?, ',')) AS value)"
@@ -188,6 +184,16 @@ class IdStore:
                         "changed; such ids cannot be merged: correct them, or --exclude the table."
                     )
                 self.rows(f"INSERT INTO page SELECT value::BIGINT FROM {values}", text)
+        (highest,) = self.rows("SELECT max(id) FROM page")[0]
+        for part in partials:
+            table = schema.tables[part.column.table_name]
+            query = sa.select(schema.column(part.column)).where(part.applies(table.c))
+            found = connection.scalars(query.distinct())
+            ids = [int(str(value)) for value in found if re.fullmatch(r"[0-9]{1,18}", str(value))]
+            if (highest or 0) < LARGE:
+                # a greater number was never one of this counter's
+                ids = [an_id for an_id in ids if an_id < LARGE]
+            self.insert("page", "id", {"id": np.array(ids, dtype=np.int64)})
         self.rows(f"INSERT INTO {side} SELECT DISTINCT {number}, id FROM page")
         self.rows("DELETE FROM page")
 
