@@ -25,7 +25,7 @@ from snowredis.merge.plan_file import DomainPlan, Plan, write_plan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import Domain, Partial, Schema, TableName, option, tables_called
 from snowredis.merge.support import support_of
-from snowredis.merge.undecided import CONTENT_TYPES, find_partials, undecided
+from snowredis.merge.undecided import CONTENT_TYPES, undecided
 from snowredis.merge.verify import id_sums
 from snowredis.merge.workspace import LARGE, IdStore, Workspace
 
@@ -87,8 +87,6 @@ def _plan(work: Work) -> Plan:
     counters = work.support.counters(work.changed, work.changed_schema)
     work.counted = {column for counter in counters for column in counter.columns}
     obstacles.check_no_orphans(work.sides)
-    partials, asked = find_partials(work.changed, work.changed_schema, work.independent)
-    work.changed_schema = work.changed_schema.with_partials(partials)
     # codes of rows, such as those of countries, stay
     schema = work.changed_schema
     schema.domains = [d for d in schema.domains if not (work.independent & set(d.keys) and schema.is_code(d))]
@@ -99,7 +97,7 @@ def _plan(work: Work) -> Plan:
         work.store.load("changed", number, work.changed, work.changed_schema, domain, domain.partials)
         work.scans[domain.name] = work.store.scan(number)
     work.progress.start("looking for references without a foreign key")
-    findings = [text for _, text in asked] + undecided(work, {column for column, _ in asked})
+    findings = undecided(work)
     # ids that change may make rows the same, so they are chosen first
     plans = {domain.name: _choose(work, domain) for domain in ordered if not work.is_matched(domain)}
     for domain in matches_in_order(work, ordered):

@@ -202,11 +202,6 @@ class Schema:
     def column(self, name: ColumnName) -> sa.Column[object]:
         return self.tables[name.table_name].c[name.column]
 
-    def with_partials(self, partials: Iterable[tuple[Partial, ColumnName]]) -> Schema:
-        """Return the same with more references of some rows."""
-        both = [*self.partials, *partials]
-        return Schema(self.tables, self.foreign_keys, self.ids, both, self.names, self.excluded)
-
     def is_code(self, domain: Domain) -> bool:
         """Return whether a domain's numbers are no primary key and no ids by the word of a person."""
         primary = {ColumnName(*name, c.name) for name, table in self.tables.items() for c in table.primary_key.columns}

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from snowredis.errors import shown
-from snowredis.merge import MergeError
 from snowredis.merge.databases import is_mysql
 from snowredis.merge.pair import Work
-from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, is_integer, is_rewritable, option
+from snowredis.merge.schema import ColumnName, Domain, Partial, TableName, is_rewritable, option
 from snowredis.merge.workspace import LARGE
 
 CONTENT_TYPES = TableName(None, "django_content_type")
@@ -32,7 +31,7 @@ _LENGTH = 20_000
 # the part of the values that are ids, from which a column may be a reference: rows that were deleted leave some behind
 _MOST = 0.9
 # how many rows of each kind are compared, and the characters of a kind
-_OF_KIND, _KIND = 200, 200
+_OF_KIND, _KIND = 1000, 200
 # numbers of a kind are no ids if others were ids of the same table so often that this is the chance
 _CHANCE = 0.05
 # up to this many ids that count from 1 say nothing about another table
@@ -42,101 +41,14 @@ _NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;
 _INSIDE = re.compile(r"(?<!\d)[1-9]\d{9,18}(?!\d)|(?<=[A-Za-z_][/:#=])[1-9]\d{0,18}(?!\d)")
 
 
-def find_partials(
-    connection: sa.Connection, schema: Schema, independent: set[ColumnName]
-) -> tuple[list[tuple[Partial, ColumnName]], list[tuple[ColumnName, str]]]:
-    """Return references of some rows, and findings about columns whose table is unknown.
-
-    Found are Django's generic foreign keys (content_type_id and object_id) and Rails' polymorphic associations
-    (owner_type and owner_id).
-    """
-    known = {(partial.column, partial.kind, partial.value) for partial, _ in schema.partials}
-    referring = {column for domain in schema.domains for column in domain.columns}
-    found: list[tuple[Partial, ColumnName]] = []
-    findings: list[tuple[ColumnName, str]] = []
-    for column, kind, targets in _pairs(connection, schema):
-        if column in independent or column in referring:
-            continue
-        for value, candidates in targets.items():
-            table = next((name for name in candidates if name in schema.tables), None)
-            part = Partial(column, kind, value, is_text=not is_integer(schema.column(column)))
-            if (column, kind, value) in known:
-                continue
-            if table is None:
-                if any(text.isdigit() for text in _values(connection, schema.column(column), _MAX_KINDS)):
-                    text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: "
-                    findings.append((column, f"{text}{part.to('TABLE.id')} or {option('independent', column)}"))
-                continue
-            key = list(schema.tables[table].primary_key.columns)
-            if len(key) == 1 and is_integer(key[0]):
-                found.append((part, ColumnName(*table, key[0].name)))
-    return found, findings
-
-
-def _pairs(
-    connection: sa.Connection, schema: Schema
-) -> Iterator[tuple[ColumnName, str, Mapping[str, list[TableName]]]]:
-    """Yield a column of ids, the column that says their kind, and for each kind the tables that it may mean."""
-    models: dict[str, str] = {}
-    if CONTENT_TYPES in schema.tables and {"id", "app_label", "model"} <= set(schema.tables[CONTENT_TYPES].c.keys()):
-        table = schema.tables[CONTENT_TYPES]
-        rows = connection.execute(sa.select(table.c.id, table.c.app_label, table.c.model))
-        models = {str(row[0]): f"{row[1]}_{row[2]}" for row in rows}
-    to_types = {
-        column
-        for domain in schema.domains
-        if any(key.table_name == CONTENT_TYPES for key in domain.keys)
-        for column in domain.references
-    }
-    for name, table in schema.tables.items():
-        for kind in table.c:
-            prefix = re.sub(r"(content_type|ctype|ct|type)(_id)?$", "", kind.name)
-            if is_django := ColumnName(*name, kind.name) in to_types:
-                names = [f"{prefix}object_id", f"{prefix}object_pk", f"{prefix}id"]
-            else:
-                is_rails = kind.name.endswith("_type") and isinstance(kind.type, sa.String)
-                names = [f"{prefix}id"] if is_rails else []
-            # a permission is of a content type, and of no row
-            given = (c for c in names if c in table.c and not (is_django and table.c[c].primary_key))
-            if column := next(given, None):
-                kinds = _values(connection, kind, _MAX_KINDS + 1)
-                if len(kinds) > _MAX_KINDS:
-                    raise MergeError(
-                        f"{name}.{kind.name} has more than {_MAX_KINDS} kinds of references. Nothing was planned; "
-                        "--exclude the table."
-                    )
-                tables = {
-                    value: [TableName(name.schema, models.get(value, f"{value}_?"))]
-                    if is_django
-                    else _tables_of_class(name.schema, value)
-                    for value in kinds
-                }
-                yield ColumnName(*name, column), kind.name, tables
-
-
-def _values(connection: sa.Connection, column: sa.Column[object], most: int) -> list[str]:
-    """Return different values of a column as texts, sorted."""
-    query = sa.select(column).where(column.is_not(None)).distinct().limit(most)
-    return sorted(map(str, connection.scalars(query)))
-
-
-def _tables_of_class(schema: str | None, name: str) -> list[TableName]:
-    """Return the tables that Rails may keep a class in: Admin::BlogEntry is in admin_blog_entries or blog_entries."""
-    words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part).lower() for part in re.split(r"::|[.:/\\]", name)]
-    return [
-        TableName(schema, plural)
-        for stem in dict.fromkeys(("_".join(words), words[-1]))
-        for plural in (f"{stem}s", f"{stem[:-1]}ies", f"{stem}es", stem)
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A domain that values may refer to.
 
     Attributes:
         held: the part of the values that are its ids.
-        hint: how well the name of the column fits that of the table; 0: not.
+        hint: how well the name of the column, or of the kind, fits that of the table; 0: not; -1: and the values may
+            be its ids by chance.
     """
 
     domain: Domain
@@ -144,14 +56,10 @@ class _Candidate:
     hint: int
 
 
-def undecided(work: Work, asked: set[ColumnName]) -> list[str]:
-    """Return findings about columns whose values are ids that change, with what to write for each.
-
-    Args:
-        asked: columns that have a finding already.
-    """
+def undecided(work: Work) -> list[str]:
+    """Return findings about columns whose values are ids that change, with what to write for each."""
     schema, findings = work.changed_schema, list[str]()
-    explained = {column for domain in schema.domains for column in domain.references} | work.counted | asked
+    explained = {column for domain in schema.domains for column in domain.references} | work.counted
     explained |= {parent for key in schema.foreign_keys for parent in key.parents}
     explained |= {key for domain in schema.domains for key in domain.keys if not _may_refer(work, domain)}
     for table_name, table in schema.tables.items():
@@ -213,8 +121,7 @@ def _share(candidates: list[_Candidate]) -> str:
 
 def _of_plain(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Candidate]]) -> Iterator[str]:
     """Yield findings about the columns of a table that apply can rewrite."""
-    unnamed = {name: candidates for name, candidates in plain.items() if not (candidates and candidates[0].hint)}
-    of_kinds = _of_kinds(work, table, unnamed) if unnamed else {}
+    of_kinds = _of_kinds(work, table, plain)
     for name, candidates in plain.items():
         if name in of_kinds:
             # decided rows are left out the next time
@@ -226,7 +133,7 @@ def _of_plain(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Can
 def _finding(work: Work, part: Partial, candidates: list[_Candidate]) -> str:
     best, where = candidates[0], f" where {part.kind} is {shown(part.value)}" if part.kind else ""
     is_clear = sum(candidate.hint == best.hint for candidate in candidates) == 1
-    is_clear &= bool(best.hint) or work.scans[best.domain.name].lowest >= LARGE
+    is_clear &= best.hint > 0 or work.scans[best.domain.name].lowest >= LARGE
     text = f"{part.column}{where}: {_share(candidates)}: {part.to(best.domain.name if is_clear else 'TABLE.COLUMN')}"
     return f"{text} or {option('independent', part.column)}"
 
@@ -239,16 +146,21 @@ _Kinds = dict[Partial, list[_Candidate]]
 def _of_kinds(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[ColumnName, _Kinds]:
     """Return the columns that hold ids in the rows of some kinds only, or ids of another table for each kind.
 
-    A column of the table says the kind, as the model of an object, or the attribute of a value. If all values are ids
-    (*plain* has candidates), each kind has to name the table of its ids.
+    A column of the table says the kind, as the model of an object, or the attribute of a value. If all values of a
+    column are ids (*plain* has candidates), each kind has to name their table.
     """
     found: dict[ColumnName, _Kinds] = {}
     most: dict[ColumnName, int] = {}
     for kind in _kinds(work, table):
         for name, numbers_of in _numbers_of_kinds(work, kind, list(plain)).items():
             parts = _of_each(work, numbers_of)
-            if plain[name] and not (len(parts) == len(numbers_of) and all(one[0].hint for one in parts.values())):
-                continue
+            if not all(one[0].hint == 2 for one in parts.values()):
+                if plain[name]:
+                    continue
+                # some kinds may be called like a table by chance
+                parts = {part: one for part, one in parts.items() if one[0].held >= _MOST}
+                if all(one[0].hint < 2 for one in parts.values()):
+                    parts = {part: one for part, one in parts.items() if one[0].hint == 0}
             # the column that explains most values is the likeliest to say the kind
             explained = sum(len(numbers_of[part]) for part in parts)
             if explained > most.get(name, 0):
@@ -279,12 +191,7 @@ def _numbers_of_kinds(
     of = sa.cast(table.c[kind.column], sa.String(_KIND))
     nth = sa.func.row_number().over(partition_by=of).label("nth")
     values = [
-        sa.case(
-            (
-                sa.and_(sa.true(), *(~part.applies(table.c) for part in _decided(work, name))),
-                sa.cast(table.c[name.column], sa.String(20)),
-            )
-        )
+        sa.case((sa.and_(sa.true(), *_left(work, name)), sa.cast(table.c[name.column], sa.String(20))))
         for name in names
     ]
     rows = sa.select(of, nth, *values).where(of.is_not(None)).subquery()
@@ -301,19 +208,42 @@ def _numbers_of_kinds(
 
 
 def _of_each(work: Work, numbers_of: Mapping[Partial, set[int]]) -> _Kinds:
-    """Return, for each kind, the domains whose ids its numbers are: those whose table it names, or not by chance."""
-    name = next(iter(numbers_of)).column
+    """Return, for each kind, the domains whose ids its numbers are."""
+    name, tables_of = next(iter(numbers_of)).column, {part: _named(work, part) for part in numbers_of}
     domains, found = _domains(work, name), _Kinds()
     count = sum(map(len, numbers_of.values()))
     for number, ids in work.store.domains_of("changed", set().union(*numbers_of.values()), domains).items():
         held_of = {part: len(numbers & ids) for part, numbers in numbers_of.items()}
+        tables = set(_tables(work, domains[number]))
         for part, held in held_of.items():
-            size, table = len(numbers_of[part]), domains[number].table_name
-            is_named = table in (TableName(name.schema, part.value), *_tables_of_class(name.schema, part.value))
-            elsewhere = (sum(held_of.values()) - held + 1) / (count - size + 2)
-            if held >= _MOST * size and (is_named or elsewhere**size * len(numbers_of) <= _CHANCE):
-                found.setdefault(part, []).append(_Candidate(domains[number], held / size, 2 * is_named))
+            size = len(numbers_of[part])
+            is_named, is_all = bool(tables_of[part] & tables), held >= _MOST * size
+            if is_all or (is_named and 2 * held >= size):
+                elsewhere = (sum(held_of.values()) - held + 1) / (count - size + 2)
+                by_chance = elsewhere**size * len(numbers_of) > _CHANCE
+                hint = 2 if is_named else -1 if by_chance else 0
+                found.setdefault(part, []).append(_Candidate(domains[number], held / size, hint))
     return {part: _likeliest(candidates) for part, candidates in sorted(found.items())}
+
+
+def _tables(work: Work, domain: Domain) -> Iterator[TableName]:
+    """Yield the tables whose rows have these ids."""
+    for name in domain.columns:
+        if work.changed_schema.tables[name.table_name].primary_key.columns.keys() == [name.column]:
+            yield name.table_name
+
+
+def _named(work: Work, part: Partial) -> set[TableName]:
+    """Return the tables that a kind may mean: sale.order, Admin::BlogEntry, or the number of a Django content type."""
+    text, schema, types = part.value, part.column.schema, work.changed_schema.tables.get(CONTENT_TYPES)
+    domain = work.domain_of(part.kind_column)
+    if types is not None and domain is not None and domain.table_name == CONTENT_TYPES:
+        query = sa.select(types.c.app_label, types.c.model).where(types.c.id == int(text))
+        text = "_".join(work.changed.execute(query).one_or_none() or ())
+    words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower() for word in re.split(r"::|[.:/\\]", text)]
+    stems = ("_".join(words), words[-1])
+    plurals = (plural for stem in stems for plural in (f"{stem}s", f"{stem[:-1]}ies", f"{stem}es", stem))
+    return {TableName(schema, table) for table in (text, *plurals)}
 
 
 # --- values ----------------------------------------------------------------------------------------------
@@ -324,21 +254,21 @@ def _numbers_of(work: Work, name: ColumnName) -> Iterator[tuple[str, list[list[i
 
     Rows that are decided are left out.
     """
-    decided = _decided(work, name)
+    left = _left(work, name)
     sides: list[dict[str, list[int]]] = []
     for connection, schema in work.sides:
         places: dict[str, list[int]] = {}
         sides.append(places)
-        if decided and connection is work.kept:
+        if left and connection is work.kept:
             # there, the same kind may have another number
             continue
-        column, table = schema.column(name), schema.tables[name.table_name]
+        column = schema.column(name)
         plain = isinstance(column.type, sa.Integer | sa.Numeric)
         text = sa.func.substr(sa.cast(column, sa.Text), 1, _LENGTH)
         # SQLAlchemy compares some types with a warning, such as YEAR
         is_given = sa.type_coerce(column, sa.types.NULLTYPE).is_not(None)
         query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(is_given)
-        query = query.where(*(~part.applies(table.c) for part in decided))
+        query = query.where(*left)
         for value in connection.scalars(query.limit(_ROWS if plain else _TEXTS)):
             for place, number in _numbers_in(value):
                 places.setdefault(place, []).append(number)
@@ -350,9 +280,12 @@ def _numbers_of(work: Work, name: ColumnName) -> Iterator[tuple[str, list[list[i
         yield place, [places.get(place, []) for places in sides]
 
 
-def _decided(work: Work, name: ColumnName) -> list[Partial]:
-    """Return the rows of which it is known what a column refers to."""
-    return [part for domain in work.changed_schema.domains for part in domain.partials if part.column == name]
+def _left(work: Work, name: ColumnName) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for the rows of which it is not known what a column refers to."""
+    columns = work.changed_schema.tables[name.table_name].c
+    partials = (part for domain in work.changed_schema.domains for part in domain.partials if part.column == name)
+    # also those without a kind
+    return [part.applies(columns).is_not(sa.true()) for part in partials]
 
 
 def _numbers_in(value: object) -> Iterator[tuple[str, int]]:

@@ -251,6 +251,8 @@ INSERT INTO server_config VALUES ('{name} rate', '{{"x": 1.50}}')
             "role.guild_id=guild.id",
             "guild.leader_role_id=role.id",
             "player_stats.role_id=role.id",
+            "item.owner_id=role.id WHERE owner_type=Role",
+            "item.owner_id=guild.id WHERE owner_type=Guild",
         ],
         "independent": ["item.slot"],
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from snowredis.merge import MergeError
+from snowredis.merge import MergeError, Undecided
 from snowredis.merge.apply import apply_plan, open_databases, revert
 from snowredis.merge.databases import LOCK_WAIT_S, open_database
 from snowredis.merge.journal import Journal, Run
@@ -38,6 +39,13 @@ OF_GAME: dict[str, Any] = {
 
 def plan_of(kept: str, changed: str, path: Path, **options: Any) -> Plan:
     return make_plan(Request(kept, changed, **options), path, Progress())
+
+
+def printed(kept: str, changed: str, path: Path, **options: Any) -> list[str]:
+    """Return the references that a plan prints, to be pasted."""
+    with pytest.raises(Undecided) as refused:
+        plan_of(kept, changed, path, **options)
+    return [shlex.split(text.partition("--reference ")[2])[0] for text in refused.value.findings]
 
 
 def apply_file(path: Path, *, batch_rows: int = 50, progress: Progress | None = None) -> Run:

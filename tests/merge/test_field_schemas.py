@@ -21,7 +21,7 @@ from snowredis.merge import MergeError
 from snowredis.merge.apply import revert
 from snowredis.merge.progress import Progress
 from tests.merge.field_schemas import GAME, PAGILA, SAKILA, FieldSchema
-from tests.merge.test_apply import apply_file, plan_of
+from tests.merge.test_apply import apply_file, plan_of, printed
 from tests.support import databases, warm
 from tests.support.statements import execute, rows_of
 
@@ -184,16 +184,11 @@ def test_a_django_project_with_content_types_and_the_admins_log(
     ids = "SELECT id, model FROM django_content_type ORDER BY id"
     assert rows_of(kept, ids) != rows_of(changed, ids)
 
+    path = tmp_path / "merge.plan"
+    options = {"excluded": ["django_session"], "independent": ["django_admin_log.action_flag"]}
     # it has the most tables, and no kind of column that the others have not
-    merged(
-        OF_DJANGO,
-        kept,
-        changed,
-        tmp_path / "merge.plan",
-        undone=False,
-        excluded=["django_session"],
-        independent=["django_admin_log.action_flag"],
-    )
+    references = printed(kept, changed, path, **options)
+    merged(OF_DJANGO, kept, changed, path, undone=False, references=references, **options)
     # an entry of a book that is gone leads to no book of the other project
     query = "SELECT count(*) FROM django_admin_log JOIN shop_book b ON b.id::text = object_id WHERE object_repr LIKE "
     assert rows_of(kept, f"{query} '%gone'") == [(0,)]

@@ -89,7 +89,7 @@ def test_a_chain_of_a_thousand_tables_is_one_domain_whose_columns_are_changed_fr
 def test_a_reference_of_some_rows_is_of_the_domain_that_it_names() -> None:
     made = schema("b.a -> a.id")
     part = Partial(column("note.about"), "kind", "a", is_text=True)
-    (domain, *_) = made.with_partials([(part, column("b.a"))]).domains
+    (domain, *_) = Schema(made.tables, made.foreign_keys, partials=[(part, column("b.a"))]).domains
     assert (domain.name, domain.partials) == ("a.id", (part,))
     assert list(map(str, tables_of([domain]))) == ["note", "b", "a"]
 
