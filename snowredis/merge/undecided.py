@@ -151,8 +151,9 @@ def _of_kinds(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Can
     """
     found: dict[ColumnName, _Kinds] = {}
     most: dict[ColumnName, int] = {}
-    for kind in _kinds(work, table):
-        for name, numbers_of in _numbers_of_kinds(work, kind, list(plain)).items():
+    names = _with_numbers(work, list(plain))
+    for kind in _kinds(work, table) if names else ():
+        for name, numbers_of in _numbers_of_kinds(work, kind, names).items():
             parts = _of_each(work, numbers_of)
             if not all(one[0].hint == 2 for one in parts.values()):
                 if plain[name]:
@@ -166,6 +167,23 @@ def _of_kinds(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Can
             if explained > most.get(name, 0):
                 found[name], most[name] = parts, explained
     return found
+
+
+def _with_numbers(work: Work, names: list[ColumnName]) -> list[ColumnName]:
+    """Return those of some columns of a table that have a number between the lowest and the highest id that changes."""
+    scans = [work.scans[domain.name] for domain in _changing(work)]
+    if not scans:
+        return []
+    lowest, highest = min(scan.lowest for scan in scans), max(scan.changed_highest for scan in scans)
+
+    def is_there(column: sa.Column[object]) -> sa.ColumnElement[bool]:
+        if isinstance(column.type, sa.Integer | sa.Numeric):
+            return column.between(lowest, highest)
+        text = sa.cast(column, sa.String(20))
+        return sa.and_(sa.func.substr(text, 1, 1).between("1", "9"), sa.func.length(text) < 20)
+
+    query = sa.select(*(sa.func.max(sa.case((is_there(work.changed_schema.column(name)), 1))) for name in names))
+    return [name for name, found in zip(names, work.changed.execute(query).one(), strict=True) if found]
 
 
 def _kinds(work: Work, table: TableName) -> list[ColumnName]:
@@ -318,13 +336,14 @@ def _numbers_in_json(value: object, place: str) -> Iterator[tuple[str, int]]:
         yield place, int(str(value))
 
 
+def _changing(work: Work) -> list[Domain]:
+    domains = work.changed_schema.domains
+    return [domain for domain in domains if work.scans[domain.name].clashes or work.is_matched(domain)]
+
+
 def _domains(work: Work, name: ColumnName) -> dict[int, Domain]:
     """Return the domains that change, and that a column may refer to, by their numbers."""
-    return {
-        work.scans[domain.name].number: domain
-        for domain in work.changed_schema.domains
-        if (work.scans[domain.name].clashes or work.is_matched(domain)) and name not in domain.columns
-    }
+    return {work.scans[domain.name].number: domain for domain in _changing(work) if name not in domain.columns}
 
 
 def _candidates(work: Work, name: ColumnName, place: str, found: list[list[int]]) -> list[_Candidate]:
