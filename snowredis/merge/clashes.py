@@ -157,10 +157,8 @@ def _codes(work: Work) -> Iterator[str]:
         scan = work.scans[domain.name]
         if scan.clashes and not set(domain.keys) & work.counted and work.changed_schema.is_code(domain):
             new, stay = option("id", domain.name), option("independent", domain.name)
-            text = (
-                f"{domain.name}: {scan.clashes:,} of these numbers are in both databases, and they are no primary key"
-            )
-            yield f"{text}: {stay} if they are codes that stay or {new} for new numbers"
+            text = f"{scan.clashes:,} of these numbers are in both databases, and they are no primary key"
+            yield f"{domain.name}: {text}: {stay} if they are codes that stay or {new} for new numbers"
 
 
 def _composite_counters(work: Work) -> list[ColumnName]:
@@ -203,11 +201,10 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
             ]
             # a row for which the condition is NULL is in no partition
             inner = sa.select(*columns).subquery("moved")
-            none: sa.ColumnElement[bool] = sa.literal_column(
-                " AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions)
-            )
+            none = " AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions)
             keys = [inner.c[column.name] for column in table.primary_key.columns] or list(inner.c)
-            rows = work.changed.execute(sa.select(*keys).select_from(inner).where(none).limit(_NAMED)).all()
+            lost = sa.select(*keys).select_from(inner).where(sa.literal_column(none, sa.Boolean))
+            rows = work.changed.execute(lost.limit(_NAMED)).all()
             if rows:
                 rest = work.support.name(TableName(name.schema, f"{name.table}_rest"))
                 make = f"CREATE TABLE {rest} PARTITION OF {work.support.name(name)} DEFAULT;"

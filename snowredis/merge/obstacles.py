@@ -121,10 +121,8 @@ def _in_catalog(connection: sa.Connection, tables: set[TableName]) -> Iterator[s
         for schema in {table.schema for table in tables}:
             for row in connection.execute(catalog_query("mysql", "references_from_outside"), {"schema": schema}):
                 if TableName(row.other, row.tab) not in tables:
-                    yield (
-                        f"the foreign key {row.name} of the database {row.other} leads here: name all databases with "
-                        "--schema"
-                    )
+                    what = f"the foreign key {row.name} of the database {row.other} leads here"
+                    yield f"{what}: name all databases with --schema"
 
 
 def triggers(connection: sa.Connection, tables: Iterable[TableName], event: str) -> Iterator[str]:
@@ -132,10 +130,8 @@ def triggers(connection: sa.Connection, tables: Iterable[TableName], event: str)
     for schema in {table.schema for table in tables} if is_mysql(connection) else ():
         for row in connection.execute(catalog_query("mysql", "triggers"), {"schema": schema, "event": event}):
             if TableName(schema, row.tab) in tables:
-                yield (
-                    f"the trigger {row.name} of {row.tab} would run at each {event}: drop it, and create it again "
-                    "afterwards, or, if it does no harm, go on --with-triggers"
-                )
+                what = f"the trigger {row.name} of {row.tab} would run at each {event}"
+                yield f"{what}: drop it, and create it again afterwards, or, if it does no harm, go on --with-triggers"
 
 
 def _views(connection: sa.Connection, inspector: sa.Inspector, ids: set[str], tables: set[TableName]) -> Iterator[str]:

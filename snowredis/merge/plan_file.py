@@ -68,11 +68,11 @@ class DomainPlan:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> DomainPlan:
         """Return the plan of json.loads() of asdict()."""
-        keys, references = (
-            tuple(ColumnName(*name) for name in data["domain"][part]) for part in ("keys", "references")
+        of = data["domain"]
+        keys, references = (tuple(ColumnName(*name) for name in of[part]) for part in ("keys", "references"))
+        domain = Domain(
+            keys, references, tuple(Partial(ColumnName(*column), *rest) for column, *rest in of["partials"])
         )
-        partials = (Partial(ColumnName(*column), *rest) for column, *rest in data["domain"]["partials"])
-        domain = Domain(keys, references, tuple(partials))
         return cls(**{**data, "domain": domain, "lanes": tuple(data["lanes"])})
 
 

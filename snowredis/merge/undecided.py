@@ -68,8 +68,7 @@ def undecided(work: Work) -> list[str]:
         for name in names:
             if name not in explained:
                 findings += _of_column(work, name, plain)
-        if plain:
-            findings += _of_plain(work, table_name, plain)
+        findings += _of_plain(work, {name: of for name, of in plain.items() if name not in work.independent})
     return findings
 
 
@@ -97,18 +96,17 @@ def _may_refer(work: Work, domain: Domain) -> bool:
 
 def _of_column(work: Work, name: ColumnName, plain: dict[ColumnName, list[_Candidate]]) -> Iterator[str]:
     """Yield findings about places that apply does not rewrite; add to *plain* what the whole values may refer to."""
-    is_decided, is_plain = name in work.independent, is_rewritable(work.changed_schema.column(name))
-    if is_plain and not is_decided:
+    is_plain = is_rewritable(work.changed_schema.column(name))
+    if is_plain:
         plain[name] = []
     for place, found in _numbers_of(work, name):
         candidates = _candidates(work, name, place, found)
         if is_plain and not place:
-            if not is_decided:
-                plain[name] = candidates
+            plain[name] = candidates
         elif candidates:
             text = f"{name}{place.removeprefix('$')}: {_share(candidates)}, which apply does not change: rewrite them "
             text += "between apply and copy"
-            if is_decided:
+            if name in work.independent:
                 work.notes.append(text)
             else:
                 yield f"{text}; then {option('independent', name)}"
@@ -119,9 +117,9 @@ def _share(candidates: list[_Candidate]) -> str:
     return f"{max(candidate.held for candidate in candidates):.0%} of its values are ids of {names}"
 
 
-def _of_plain(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Candidate]]) -> Iterator[str]:
+def _of_plain(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> Iterator[str]:
     """Yield findings about the columns of a table that apply can rewrite."""
-    of_kinds = _of_kinds(work, table, plain)
+    of_kinds = _of_kinds(work, plain)
     for name, candidates in plain.items():
         if name in of_kinds:
             # decided rows are left out the next time
@@ -143,7 +141,7 @@ def _finding(work: Work, part: Partial, candidates: list[_Candidate]) -> str:
 _Kinds = dict[Partial, list[_Candidate]]
 
 
-def _of_kinds(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[ColumnName, _Kinds]:
+def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[ColumnName, _Kinds]:
     """Return the columns that hold ids in the rows of some kinds only, or ids of another table for each kind.
 
     A column of the table says the kind, as the model of an object, or the attribute of a value. If all values of a
@@ -152,7 +150,7 @@ def _of_kinds(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Can
     found: dict[ColumnName, _Kinds] = {}
     most: dict[ColumnName, int] = {}
     names = _with_numbers(work, list(plain))
-    for kind in _kinds(work, table) if names else ():
+    for kind in _kinds(work, names[0].table_name) if names else ():
         for name, numbers_of in _numbers_of_kinds(work, kind, names).items():
             parts = _of_each(work, numbers_of)
             if not all(one[0].hint == 2 for one in parts.values()):
@@ -172,7 +170,7 @@ def _of_kinds(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Can
 def _with_numbers(work: Work, names: list[ColumnName]) -> list[ColumnName]:
     """Return those of some columns of a table that have a number between the lowest and the highest id that changes."""
     scans = [work.scans[domain.name] for domain in _changing(work)]
-    if not scans:
+    if not (scans and names):
         return []
     lowest, highest = min(scan.lowest for scan in scans), max(scan.changed_highest for scan in scans)
 

@@ -183,9 +183,8 @@ class Copied:
         self.rows += count
         same, had = self._plan.same.get(str(name), 0), self._plan.kept_rows[str(name)]
         if mine < had + count - same:
-            yield (
-                f"{name}: {mine:,} rows are there, and {had:,} of before and {count - same:,} of the copy are expected"
-            )
+            expected = f"{had:,} of before and {count - same:,} of the copy are expected"
+            yield f"{name}: {mine:,} rows are there, and {expected}"
         if matched := self._plan.matched.get(str(name)):
             texts = [("has neither its row nor one that matches", self._unmatched(name, keys, matched))]
         else:
@@ -272,7 +271,6 @@ class Copied:
                 yield f"{text}: {counter.statement};"
         for theirs in self._support.counters(self._changed, both.changed_schema):
             if not theirs.columns and (own := mine.get(theirs.name)) and own.next < theirs.next:
-                yield (
-                    f"the sequence {theirs.name}, which no column uses, gives {own.next:,} next, and {theirs.next:,} "
-                    f"in the second database: SELECT setval({text_literal(theirs.name)}, {theirs.next - 1});"
-                )
+                what = f"gives {own.next:,} next, and {theirs.next:,} in the second database"
+                move = f"SELECT setval({text_literal(theirs.name)}, {theirs.next - 1});"
+                yield f"the sequence {theirs.name}, which no column uses, {what}: {move}"
