@@ -75,9 +75,10 @@ class Partial(NamedTuple):
         return ColumnName(*self.column.table_name, self.kind or self.column.column)
 
     def applies(self, columns: Any) -> sa.ColumnElement[bool]:
-        """Return the condition for the rows; *columns*: of the table, by name."""
+        """Return the condition for the rows; *columns*: of the table, by name. NULL is a kind, too: the empty one."""
         # MySQL has no BOOLEAN that is compared
-        return sa.cast(columns[self.kind], sa.String(200)) == self.value if self.kind else sa.literal(1) == 1
+        kind = sa.func.coalesce(sa.cast(columns[self.kind], sa.String(200)), "") if self.kind else sa.literal("")
+        return kind == self.value
 
     @property
     def where(self) -> str:

@@ -32,15 +32,16 @@ _LENGTH = 20_000
 _MOST = 0.9
 # how many rows of each kind are compared, and the characters of a kind
 _OF_KIND, _KIND = 200, 200
-# numbers of a kind are no ids if others were ids of the same table so often that this is the chance
+# numbers of a kind are no ids if those of kinds that are none are ids so often that this is the chance
 _CHANCE = 0.05
 # ids of every layout are above this after its first hour or so; numbers of counters, and amounts, are below
 LARGE = 1 << 32
 # up to this many ids that count from 1 say nothing about another table
 _FEW = 20
-_NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;|/. ]\s*\d{1,19})*\s*")
-# an id inside a text: a long number, or one behind a name, as in node/17, user:17, ?id=17
-_INSIDE = re.compile(r"(?<!\d)[1-9]\d{9,18}(?!\d)|(?<=[A-Za-z_][/:#=])[1-9]\d{0,18}(?!\d)")
+# a number, and numbers with something between them, as in {1,NULL,17} or /1/4/17/; 3.50 is a decimal
+_NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"(?!\d+\.\d+$)(?:[\d\s,;|/.\"{}\[\]]|NULL)+")
+# an id inside a text: a long number, or one behind a name, as in node/17, user:17, ?id=17, res.partner,17
+_INSIDE = re.compile(r"(?<!\d)[1-9]\d{9,18}(?!\d)|(?<=[A-Za-z_][/:#=,])[1-9]\d{0,18}(?!\d)")
 
 
 def find_partials(
@@ -56,7 +57,7 @@ def find_partials(
     found: list[tuple[Partial, ColumnName]] = []
     findings: list[tuple[ColumnName, str]] = []
     for column, kind, targets in _pairs(connection, schema):
-        if column in independent or column in referring:
+        if column in referring:
             continue
         for value, candidates in targets.items():
             table = next((name for name in candidates if name in schema.tables), None)
@@ -64,7 +65,8 @@ def find_partials(
             if (column, kind, value) in known:
                 continue
             if table is None:
-                if any(text.isdigit() for text in _values(connection, schema.column(column), _MAX_KINDS)):
+                texts = _values(connection, schema.column(column), part.applies(schema.tables[column.table_name].c))
+                if column not in independent and any(map(str.isdigit, texts)):
                     text = f"{column} where {kind} is {shown(value)}: there is no table {candidates[0]}: "
                     findings.append((column, f"{text}{part.to('TABLE.id')} or {option('independent', column)}"))
                 continue
@@ -100,7 +102,7 @@ def _pairs(
             # a permission is of a content type, and of no row
             given = (c for c in names if c in table.c and not (is_django and table.c[c].primary_key))
             if column := next(given, None):
-                kinds = _values(connection, kind, _MAX_KINDS + 1)
+                kinds = _values(connection, kind)
                 if len(kinds) > _MAX_KINDS:
                     raise MergeError(
                         f"{name}.{kind.name} has more than {_MAX_KINDS} kinds of references. Nothing was planned; "
@@ -115,9 +117,9 @@ def _pairs(
                 yield ColumnName(*name, column), kind.name, tables
 
 
-def _values(connection: sa.Connection, column: sa.Column[object], most: int) -> list[str]:
-    """Return different values of a column as texts, sorted."""
-    query = sa.select(column).where(column.is_not(None)).distinct().limit(most)
+def _values(connection: sa.Connection, column: sa.Column[object], *where: sa.ColumnElement[bool]) -> list[str]:
+    """Return different values of a column as texts, sorted; at most one more than the kinds that are allowed."""
+    query = sa.select(column).where(column.is_not(None), *where).distinct().limit(_MAX_KINDS + 1)
     return sorted(map(str, connection.scalars(query)))
 
 
@@ -262,7 +264,7 @@ def _kinds(work: Work, table: TableName) -> list[ColumnName]:
     names = [
         ColumnName(*table, column.name)
         for column in work.changed_schema.tables[table].c
-        if isinstance(column.type, sa.String | sa.Integer) and not _is_other(work, column)
+        if isinstance(getattr(column.type, "data_type", column.type), sa.String | sa.Integer | sa.Boolean)
     ]
     seen: dict[ColumnName, set[str]] = {name: set() for name in names}
     texts = [sa.cast(work.changed_schema.column(name), sa.String(_KIND)) for name in names]
@@ -277,7 +279,7 @@ def _numbers_of_kinds(
 ) -> dict[ColumnName, dict[Partial, set[int]]]:
     """Return the numbers in rows of each kind that are not decided; of no column if there are too many kinds."""
     table = work.changed_schema.tables[kind.table_name]
-    of = sa.cast(table.c[kind.column], sa.String(_KIND))
+    of = sa.func.coalesce(sa.cast(table.c[kind.column], sa.String(_KIND)), "")
     nth = sa.func.row_number().over(partition_by=of).label("nth")
     values = [
         sa.case(
@@ -288,7 +290,7 @@ def _numbers_of_kinds(
         )
         for name in names
     ]
-    rows = sa.select(of, nth, *values).where(of.is_not(None)).subquery()
+    rows = sa.select(of, nth, *values).subquery()
     query = sa.select(rows).where(rows.c.nth <= _OF_KIND).limit(_MAX_KINDS * _OF_KIND)
     numbers: dict[ColumnName, dict[Partial, set[int]]] = {}
     kinds = set[str]()
@@ -305,14 +307,14 @@ def _of_each(work: Work, numbers_of: Mapping[Partial, set[int]]) -> _Kinds:
     """Return, for each kind, the domains whose ids its numbers are: those whose table it names, or not by chance."""
     name = next(iter(numbers_of)).column
     domains, found = _domains(work, name), _Kinds()
-    count = sum(map(len, numbers_of.values()))
     for number, ids in work.store.domains_of("changed", set().union(*numbers_of.values()), domains).items():
         held_of = {part: len(numbers & ids) for part, numbers in numbers_of.items()}
-        for part, held in held_of.items():
-            size, table = len(numbers_of[part]), domains[number].table_name
+        others = [part for part, held in held_of.items() if held < _MOST * len(numbers_of[part])]
+        chance = (sum(held_of[part] for part in others) + 1) / (sum(len(numbers_of[part]) for part in others) + 2)
+        for part in held_of.keys() - others:
+            held, size, table = held_of[part], len(numbers_of[part]), domains[number].table_name
             is_named = table in (TableName(name.schema, part.value), *_tables_of_class(name.schema, part.value))
-            elsewhere = (sum(held_of.values()) - held + 1) / (count - size + 2)
-            if held >= _MOST * size and (is_named or elsewhere**size * len(numbers_of) <= _CHANCE):
+            if is_named or chance**size * len(numbers_of) <= _CHANCE:
                 found.setdefault(part, []).append(_Candidate(domains[number], held / size, 2 * is_named))
     return {part: _likeliest(candidates) for part, candidates in sorted(found.items())}
 
@@ -364,8 +366,8 @@ def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
             yield "", int(text.partition(".")[0])
     elif _NUMBER.fullmatch(text):
         yield "", int(text)
-    elif _LIST.fullmatch(text.strip("{}[]").replace('"', "")):
-        yield from (("[*]", int(number)) for number in re.findall(r"\d+", text))
+    elif _LIST.fullmatch(text):
+        yield from (("[*]", int(number)) for number in re.findall(r"(?<!\d)\d{1,19}(?!\d)", text))
     else:
         try:
             yield from _numbers_in_json(json.loads(text), "$")

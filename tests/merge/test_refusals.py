@@ -329,6 +329,11 @@ def test_references_of_some_rows_follow(database_kind: DatabaseServer, two: Two,
         MergeError, match=r"comments\.owner_id where owner_type is 'Unknown': there is no table unknowns"
     ):
         plan_of(kept, changed, tmp_path / "other.plan", **by_hand)
+    # no reference are only those rows of which nothing is known
+    by_hand["independent"] += ["comments.owner_id"]
+    plan_of(kept, changed, tmp_path / "other.plan", **by_hand)
+    apply_file(tmp_path / "other.plan")
+    assert rows_of(changed, "SELECT owner_id FROM comments ORDER BY id") == [(1,), (101,), (120,), (None,), (1077,)]
 
 
 # --- rows that both have -----------------------------------------------------------------------------------
