@@ -338,8 +338,8 @@ def _numbers_of(work: Work, name: ColumnName) -> Iterator[tuple[str, list[list[i
         column, table = schema.column(name), schema.tables[name.table_name]
         plain = isinstance(column.type, sa.Integer | sa.Numeric)
         text = sa.func.substr(sa.cast(column, sa.Text), 1, _LENGTH)
-        # SQLAlchemy compares some types with a warning, such as YEAR
-        is_given = sa.type_coerce(column, sa.types.NULLTYPE).is_not(None)
+        # rows that were there before the column have what stands for no row: they may be the first of a large table
+        is_given = text.not_in(("", "0", "-1"))
         query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(is_given)
         query = query.where(*(~part.applies(table.c) for part in decided))
         for value in connection.scalars(query.limit(_ROWS if plain else _TEXTS)):

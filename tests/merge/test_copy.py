@@ -539,3 +539,14 @@ def test_ids_are_found_in_rows_without_a_kind_and_of_a_flag_and_in_paths(two: Tw
     least = rows_of(changed, "SELECT coalesce(part, ''), min(ref) FROM thing GROUP BY 1 ORDER BY 1")
     assert least == [("", 200 + offset), ("amount", 90_021), ("b", 200 + offset), ("c", 200)]
     assert rows_of(changed, "SELECT min(trim(code)) FROM thing") == [(str(200 + offset),)]
+
+
+def test_a_column_is_asked_about_although_it_was_added_to_rows_that_were_there(
+    database_kind: DatabaseServer, two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.merge.undecided._ROWS", 5)
+    kept, changed = two(database_kind.name, "CREATE TABLE hero (id int PRIMARY KEY, rival int NOT NULL)")
+    for url, more in ((kept, 0), (changed, 3)):
+        execute(url, *(f"INSERT INTO hero VALUES ({n}, {0 if n < 209 else n - 8 + more})" for n in range(201, 240)))
+    (finding,) = findings_of(kept, changed, tmp_path / "p", independent=["hero.id"])
+    assert finding.startswith("hero.rival: 100% of its values are ids of hero: --reference hero.rival=TABLE.COLUMN or ")
