@@ -124,7 +124,7 @@ def _remedy(work: Work, name: TableName, key: _Key) -> str:
     # equal ids are no reason to take rows for the same, unless they are pairs of rows that are the same
     if primary == set(key.parts) and not all(domain and work.is_matched(domain) for domain in domains):
         return f"{correct}, or give them other keys"
-    return f"{option('match', f'{name}=' + ','.join(key.parts))} or {correct}"
+    return f"{option('match', f'{name}=' + ','.join(key.parts))} if they are the same rows, or {correct}"
 
 
 # --- tables that both have, counters, trees --------------------------------------------------------------

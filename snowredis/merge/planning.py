@@ -86,8 +86,8 @@ def _plan(work: Work) -> Plan:
     obstacles.check_copyable(work.sides)
     counters = work.support.counters(work.changed, work.changed_schema)
     work.counted = {column for counter in counters for column in counter.columns}
-    obstacles.check_no_orphans(work.sides)
     partials, asked = find_partials(work.changed, work.changed_schema, work.independent)
+    obstacles.check_no_orphans(work.sides)
     work.changed_schema = work.changed_schema.with_partials(partials)
     # codes of rows, such as those of countries, stay
     schema = work.changed_schema

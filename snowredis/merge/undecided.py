@@ -54,6 +54,11 @@ def find_partials(
     """
     known = {(partial.column, partial.kind, partial.value) for partial, _ in schema.partials}
     referring = {column for domain in schema.domains for column in domain.columns}
+    for column, kind, _ in known:
+        if kind and (column in referring or (column, "", "") in known):
+            raise MergeError(
+                f"--reference: {column} has one of all rows, too. Nothing was planned; say WHERE {kind}= in each."
+            )
     found: list[tuple[Partial, ColumnName]] = []
     findings: list[tuple[ColumnName, str]] = []
     for column, kind, targets in _pairs(connection, schema):
@@ -223,7 +228,9 @@ def _of_plain(work: Work, table: TableName, plain: Mapping[ColumnName, list[_Can
             # decided rows are left out the next time
             yield from (_finding(work, part, found) for part, found in [*of_kinds[name].items()][:_FEW])
         elif candidates:
-            yield _finding(work, Partial(name, "", "", is_text=False), candidates)
+            # what is left of a column of which some rows are decided is of some kind, too
+            kind = next((part.kind for part in _decided(work, name)), "")
+            yield _finding(work, Partial(name, kind, kind and "VALUE", is_text=False), candidates)
 
 
 def _finding(work: Work, part: Partial, candidates: list[_Candidate]) -> str:
@@ -281,15 +288,10 @@ def _numbers_of_kinds(
     table = work.changed_schema.tables[kind.table_name]
     of = sa.func.coalesce(sa.cast(table.c[kind.column], sa.String(_KIND)), "")
     nth = sa.func.row_number().over(partition_by=of).label("nth")
-    values = [
-        sa.case(
-            (
-                sa.and_(sa.true(), *(~part.applies(table.c) for part in _decided(work, name))),
-                sa.cast(table.c[name.column], sa.String(20)),
-            )
-        )
-        for name in names
-    ]
+    values = []
+    for name in names:
+        is_left = sa.and_(sa.true(), *(~part.applies(table.c) for part in _decided(work, name)))
+        values.append(sa.case((is_left, sa.cast(table.c[name.column], sa.String(20)))))
     rows = sa.select(of, nth, *values).subquery()
     query = sa.select(rows).where(rows.c.nth <= _OF_KIND).limit(_MAX_KINDS * _OF_KIND)
     numbers: dict[ColumnName, dict[Partial, set[int]]] = {}
@@ -305,15 +307,14 @@ def _numbers_of_kinds(
 
 def _of_each(work: Work, numbers_of: Mapping[Partial, set[int]]) -> _Kinds:
     """Return, for each kind, the domains whose ids its numbers are: those whose table it names, or not by chance."""
-    name = next(iter(numbers_of)).column
-    domains, found = _domains(work, name), _Kinds()
+    domains, found = _domains(work, next(iter(numbers_of)).column), _Kinds()
     for number, ids in work.store.domains_of("changed", set().union(*numbers_of.values()), domains).items():
         held_of = {part: len(numbers & ids) for part, numbers in numbers_of.items()}
         others = [part for part, held in held_of.items() if held < _MOST * len(numbers_of[part])]
         chance = (sum(held_of[part] for part in others) + 1) / (sum(len(numbers_of[part]) for part in others) + 2)
         for part in held_of.keys() - others:
             held, size, table = held_of[part], len(numbers_of[part]), domains[number].table_name
-            is_named = table in (TableName(name.schema, part.value), *_tables_of_class(name.schema, part.value))
+            is_named = table in (TableName(table.schema, part.value), *_tables_of_class(table.schema, part.value))
             if is_named or chance**size * len(numbers_of) <= _CHANCE:
                 found.setdefault(part, []).append(_Candidate(domains[number], held / size, 2 * is_named))
     return {part: _likeliest(candidates) for part, candidates in sorted(found.items())}

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.merge import Undecided
+from snowredis.merge import MergeError, Undecided
 from snowredis.merge.databases import open_database
 from snowredis.merge.journal import Journal
 from tests.merge import game
@@ -155,8 +155,8 @@ INSERT INTO shade VALUES (1, 1, 'light'), (2, 2, 'dark'), (3, 3, 'dark'); INSERT
     kept, changed = two("mariadb", tables, rows)
     options: dict[str, Any] = {"matched": ["color=name", "shade=color,name"], "independent": ["color.id", "shade.id"]}
     assert findings_of(kept, changed, tmp_path / "p", **options) == [
-        "mixed: 1 rows have the same one, other as one in the other, such as (1, 2): --match mixed=one,other or "
-        "correct those rows in one of the databases"
+        "mixed: 1 rows have the same one, other as one in the other, such as (1, 2): --match mixed=one,other if "
+        "they are the same rows, or correct those rows in one of the databases"
     ]
     options["matched"].append("mixed=one,other")
     merge(offline, kept, changed, tmp_path / "p", **options)
@@ -382,8 +382,8 @@ INSERT INTO branch (tree_id, lft, rght, name) VALUES (1, 1, 4, '{0} root'), (1, 
         "branch.tree_id=TABLE.COLUMN or --independent branch.tree_id",
         *(f"{name} is counted, and no key by itself: --id {name} or --independent {name}" for name in counted),
         "branch: 1 trees have the same tree_id: --id branch.tree_id or --independent branch.tree_id",
-        "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': --match node=path or "
-        "correct those rows in one of the databases",
+        "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': --match node=path if "
+        "they are the same rows, or correct those rows in one of the databases",
         "status: 2 of 2 rows are in both databases, and would be there twice: --match status=COLUMNS or "
         "--independent status.id",
     ]
@@ -531,7 +531,14 @@ def test_ids_are_found_in_rows_without_a_kind_and_of_a_flag_and_in_paths(two: Tw
         f"thing.owner where is_owned is '{'true' if kind == 'postgresql' else 1}'",
         "thing.code",
     ]
-    independent += ["thing.place", "thing.word", "thing.ref", "thing.owner"]
+    independent += ["thing.place", "thing.word", "thing.owner"]
+    references = ["thing.ref=usr.id WHERE part=amount"]
+    left = findings_of(kept, changed, tmp_path / "p", independent=independent, references=references)
+    assert left[0].startswith("thing.ref where part is 'VALUE': 100% of its values are ids of usr: --reference ")
+    references += ["thing.ref=usr.id"]
+    with pytest.raises(MergeError, match=r"thing\.ref has one of all rows, too\. .* say WHERE part= in each"):
+        plan_of(kept, changed, tmp_path / "p", independent=independent, references=references)
+    independent += ["thing.ref"]
     references = ["thing.ref=usr.id WHERE part=", "thing.ref=usr.id WHERE part=b", "thing.code=usr.id"]
     plan = plan_of(kept, changed, tmp_path / "p", independent=independent, references=references)
     apply_file(tmp_path / "p")
