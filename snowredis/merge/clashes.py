@@ -36,7 +36,7 @@ def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
     renewed = {column for plan in plans.values() if plan.kind != "match" for column in plan.domain.all_columns}
     counted = _composite_counters(work)
     found = [
-        f"{name} is counted, and only a part of the key: {option('id', name)} or {option('independent', name)}"
+        f"{name} is counted, and no key by itself: {option('id', name)} or {option('independent', name)}"
         for name in counted
     ]
     found += _codes(work)
@@ -115,7 +115,7 @@ def _remedy(work: Work, name: TableName, key: _Key) -> str:
     correct = "correct those rows in one of the databases"
     if name in work.matched:
         return f"{correct}; {', '.join(work.matched[name])} says that they are not the same"
-    if not key.is_plain:
+    if not key.is_plain or key.where:
         return correct
     if numbers := [part for part in key.parts if ColumnName(*name, part) in work.counted]:
         return option("id", f"{name}.{numbers[0]}")
@@ -124,7 +124,7 @@ def _remedy(work: Work, name: TableName, key: _Key) -> str:
     # equal ids are no reason to take rows for the same, unless they are pairs of rows that are the same
     if primary == set(key.parts) and not all(domain and work.is_matched(domain) for domain in domains):
         return f"{correct}, or give them other keys"
-    return f"{option('match', f'{name}=' + ','.join(key.parts))} or {correct}"
+    return f"{option('match', f'{name}=' + ','.join(key.parts))} if they are the same rows, or {correct}"
 
 
 # --- tables that both have, counters, trees --------------------------------------------------------------
@@ -162,11 +162,9 @@ def _codes(work: Work) -> Iterator[str]:
 
 
 def _composite_counters(work: Work) -> list[ColumnName]:
-    """Return columns of keys that the database counts, and that are no ids of a domain: they would be there twice."""
+    """Return columns that the database counts, and that are no ids of a domain: they would be there twice."""
     known = {column for domain in work.changed_schema.domains for column in domain.all_columns} | work.independent
-    return sorted(
-        (column for column in work.counted - known if work.changed_schema.column(column).primary_key), key=str
-    )
+    return sorted(work.counted - known, key=str)
 
 
 def _clashing_trees(work: Work, name: TableName) -> Iterator[str]:

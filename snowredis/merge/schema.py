@@ -75,9 +75,10 @@ class Partial(NamedTuple):
         return ColumnName(*self.column.table_name, self.kind or self.column.column)
 
     def applies(self, columns: Any) -> sa.ColumnElement[bool]:
-        """Return the condition for the rows; *columns*: of the table, by name."""
+        """Return the condition for the rows; *columns*: of the table, by name. NULL is a kind, too: the empty one."""
         # MySQL has no BOOLEAN that is compared
-        return sa.cast(columns[self.kind], sa.String(200)) == self.value if self.kind else sa.literal(1) == 1
+        kind = sa.func.coalesce(sa.cast(columns[self.kind], sa.String(200)), "") if self.kind else sa.literal("")
+        return kind == self.value
 
     @property
     def where(self) -> str:
@@ -391,7 +392,16 @@ def read_schema(
     given_ids = [plain.named(text, "--id") for text in ids]
     for column in given_ids:
         _check_integer(column, plain)
-    return Schema(tables, keys, given_ids, partials, names, excluded)
+    schema = Schema(tables, keys, given_ids, partials, names, excluded)
+    wholes = {column for domain in schema.domains for column in domain.references}
+    wholes |= {part.column for part, _ in partials if not part.kind}
+    for part, _ in partials:
+        if part.kind and part.column in wholes:
+            raise MergeError(
+                f"--reference: {part.column} has one of all rows, too. Nothing was planned; say WHERE {part.kind}= in "
+                "each."
+            )
+    return schema
 
 
 def _partitions(engine: sa.Engine) -> dict[TableName, TableName]:

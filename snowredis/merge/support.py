@@ -221,8 +221,8 @@ class MySQL(Support):
         for name in {table.schema for table in schema.tables}:
             for row in connection.execute(catalog_query(self.kind, "counters"), {"schema": name}):
                 table = TableName(name, row.tab)
-                column = schema.tables[table].autoincrement_column if table in schema.tables else None
-                if column is not None:
+                columns = schema.tables[table].c if table in schema.tables else ()
+                for column in (column for column in columns if column.autoincrement is True):
                     highest = connection.scalar(sa.select(sa.func.max(column))) or 0
                     # InnoDB does not go below the greatest number that is there
                     above = max(int(row.next), int(highest) + 1)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from snowredis.errors import shown
-from snowredis.merge.databases import is_mysql
+from snowredis.merge.databases import count_rows, is_mysql
 from snowredis.merge.pair import Work
 from snowredis.merge.schema import ColumnName, Domain, Partial, TableName, is_rewritable, option
 from snowredis.merge.workspace import LARGE
 
 CONTENT_TYPES = TableName(None, "django_content_type")
-# kinds of one reference; each is a statement of its own
+# up to so many different values may be kinds
 _MAX_KINDS = 500
 # how many rows of a column are compared with the ids that change; of texts, which are parsed
 _ROWS, _TEXTS = 10_000, 2_000
@@ -30,15 +30,18 @@ _ROWS, _TEXTS = 10_000, 2_000
 _LENGTH = 20_000
 # the part of the values that are ids, from which a column may be a reference: rows that were deleted leave some behind
 _MOST = 0.9
-# how many rows of each kind are compared, and the characters of a kind
-_OF_KIND, _KIND = 1000, 200
-# numbers of a kind are no ids if others were ids of the same table so often that this is the chance
+# of tables with more than twice as many rows, about how many are looked at for kinds
+_SAMPLED = 50_000
+# numbers of a kind are no ids if those of kinds that are none are ids so often that this is the chance
 _CHANCE = 0.05
 # up to this many ids that count from 1 say nothing about another table
 _FEW = 20
-_NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"\s*\d{1,19}(\s*[,;|/. ]\s*\d{1,19})*\s*")
-# an id inside a text: a long number, or one behind a name, as in node/17, user:17, ?id=17
-_INSIDE = re.compile(r"(?<!\d)[1-9]\d{9,18}(?!\d)|(?<=[A-Za-z_][/:#=])[1-9]\d{0,18}(?!\d)")
+# what stands for no row
+_NONE = ("", "0", "-1")
+# a number, and numbers with something between them, as in {1,NULL,17} or /1/4/17/; 3.50 is a decimal
+_NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"(?!\d+\.\d+$)(?:[\d\s,;|/.\"{}\[\]]|NULL)+")
+# an id inside a text: a long number, or one behind a name, as in node/17, user:17, ?id=17, res.partner,17
+_INSIDE = re.compile(r"(?<!\d)[1-9]\d{9,18}(?!\d)|(?<=[A-Za-z_][/:#=,])[1-9]\d{0,18}(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +122,15 @@ def _share(candidates: list[_Candidate]) -> str:
 
 def _of_plain(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> Iterator[str]:
     """Yield findings about the columns of a table that apply can rewrite."""
-    of_kinds = _of_kinds(work, plain)
+    of_kinds = _of_kinds(work, plain) if plain and _changing(work) else {}
     for name, candidates in plain.items():
         if name in of_kinds:
             # decided rows are left out the next time
             yield from (_finding(work, part, found) for part, found in [*of_kinds[name].items()][:_FEW])
         elif candidates:
-            yield _finding(work, Partial(name, "", "", is_text=False), candidates)
+            # what is left of a column of which some rows are decided is of some kind, too
+            kind = next((part.kind for part in _decided(work, name)), "")
+            yield _finding(work, Partial(name, kind, kind and "VALUE", is_text=False), candidates)
 
 
 def _finding(work: Work, part: Partial, candidates: list[_Candidate]) -> str:
@@ -149,97 +154,84 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
     """
     found: dict[ColumnName, _Kinds] = {}
     most: dict[ColumnName, int] = {}
-    names = _with_numbers(work, list(plain))
-    for kind in _kinds(work, names[0].table_name) if names else ():
-        for name, numbers_of in _numbers_of_kinds(work, kind, names).items():
-            parts = _of_each(work, numbers_of)
+    texts = _some_rows(work, next(iter(plain)).table_name, list(plain))
+    kinds = [name for name, values in texts.items() if len(set(values)) <= max(_MAX_KINDS, len(values) // 2)]
+    tables_of = {kind: {value: _named(work, kind, value) for value in set(texts[kind])} for kind in kinds}
+    for name, candidates in plain.items():
+        numbers = _undecided_numbers(work, name, texts)
+        ids_of = work.store.domains_of("changed", set(numbers) - {0}, _domains(work, name))
+        for kind in kinds if ids_of else ():
+            if kind == name or (candidates and not any(tables_of[kind].values())):
+                continue
+            numbers_of: dict[str, set[int]] = {}
+            for value, number in zip(texts[kind], numbers, strict=True):
+                if number:
+                    numbers_of.setdefault(value, set()).add(number)
+            parts = _of_each(work, numbers_of, ids_of, tables_of[kind])
             if not all(one[0].hint == 2 for one in parts.values()):
-                if plain[name]:
+                if candidates:
                     continue
                 # some kinds may be called like a table by chance
-                parts = {part: one for part, one in parts.items() if one[0].held >= _MOST}
+                parts = {value: one for value, one in parts.items() if one[0].held >= _MOST}
                 if all(one[0].hint < 2 for one in parts.values()):
-                    parts = {part: one for part, one in parts.items() if one[0].hint == 0}
+                    parts = {value: one for value, one in parts.items() if one[0].hint == 0}
             # the column that explains most values is the likeliest to say the kind
-            explained = sum(len(numbers_of[part]) for part in parts)
+            explained = sum(len(numbers_of[value]) for value in parts)
             if explained > most.get(name, 0):
-                found[name], most[name] = parts, explained
+                most[name] = explained
+                found[name] = {Partial(name, kind.column, of, is_text=False): one for of, one in parts.items()}
     return found
 
 
-def _with_numbers(work: Work, names: list[ColumnName]) -> list[ColumnName]:
-    """Return those of some columns of a table that have a number between the lowest and the highest id that changes."""
-    scans = [work.scans[domain.name] for domain in _changing(work)]
-    if not (scans and names):
-        return []
-    lowest, highest = min(scan.lowest for scan in scans), max(scan.changed_highest for scan in scans)
-
-    def is_there(column: sa.Column[object]) -> sa.ColumnElement[bool]:
-        if isinstance(column.type, sa.Integer | sa.Numeric):
-            return column.between(lowest, highest)
-        text = sa.cast(column, sa.String(20))
-        return sa.and_(sa.func.substr(text, 1, 1).between("1", "9"), sa.func.length(text) < 20)
-
-    query = sa.select(*(sa.func.max(sa.case((is_there(work.changed_schema.column(name)), 1))) for name in names))
-    return [name for name, found in zip(names, work.changed.execute(query).one(), strict=True) if found]
-
-
-def _kinds(work: Work, table: TableName) -> list[ColumnName]:
-    """Return the columns of a table that have few values in its first rows."""
+def _some_rows(work: Work, table: TableName, names: list[ColumnName]) -> dict[ColumnName, list[str]]:
+    """Return texts of some columns and of those that may say the kind, of the same rows from all over the table."""
+    columns, types = work.changed_schema.tables[table].c, sa.String | sa.Integer | sa.Boolean
     names = [
-        ColumnName(*table, column.name)
-        for column in work.changed_schema.tables[table].c
-        if isinstance(column.type, sa.String | sa.Integer) and not _is_other(work, column)
+        name
+        for column in columns
+        if (name := ColumnName(*table, column.name)) in names
+        or isinstance(getattr(column.type, "data_type", column.type), types)
     ]
-    seen: dict[ColumnName, set[str]] = {name: set() for name in names}
-    texts = [sa.cast(work.changed_schema.column(name), sa.String(_KIND)) for name in names]
-    for row in work.changed.execute(sa.select(*texts).limit(_ROWS)) if names else ():
-        for name, value in zip(names, row, strict=True):
-            seen[name].add(value)
-    return [name for name in names if len(seen[name]) <= _MAX_KINDS]
+    query = sa.select(*(sa.func.coalesce(sa.cast(columns[name.column], sa.String(200)), "") for name in names))
+    step = count_rows(work.changed, work.changed_schema.tables[table]) // _SAMPLED
+    if step > 1:
+        keys = list(work.changed_schema.tables[table].primary_key.columns) or list(columns)
+        query = query.where(work.support.row_hash(keys) % step == 0)
+    rows = work.changed.execute(query).all()
+    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
-def _numbers_of_kinds(
-    work: Work, kind: ColumnName, names: list[ColumnName]
-) -> dict[ColumnName, dict[Partial, set[int]]]:
-    """Return the numbers in rows of each kind that are not decided; of no column if there are too many kinds."""
-    table = work.changed_schema.tables[kind.table_name]
-    of = sa.cast(table.c[kind.column], sa.String(_KIND))
-    nth = sa.func.row_number().over(partition_by=of).label("nth")
-    values = [
-        sa.case((sa.and_(sa.true(), *_left(work, name)), sa.cast(table.c[name.column], sa.String(20))))
-        for name in names
-    ]
-    rows = sa.select(of, nth, *values).where(of.is_not(None)).subquery()
-    query = sa.select(rows).where(rows.c.nth <= _OF_KIND).limit(_MAX_KINDS * _OF_KIND)
-    numbers: dict[ColumnName, dict[Partial, set[int]]] = {}
-    kinds = set[str]()
-    for value, _, *texts in work.changed.execute(query):
-        kinds.add(value)
-        for name, text in zip(names, texts, strict=True):
-            if name != kind and text is not None and _NUMBER.fullmatch(text) and 0 < int(text) < 1 << 63:
-                part = Partial(name, kind.column, value, is_text=False)
-                numbers.setdefault(name, {}).setdefault(part, set()).add(int(text))
-    return numbers if len(kinds) < _MAX_KINDS else {}
+def _undecided_numbers(work: Work, name: ColumnName, texts: Mapping[ColumnName, list[str]]) -> list[int]:
+    """Return the numbers of a column in these rows; 0 where there is none, or it is known what it refers to."""
+    numbers = [int(text) if _NUMBER.fullmatch(text) else 0 for text in texts[name]]
+    for part in _decided(work, name):
+        kinds = texts.get(part.kind_column, texts[name])
+        is_all = not part.kind
+        numbers = [0 if is_all or kind == part.value else n for kind, n in zip(kinds, numbers, strict=True)]
+    return [number if number < 1 << 63 else 0 for number in numbers]
 
 
-def _of_each(work: Work, numbers_of: Mapping[Partial, set[int]]) -> _Kinds:
+def _of_each(
+    work: Work,
+    numbers_of: Mapping[str, set[int]],
+    ids_of: Mapping[int, set[int]],
+    tables_of: Mapping[str, set[TableName]],
+) -> dict[str, list[_Candidate]]:
     """Return, for each kind, the domains whose ids its numbers are."""
-    name, tables_of = next(iter(numbers_of)).column, {part: _named(work, part) for part in numbers_of}
-    domains, found = _domains(work, name), _Kinds()
-    count = sum(map(len, numbers_of.values()))
-    for number, ids in work.store.domains_of("changed", set().union(*numbers_of.values()), domains).items():
-        held_of = {part: len(numbers & ids) for part, numbers in numbers_of.items()}
+    domains = {work.scans[domain.name].number: domain for domain in work.changed_schema.domains}
+    found: dict[str, list[_Candidate]] = {}
+    for number, ids in ids_of.items():
+        held_of = {value: len(numbers & ids) for value, numbers in numbers_of.items()}
+        # those of kinds that are no ids say how often a number is an id by chance
+        others = [value for value, held in held_of.items() if held < _MOST * len(numbers_of[value])]
+        chance = (sum(held_of[value] for value in others) + 1) / (sum(len(numbers_of[value]) for value in others) + 2)
         tables = set(_tables(work, domains[number]))
-        for part, held in held_of.items():
-            size = len(numbers_of[part])
-            is_named, is_all = bool(tables_of[part] & tables), held >= _MOST * size
-            if is_all or (is_named and 2 * held >= size):
-                elsewhere = (sum(held_of.values()) - held + 1) / (count - size + 2)
-                by_chance = elsewhere**size * len(numbers_of) > _CHANCE
-                hint = 2 if is_named else -1 if by_chance else 0
-                found.setdefault(part, []).append(_Candidate(domains[number], held / size, hint))
-    return {part: _likeliest(candidates) for part, candidates in sorted(found.items())}
+        for value, held in held_of.items():
+            size, is_named = len(numbers_of[value]), bool(tables_of[value] & tables)
+            if held >= _MOST * size or (is_named and 2 * held >= size):
+                hint = 2 if is_named else -1 if chance**size * len(numbers_of) > _CHANCE else 0
+                found.setdefault(value, []).append(_Candidate(domains[number], held / size, hint))
+    return {value: _likeliest(candidates) for value, candidates in sorted(found.items())}
 
 
 def _tables(work: Work, domain: Domain) -> Iterator[TableName]:
@@ -249,17 +241,16 @@ def _tables(work: Work, domain: Domain) -> Iterator[TableName]:
             yield name.table_name
 
 
-def _named(work: Work, part: Partial) -> set[TableName]:
+def _named(work: Work, kind: ColumnName, text: str) -> set[TableName]:
     """Return the tables that a kind may mean: sale.order, Admin::BlogEntry, or the number of a Django content type."""
-    text, schema, types = part.value, part.column.schema, work.changed_schema.tables.get(CONTENT_TYPES)
-    domain = work.domain_of(part.kind_column)
-    if types is not None and domain is not None and domain.table_name == CONTENT_TYPES:
+    types, domain = work.changed_schema.tables.get(CONTENT_TYPES), work.domain_of(kind)
+    if text and types is not None and domain is not None and domain.table_name == CONTENT_TYPES:
         query = sa.select(types.c.app_label, types.c.model).where(types.c.id == int(text))
         text = "_".join(work.changed.execute(query).one_or_none() or ())
     words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower() for word in re.split(r"::|[.:/\\]", text)]
     stems = ("_".join(words), words[-1])
     plurals = (plural for stem in stems for plural in (f"{stem}s", f"{stem[:-1]}ies", f"{stem}es", stem))
-    return {TableName(schema, table) for table in (text, *plurals)}
+    return {TableName(kind.schema, table) for table in (text, *plurals)} & work.changed_schema.tables.keys()
 
 
 # --- values ----------------------------------------------------------------------------------------------
@@ -270,21 +261,21 @@ def _numbers_of(work: Work, name: ColumnName) -> Iterator[tuple[str, list[list[i
 
     Rows that are decided are left out.
     """
-    left = _left(work, name)
+    decided = _decided(work, name)
     sides: list[dict[str, list[int]]] = []
     for connection, schema in work.sides:
         places: dict[str, list[int]] = {}
         sides.append(places)
-        if left and connection is work.kept:
+        if decided and connection is work.kept:
             # there, the same kind may have another number
             continue
         column = schema.column(name)
         plain = isinstance(column.type, sa.Integer | sa.Numeric)
         text = sa.func.substr(sa.cast(column, sa.Text), 1, _LENGTH)
-        # SQLAlchemy compares some types with a warning, such as YEAR
-        is_given = sa.type_coerce(column, sa.types.NULLTYPE).is_not(None)
+        # rows that were there before the column have what stands for no row: they may be the first of a large table
+        is_given = text.not_in(_NONE)
         query = sa.select(sa.type_coerce(column if plain else text, sa.types.NULLTYPE)).where(is_given)
-        query = query.where(*left)
+        query = query.where(*(~part.applies(schema.tables[name.table_name].c) for part in decided))
         for value in connection.scalars(query.limit(_ROWS if plain else _TEXTS)):
             for place, number in _numbers_in(value):
                 places.setdefault(place, []).append(number)
@@ -296,12 +287,9 @@ def _numbers_of(work: Work, name: ColumnName) -> Iterator[tuple[str, list[list[i
         yield place, [places.get(place, []) for places in sides]
 
 
-def _left(work: Work, name: ColumnName) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions for the rows of which it is not known what a column refers to."""
-    columns = work.changed_schema.tables[name.table_name].c
-    partials = (part for domain in work.changed_schema.domains for part in domain.partials if part.column == name)
-    # also those without a kind
-    return [part.applies(columns).is_not(sa.true()) for part in partials]
+def _decided(work: Work, name: ColumnName) -> list[Partial]:
+    """Return the rows of which it is known what a column refers to."""
+    return [part for domain in work.changed_schema.domains for part in domain.partials if part.column == name]
 
 
 def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
@@ -312,8 +300,8 @@ def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
             yield "", int(text.partition(".")[0])
     elif _NUMBER.fullmatch(text):
         yield "", int(text)
-    elif _LIST.fullmatch(text.strip("{}[]").replace('"', "")):
-        yield from (("[*]", int(number)) for number in re.findall(r"\d+", text))
+    elif _LIST.fullmatch(text):
+        yield from (("[*]", int(number)) for number in re.findall(r"(?<!\d)\d{1,19}(?!\d)", text))
     else:
         try:
             yield from _numbers_in_json(json.loads(text), "$")

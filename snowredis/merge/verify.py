@@ -96,11 +96,11 @@ def _columns_before(
         before = sa.func.coalesce(old, values[column.name])
         # MariaDB makes a decimal of an unsigned column and a signed one
         values[column.name] = before if part.is_text else sa.cast(before, sa.BigInteger)
-    # all other columns are read the same way before and after
+    # all columns are read the same way before and after: CHAR has spaces at its end
     texts = {part.column for d in run.domains for part in d.domain.partials if part.is_text}
-    numbers = {each for d in run.domains for each in d.domain.all_columns} - texts
+    types = {c: sa.Text() if c in texts else sa.BigInteger() for d in run.domains for c in d.domain.all_columns}
     columns = [
-        sa.cast(value, sa.BigInteger) if ColumnName(*name, key) in numbers else value for key, value in values.items()
+        sa.cast(value, types[c]) if (c := ColumnName(*name, key)) in types else value for key, value in values.items()
     ]
     return columns, source
 

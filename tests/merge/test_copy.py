@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.merge import Undecided
+from snowredis.merge import MergeError, Undecided
 from snowredis.merge.databases import open_database
 from snowredis.merge.journal import Journal
 from tests.merge import game
@@ -155,8 +155,8 @@ INSERT INTO shade VALUES (1, 1, 'light'), (2, 2, 'dark'), (3, 3, 'dark'); INSERT
     kept, changed = two("mariadb", tables, rows)
     options: dict[str, Any] = {"matched": ["color=name", "shade=color,name"], "independent": ["color.id", "shade.id"]}
     assert findings_of(kept, changed, tmp_path / "p", **options) == [
-        "mixed: 1 rows have the same one, other as one in the other, such as (1, 2): --match mixed=one,other or "
-        "correct those rows in one of the databases"
+        "mixed: 1 rows have the same one, other as one in the other, such as (1, 2): --match mixed=one,other if "
+        "they are the same rows, or correct those rows in one of the databases"
     ]
     options["matched"].append("mixed=one,other")
     merge(offline, kept, changed, tmp_path / "p", **options)
@@ -364,39 +364,42 @@ def test_tables_that_both_have_counters_in_keys_and_trees_are_named_together(
 CREATE TABLE status (id serial PRIMARY KEY, name text NOT NULL);
 CREATE TABLE ticket (id serial PRIMARY KEY, status int REFERENCES status, text text);
 CREATE TABLE item (player int, id bigserial, text text, PRIMARY KEY (player, id));
+CREATE TABLE keyless (id serial, name text);
 CREATE TABLE node (id serial PRIMARY KEY, path varchar(40) UNIQUE, depth int, numchild int, name text);
 CREATE TABLE branch (id serial PRIMARY KEY, tree_id int, lft int, rght int, name text);
 INSERT INTO status (name) VALUES ('open'), ('closed')
 """
     rows = """INSERT INTO ticket (status, text) VALUES (2, '{0}'); INSERT INTO item (player, text) VALUES (1, '{0}');
+INSERT INTO keyless (name) VALUES ('{0}');
 INSERT INTO node (path, depth, numchild, name) VALUES ('000Z', 1, 1, '{0} root'), ('000Z0001', 2, 0, '{0} leaf');
 INSERT INTO branch (tree_id, lft, rght, name) VALUES (1, 1, 4, '{0} root'), (1, 2, 3, '{0} leaf')"""
     kept, changed = two("postgresql", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
     of_trees = ["branch.lft", "branch.rght", "node.numchild", "node.depth", "item.player"]
     options: dict[str, Any] = {"independent": of_trees}
-    findings = findings_of(kept, changed, tmp_path / "p", **options)
+    findings, counted = findings_of(kept, changed, tmp_path / "p", **options), ["item.id", "keyless.id"]
     assert findings == [
         "branch.tree_id: 100% of its values are ids of branch, node, status, ticket: --reference "
         "branch.tree_id=TABLE.COLUMN or --independent branch.tree_id",
-        "item.id is counted, and only a part of the key: --id item.id or --independent item.id",
+        *(f"{name} is counted, and no key by itself: --id {name} or --independent {name}" for name in counted),
         "branch: 1 trees have the same tree_id: --id branch.tree_id or --independent branch.tree_id",
-        "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': --match node=path or "
-        "correct those rows in one of the databases",
+        "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': --match node=path if "
+        "they are the same rows, or correct those rows in one of the databases",
         "status: 2 of 2 rows are in both databases, and would be there twice: --match status=COLUMNS or "
         "--independent status.id",
     ]
     said = [f"--independent={column}" for column in of_trees]
     done = offline("merge", "plan", kept, changed, "--out", str(tmp_path / "p"), *said)
     assert (done.code, done.out.splitlines()) == (ExitCode.MERGE_REFUSED, findings)
-    assert "5 findings, as above. Nothing was planned" in done.err
+    assert "6 findings, as above. Nothing was planned" in done.err
     execute(changed, "UPDATE node SET path = '0010' || substr(path, 5)")
-    options |= {"ids": ["item.id", "branch.tree_id"], "matched": ["status=name"]}
+    options |= {"ids": [*counted, "branch.tree_id"], "matched": ["status=name"]}
     merge(offline, kept, changed, tmp_path / "p", **options)
     query = "SELECT s.name, t.text FROM ticket t JOIN status s ON s.id = status ORDER BY 2"
     assert rows_of(kept, query) == [("closed", "a"), ("closed", "b")]
     query = "SELECT b.name, r.name FROM branch b JOIN branch r USING (tree_id) WHERE b.lft = 2 AND r.lft = 1 ORDER BY 1"
     assert rows_of(kept, query) == [("a leaf", "a root"), ("b leaf", "b root")]
-    assert rows_of(kept, "SELECT count(DISTINCT id) FROM item") == [(2,)]
+    for name in counted:
+        assert rows_of(kept, f"SELECT count(DISTINCT id) FROM {name.removesuffix('.id')}") == [(2,)]
 
 
 def test_missing_partitions_and_ids_inside_json_are_named_before_the_first_change(
@@ -500,3 +503,57 @@ def test_ids_in_the_rows_of_one_attribute_are_asked_about(two: Two, tmp_path: Pa
     assert {domain.name: domain.offset for domain in plan.domains}["choice.id"] == 1000
     query = "SELECT min(value), max(value) FROM facet GROUP BY attribute ORDER BY attribute"
     assert rows_of(changed, query) == [("1200", "1219"), ("190", "743")]
+
+
+KINDS = """
+CREATE TABLE usr (id int PRIMARY KEY, name varchar(20));
+CREATE TABLE thing (id int PRIMARY KEY, part varchar(20), ref int, is_owned boolean, owner int, place varchar(40),
+    word varchar(40), price varchar(20), code char(12))
+"""
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
+def test_ids_are_found_in_rows_without_a_kind_and_of_a_flag_and_in_paths(two: Two, tmp_path: Path, kind: str) -> None:
+    kept, changed = two(kind, KINDS)
+    for url in (kept, changed):
+        execute(url, *(f"INSERT INTO usr VALUES ({200 + n}, '{url[-9:]}{n}')" for n in range(40)))
+        for n in range(80):
+            # most parts refer to few users each, and are no reason to take those of the others for amounts
+            part, ref = ("NULL", "'b'", "'c'", "'amount'")[n % 4], 90_000 + 7 * n if n % 4 == 3 else 200 + n // 10
+            is_owned, owner = ("false", 80_000 + n) if n % 3 == 0 else ("true", 200 + n // 2)
+            texts = f"'/{200 + n // 4}/{201 + n // 4}/', 'usr,{200 + n // 4}', '{200 + n // 4}.50', {200 + n // 4}"
+            execute(url, f"INSERT INTO thing VALUES ({100_000 + n}, {part}, {ref}, {is_owned}, {owner}, {texts})")
+    independent = ["thing.id", "usr.id"]
+    found = findings_of(kept, changed, tmp_path / "p", independent=independent)
+    assert [text.partition(": ")[0] for text in found] == [
+        *("thing.place[*]", "thing.word (inside a text)"),
+        *("thing.ref where part is ''", "thing.ref where part is 'b'", "thing.ref where part is 'c'"),
+        f"thing.owner where is_owned is '{'true' if kind == 'postgresql' else 1}'",
+        "thing.code",
+    ]
+    independent += ["thing.place", "thing.word", "thing.owner"]
+    references = ["thing.ref=usr.id WHERE part=amount"]
+    left = findings_of(kept, changed, tmp_path / "p", independent=independent, references=references)
+    assert left[0].startswith("thing.ref where part is 'VALUE': 100% of its values are ids of usr: --reference ")
+    references += ["thing.ref=usr.id"]
+    with pytest.raises(MergeError, match=r"thing\.ref has one of all rows, too\. .* say WHERE part= in each"):
+        plan_of(kept, changed, tmp_path / "p", independent=independent, references=references)
+    independent += ["thing.ref"]
+    references = ["thing.ref=usr.id WHERE part=", "thing.ref=usr.id WHERE part=b", "thing.code=usr.id"]
+    plan = plan_of(kept, changed, tmp_path / "p", independent=independent, references=references)
+    apply_file(tmp_path / "p")
+    (offset,) = (domain.offset for domain in plan.domains if domain.name == "usr.id")
+    least = rows_of(changed, "SELECT coalesce(part, ''), min(ref) FROM thing GROUP BY 1 ORDER BY 1")
+    assert least == [("", 200 + offset), ("amount", 90_021), ("b", 200 + offset), ("c", 200)]
+    assert rows_of(changed, "SELECT min(trim(code)) FROM thing") == [(str(200 + offset),)]
+
+
+def test_a_column_is_asked_about_although_it_was_added_to_rows_that_were_there(
+    database_kind: DatabaseServer, two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.merge.undecided._ROWS", 5)
+    kept, changed = two(database_kind.name, "CREATE TABLE hero (id int PRIMARY KEY, rival int NOT NULL)")
+    for url, more in ((kept, 0), (changed, 3)):
+        execute(url, *(f"INSERT INTO hero VALUES ({n}, {0 if n < 209 else n - 8 + more})" for n in range(201, 240)))
+    (finding,) = findings_of(kept, changed, tmp_path / "p", independent=["hero.id"])
+    assert finding.startswith("hero.rival: 100% of its values are ids of hero: --reference hero.rival=TABLE.COLUMN or ")

@@ -331,9 +331,14 @@ def test_references_of_some_rows_follow(database_kind: DatabaseServer, two: Two,
     revert(changed, finished=True, batch_rows=1, progress=Progress())
     assert rows_of(changed, "SELECT * FROM comments ORDER BY id") == before
     execute(changed, "UPDATE comments SET owner_type = 'Unknown' WHERE id = 100")
-    finding = r"comments\.owner_id: 100% of its values are ids of .*TABLE\.COLUMN"
+    finding = r"comments\.owner_id where owner_type is .VALUE.: 100% .*TABLE\.COLUMN WHERE owner_type=VALUE"
     with pytest.raises(Undecided, match=finding):
         plan_of(kept, changed, tmp_path / "other.plan", **by_hand)
+    # no reference are only those rows of which nothing is known
+    by_hand["independent"] += ["comments.owner_id"]
+    plan_of(kept, changed, tmp_path / "other.plan", **by_hand)
+    apply_file(tmp_path / "other.plan")
+    assert rows_of(changed, "SELECT owner_id FROM comments ORDER BY id") == [(1,), (101,), (120,), (None,), (1077,)]
 
 
 # --- rows that both have -----------------------------------------------------------------------------------
