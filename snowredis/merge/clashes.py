@@ -7,7 +7,7 @@ it will when the rows are copied.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -124,7 +124,28 @@ def _remedy(work: Work, name: TableName, key: _Key) -> str:
     # equal ids are no reason to take rows for the same, unless they are pairs of rows that are the same
     if primary == set(key.parts) and not all(domain and work.is_matched(domain) for domain in domains):
         return f"{correct}, or give them other keys"
-    return f"{option('match', f'{name}=' + ','.join(key.parts))} if they are the same rows, or {correct}"
+    if not _are_same(work, name, key.parts):
+        return f"{correct}, or match them if two such rows are one: the copy leaves out the second"
+    return f"{option('match', f'{name}=' + ','.join(key.parts))} or {correct}"
+
+
+def _are_same(work: Work, name: TableName, parts: Sequence[str]) -> bool:
+    """Return whether the first rows with an equal key are equal in all other columns, but for their ids."""
+    keys = {key.column for domain in work.changed_schema.domains for key in domain.keys if key.table_name == name}
+    columns = [*parts, *(c.name for c in work.changed_schema.tables[name].c if c.name not in {*parts, *keys})]
+    mine, theirs = ({row[: len(parts)]: row for row in rows} for rows in _first_rows(work, name, columns, parts))
+    return all(mine[key] == theirs[key] for key in mine.keys() & theirs.keys())
+
+
+def _first_rows(
+    work: Work, name: TableName, columns: Sequence[str], order: Sequence[str]
+) -> Iterator[list[tuple[str, ...]]]:
+    """Yield rows of the database that is kept, and of the other with the ids that it will have, as texts."""
+    for connection, schema in work.sides:
+        table = schema.tables[name]
+        query = sa.select(*plain_columns(table, columns)).order_by(*(table.c[one] for one in order)).limit(_FIRST)
+        rows = connection.execute(query) if connection is work.kept else translated_rows(work, name, query)
+        yield [tuple(map(str, row)) for row in rows]
 
 
 # --- tables that both have, counters, trees --------------------------------------------------------------
@@ -137,8 +158,7 @@ def _same_rows(work: Work, key: ColumnName, renewed: set[ColumnName]) -> Iterato
     columns = [column.name for column in table.c if ColumnName(*name, column.name) not in renewed]
     if not columns or len(columns) + 1 < len(table.c):
         return
-    query = sa.select(*plain_columns(table, columns)).order_by(table.c[key.column]).limit(_FIRST)
-    other, rows = ([tuple(map(str, row)) for row in connection.execute(query)] for connection, _ in work.sides)
+    other, rows = _first_rows(work, name, columns, [key.column])
     same = len(set(rows) & set(other))
     if rows and same * 2 >= len(rows):
         names = next((k.parts for k in _unique_keys(work, name) if k.is_plain and set(k.parts) <= set(columns)), ())
@@ -169,13 +189,17 @@ def _composite_counters(work: Work) -> list[ColumnName]:
 
 def _clashing_trees(work: Work, name: TableName) -> Iterator[str]:
     """Yield nested sets whose trees have the same numbers."""
-    table, column = work.changed_schema.tables[name], ColumnName(*name, "tree_id")
-    if not {"tree_id", "lft"} <= set(table.c.keys()) or column in work.independent or work.domain_of(column):
+    columns = work.changed_schema.tables[name].c
+    column = ColumnName(*name, "tree_id" if "tree_id" in columns else "lft")
+    if "lft" not in columns or column in work.independent or work.domain_of(column):
         return
-    both = [set(connection.scalars(sa.select(table.c.tree_id).distinct())) for connection, _ in work.sides]
+    both = [set(connection.scalars(sa.select(columns[column.column]).distinct())) for connection, _ in work.sides]
     if both[0] & both[1]:
-        options = f"{option('id', column)} or {option('independent', column)}"
-        yield f"{name}: {len(both[0] & both[1])} trees have the same tree_id: {options}"
+        noun, remedy = "nodes", "number those of one database anew"
+        if column.column == "tree_id":
+            noun, remedy = "trees", option("id", column)
+        what = f"{len(both[0] & both[1])} {noun} have the same {column.column}"
+        yield f"{name}: {what}: {remedy} or {option('independent', column)}"
 
 
 # --- partitions ------------------------------------------------------------------------------------------

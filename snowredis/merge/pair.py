@@ -85,8 +85,8 @@ class Work:
     scans: dict[str, Scan] = field(default_factory=dict)
     lanes: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    # columns of the database that changes whose values it counts itself
-    counted: set[ColumnName] = field(default_factory=set)
+    # columns of each sequence of the database that changes
+    sequences: list[set[ColumnName]] = field(default_factory=list)
     # how many rows of each matched table both have
     same: dict[str, int] = field(default_factory=dict)
 
@@ -94,6 +94,11 @@ class Work:
     def sides(self) -> Sides:
         """Each database with what is in it."""
         return (self.kept, self.kept_schema), (self.changed, self.changed_schema)
+
+    @property
+    def counted(self) -> set[ColumnName]:
+        """Columns of the database that changes whose values it counts itself."""
+        return set[ColumnName]().union(*self.sequences)
 
     def is_matched(self, domain: Domain) -> bool:
         """Return whether the domain has ids of a matched table."""

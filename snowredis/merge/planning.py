@@ -23,7 +23,7 @@ from snowredis.merge.matching import match, matches_in_order, same_rows
 from snowredis.merge.pair import Request, Work, open_both
 from snowredis.merge.plan_file import DomainPlan, Plan, write_plan
 from snowredis.merge.progress import Progress
-from snowredis.merge.schema import Domain, Partial, Schema, TableName, option, tables_called
+from snowredis.merge.schema import ColumnName, Domain, Partial, Schema, TableName, option, tables_called
 from snowredis.merge.support import support_of
 from snowredis.merge.undecided import CONTENT_TYPES, undecided
 from snowredis.merge.verify import id_sums
@@ -84,8 +84,7 @@ def _plan(work: Work) -> Plan:
     request = work.request
     work.progress.start("looking for rows without a parent")
     obstacles.check_copyable(work.sides)
-    counters = work.support.counters(work.changed, work.changed_schema)
-    work.counted = {column for counter in counters for column in counter.columns}
+    work.sequences = [set(counter.columns) for counter in work.support.counters(work.changed, work.changed_schema)]
     obstacles.check_no_orphans(work.sides)
     # codes of rows, such as those of countries, stay
     schema = work.changed_schema
@@ -199,7 +198,10 @@ def _choose(work: Work, domain: Domain) -> DomainPlan:
         return work.domain_plan(domain, "unchanged")
     if scan.highest < LARGE or work.counters & set(domain.columns):
         limit = min(work.support.limit(work.changed_schema.column(name)) for name in domain.all_columns)
-        offset = counter_offset(scan.lowest, scan.highest, limit)
+        # ids of one sequence stay different in all of its tables
+        shared = set[ColumnName]().union(domain.keys, *(one for one in work.sequences if one & set(domain.keys)))
+        scans = [work.scans[other.name] for other in work.changed_schema.domains if shared & set(other.keys)]
+        offset = counter_offset(min(one.lowest for one in scans), max(one.highest for one in scans), limit)
         obstacles.check_columns(work, domain, scan.highest + offset)
         work.store.add_offset(scan.number, offset)
         return replace(work.domain_plan(domain, "counter"), offset=offset, lowest=scan.lowest)

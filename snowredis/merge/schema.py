@@ -397,10 +397,8 @@ def read_schema(
     wholes |= {part.column for part, _ in partials if not part.kind}
     for part, _ in partials:
         if part.kind and part.column in wholes:
-            raise MergeError(
-                f"--reference: {part.column} has one of all rows, too. Nothing was planned; say WHERE {part.kind}= in "
-                "each."
-            )
+            text = f"--reference: {part.column} has one of all rows, too. Nothing was planned"
+            raise MergeError(f"{text}; say WHERE {part.kind}= in each.")
     return schema
 
 

@@ -36,8 +36,9 @@ _SAMPLED = 50_000
 _CHANCE = 0.05
 # up to this many ids that count from 1 say nothing about another table
 _FEW = 20
-# what stands for no row
+# what stands for no row, and for a number with decimals
 _NONE = ("", "0", "-1")
+_DECIMAL = -2
 # a number, and numbers with something between them, as in {1,NULL,17} or /1/4/17/; 3.50 is a decimal
 _NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"(?!\d+\.\d+$)(?:[\d\s,;|/.\"{}\[\]]|NULL)+")
 # an id inside a text: a long number, or one behind a name, as in node/17, user:17, ?id=17, res.partner,17
@@ -76,12 +77,12 @@ def undecided(work: Work) -> list[str]:
 
 
 def _is_other(work: Work, column: sa.Column[object]) -> bool:
-    """Return whether the type says that a column holds no ids: a flag, an amount, a time, bytes."""
-    others = (sa.Boolean, sa.Date, sa.DateTime, sa.Time, sa.Interval, sa.LargeBinary, sa.Uuid, sa.Float)
+    """Return whether the type says that a column holds no ids: a flag, a time, bytes."""
+    others = (sa.Boolean, sa.Date, sa.DateTime, sa.Time, sa.Interval, sa.LargeBinary, sa.Uuid)
     is_flag = getattr(column.type, "display_width", None) == 1
     # MariaDB makes no text of a geometry
     is_geometry = isinstance(column.type, sa.types.NullType) and is_mysql(work.changed)
-    return isinstance(column.type, others) or is_flag or is_geometry or bool(getattr(column.type, "scale", None))
+    return isinstance(column.type, others) or is_flag or is_geometry
 
 
 def _may_refer(work: Work, domain: Domain) -> bool:
@@ -138,6 +139,8 @@ def _finding(work: Work, part: Partial, candidates: list[_Candidate]) -> str:
     is_clear = sum(candidate.hint == best.hint for candidate in candidates) == 1
     is_clear &= best.hint > 0 or work.scans[best.domain.name].lowest >= LARGE
     text = f"{part.column}{where}: {_share(candidates)}: {part.to(best.domain.name if is_clear else 'TABLE.COLUMN')}"
+    if work.changed_schema.column(part.column).primary_key and work.domain_of(part.column) is None:
+        text += f" or {option('id', part.column)} for new numbers"
     return f"{text} or {option('independent', part.column)}"
 
 
@@ -156,18 +159,20 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
     most: dict[ColumnName, int] = {}
     texts = _some_rows(work, next(iter(plain)).table_name, list(plain))
     kinds = [name for name, values in texts.items() if len(set(values)) <= max(_MAX_KINDS, len(values) // 2)]
-    tables_of = {kind: {value: _named(work, kind, value) for value in set(texts[kind])} for kind in kinds}
+    keys_of = {kind: {value: _named(work, kind, value) for value in set(texts[kind])} for kind in kinds}
     for name, candidates in plain.items():
         numbers = _undecided_numbers(work, name, texts)
-        ids_of = work.store.domains_of("changed", set(numbers) - {0}, _domains(work, name))
+        domains = _domains(work, name)
+        found_ids = work.store.domains_of("changed", set(numbers) - {0}, domains)
+        ids_of = {domains[number]: ids for number, ids in found_ids.items()}
         for kind in kinds if ids_of else ():
-            if kind == name or (candidates and not any(tables_of[kind].values())):
+            if kind == name or (candidates and not any(keys_of[kind].values())):
                 continue
             numbers_of: dict[str, set[int]] = {}
             for value, number in zip(texts[kind], numbers, strict=True):
                 if number:
                     numbers_of.setdefault(value, set()).add(number)
-            parts = _of_each(work, numbers_of, ids_of, tables_of[kind])
+            parts = _of_each(numbers_of, ids_of, keys_of[kind])
             if not all(one[0].hint == 2 for one in parts.values()):
                 if candidates:
                     continue
@@ -212,37 +217,25 @@ def _undecided_numbers(work: Work, name: ColumnName, texts: Mapping[ColumnName, 
 
 
 def _of_each(
-    work: Work,
-    numbers_of: Mapping[str, set[int]],
-    ids_of: Mapping[int, set[int]],
-    tables_of: Mapping[str, set[TableName]],
+    numbers_of: Mapping[str, set[int]], ids_of: Mapping[Domain, set[int]], keys_of: Mapping[str, set[ColumnName]]
 ) -> dict[str, list[_Candidate]]:
     """Return, for each kind, the domains whose ids its numbers are."""
-    domains = {work.scans[domain.name].number: domain for domain in work.changed_schema.domains}
     found: dict[str, list[_Candidate]] = {}
-    for number, ids in ids_of.items():
+    for domain, ids in ids_of.items():
         held_of = {value: len(numbers & ids) for value, numbers in numbers_of.items()}
         # those of kinds that are no ids say how often a number is an id by chance
         others = [value for value, held in held_of.items() if held < _MOST * len(numbers_of[value])]
         chance = (sum(held_of[value] for value in others) + 1) / (sum(len(numbers_of[value]) for value in others) + 2)
-        tables = set(_tables(work, domains[number]))
         for value, held in held_of.items():
-            size, is_named = len(numbers_of[value]), bool(tables_of[value] & tables)
+            size, is_named = len(numbers_of[value]), not keys_of[value].isdisjoint(domain.columns)
             if held >= _MOST * size or (is_named and 2 * held >= size):
                 hint = 2 if is_named else -1 if chance**size * len(numbers_of) > _CHANCE else 0
-                found.setdefault(value, []).append(_Candidate(domains[number], held / size, hint))
+                found.setdefault(value, []).append(_Candidate(domain, held / size, hint))
     return {value: _likeliest(candidates) for value, candidates in sorted(found.items())}
 
 
-def _tables(work: Work, domain: Domain) -> Iterator[TableName]:
-    """Yield the tables whose rows have these ids."""
-    for name in domain.columns:
-        if work.changed_schema.tables[name.table_name].primary_key.columns.keys() == [name.column]:
-            yield name.table_name
-
-
-def _named(work: Work, kind: ColumnName, text: str) -> set[TableName]:
-    """Return the tables that a kind may mean: sale.order, Admin::BlogEntry, or the number of a Django content type."""
+def _named(work: Work, kind: ColumnName, text: str) -> set[ColumnName]:
+    """Return the keys of the tables that a kind may mean: sale.order, Admin::BlogEntry, or a content type of Django."""
     types, domain = work.changed_schema.tables.get(CONTENT_TYPES), work.domain_of(kind)
     if text and types is not None and domain is not None and domain.table_name == CONTENT_TYPES:
         query = sa.select(types.c.app_label, types.c.model).where(types.c.id == int(text))
@@ -250,7 +243,8 @@ def _named(work: Work, kind: ColumnName, text: str) -> set[TableName]:
     words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower() for word in re.split(r"::|[.:/\\]", text)]
     stems = ("_".join(words), words[-1])
     plurals = (plural for stem in stems for plural in (f"{stem}s", f"{stem[:-1]}ies", f"{stem}es", stem))
-    return {TableName(kind.schema, table) for table in (text, *plurals)} & work.changed_schema.tables.keys()
+    named = {TableName(kind.schema, table) for table in (text, *plurals)} & work.changed_schema.tables.keys()
+    return {ColumnName(*table, c.name) for table in named for c in work.changed_schema.tables[table].primary_key}
 
 
 # --- values ----------------------------------------------------------------------------------------------
@@ -279,6 +273,9 @@ def _numbers_of(work: Work, name: ColumnName) -> Iterator[tuple[str, list[list[i
         for value in connection.scalars(query.limit(_ROWS if plain else _TEXTS)):
             for place, number in _numbers_in(value):
                 places.setdefault(place, []).append(number)
+        if _DECIMAL in places.get("", ()):
+            # an amount, and so are the others
+            del places[""]
     for places in sides:
         # one number is a short list if others are longer
         if any("[*]" in other for other in sides):
@@ -296,8 +293,8 @@ def _numbers_in(value: object) -> Iterator[tuple[str, int]]:
     """Yield places and numbers that may be ids: whole numbers, digits, lists, JSON, numbers in a text."""
     text = str(value).strip()
     if not isinstance(value, str | bytes):
-        if float(text) == int(float(text)):
-            yield "", int(text.partition(".")[0])
+        number, _, decimals = text.partition(".")
+        yield "", int(number) if number.lstrip("-").isdigit() and not decimals.strip("0") else _DECIMAL
     elif _NUMBER.fullmatch(text):
         yield "", int(text)
     elif _LIST.fullmatch(text):
@@ -339,7 +336,7 @@ def _candidates(work: Work, name: ColumnName, place: str, found: list[list[int]]
     most = 0.0
     for side, numbers in zip(("kept", "changed"), found, strict=True):
         # 0 and -1 stand for no row
-        distinct = {number for number in numbers if 0 < number < 1 << 63}
+        distinct = {number for number in numbers if number not in (0, -1) and -(1 << 63) <= number < 1 << 63}
         if not distinct or not found[1]:
             continue
         ids_of = work.store.domains_of(side, distinct, domains)

@@ -155,8 +155,8 @@ INSERT INTO shade VALUES (1, 1, 'light'), (2, 2, 'dark'), (3, 3, 'dark'); INSERT
     kept, changed = two("mariadb", tables, rows)
     options: dict[str, Any] = {"matched": ["color=name", "shade=color,name"], "independent": ["color.id", "shade.id"]}
     assert findings_of(kept, changed, tmp_path / "p", **options) == [
-        "mixed: 1 rows have the same one, other as one in the other, such as (1, 2): --match mixed=one,other if "
-        "they are the same rows, or correct those rows in one of the databases"
+        "mixed: 1 rows have the same one, other as one in the other, such as (1, 2): --match mixed=one,other or "
+        "correct those rows in one of the databases"
     ]
     options["matched"].append("mixed=one,other")
     merge(offline, kept, changed, tmp_path / "p", **options)
@@ -367,10 +367,11 @@ CREATE TABLE item (player int, id bigserial, text text, PRIMARY KEY (player, id)
 CREATE TABLE keyless (id serial, name text);
 CREATE TABLE node (id serial PRIMARY KEY, path varchar(40) UNIQUE, depth int, numchild int, name text);
 CREATE TABLE branch (id serial PRIMARY KEY, tree_id int, lft int, rght int, name text);
+CREATE TABLE shelf (id serial PRIMARY KEY, lft int, rgt int, name text);
 INSERT INTO status (name) VALUES ('open'), ('closed')
 """
     rows = """INSERT INTO ticket (status, text) VALUES (2, '{0}'); INSERT INTO item (player, text) VALUES (1, '{0}');
-INSERT INTO keyless (name) VALUES ('{0}');
+INSERT INTO keyless (name) VALUES ('{0}'); INSERT INTO shelf (lft, rgt, name) VALUES (9001, 9002, '{0}');
 INSERT INTO node (path, depth, numchild, name) VALUES ('000Z', 1, 1, '{0} root'), ('000Z0001', 2, 0, '{0} leaf');
 INSERT INTO branch (tree_id, lft, rght, name) VALUES (1, 1, 4, '{0} root'), (1, 2, 3, '{0} leaf')"""
     kept, changed = two("postgresql", tables, f"{rows.format('a')}\n--\n{rows.format('b')}")
@@ -378,21 +379,23 @@ INSERT INTO branch (tree_id, lft, rght, name) VALUES (1, 1, 4, '{0} root'), (1, 
     options: dict[str, Any] = {"independent": of_trees}
     findings, counted = findings_of(kept, changed, tmp_path / "p", **options), ["item.id", "keyless.id"]
     assert findings == [
-        "branch.tree_id: 100% of its values are ids of branch, node, status, ticket: --reference "
+        "branch.tree_id: 100% of its values are ids of branch, node, shelf, status, ticket: --reference "
         "branch.tree_id=TABLE.COLUMN or --independent branch.tree_id",
         *(f"{name} is counted, and no key by itself: --id {name} or --independent {name}" for name in counted),
         "branch: 1 trees have the same tree_id: --id branch.tree_id or --independent branch.tree_id",
-        "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': --match node=path if "
-        "they are the same rows, or correct those rows in one of the databases",
+        "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': correct those "
+        "rows in one of the databases, or match them if two such rows are one: the copy leaves out the second",
+        "shelf: 1 nodes have the same lft: number those of one database anew or --independent shelf.lft",
         "status: 2 of 2 rows are in both databases, and would be there twice: --match status=COLUMNS or "
         "--independent status.id",
     ]
     said = [f"--independent={column}" for column in of_trees]
     done = offline("merge", "plan", kept, changed, "--out", str(tmp_path / "p"), *said)
     assert (done.code, done.out.splitlines()) == (ExitCode.MERGE_REFUSED, findings)
-    assert "6 findings, as above. Nothing was planned" in done.err
+    assert "7 findings, as above. Nothing was planned" in done.err
     execute(changed, "UPDATE node SET path = '0010' || substr(path, 5)")
     options |= {"ids": [*counted, "branch.tree_id"], "matched": ["status=name"]}
+    options["independent"].append("shelf.lft")
     merge(offline, kept, changed, tmp_path / "p", **options)
     query = "SELECT s.name, t.text FROM ticket t JOIN status s ON s.id = status ORDER BY 2"
     assert rows_of(kept, query) == [("closed", "a"), ("closed", "b")]

@@ -7,7 +7,10 @@ SELECT table_name AS tab, '' AS what, CONCAT_WS(' ', table_type, engine) AS valu
     WHEN table_type <> 'BASE TABLE' THEN CONCAT('is a ', table_type, ': --exclude it')
     WHEN engine <> 'InnoDB' THEN CONCAT('is of the engine ', engine,
     ', which has no transactions: ALTER TABLE `', REPLACE(table_name, '`', '``'), '` ENGINE=InnoDB')
-    END AS refusal FROM information_schema.tables
+    WHEN EXISTS (SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = t.table_schema
+    AND s.table_name = t.table_name AND s.non_unique = 0 AND s.sub_part IS NOT NULL) THEN
+    'has a unique key of the first characters of a text, which rows of both may break together: drop it, and add it again afterwards'
+    END AS refusal FROM information_schema.tables t
     WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_type NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE');
 
 -- columns: the same of columns

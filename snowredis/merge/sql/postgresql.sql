@@ -12,6 +12,10 @@ SELECT NULLIF(n.nspname, current_schema()) AS schema, c.relname AS tab, '' AS wh
     'has a rule, which may change what an UPDATE or an INSERT does: drop the rule, and create it again afterwards'
     WHEN EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e')
     THEN 'belongs to an extension: --exclude it'
+    WHEN EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'x') THEN
+    'has an EXCLUDE constraint, which rows of both may break together: drop it, and add it again afterwards'
+    WHEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND to_jsonb(i)->>'indnullsnotdistinct' = 'true') THEN
+    'has a key with NULLS NOT DISTINCT, which rows of both may break together: drop it, and add it again afterwards'
     END AS refusal FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND n.nspname !~ '^pg_|^information_schema$';
 
