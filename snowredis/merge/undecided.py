@@ -30,7 +30,7 @@ _ROWS, _TEXTS = 10_000, 2_000
 _LENGTH = 20_000
 # the part of the values that are ids, from which a column may be a reference: rows that were deleted leave some behind
 _MOST = 0.9
-# of tables with more than twice as many rows, about how many are looked at for kinds
+# about how many rows of a large table are looked at for kinds
 _SAMPLED = 50_000
 # numbers of a kind are no ids if those of kinds that are none are ids so often that this is the chance
 _CHANCE = 0.05
