@@ -34,7 +34,9 @@ class _Key(NamedTuple):
 def clashes(work: Work, plans: Mapping[str, DomainPlan]) -> list[str]:
     """Return what would make the copy fail, or rows be there twice."""
     renewed = {column for plan in plans.values() if plan.kind != "match" for column in plan.domain.all_columns}
-    counted = _composite_counters(work)
+    # they would be there twice
+    known = {column for domain in work.changed_schema.domains for column in domain.all_columns} | work.independent
+    counted = sorted(work.counted - known, key=str)
     found = [
         f"{name} is counted, and no key by itself: {option('id', name)} or {option('independent', name)}"
         for name in counted
@@ -181,12 +183,6 @@ def _codes(work: Work) -> Iterator[str]:
             yield f"{domain.name}: {text}: {stay} if they are codes that stay or {new} for new numbers"
 
 
-def _composite_counters(work: Work) -> list[ColumnName]:
-    """Return columns that the database counts, and that are no ids of a domain: they would be there twice."""
-    known = {column for domain in work.changed_schema.domains for column in domain.all_columns} | work.independent
-    return sorted(work.counted - known, key=str)
-
-
 def _clashing_trees(work: Work, name: TableName) -> Iterator[str]:
     """Yield nested sets whose trees have the same numbers."""
     columns = work.changed_schema.tables[name].c
@@ -195,10 +191,8 @@ def _clashing_trees(work: Work, name: TableName) -> Iterator[str]:
         return
     both = [set(connection.scalars(sa.select(columns[column.column]).distinct())) for connection, _ in work.sides]
     if both[0] & both[1]:
-        noun, remedy = "nodes", "number those of one database anew"
-        if column.column == "tree_id":
-            noun, remedy = "trees", option("id", column)
-        what = f"{len(both[0] & both[1])} {noun} have the same {column.column}"
+        remedy = option("id", column) if column.column == "tree_id" else "number those of one database anew"
+        what = f"{len(both[0] & both[1])} values of {column.column} are in both databases, as if their trees were one"
         yield f"{name}: {what}: {remedy} or {option('independent', column)}"
 
 
@@ -215,14 +209,9 @@ def _partitions(work: Work, plans: Mapping[str, DomainPlan]) -> Iterator[str]:
             conditions = [re.sub(r"satisfies_hash_partition\(.*?\)", "true", condition) for condition in partitions]
             if not conditions:
                 continue
-            columns = [
-                (column + offsets.get(ColumnName(*name, column.name), 0)).label(column.name)
-                if is_integer(column)
-                else column
-                for column in table.c
-            ]
+            moved = {c.name: c + offsets.get(ColumnName(*name, c.name), 0) for c in table.c if is_integer(c)}
             # a row for which the condition is NULL is in no partition
-            inner = sa.select(*columns).subquery("moved")
+            inner = sa.select(*(moved.get(c.name, c).label(c.name) for c in table.c)).subquery("moved")
             none = " AND ".join(f"({condition}) IS NOT TRUE" for condition in conditions)
             keys = [inner.c[column.name] for column in table.primary_key.columns] or list(inner.c)
             lost = sa.select(*keys).select_from(inner).where(sa.literal_column(none, sa.Boolean))

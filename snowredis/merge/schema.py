@@ -389,17 +389,13 @@ def read_schema(
     for key in also:
         if there >= {*key.columns, *key.parents} and (key.columns, key.parents) not in known:
             keys.add(key._replace(name="", on_update=""))
-    given_ids = [plain.named(text, "--id") for text in ids]
-    for column in given_ids:
-        _check_integer(column, plain)
-    schema = Schema(tables, keys, given_ids, partials, names, excluded)
-    wholes = {column for domain in schema.domains for column in domain.references}
-    wholes |= {part.column for part, _ in partials if not part.kind}
+    wholes = {key.columns for key in keys} | {(part.column,) for part, _ in partials if not part.kind}
     for part, _ in partials:
-        if part.kind and part.column in wholes:
+        if part.kind and (part.column,) in wholes:
             text = f"--reference: {part.column} has one of all rows, too. Nothing was planned"
             raise MergeError(f"{text}; say WHERE {part.kind}= in each.")
-    return schema
+    given_ids = [_integer(plain.named(text, "--id"), plain) for text in ids]
+    return Schema(tables, keys, given_ids, partials, names, excluded)
 
 
 def _partitions(engine: sa.Engine) -> dict[TableName, TableName]:
@@ -459,24 +455,22 @@ def _parse_foreign_key(text: str, schema: Schema) -> ForeignKey | tuple[Partial,
             "'child.column=parent.column WHERE kind=value' for a part of the rows."
         )
     child, parent = (schema.named(side, "--reference") for side in (match[1], match[2]))
-    if child == parent:
+    if child == _integer(parent, schema):
         raise MergeError(f"--reference {shown(text)}: a column cannot refer to itself. Nothing was planned.")
-    _check_integer(parent, schema)
     is_text = isinstance(schema.column(child).type, sa.String)
     if match[3] is None and is_integer(schema.column(child)):
         return ForeignKey("", (child,), (parent,))
     if not is_rewritable(schema.column(child)):
-        _check_integer(child, schema)
+        _integer(child, schema)
     if match[3] is None:
         return Partial(child, "", "", is_text), parent
     kind = schema.named(f"{child.table_name}.{match[3].rpartition('.')[2]}", "--reference").column
     return Partial(child, kind, match[4], is_text), parent
 
 
-def _check_integer(name: ColumnName, schema: Schema) -> None:
-    column = schema.column(name)
-    if not is_integer(column):
-        raise MergeError(
-            f"column {name} is {column.type}, not an integer: only integer ids get new values. Nothing was planned; "
-            "leave it out."
-        )
+def _integer(name: ColumnName, schema: Schema) -> ColumnName:
+    """Return *name*; MergeError if it is no column of integers."""
+    if not is_integer(schema.column(name)):
+        text = f"column {name} is {schema.column(name).type}, not an integer: only integer ids get new values"
+        raise MergeError(f"{text}. Nothing was planned; leave it out.")
+    return name

@@ -51,8 +51,7 @@ class _Candidate:
 
     Attributes:
         held: the part of the values that are its ids.
-        hint: how well the name of the column, or of the kind, fits that of the table; 0: not; -1: and the values may
-            be its ids by chance.
+        hint: how well the name of the column, or of the kind, fits that of the table; 0: not.
     """
 
     domain: Domain
@@ -137,7 +136,7 @@ def _of_plain(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> Itera
 def _finding(work: Work, part: Partial, candidates: list[_Candidate]) -> str:
     best, where = candidates[0], f" where {part.kind} is {shown(part.value)}" if part.kind else ""
     is_clear = sum(candidate.hint == best.hint for candidate in candidates) == 1
-    is_clear &= best.hint > 0 or work.scans[best.domain.name].lowest >= LARGE
+    is_clear &= bool(best.hint) or work.scans[best.domain.name].lowest >= LARGE
     text = f"{part.column}{where}: {_share(candidates)}: {part.to(best.domain.name if is_clear else 'TABLE.COLUMN')}"
     if work.changed_schema.column(part.column).primary_key and work.domain_of(part.column) is None:
         text += f" or {option('id', part.column)} for new numbers"
@@ -157,14 +156,13 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
     """
     found: dict[ColumnName, _Kinds] = {}
     most: dict[ColumnName, int] = {}
-    texts = _some_rows(work, next(iter(plain)).table_name, list(plain))
+    texts = _some_rows(work, list(plain))
     kinds = [name for name, values in texts.items() if len(set(values)) <= max(_MAX_KINDS, len(values) // 2)]
     keys_of = {kind: {value: _named(work, kind, value) for value in set(texts[kind])} for kind in kinds}
     for name, candidates in plain.items():
         numbers = _undecided_numbers(work, name, texts)
-        domains = _domains(work, name)
-        found_ids = work.store.domains_of("changed", set(numbers) - {0}, domains)
-        ids_of = {domains[number]: ids for number, ids in found_ids.items()}
+        ids_of = _ids_of(work, name, "changed", set(numbers) - {0})
+        every = set[int]().union(*ids_of.values())
         for kind in kinds if ids_of else ():
             if kind == name or (candidates and not any(keys_of[kind].values())):
                 continue
@@ -173,13 +171,9 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
                 if number:
                     numbers_of.setdefault(value, set()).add(number)
             parts = _of_each(numbers_of, ids_of, keys_of[kind])
-            if not all(one[0].hint == 2 for one in parts.values()):
-                if candidates:
-                    continue
+            if any(not (parts.get(value) and parts[value][0].hint) for value, of in numbers_of.items() if of & every):
                 # some kinds may be called like a table by chance
-                parts = {value: one for value, one in parts.items() if one[0].held >= _MOST}
-                if all(one[0].hint < 2 for one in parts.values()):
-                    parts = {value: one for value, one in parts.items() if one[0].hint == 0}
+                parts = {value: one for value, one in parts.items() if one[0].held >= _MOST and not candidates}
             # the column that explains most values is the likeliest to say the kind
             explained = sum(len(numbers_of[value]) for value in parts)
             if explained > most.get(name, 0):
@@ -188,32 +182,34 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
     return found
 
 
-def _some_rows(work: Work, table: TableName, names: list[ColumnName]) -> dict[ColumnName, list[str]]:
-    """Return texts of some columns and of those that may say the kind, of the same rows from all over the table."""
-    columns, types = work.changed_schema.tables[table].c, sa.String | sa.Integer | sa.Boolean
-    names = [
-        name
-        for column in columns
-        if (name := ColumnName(*table, column.name)) in names
-        or isinstance(getattr(column.type, "data_type", column.type), types)
-    ]
-    query = sa.select(*(sa.func.coalesce(sa.cast(columns[name.column], sa.String(200)), "") for name in names))
-    step = count_rows(work.changed, work.changed_schema.tables[table]) // _SAMPLED
+def _some_rows(work: Work, names: list[ColumnName]) -> dict[ColumnName, list[str]]:
+    """Return texts of some columns of a table and of those that may say the kind, in rows from all over the table."""
+    table, types = work.changed_schema.tables[names[0].table_name], sa.String | sa.Integer | sa.Boolean
+    kinds = [column.name for column in table.c if isinstance(getattr(column.type, "data_type", column.type), types)]
+    both = list(
+        dict.fromkeys(
+            [
+                *kinds,
+                *(name.column for name in names),
+                *(part.kind_column.column for name in names for part in _decided(work, name)),
+            ]
+        )
+    )
+    query = sa.select(*(sa.func.coalesce(sa.cast(table.c[name], sa.String(200)), "") for name in both))
+    step = count_rows(work.changed, table) // _SAMPLED
     if step > 1:
-        keys = list(work.changed_schema.tables[table].primary_key.columns) or list(columns)
-        query = query.where(work.support.row_hash(keys) % step == 0)
+        query = query.where(work.support.row_hash(list(table.primary_key.columns) or list(table.c)) % step == 0)
     rows = work.changed.execute(query).all()
-    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    return {ColumnName(*names[0].table_name, name): [row[at] for row in rows] for at, name in enumerate(both)}
 
 
 def _undecided_numbers(work: Work, name: ColumnName, texts: Mapping[ColumnName, list[str]]) -> list[int]:
     """Return the numbers of a column in these rows; 0 where there is none, or it is known what it refers to."""
-    numbers = [int(text) if _NUMBER.fullmatch(text) else 0 for text in texts[name]]
+    numbers = [int(text) if _NUMBER.fullmatch(text) and int(text) < 1 << 63 else 0 for text in texts[name]]
     for part in _decided(work, name):
-        kinds = texts.get(part.kind_column, texts[name])
-        is_all = not part.kind
-        numbers = [0 if is_all or kind == part.value else n for kind, n in zip(kinds, numbers, strict=True)]
-    return [number if number < 1 << 63 else 0 for number in numbers]
+        kinds = texts[part.kind_column] if part.kind else [part.value] * len(numbers)
+        numbers = [0 if kind == part.value else number for kind, number in zip(kinds, numbers, strict=True)]
+    return numbers
 
 
 def _of_each(
@@ -228,9 +224,9 @@ def _of_each(
         chance = (sum(held_of[value] for value in others) + 1) / (sum(len(numbers_of[value]) for value in others) + 2)
         for value, held in held_of.items():
             size, is_named = len(numbers_of[value]), not keys_of[value].isdisjoint(domain.columns)
-            if held >= _MOST * size or (is_named and 2 * held >= size):
-                hint = 2 if is_named else -1 if chance**size * len(numbers_of) > _CHANCE else 0
-                found.setdefault(value, []).append(_Candidate(domain, held / size, hint))
+            by_chance = held < _MOST * size or chance**size * len(numbers_of) > _CHANCE
+            if (is_named and 2 * held >= size) or not by_chance:
+                found.setdefault(value, []).append(_Candidate(domain, held / size, 2 * is_named))
     return {value: _likeliest(candidates) for value, candidates in sorted(found.items())}
 
 
@@ -324,28 +320,28 @@ def _changing(work: Work) -> list[Domain]:
     return [domain for domain in domains if work.scans[domain.name].clashes or work.is_matched(domain)]
 
 
-def _domains(work: Work, name: ColumnName) -> dict[int, Domain]:
-    """Return the domains that change, and that a column may refer to, by their numbers."""
-    return {work.scans[domain.name].number: domain for domain in _changing(work) if name not in domain.columns}
+def _ids_of(work: Work, name: ColumnName, side: str, numbers: set[int]) -> dict[Domain, set[int]]:
+    """Return which numbers are ids of each domain that changes, and that a column may refer to."""
+    domains = {work.scans[domain.name].number: domain for domain in _changing(work) if name not in domain.columns}
+    return {domains[at]: ids for at, ids in work.store.domains_of(side, numbers, domains).items()}
 
 
 def _candidates(work: Work, name: ColumnName, place: str, found: list[list[int]]) -> list[_Candidate]:
     """Return the domains that change, and whose ids the values are; the likeliest first."""
-    domains = _domains(work, name)
-    held: dict[int, float] = {}
+    held: dict[Domain, float] = {}
     most = 0.0
     for side, numbers in zip(("kept", "changed"), found, strict=True):
         # 0 and -1 stand for no row
         distinct = {number for number in numbers if number not in (0, -1) and -(1 << 63) <= number < 1 << 63}
         if not distinct or not found[1]:
             continue
-        ids_of = work.store.domains_of(side, distinct, domains)
+        ids_of = _ids_of(work, name, side, distinct)
         either = len(set().union(*ids_of.values()))
         certain = either if max(distinct) >= LARGE and not place else 0
         most = max(most, either / len(distinct), float(bool(certain)))
-        for number, ids in ids_of.items():
-            held[number] = max(held.get(number, 0.0), len(ids) / len(distinct))
-    likely = _likeliest(_Candidate(domains[one], part, _hint(name, domains[one])) for one, part in held.items())
+        for domain, ids in ids_of.items():
+            held[domain] = max(held.get(domain, 0.0), len(ids) / len(distinct))
+    likely = _likeliest(_Candidate(domain, part, _hint(name, domain)) for domain, part in held.items())
     if most >= _MOST:
         return [one for one in likely if one.held >= _MOST] or likely
     return [one for one in likely if one.hint > 1 and not place]

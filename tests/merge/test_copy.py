@@ -382,10 +382,12 @@ INSERT INTO branch (tree_id, lft, rght, name) VALUES (1, 1, 4, '{0} root'), (1, 
         "branch.tree_id: 100% of its values are ids of branch, node, shelf, status, ticket: --reference "
         "branch.tree_id=TABLE.COLUMN or --independent branch.tree_id",
         *(f"{name} is counted, and no key by itself: --id {name} or --independent {name}" for name in counted),
-        "branch: 1 trees have the same tree_id: --id branch.tree_id or --independent branch.tree_id",
+        "branch: 1 values of tree_id are in both databases, as if their trees were one: --id branch.tree_id or "
+        "--independent branch.tree_id",
         "node: 2 rows have the same path as one in the other, such as '000Z', '000Z0001': correct those "
         "rows in one of the databases, or match them if two such rows are one: the copy leaves out the second",
-        "shelf: 1 nodes have the same lft: number those of one database anew or --independent shelf.lft",
+        "shelf: 1 values of lft are in both databases, as if their trees were one: number those of one database anew "
+        "or --independent shelf.lft",
         "status: 2 of 2 rows are in both databases, and would be there twice: --match status=COLUMNS or "
         "--independent status.id",
     ]
