@@ -62,11 +62,7 @@ class Server:
         log_path = self.directory / "redis.log"
         with log_path.open("ab") as log:
             process = subprocess.Popen(
-                [str(PROGRAM), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
+                [str(PROGRAM), *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
             )
         client = self.client if path == self.socket else _client(path)
         deadline_s = time.monotonic() + START_LIMIT_S

@@ -14,16 +14,7 @@ from snowredis.errors import PoolBroken
 from snowredis.snowflake.administration import Ends, NumberNoted
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.replies import (
-    Absent,
-    Granted,
-    LossReason,
-    Lost,
-    Renewed,
-    Reply,
-    Seen,
-    Settling,
-)
+from snowredis.snowflake.replies import Absent, Granted, LossReason, Lost, Renewed, Reply, Seen, Settling
 from tests.snowflake.lease.simulated import SimPool
 
 # lead, skew and slack differ, so that none stands for another
@@ -89,9 +80,7 @@ def test_another_server_adopts_a_lease_whose_reservation_it_could_not_have_given
     else:
         assert isinstance(reply, Lost)
         assert reply.reason is LossReason.TOO_OLD
-    settling = pool.holder().ask_claim()
-    assert isinstance(settling, Settling)
-    assert settling.wait_ms == FLOOR_MS
+    assert pool.holder().settling().wait_ms == FLOOR_MS
     pool.pass_ms(FLOOR_MS - 1)
     assert isinstance(pool.holder().ask_claim(), Settling)
     pool.pass_ms(1)

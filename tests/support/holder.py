@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from snowredis.snowflake.protocol import ClaimRequest, PresentedLease, ReleaseRequest, RenewRequest, Store, WorkerStats
-from snowredis.snowflake.replies import ClaimReply, Granted, Released, Renewed, RenewReply, Reply, Seen
+from snowredis.snowflake.replies import ClaimReply, Granted, Lost, Released, Renewed, RenewReply, Reply, Seen, Settling
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -47,6 +47,12 @@ class Holder:
         self.incarnation = answer.seen.incarnation
         return self
 
+    def settling(self) -> Settling:
+        """Ask for a claim, which has to wait until the pool has settled; return the reply."""
+        answer = self.ask_claim()
+        assert isinstance(answer, Settling), answer
+        return answer
+
     def presented(self, pending: str = "") -> PresentedLease:
         names = (self.token, self.renewal_id, pending)
         return PresentedLease(self.worker, *names, self.until_ms, self.outage_ms)
@@ -67,6 +73,12 @@ class Holder:
             if answer.outage_from_ms or answer.outage_until_ms:
                 self.lanes_ms = (*self.lanes_ms[:-1], answer.outage_from_ms)
             self.incarnation = answer.seen.incarnation
+        return answer
+
+    def lost(self) -> Lost:
+        """Ask for a renewal, which has to be refused; return the reply."""
+        answer = self.ask_renew()
+        assert isinstance(answer, Lost), answer
         return answer
 
     def release(self, opened: str | None = None, *, renewal_id: str | None = None, reclaimed: bool = False) -> bool:

@@ -52,8 +52,7 @@ def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_k
         with pytest.raises(PoolNotFound):
             read()
     # the pool that comes after it stays, and has no other incarnation again
-    reply = holder(again(store, server, SHORT)).ask_claim()
-    assert isinstance(reply, Settling)
+    reply = holder(again(store, server, SHORT)).settling()
     assert reply.floor_ms == done.end_ms
     assert reply.version > version
     assert name in looked.pools()
@@ -86,8 +85,7 @@ def test_a_user_without_one_right_leaves_a_whole_pool_or_none_and_what_a_deleted
     done = WorkerPool(server.url, config.name).delete()
     with contextlib.suppress(StoreRefused):
         holder(poor).ask_claim()
-    reply = holder(rich).ask_claim()
-    assert isinstance(reply, Settling)
+    reply = holder(rich).settling()
     # nothing begins before what was granted has ended
     assert reply.floor_ms >= done.end_ms
 
@@ -197,9 +195,7 @@ def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_by_force_as_if_
     assert server.client().exists(pool_keys(pool.name)[0])
     assert pool.delete(force=True).dropped
     assert not server.client().exists(*pool_keys(pool.name))
-    answer = holder(store).ask_claim()
-    assert isinstance(answer, Settling)
-    assert answer.floor_ms >= old.until_ms
+    assert holder(store).settling().floor_ms >= old.until_ms
 
 
 # --- filled ----------------------------------------------------------------------------------------

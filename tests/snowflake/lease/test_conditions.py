@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from snowredis.snowflake.replies import Granted, LossReason, Lost, Renewed, Seen, Settling
+from snowredis.snowflake.replies import Granted, LossReason, Renewed, Seen, Settling
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.redis_model import RedisModel
 from tests.snowflake.lease.simulated import SimPool
@@ -43,9 +43,7 @@ def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: SimP
     assert len(set(names)) == 4
 
 
-def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(
-    place: SimPool,
-) -> None:
+def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(place: SimPool) -> None:
     """A documented limit: the chain cannot tell them apart before one of them begins another renewal."""
     one = place.holder().claim()
     two = replace(one)
@@ -56,9 +54,7 @@ def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was
     assert isinstance(second, Renewed)
     assert second.until_ms == first.until_ms + 1_000
     assert isinstance(two.ask_renew(), Renewed)
-    refused = one.ask_renew()
-    assert isinstance(refused, Lost)
-    assert refused.reason == LossReason.COPIED
+    assert one.lost().reason == LossReason.COPIED
 
 
 @pytest.mark.parametrize("behind_ms", [0, 500])
@@ -72,9 +68,7 @@ def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: SimPoo
     heir = place.holder().claim()
     assert heir.worker == one.worker
     place.restart()
-    refused = copy.ask_renew()
-    assert isinstance(refused, Lost)
-    assert refused.reason == LossReason.REASSIGNED
+    assert copy.lost().reason == LossReason.REASSIGNED
     assert isinstance(heir.ask_renew(), Renewed)
 
 
@@ -88,8 +82,7 @@ def test_a_late_renewal_of_a_lease_that_was_released_is_no_rollback(place: SimPo
         heirs.append(place.holder().claim())
     assert [heir.lanes_ms for heir in heirs] == [(late.until_ms,), (later.until_ms,)]
     for each in (late, later):
-        refused = each.ask_renew()
-        assert isinstance(refused, Lost)
+        refused = each.lost()
         assert (refused.reason, refused.alarm) == (LossReason.REASSIGNED, None)
     heirs[0].release()
     assert place.holder().claim().worker == heirs[0].worker
@@ -171,8 +164,7 @@ def test_a_holder_that_reaches_another_pool_raises_an_alarm_and_the_floor(
     else:
         assert not living.release()
     assert living.seen.incarnation != before.incarnation
-    newcomer = Holder(elsewhere, place.now_ms).ask_claim()
-    assert isinstance(newcomer, Settling)
+    newcomer = Holder(elsewhere, place.now_ms).settling()
     assert newcomer.wait_ms == place.config.floor_ms
     # said once
     assert newcomer.alarm is None
@@ -205,8 +197,7 @@ def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(outage_m
     living = place.holder().claim()
     assert (living.outage_ms > living.until_ms) == (outage_ms > 0)
     place.stage.master.wipe()
-    newcomer = place.holder().ask_claim()
-    assert isinstance(newcomer, Settling)
+    newcomer = place.holder().settling()
     assert living.until_ms <= newcomer.floor_ms
     reply = living.ask_renew()
     assert isinstance(reply, Renewed)

@@ -77,9 +77,7 @@ def test_an_expired_lease_goes_to_the_next_claim_above_its_mark_and_is_never_ren
     heir = pool.holder().claim()
     assert heir.worker == 0
     assert min(heir.lanes_ms) >= dead[0].until_ms
-    answer = dead[0].ask_renew()
-    assert isinstance(answer, Lost)
-    assert answer.reason == LossReason.REASSIGNED
+    assert dead[0].lost().reason == LossReason.REASSIGNED
 
 
 def test_an_expired_lease_that_nobody_took_goes_on(pool: Place) -> None:
@@ -169,8 +167,7 @@ def test_a_pool_is_created_once(place: Place) -> None:
 
 def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Place) -> None:
     began = place.now_ms()
-    answer = place.holder().ask_claim()
-    assert isinstance(answer, Settling)
+    answer = place.holder().settling()
     assert TTL_MS < answer.wait_ms <= FLOOR_MS
     place.elapse(FLOOR_MS + SLACK_MS)
     holder = place.holder().claim()
@@ -189,9 +186,7 @@ def test_after_a_loss_while_clocks_were_ahead_newcomers_wait_a_floor_and_the_wor
     stepped.wipe()
     assert isinstance(holder.ask_renew(), Renewed)
     stepped.step(-HOURS_MS)
-    answer = stepped.holder().ask_claim()
-    assert isinstance(answer, Settling)
-    assert answer.wait_ms <= FLOOR_MS
+    assert stepped.holder().settling().wait_ms <= FLOOR_MS
     until_ms = holder.until_ms
     assert isinstance(holder.ask_renew(), Renewed)
     assert holder.until_ms == until_ms
@@ -228,8 +223,7 @@ def test_a_floor_counts_from_the_clock_of_the_caller_if_the_redis_clock_is_behin
     stepped.wipe()
     true_ms = stepped.now_ms()
     stepped.step(-behind_ms)
-    answer = Holder(stepped.store, lambda: true_ms).ask_claim()
-    assert isinstance(answer, Settling)
+    answer = Holder(stepped.store, lambda: true_ms).settling()
     assert answer.floor_ms == true_ms + FLOOR_MS > before.until_ms
     stepped.step(behind_ms)
     assert stepped.holder().ask_claim().floor_ms == answer.floor_ms
@@ -318,9 +312,7 @@ def test_where_losses_go_unnoticed_a_newcomer_starts_above_all_that_may_exist(fo
 def test_where_losses_go_unnoticed_nobody_is_taken_up_again(forgetful: Place) -> None:
     holder = forgetful.holder().claim()
     forgetful.wipe()
-    answer = holder.ask_renew()
-    assert isinstance(answer, Lost)
-    assert answer.reason == LossReason.FORGOTTEN
+    assert holder.lost().reason == LossReason.FORGOTTEN
 
 
 def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have_had_it_since(forgetful: Place) -> None:
@@ -328,9 +320,7 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
     forgetful.elapse(TTL_MS // 2)
     assert isinstance(punctual.ask_renew(), Renewed)
     forgetful.elapse(TTL_MS // 2 - SKEW_MS)
-    answer = holder.ask_renew()
-    assert isinstance(answer, Lost)
-    assert answer.reason == LossReason.LATE
+    assert holder.lost().reason == LossReason.LATE
     assert isinstance(punctual.ask_renew(), Renewed)
     # nor does a claim that is repeated so late
     again = Holder(forgetful.store, forgetful.now_ms, token=holder.token).claim()

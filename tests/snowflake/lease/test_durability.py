@@ -108,8 +108,7 @@ def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: 
     create(own_server, config)
     holder = open_holder(own_server, config).claim()
     own_server.client().flushall()
-    answer = open_holder(own_server, config).ask_claim()
-    assert isinstance(answer, Settling)
+    answer = open_holder(own_server, config).settling()
     assert answer.floor_ms == answer.redis_ms + config.floor_ms
     assert holder.ask_renew().adopted
 

@@ -14,7 +14,7 @@ import pytest
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.administration import Early, Ends
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.replies import Absent, Created, Exists, Granted, LossReason, Lost, Renewed, Reply, Settling
+from snowredis.snowflake.replies import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
 from tests.simulation.pool_faults import AtTheServer
 from tests.snowflake.lease.simulated import SimPool
 from tests.support.holder import Holder
@@ -85,9 +85,7 @@ def test_a_pool_whose_workers_released_is_over_at_once_and_the_next_one_starts_a
     assert (ends.over, ends.end_ms) == (True, holder.until_ms)
     other = replace(place.config, ttl_ms=5_000)
     assert isinstance(place.person(other).create(place.now_ms()), Created)
-    reply = place.holder(other).ask_claim()
-    assert isinstance(reply, Settling)
-    assert reply.wait_ms == holder.until_ms - place.now_ms()
+    assert place.holder(other).settling().wait_ms == holder.until_ms - place.now_ms()
     place.wait_until(ends.end_ms)
     assert place.holder(other).claim(wait_ms=0).lanes_ms == (ends.end_ms, ends.end_ms)
 
@@ -199,9 +197,7 @@ def test_an_end_is_kept_in_a_loss_and_the_next_pool_waits_for_the_floor(place: P
     ends = place.end(at_ms=place.now_ms() + 1000, layout=place.wider.layout)
     assert ends.over
     place.restart()
-    reply = place.holder(place.wider).ask_claim()
-    assert isinstance(reply, Settling)
-    assert reply.floor_ms == place.now_ms() + place.config.floor_ms > ends.end_ms
+    assert place.holder(place.wider).settling().floor_ms == place.now_ms() + place.config.floor_ms > ends.end_ms
 
 
 # --- confirmed ----------------------------------------------------------------------------------------
@@ -332,8 +328,7 @@ def test_a_renewal_after_the_end_is_refused_and_disturbs_nobody(place: Place) ->
     heir = place.holder().claim(wait_ms=0)
     assert heir.worker == late.worker
     for each, reason in ((late, LossReason.REASSIGNED), (later, LossReason.TOO_OLD)):
-        refused = each.ask_renew()
-        assert isinstance(refused, Lost)
+        refused = each.lost()
         assert (refused.reason, refused.alarm) == (reason, None)
         assert max(each.until_ms, each.outage_ms) <= ends.end_ms
     assert isinstance(heir.ask_renew(), Renewed)
@@ -343,9 +338,7 @@ def test_the_first_to_come_after_the_end_may_be_a_worker_of_the_pool_that_ended(
     late = place.holder().claim()
     ends = place.end()
     place.wait_until(ends.end_ms)
-    refused = late.ask_renew()
-    assert isinstance(refused, Lost)
-    assert refused.reason == LossReason.TOO_OLD
+    assert late.lost().reason == LossReason.TOO_OLD
     assert min(Holder(place.store, place.now_ms).claim(wait_ms=0).lanes_ms) == ends.end_ms
 
 

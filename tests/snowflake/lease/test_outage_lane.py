@@ -12,7 +12,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
 from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.replies import Created, Granted, LossReason, Lost, Renewed, Settling
+from snowredis.snowflake.replies import Created, Granted, LossReason, Renewed, Settling
 from tests.snowflake.lease.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.records import change_record
@@ -204,8 +204,7 @@ def lost_to_another(pool: Place) -> tuple[Holder, Holder]:
 
 def test_a_refused_holder_keeps_its_outage_lane_if_the_worker_id_was_taken_from_it(pool: Place) -> None:
     holder, _ = lost_to_another(pool)
-    answer = holder.ask_renew()
-    assert isinstance(answer, Lost)
+    answer = holder.lost()
     assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, True)
 
 
@@ -216,8 +215,7 @@ def test_a_refused_holder_loses_its_outage_lane_if_another_was_the_holder_before
     others = [pool.holder().claim() for _ in range(4)]
     assert second.worker in [other.worker for other in others]
     for holder, keeps in ((first, False), (second, True)):
-        answer = holder.ask_renew()
-        assert isinstance(answer, Lost)
+        answer = holder.lost()
         assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, keeps)
 
 
@@ -229,8 +227,7 @@ def test_a_copy_whose_worker_id_was_released_loses_its_outage_lane(pool: Place, 
     assert holders[2].release()
     if claimed:
         assert pool.holder().claim().worker == copy.worker
-    answer = copy.ask_renew()
-    assert isinstance(answer, Lost)
+    answer = copy.lost()
     assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, False)
 
 
@@ -238,8 +235,7 @@ def test_a_copy_that_renewed_later_loses_its_outage_lane(pool: Place) -> None:
     one = pool.holder().claim()
     copy = replace(one)
     one.ask_renew()
-    answer = copy.ask_renew()
-    assert isinstance(answer, Lost)
+    answer = copy.lost()
     assert (answer.reason, answer.keeps_lane) == (LossReason.COPIED, False)
 
 
@@ -253,8 +249,7 @@ def test_an_earlier_release_of_the_worker_id_takes_no_lane_from_a_later_holder(p
         if holder.worker != 2:
             holder.ask_renew()
     assert pool.holder().claim().worker == 2
-    answer = later.ask_renew()
-    assert isinstance(answer, Lost)
+    answer = later.lost()
     assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, True)
 
 
@@ -276,8 +271,7 @@ def test_after_a_wipe_newcomers_wait_as_long_as_ever_and_have_no_outage_lane_for
     gone = pool.holder().claim()
     began = pool.now_ms()
     pool.wipe()
-    answer = pool.holder().ask_claim()
-    assert isinstance(answer, Settling)
+    answer = pool.holder().settling()
     assert answer.wait_ms <= FLOOR_MS
     pool.elapse(answer.wait_ms + SLACK_MS)
     newcomer = pool.holder().claim()
@@ -299,9 +293,7 @@ def test_adoption_looks_at_the_end_of_the_ordinary_reservation_only(pool: Place)
     holder = pool.holder().claim()
     pool.wipe()
     pool.elapse(TTL_MS - LEAD_MS - SKEW_MS + 5)
-    answer = holder.ask_renew()
-    assert isinstance(answer, Lost)
-    assert answer.reason == LossReason.TOO_OLD
+    assert holder.lost().reason == LossReason.TOO_OLD
     assert holder.outage_ms > pool.now_ms() + DAY_MS // 2
 
 
@@ -349,8 +341,7 @@ def test_a_pool_that_a_person_created_has_its_outage_lanes_at_once(place: Place)
 
 def test_a_pool_that_nobody_created_opens_its_outage_lanes_after_their_own_floor(place: Place) -> None:
     began = place.now_ms()
-    answer = place.holder().ask_claim()
-    assert isinstance(answer, Settling)
+    answer = place.holder().settling()
     place.elapse(answer.wait_ms + 1)
     assert began + OUTAGE_FLOOR_MS <= opens(place.holder().claim()) <= place.now_ms() + OUTAGE_FLOOR_MS
 

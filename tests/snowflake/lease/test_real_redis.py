@@ -29,16 +29,7 @@ from snowredis.snowflake.administration import POOL_SCRIPTS
 from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats, pool_keys
 from snowredis.snowflake.record import FloorReason, LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore, load
-from snowredis.snowflake.replies import (
-    Alarm,
-    AlarmReason,
-    Created,
-    Granted,
-    Lost,
-    Renewed,
-    Seen,
-    Settling,
-)
+from snowredis.snowflake.replies import Alarm, AlarmReason, Created, Granted, Lost, Renewed, Seen, Settling
 from tests.snowflake.lease.conftest import holder, new_pool, really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.ports import free_port
@@ -147,9 +138,7 @@ def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: 
     # as a server that was started long ago says it: what counted was a start before the last script, by 2 s
     really_wait(2_200)
     began = wall_ms()
-    answer = holder(open_store(own_server, SHORT)).ask_claim()
-    assert isinstance(answer, Settling)
-    assert answer.floor_ms >= began + SHORT.floor_ms
+    assert holder(open_store(own_server, SHORT)).settling().floor_ms >= began + SHORT.floor_ms
 
 
 # --- step 3 (lose): a server that went back in place -----------------------------------------------
@@ -317,9 +306,7 @@ def test_a_lost_hash_is_a_lost_pool_whatever_the_index_says(server: RedisServer)
     holders = [holder(store).claim() for _ in range(3)]
     server.client().delete(pool_keys(name)[0])
     newcomer = holder(store)
-    answer = newcomer.ask_claim()
-    assert isinstance(answer, Settling)
-    assert answer.floor_ms > max(each.until_ms for each in holders)
+    assert newcomer.settling().floor_ms > max(each.until_ms for each in holders)
     assert holders[0].ask_renew().adopted
     # counted as well, or the index would be made anew at every look
     assert server.client().hget(pool_keys(name)[0], "records") == "1"
