@@ -36,10 +36,9 @@ def test_a_generator_can_be_made_in_a_signal_handler_that_came_while_one_is_made
 class Unanswered(MemoryStore):
     """Grants every claim and loses the reply while ``lossy`` is set; records the requests."""
 
-    lossy = True
-
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, lossy: bool = False, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.lossy = lossy
         self.claims: list[Any] = []
         self.renewals: list[Any] = []
         self.releases: list[Any] = []
@@ -65,10 +64,9 @@ def generator_on(store: MemoryStore, clock: ManualClock, **options: Any) -> Snow
 
 
 @pytest.mark.parametrize("when", ["suspend", "resume"])
-def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: str) -> None:
+def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: str, clock: ManualClock) -> None:
     """Two clones of a machine that was suspended would repeat it alike, and be given one lease."""
-    clock = ManualClock()
-    store = Unanswered(PoolConfig(name="lossy"), clock.server_time_ms)
+    store = Unanswered(PoolConfig(name="lossy"), clock.server_time_ms, lossy=True)
     ids = generator_on(store, clock)
     if when == "resume":
         # a handler suspended it in the middle of the claim, which went on afterwards
@@ -86,10 +84,8 @@ def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: 
     assert [request.token in before for request in store.claims] == [False]
 
 
-def test_a_claim_that_is_answered_after_a_suspension_is_void() -> None:
-    clock = ManualClock()
+def test_a_claim_that_is_answered_after_a_suspension_is_void(clock: ManualClock) -> None:
     store = Unanswered(PoolConfig(name="late"), clock.server_time_ms)
-    store.lossy = False
     ids = generator_on(store, clock)
     claim = store.claim
 
@@ -155,11 +151,9 @@ def test_a_suspension_in_the_middle_of_another_leaves_no_generator_that_never_cl
         assert ids._lease_manager.suspended is (ids.lease is None)
 
 
-def test_a_lease_that_was_used_is_never_released_as_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_was_used_is_never_released_as_unused(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
     """Another thread makes an id as soon as the lease is there, and suspends the generator while Redis is away."""
-    clock = ManualClock()
     store = Unanswered(PoolConfig(name="used"), clock.server_time_ms)
-    store.lossy = False
     ids = generator_on(store, clock)
     lease_manager, release = ids._lease_manager, store.release
     conversation = lease_manager.conversation
@@ -184,9 +178,8 @@ def test_a_lease_that_was_used_is_never_released_as_unused(monkeypatch: pytest.M
     assert store.releases == []
 
 
-def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_below() -> None:
+def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_below(clock: ManualClock) -> None:
     """That frame read the lease and what is current, and goes on to publish the first block of the lease."""
-    clock = ManualClock()
     store = MemoryStore(PoolConfig(name="over"), clock.server_time_ms)
     ids = generator_on(store, clock)
     ids.claim()
@@ -197,21 +190,17 @@ def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_b
     assert ids.decode(ids.next_id()).worker != old.lease.worker
 
 
-def test_a_generator_that_was_dropped_does_not_say_which_lanes_it_opened() -> None:
+def test_a_generator_that_was_dropped_does_not_say_which_lanes_it_opened(clock: ManualClock) -> None:
     """A finalizer cannot know: another thread may have been making an id. So nothing goes back."""
-    clock = ManualClock()
     store = Unanswered(PoolConfig(name="dropped"), clock.server_time_ms)
-    store.lossy = False
     ids = generator_on(store, clock)
     ids.next_id()
     ids._lease_manager.abandon()
     assert [request.opened for request in store.releases] == [""]
 
 
-def test_clones_that_share_their_random_state_renew_under_different_names() -> None:
-    clock = ManualClock()
+def test_clones_that_share_their_random_state_renew_under_different_names(clock: ManualClock) -> None:
     store = Unanswered(PoolConfig(name="alike"), clock.server_time_ms)
-    store.lossy = False
     for _ in range(2):
         ids = generator_on(store, clock, random_bytes=lambda count: b"\x5a" * count)
         ids.next_id()
@@ -270,7 +259,6 @@ def test_a_worker_id_whose_next_tick_is_later_than_a_floor_can_be_claimed(pool: 
 
 def test_a_host_whose_clock_is_far_behind_asks_redis_now_and_then_only(clock: ManualClock) -> None:
     store = Unanswered(PoolConfig(name="behind"), clock.server_time_ms, new=False)
-    store.lossy = False
     # the floor of a pool that Redis may have forgotten lies ahead, and the clock lies far behind
     clock.step(-200_000)
     ids = generator_on(store, clock)
