@@ -57,23 +57,13 @@ class Fleet:
         self.proxy.start()
         layout = resolve_layout(plan.layout)
         self.outage_reserve_s = plan.outage_reserve_s if layout.backup_bits else 0.0
-        skew, settings = self.skew_s, (POOL, plan.layout, plan.ttl_s, self.outage_reserve_s)
+        settings = (POOL, plan.layout, plan.ttl_s, self.outage_reserve_s, self.skew_s, plan.durability)
+        options = (int(plan.plain_ttl), plan.rest_s, plan.trace or "")
         proxied = f"redis://127.0.0.1:{self.proxy.port}/0"
         self.slots = []
         for number in range(plan.processes):
             url = proxied if number % 2 else self.server.url
-            arguments = (
-                url,
-                *settings,
-                skew,
-                plan.durability,
-                directory,
-                number,
-                self._began_ns,
-                int(plan.plain_ttl),
-                plan.rest_s,
-                plan.trace or "",
-            )
+            arguments = (url, *settings, directory, number, self._began_ns, *options)
             clock = StepClock(directory / f"{number}.clock", library)
             # the second half of each four is of the other language: one with the proxy, one without
             language = plan.also if plan.also and number % 4 >= 2 else "python"

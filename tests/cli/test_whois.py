@@ -74,18 +74,9 @@ def test_two_equal_ids_are_explained(
     # a clone was refused: this is what the script writes then
     now_ms = snowredis.WorkerPool(client, pool_name).info().now_ms
     record = record_of(client, pool_name, 0)
-    client.xadd(
-        f"snowredis:{{{pool_name}}}:events",
-        {
-            "event": "lost",
-            "worker": "0",
-            "owner": record.owner,
-            "from": "0",
-            "until": record.until_ms,
-            "reason": LossReason.COPIED,
-            "at": str(now_ms),
-        },
-    )
+    lost: dict[Any, Any] = {"event": "lost", "worker": "0", "owner": record.owner, "reason": LossReason.COPIED}
+    lost |= {"from": "0", "until": record.until_ms, "at": str(now_ms)}
+    client.xadd(f"snowredis:{{{pool_name}}}:events", lost)
     cloned = cli("whois", an_id, an_id, "--pool", pool_name)
     assert cloned.code == 1
     assert "shown     a process was cloned" in cloned.out

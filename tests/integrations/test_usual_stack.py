@@ -90,14 +90,7 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
         assert "snowredis" not in migration
         alembic("upgrade", "head")
         web, other = free_port(), free_port()
-        gunicorn = [
-            "app:app",
-            "--worker-class",
-            "uvicorn_worker.UvicornWorker",
-            "--workers",
-            "2",
-            "--no-control-socket",
-        ]
+        gunicorn = ["app:app", "--worker-class=uvicorn_worker.UvicornWorker", "--workers=2", "--no-control-socket"]
         celery = ["-A", "tasks", "worker", "--concurrency", "2", "--without-mingle", "--without-gossip"]
         with (
             contextlib.ExitStack() as stack,

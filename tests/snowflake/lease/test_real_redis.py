@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -653,24 +654,9 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     assert alarmed.alarm
 
     happened = events(server, name)
-    counts = {
-        what: len(named(happened, what))
-        for what in (
-            *("claimed", "released", "expired", "reclaimed", "returned", "adopted", "lost", "alarm"),
-            "clock-back",
-        )
-    }
-    assert counts == {
-        "claimed": 4,
-        "released": 1,
-        "expired": 2,
-        "reclaimed": 1,
-        "returned": 1,
-        "adopted": 1,
-        "lost": 1,
-        "alarm": 1,
-        "clock-back": 1,
-    }
+    counts = Counter(fields["event"] for fields in happened)
+    once = ("released", "reclaimed", "returned", "adopted", "lost", "alarm", "clock-back")
+    assert counts == {"claimed": 4, "expired": 2, "floor": 2, **dict.fromkeys(once, 1)}
     # one when the pool was made, one with the alarm
     assert [(e["worker"], e["from"], e["reason"]) for e in named(happened, "floor")] == [
         ("-1", str(first.lanes_ms[0]), FloorReason.NO_POOL),
