@@ -1,5 +1,6 @@
 """``snowredis`` and ``python -m snowredis``."""
 
+import gc
 import sys
 
 
@@ -10,6 +11,8 @@ def main() -> int:
     except KeyboardInterrupt:
         # Ctrl-C while the commands are imported
         return 130
+    # the records of thousands of workers are a million objects without a circle
+    gc.set_threshold(100_000, 50, 50)
     return run()
 
 
