@@ -38,7 +38,7 @@ _CHANCE = 0.05
 _FEW = 20
 # what stands for no row, and for a number with decimals
 _NONE = ("", "0", "-1")
-_DECIMAL = -2
+_DECIMAL = 1 << 64
 # a number, and numbers with something between them, as in {1,NULL,17} or /1/4/17/; 3.50 is a decimal
 _NUMBER, _LIST = re.compile(r"0|[1-9]\d{0,18}"), re.compile(r"(?!\d+\.\d+$)(?:[\d\s,;|/.\"{}\[\]]|NULL)+")
 # an id inside a text: a long number, or one behind a name, as in node/17, user:17, ?id=17, res.partner,17
