@@ -148,7 +148,7 @@ def _unconstrained(work: Work, domain: Domain) -> Iterator[Partial]:
     for part in (*domain.partials, *domain.wholes):
         if part.kind or part.column not in {*constrained, *domain.keys}:
             # if ids are kinds, which of them is the same kind here is not known
-            yield part._replace(kind="") if part.kind_column in ids else part
+            yield part._replace(kind="", value="") if part.kind_column in ids else part
 
 
 def _in_order(schema: Schema) -> list[Domain]:

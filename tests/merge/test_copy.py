@@ -482,22 +482,25 @@ def test_abandoning_before_the_first_change_says_that_no_id_was_changed(
 
 
 ATTRIBUTES = """
+CREATE TABLE attr (id int PRIMARY KEY); INSERT INTO attr VALUES (7), (8);
 CREATE TABLE choice (id int PRIMARY KEY, label varchar(20));
-CREATE TABLE facet (id int PRIMARY KEY, entity int, attribute int, value varchar(20), note varchar(20))
+CREATE TABLE facet (id int PRIMARY KEY, entity int, attribute int{}, value varchar(20), note varchar(20))
 """
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
-def test_ids_in_the_rows_of_one_attribute_are_asked_about(two: Two, tmp_path: Path, kind: str) -> None:
-    kept, changed = two(kind, ATTRIBUTES)
+@pytest.mark.parametrize("is_id", [False, True])
+def test_ids_in_the_rows_of_one_attribute_are_asked_about(two: Two, tmp_path: Path, kind: str, is_id: bool) -> None:
+    kept, changed = two(kind, ATTRIBUTES.format(" REFERENCES attr (id)" if is_id else ""))
     for url, shard in ((kept, "x"), (changed, "y")):
         execute(url, *(f"INSERT INTO choice VALUES ({200 + n}, '{shard}{n}')" for n in range(20)))
         # attribute 7: a choice; 8: an amount, which may be like one; of the other columns, none tells ids from amounts
         rows = [(n, n // 4, 7 if n % 4 == 1 else 8, 200 + n // 4 if n % 4 == 1 else 190 + 7 * n) for n in range(80)]
         execute(url, *(f"INSERT INTO facet VALUES ({100_000 + n}, {e}, {a}, '{v}', 'note')" for n, e, a, v in rows))
-    # a choice that was deleted: no row of the other database becomes it
+    # a choice that was deleted: no row of the other database becomes it. If the attribute is an id, that of the other
+    # database is another one, so all values count
     execute(kept, "INSERT INTO facet VALUES (200000, 50, 7, '309', 'note')")
-    independent = ["facet.id", "facet.entity", "choice.id"]
+    independent = ["facet.id", "facet.entity", "facet.attribute", "choice.id"]
     assert findings_of(kept, changed, tmp_path / "p", independent=independent) == [
         "facet.value where attribute is '7': 100% of its values are ids of choice: --reference "
         "'facet.value=TABLE.COLUMN WHERE attribute=7' or --independent facet.value"
@@ -505,9 +508,10 @@ def test_ids_in_the_rows_of_one_attribute_are_asked_about(two: Two, tmp_path: Pa
     references = ["facet.value=choice.id WHERE attribute=7"]
     plan = plan_of(kept, changed, tmp_path / "p", independent=independent, references=references)
     apply_file(tmp_path / "p")
-    assert {domain.name: domain.offset for domain in plan.domains}["choice.id"] == 1000
+    offset = {domain.name: domain.offset for domain in plan.domains}["choice.id"]
+    assert offset == 10_000 if is_id else 1_000
     query = "SELECT min(value), max(value) FROM facet GROUP BY attribute ORDER BY attribute"
-    assert rows_of(changed, query) == [("1200", "1219"), ("190", "743")]
+    assert rows_of(changed, query) == [(str(offset + 200), str(offset + 219)), ("190", "743")]
 
 
 KINDS = """
