@@ -184,6 +184,9 @@ def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
     except StatementError as error:
         # str(error) would show the statement and its values
         reason = " ".join(str(error.orig).split()).rstrip(".")
+        if reason.startswith("user-defined"):
+            # those of SQLite raise nothing by themselves: a signal came while one ran
+            raise KeyboardInterrupt from error
         found = (advice for words, advice in _ADVICE.items() if re.search(words, reason, re.IGNORECASE))
         advice = next(found, "correct that")
         raise kind(

@@ -171,7 +171,8 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
                 if number:
                     numbers_of.setdefault(value, set()).add(number)
             parts = _of_each(numbers_of, ids_of, keys_of[kind])
-            if any(not (parts.get(value) and parts[value][0].hint) for value, of in numbers_of.items() if of & every):
+            named = {value for value, one in parts.items() if one[0].hint}
+            if any(of & every for value, of in numbers_of.items() if value not in named):
                 # some kinds may be called like a table by chance
                 parts = {value: one for value, one in parts.items() if one[0].held >= _MOST and not candidates}
             # the column that explains most values is the likeliest to say the kind
@@ -184,17 +185,10 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
 
 def _some_rows(work: Work, names: list[ColumnName]) -> dict[ColumnName, list[str]]:
     """Return texts of some columns of a table and of those that may say the kind, in rows from all over the table."""
-    table, types = work.changed_schema.tables[names[0].table_name], sa.String | sa.Integer | sa.Boolean
+    table, types = work.changed_schema.tables[names[0].table_name], sa.String | sa.Integer | sa.Boolean | sa.Date
     kinds = [column.name for column in table.c if isinstance(getattr(column.type, "data_type", column.type), types)]
-    both = list(
-        dict.fromkeys(
-            [
-                *kinds,
-                *(name.column for name in names),
-                *(part.kind_column.column for name in names for part in _decided(work, name)),
-            ]
-        )
-    )
+    decided = [part.kind_column.column for name in names for part in _decided(work, name)]
+    both = list(dict.fromkeys([*kinds, *(name.column for name in names), *decided]))
     query = sa.select(*(sa.func.coalesce(sa.cast(table.c[name], sa.String(200)), "") for name in both))
     step = count_rows(work.changed, table) // _SAMPLED
     if step > 1:

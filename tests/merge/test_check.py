@@ -19,6 +19,7 @@ from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
 from snowredis.merge.check import check_sources, export_duplicates
+from snowredis.merge.databases import open_database, reading
 from snowredis.merge.findings import CheckResult, ProblemKind, SharedWorkers
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import parse_sources
@@ -211,6 +212,17 @@ def test_a_signal_that_comes_while_rows_are_fetched_is_an_interrupt(monkeypatch:
         patched.setattr(workspace, "_connection", Mock(execute=Mock(return_value=fetched)))
         with pytest.raises(KeyboardInterrupt):
             workspace.rows("SELECT 1")
+
+
+def test_a_signal_that_comes_while_sqlite_adds_up_rows_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("snowredis.merge.databases._hash", Mock(side_effect=KeyboardInterrupt))
+    (tmp_path / "a.db").touch()
+    engine = open_database(f"sqlite:///{tmp_path}/a.db")
+    with pytest.raises(KeyboardInterrupt), reading(engine) as connection:
+        connection.exec_driver_sql("SELECT snowredis_hash(1)")
+    engine.dispose()
 
 
 def test_several_files_can_be_one_source(tmp_path: Path) -> None:
