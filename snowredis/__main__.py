@@ -12,7 +12,7 @@ def main() -> int:
         # Ctrl-C while the commands are imported
         return 130
     # the records of thousands of workers are a million objects without a circle
-    gc.set_threshold(100_000, 50, 50)
+    gc.set_threshold(100_000)
     return run()
 
 
