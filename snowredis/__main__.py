@@ -1,6 +1,5 @@
 """``snowredis`` and ``python -m snowredis``."""
 
-import gc
 import sys
 
 
@@ -11,8 +10,6 @@ def main() -> int:
     except KeyboardInterrupt:
         # Ctrl-C while the commands are imported
         return 130
-    # the records of thousands of workers are a million objects without a circle
-    gc.set_threshold(100_000)
     return run()
 
 
