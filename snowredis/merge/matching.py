@@ -73,7 +73,7 @@ def match(work: Work, domain: Domain) -> DomainPlan:
         raise MergeError(f"--match {name}: its key is that of several tables. Nothing was planned; match the others.")
     same = dict(same_rows(work, name, domain.keys[0].column))
     # these include ids that some rows refer to, and that no row has
-    taken, old_ids = (work.store.ids(side, scan.number) for side in ("kept", "changed"))
+    taken, old_ids = set(work.store.ids("kept", scan.number)), work.store.ids("changed", scan.number)
     free = scan.highest
     moved = {old: new for old, new in same.items() if old != new}
     for old in old_ids:
