@@ -66,8 +66,7 @@ def _clashing_keys(work: Work, name: TableName, renewed: set[ColumnName]) -> Ite
         count, rows = _clashing(work, name, key)
         if count:
             texts = ", ".join(map(row_text, rows))
-            names = ", ".join(key.parts)
-            what = f"{name}: {count:,} rows have the same {names} as one in the other, such as {texts}"
+            what = f"{name}: {count:,} rows have the same {', '.join(key.parts)} as one in the other, such as {texts}"
             yield f"{what}: {_remedy(work, name, key)}"
 
 

@@ -144,9 +144,9 @@ def _unconstrained(work: Work, domain: Domain) -> Iterator[Partial]:
     If a row got such an id, it would get children that are not its own.
     """
     ids = {column for other in work.changed_schema.domains for column in other.columns}
-    constrained = {column for key in work.kept_schema.foreign_keys if key.name for column in key.columns}
+    known = {*work.kept_schema.constrained, *domain.keys}
     for part in (*domain.partials, *domain.wholes):
-        if part.kind or part.column not in {*constrained, *domain.keys}:
+        if part.kind or part.column not in known:
             # if ids are kinds, which of them is the same kind here is not known
             yield part._replace(kind="", value="") if part.kind_column in ids else part
 
@@ -172,10 +172,9 @@ def _at_once(work: Work, plan: DomainPlan) -> bool:
     if plan.kind == "match" or any(part.kind_column in plan.domain.columns for part in plan.domain.partials):
         return True
     slow = list(obstacles.without_index(work.changed, work.changed_schema, plan.domain) if plan.renamed else ())
-    constrained = {column for key in work.changed_schema.foreign_keys if key.name for column in key.columns}
     for name in slow:
         text = f"all ids of {plan.name} are changed in one transaction, which reads the table once"
-        if work.support.kind == "postgresql" and name in constrained:
+        if work.support.kind == "postgresql" and name in work.changed_schema.constrained:
             text = f"to check its foreign key, PostgreSQL reads the table once for each id of {plan.name} that changes"
         quote = work.support.quote
         index = f"CREATE INDEX {quote(f'{name.table}_{name.column}')} ON {work.support.name(name.table_name)} ("

@@ -200,6 +200,11 @@ class Schema:
         is_excluded = {str(name), name.table} & self.excluded or name.table.startswith(_OWN_TABLES)
         return name.schema in self.names and not is_excluded
 
+    @property
+    def constrained(self) -> set[ColumnName]:
+        """Columns whose values the database itself holds to be those of a row."""
+        return {column for key in self.foreign_keys if key.name for column in key.columns}
+
     def column(self, name: ColumnName) -> sa.Column[object]:
         return self.tables[name.table_name].c[name.column]
 
@@ -298,14 +303,18 @@ class Schema:
         return order[::-1]
 
 
+def type_of(column: sa.Column[Any]) -> Any:
+    """Return the type of a column; of a DOMAIN of PostgreSQL: the type that it is made of."""
+    return getattr(column.type, "data_type", column.type)
+
+
 def is_integer(column: sa.Column[object]) -> bool:
-    # a DOMAIN of PostgreSQL counts as the type that it is made of
-    return isinstance(getattr(column.type, "data_type", column.type), sa.Integer)
+    return isinstance(type_of(column), sa.Integer)
 
 
 def is_rewritable(column: sa.Column[object]) -> bool:
     """Return whether ids in a column can be changed: in whole numbers, decimals, texts, or without a type."""
-    of = getattr(column.type, "data_type", column.type)
+    of = type_of(column)
     return isinstance(of, sa.Integer | sa.Numeric | sa.String | sa.types.NullType) and not isinstance(of, sa.Float)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from snowredis.merge.databases import catalog_query, text_literal
-from snowredis.merge.schema import ColumnName, Schema, TableName
+from snowredis.merge.schema import ColumnName, Schema, TableName, type_of
 
 # types of integers as catalogs name them; others have 32 bits
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "BIGINT": 64}
@@ -97,7 +97,7 @@ class Support:
 
     def limit(self, column: sa.Column[Any]) -> int:
         """Return the greatest number that fits *column*; texts hold any."""
-        of = getattr(column.type, "data_type", column.type)
+        of = type_of(column)
         bits = _BITS.get(type(of).__name__.upper(), 32) if isinstance(of, sa.Integer) else 64
         # ids are signed everywhere else: of BIGINT UNSIGNED only the lower half is used
         is_unsigned = bits < 64 and getattr(of, "unsigned", False)

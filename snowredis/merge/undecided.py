@@ -12,18 +12,19 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import sqlalchemy as sa
 
 from snowredis.errors import shown
 from snowredis.merge.databases import count_rows, is_mysql
 from snowredis.merge.pair import Work
-from snowredis.merge.schema import ColumnName, Domain, Partial, TableName, is_rewritable, option
+from snowredis.merge.schema import ColumnName, Domain, Partial, TableName, is_rewritable, option, type_of
 from snowredis.merge.workspace import LARGE
 
 CONTENT_TYPES = TableName(None, "django_content_type")
-# up to so many different values may be kinds
-_MAX_KINDS = 500
+# up to so many different values may be kinds that name tables; how many of a column a plan asks about at once
+_MAX_KINDS, _LINES = 500, 20
 # how many rows of a column are compared with the ids that change; of texts, which are parsed
 _ROWS, _TEXTS = 10_000, 2_000
 # characters of a text that are read
@@ -125,8 +126,8 @@ def _of_plain(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> Itera
     of_kinds = _of_kinds(work, plain) if plain and _changing(work) else {}
     for name, candidates in plain.items():
         if name in of_kinds:
-            # decided rows are left out the next time
-            yield from (_finding(work, part, found) for part, found in [*of_kinds[name].items()][:_FEW])
+            # the others are asked about the next time, when these are decided
+            yield from (_finding(work, part, found) for part, found in islice(of_kinds[name].items(), _LINES))
         elif candidates:
             # what is left of a column of which some rows are decided is of some kind, too
             kind = next((part.kind for part in _decided(work, name)), "")
@@ -155,30 +156,26 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
     column are ids (*plain* has candidates), each kind has to name their table.
     """
     found: dict[ColumnName, _Kinds] = {}
-    most: dict[ColumnName, int] = {}
     texts = _some_rows(work, list(plain))
-    kinds = [name for name, values in texts.items() if len(set(values)) <= max(_MAX_KINDS, len(values) // 2)]
-    keys_of = {kind: {value: _named(work, kind, value) for value in set(texts[kind])} for kind in kinds}
+    different = {name: set(values) for name, values in texts.items()}
+    kinds = [name for name, values in different.items() if len(values) <= max(_MAX_KINDS, len(texts[name]) // 2)]
+    few = [kind for kind in kinds if len(different[kind]) <= _MAX_KINDS]
+    named = {kind: {value: _named(work, kind, value) for value in different[kind]} for kind in few}
     for name, candidates in plain.items():
-        numbers = _undecided_numbers(work, name, texts)
+        numbers, most = _undecided_numbers(work, name, texts), 0
         ids_of = _ids_of(work, name, "changed", set(numbers) - {0})
-        every = set[int]().union(*ids_of.values())
         for kind in kinds if ids_of else ():
-            if kind == name or (candidates and not any(keys_of[kind].values())):
+            keys_of = named.get(kind, {})
+            if kind == name or (candidates and not any(keys_of.values())):
                 continue
             numbers_of: dict[str, set[int]] = {}
             for value, number in zip(texts[kind], numbers, strict=True):
                 if number:
                     numbers_of.setdefault(value, set()).add(number)
-            parts = _of_each(numbers_of, ids_of, keys_of[kind])
-            named = {value for value, one in parts.items() if one[0].hint}
-            if any(of & every for value, of in numbers_of.items() if value not in named):
-                # some kinds may be called like a table by chance
-                parts = {value: one for value, one in parts.items() if one[0].held >= _MOST and not candidates}
+            parts = _of_each(numbers_of, ids_of, keys_of, bool(candidates))
             # the column that explains most values is the likeliest to say the kind
-            explained = sum(len(numbers_of[value]) for value in parts)
-            if explained > most.get(name, 0):
-                most[name] = explained
+            if (explained := sum(len(numbers_of[value]) for value in parts)) > most:
+                most = explained
                 found[name] = {Partial(name, kind.column, of, is_text=False): one for of, one in parts.items()}
     return found
 
@@ -186,7 +183,7 @@ def _of_kinds(work: Work, plain: Mapping[ColumnName, list[_Candidate]]) -> dict[
 def _some_rows(work: Work, names: list[ColumnName]) -> dict[ColumnName, list[str]]:
     """Return texts of some columns of a table and of those that may say the kind, in rows from all over the table."""
     table, types = work.changed_schema.tables[names[0].table_name], sa.String | sa.Integer | sa.Boolean | sa.Date
-    kinds = [column.name for column in table.c if isinstance(getattr(column.type, "data_type", column.type), types)]
+    kinds = [column.name for column in table.c if isinstance(type_of(column), types)]
     decided = [part.kind_column.column for name in names for part in _decided(work, name)]
     both = list(dict.fromkeys([*kinds, *(name.column for name in names), *decided]))
     query = sa.select(*(sa.func.coalesce(sa.cast(table.c[name], sa.String(200)), "") for name in both))
@@ -207,9 +204,13 @@ def _undecided_numbers(work: Work, name: ColumnName, texts: Mapping[ColumnName, 
 
 
 def _of_each(
-    numbers_of: Mapping[str, set[int]], ids_of: Mapping[Domain, set[int]], keys_of: Mapping[str, set[ColumnName]]
+    numbers_of: dict[str, set[int]], ids_of: dict[Domain, set[int]], keys_of: dict[str, set[ColumnName]], is_whole: bool
 ) -> dict[str, list[_Candidate]]:
-    """Return, for each kind, the domains whose ids its numbers are."""
+    """Return, for each kind, the domains whose ids its numbers are: named ones, or not by chance.
+
+    Args:
+        is_whole: all numbers of the column are ids; then each kind has to name the table.
+    """
     found: dict[str, list[_Candidate]] = {}
     for domain, ids in ids_of.items():
         held_of = {value: len(numbers & ids) for value, numbers in numbers_of.items()}
@@ -217,11 +218,16 @@ def _of_each(
         others = [value for value, held in held_of.items() if held < _MOST * len(numbers_of[value])]
         chance = (sum(held_of[value] for value in others) + 1) / (sum(len(numbers_of[value]) for value in others) + 2)
         for value, held in held_of.items():
-            size, is_named = len(numbers_of[value]), not keys_of[value].isdisjoint(domain.columns)
+            size, is_named = len(numbers_of[value]), not keys_of.get(value, set()).isdisjoint(domain.columns)
             by_chance = held < _MOST * size or chance**size * len(numbers_of) > _CHANCE
             if (is_named and 2 * held >= size) or not by_chance:
                 found.setdefault(value, []).append(_Candidate(domain, held / size, 2 * is_named))
-    return {value: _likeliest(candidates) for value, candidates in sorted(found.items())}
+    parts = {value: _likeliest(candidates) for value, candidates in sorted(found.items())}
+    every = set[int]().union(*ids_of.values())
+    if all(value in parts and parts[value][0].hint for value, numbers in numbers_of.items() if numbers & every):
+        return parts
+    # some kinds may be called like a table by chance
+    return {} if is_whole else {value: one for value, one in parts.items() if one[0].held >= _MOST}
 
 
 def _named(work: Work, kind: ColumnName, text: str) -> set[ColumnName]:
