@@ -9,10 +9,10 @@ import contextlib
 import math
 from dataclasses import dataclass, replace
 
-from snowredis.core.collisions import layout_ids, prove
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.merge.collisions import layout_ids, prove
 from snowredis.monitor.deaths import Acknowledgement, acknowledgement_key
 from snowredis.monitor.owner import count
 from snowredis.monitor.pool_monitor import PoolMonitor, shown_ms

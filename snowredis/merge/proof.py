@@ -13,10 +13,10 @@ from dataclasses import replace
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, moment_ms, natural
 from snowredis.cli.output import Line, printable, time_of, wrapped, write
-from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
 from snowredis.core.values import duration
+from snowredis.merge.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
 
 AUTO_INCREMENT = "auto-increment"
 

@@ -10,9 +10,9 @@ import pytest
 
 import snowredis
 from snowredis import ConfigError, Layout, LayoutError
-from snowredis.core.collisions import layout_ids
 from snowredis.core.layout import layout_spec
 from snowredis.core.presets import resolve_layout
+from snowredis.merge.collisions import layout_ids
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer

@@ -38,9 +38,9 @@ MAY_IMPORT = {
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
     "readers": {"errors", "core"},
     "monitor": {*("errors", "settings", "core", "process.clock", "servers", "snowflake", "numbers", "readers")},
-    "worker_pool": {"errors", "core", "process.clock", "servers.runner", "snowflake", "monitor"},
+    "worker_pool": {"errors", "core", "merge.collisions", "process.clock", "servers.runner", "snowflake", "monitor"},
     "merge": {
-        *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets", "core.values"),
+        *("errors", "core.as_json", "core.layout", "core.presets", "core.values"),
         *("cli.exit_codes", "cli.options", "cli.output"),
     },
 }

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snowredis.core.collisions import IdSet, common_ids, counter_ids, layout_ids, prove
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
+from snowredis.merge.collisions import IdSet, common_ids, counter_ids, layout_ids, prove
 from tests.core.test_layout import any_layout
 
 EPOCH = 1735689600000
