@@ -171,7 +171,7 @@ class Watcher:
 
     def _read(self) -> None:
         for event in self._pool.events(newest=500):
-            if event.kind in ("reclaimed", "released"):
+            if event.kind in ("died", "released"):
                 self._released_ms[event.id] = event.pid, event.at_ms
 
     def finish(self) -> None:

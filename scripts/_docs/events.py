@@ -36,9 +36,9 @@ _EXAMPLE = Event(
 _MEANINGS = {
     EventKind.CLAIMED: "a process leased the worker id",
     EventKind.RELEASED: "it released the worker id",
-    EventKind.EXPIRED: "a death: the lease ended without a release; `at` is its end",
-    EventKind.RECLAIMED: "a death: the process was killed, and its parent released the worker id",
-    EventKind.RETURNED: "not dead: the process renewed a lease that had ended at `ended_at`",
+    EventKind.EXPIRED: "the lease ended without a release; `at` is its end",
+    EventKind.DIED: "another process found its process dead, and released the worker id",
+    EventKind.RETURNED: "the process renewed a lease that had ended at `ended_at`",
     EventKind.ADOPTED: "a lease that Redis had forgotten was accepted again",
     EventKind.LOST: "a renewal was refused",
     EventKind.CLOCK_BACK: "the clock of the process went back",
@@ -51,7 +51,7 @@ _MEANINGS = {
 _FIELDS = {
     EventKind.CLAIMED: ("from", "until", "lanes_from"),
     EventKind.RELEASED: ("from", "until", "claimed_at", "heartbeat_at", "stats"),
-    EventKind.RECLAIMED: ("from", "until", "claimed_at", "heartbeat_at", "stats"),
+    EventKind.DIED: ("from", "until", "claimed_at", "heartbeat_at", "stats"),
     EventKind.EXPIRED: ("from", "until", "claimed_at", "heartbeat_at", "stats"),
     EventKind.RETURNED: ("from", "until", "ended_at"),
     EventKind.CLOCK_BACK: ("from", "until", "stats"),

@@ -75,7 +75,7 @@ def _details(event: Event, time_text: Callable[[int], str]) -> str:
     if event.kind == "expired" and event.renewed_ms is not None:
         silent_ms = max(0, event.at_ms - event.renewed_ms)
         texts.append(f"its lease ended, {duration(silent_ms)} after the last heartbeat")
-    elif event.kind == "reclaimed":
+    elif event.kind == "died":
         texts.append("killed or crashed; another process found it dead and released the worker id")
     elif event.kind == "returned" and event.ended_ms is not None:
         texts.append(f"renewed its lease, which had ended {ago(max(0, event.at_ms - event.ended_ms))}")
@@ -90,7 +90,7 @@ def _details(event: Event, time_text: Callable[[int], str]) -> str:
         texts.append(printable(event.text, 200))
     if stats := event.stats:
         # a process that ended without a release told them at its last heartbeat
-        least = "at least " if event.kind in ("expired", "reclaimed") else ""
+        least = "at least " if event.kind in ("expired", "died") else ""
         texts.append(f"{least}{stats.ids_made:,} ids, clock {stats.clock_offset_ms:+d} ms")
         if stats.clock_backs:
             texts.append(f"clock went back {stats.clock_backs} times, namespace {stats.namespace}")
@@ -112,7 +112,7 @@ def ended_table(ended: Sequence[EndedLease], now_ms: int, time_text: Callable[[i
     """Return a table of *ended* leases as of *now_ms* on the Redis clock."""
 
     def how(each: EndedLease) -> str:
-        if each.kind == "reclaimed":
+        if each.kind == "died":
             return "found dead by another process"
         if each.lasts_until_ms <= now_ms:
             return "nobody saw its end; it has no ids"

@@ -23,7 +23,7 @@ from snowredis.snowflake.protocol import NO_STATS, ids_until_ms, pool_keys
 from snowredis.snowflake.record import EventKind
 
 # events without which ended_in() would return another result
-KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
+KINDS = frozenset({EventKind.EXPIRED, EventKind.DIED, EventKind.RETURNED, EventKind.LOST})
 
 
 # time of a claim, and the text that names its process
@@ -51,7 +51,7 @@ def ended_in(events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[Ende
             lost[_process(event)] = max(event.at_ms, lost.get(_process(event), 0))
         elif event.kind in KINDS:
             ended[event.worker, event.at_ms, event.kind] = event
-            if event.kind == EventKind.RECLAIMED:
+            if event.kind == EventKind.DIED:
                 found.add((*_process(event), event.claimed_ms))
     left = [
         _ended_lease(event)
@@ -130,13 +130,13 @@ def _process(event: Event) -> tuple[object, ...]:
 
 
 def _ended_lease(event: Event) -> EndedLease:
-    is_reclaimed, stats = event.kind == EventKind.RECLAIMED, event.stats or NO_STATS
+    is_reclaimed, stats = event.kind == EventKind.DIED, event.stats or NO_STATS
     ends_ms = ids_until_ms(event.until_ms, (0, event.outage_until_ms), (0, event.owner.lane_until_ms))
     return EndedLease(
         at_ms=event.at_ms,
         worker=event.worker,
         owner=event.owner,
-        kind="reclaimed" if is_reclaimed else "expired",
+        kind="died" if is_reclaimed else "expired",
         renewed_ms=event.renewed_ms,
         claimed_ms=event.claimed_ms,
         until_ms=event.until_ms,

@@ -20,7 +20,7 @@ from snowredis.snowflake.replies import LossReason
 
 FOREVER_MS = 10**15
 # events that end a holding
-_ENDS = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.RECLAIMED)
+_ENDS = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.DIED)
 
 # with a floor for one of these reasons, the worker ids of a pool begin anew
 ANEW = (FloorReason.LAYOUT_CHANGED, FloorReason.ENDED)
@@ -237,7 +237,7 @@ class LaneHistory:
             # a process does not renew a lease that it released; a copy of the process may
             released = (
                 end is not None
-                and end.kind in (EventKind.RELEASED, EventKind.RECLAIMED)
+                and end.kind in (EventKind.RELEASED, EventKind.DIED)
                 and refusal.event_index > holding.end_index
                 and event.owner.name == holding.start.owner.name
                 and holding.lanes_ms[0] < event.until_ms <= end.until_ms + past.ttl_ms

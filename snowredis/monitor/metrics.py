@@ -172,7 +172,7 @@ SNAPSHOT = _metrics("snowredis_pool_", ("pool",), (
     ("refused_total", "{claim}", "info.refused", "claims that gave up, since the pool was full"),
     ("releases_total", "{release}", "info.releases", "worker ids released"),
     ("expired_total", "{worker}", "info.expired", "leases that ended without a release"),
-    ("reclaimed_total", "{worker}", "info.reclaimed", "leases of processes that another one found dead"),
+    ("died_total", "{worker}", "info.died", "leases of processes that another one found dead"),
     ("returned_total", "{lease}", "info.returned", "ended leases that were renewed after all"),
     ("adopted_total", "{lease}", "info.adopted", "leases that Redis had forgotten and took up again"),
     ("lost_total", "{lease}", "info.lost", "renewals that were refused"),

@@ -27,7 +27,7 @@ POOL_COUNTERS = (
     "refused",
     "releases",
     "expired",
-    "reclaimed",
+    "died",
     "returned",
     "adopted",
     "lost",
@@ -133,7 +133,7 @@ class PoolInfo:
         alarms: how often ids may have been repeated.
         floor_reason: why the floor was raised last, a code of FloorReason; empty if it never was.
         expired: leases that ended without a release, each from the moment of its end.
-        reclaimed: leases that were released on behalf of a killed process.
+        died: leases whose processes another one found dead, and released.
         returned: leases that had ended and were renewed after all, because the process or Redis had been paused.
         refused: claims that gave up, since all worker ids were leased.
         mismatches: claims of processes with other settings, such as another layout, that were refused.
@@ -168,7 +168,7 @@ class PoolInfo:
     alarm_from_ms: TimeMs = 0
     alarm_until_ms: TimeMs = 0
     floor_reason: str = ""
-    reclaimed: int = 0
+    died: int = 0
     returned: int = 0
     refused: int = 0
     mismatches: int = 0
@@ -182,7 +182,7 @@ class PoolInfo:
     @in_json
     def deaths(self) -> int:
         """Number of leases that ended without a release or were reclaimed. It only grows; some may have returned."""
-        return self.expired + self.reclaimed
+        return self.expired + self.died
 
     @property
     @in_json
@@ -266,7 +266,7 @@ class PoolInfo:
 class EndedLease(Owned):
     """A lease that ended without a release, and its process. Times are ms since 1970 on the Redis clock.
 
-    The process *died* if another process found it dead: "reclaimed". It is *gone* if all its reservations have ended:
+    The process *died* if another process found it dead: "died". It is *gone* if all its reservations have ended:
     no process saw its end, and if it lives, it has no ids. Else it is *silent*: it was killed, or lives and makes ids
     without Redis.
 
@@ -274,7 +274,7 @@ class EndedLease(Owned):
         at_ms: the end of the lease, or, if it was reclaimed, the time of that.
         worker: the worker id that it had.
         owner: the process.
-        kind: "expired": the lease ended; "reclaimed": another process released it after a kill.
+        kind: "expired": the lease ended; "died": another process released it after a kill.
         renewed_ms, claimed_ms: times of the last heartbeat and of the claim; None if unknown.
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
         ids_made: as of its last heartbeat; it may have made more since.
@@ -286,7 +286,7 @@ class EndedLease(Owned):
     at_ms: TimeMs
     worker: int
     owner: OwnerNamed
-    kind: Literal["expired", "reclaimed"]
+    kind: Literal["expired", "died"]
     renewed_ms: Annotated[int | None, Shown("time", "heartbeat_at")]
     claimed_ms: TimeMs | None
     until_ms: Annotated[int, Shown("time", "reserved_until")]

@@ -104,7 +104,7 @@ def status_of(snapshot: Snapshot) -> Status:
         *floor,
         *_without_ids(snapshot),
         *([] if is_down else _unconfirmed(snapshot.unknown, info)),
-        *_deaths(snapshot, "deaths", "reclaimed"),
+        *_deaths(snapshot, "deaths", "died"),
         *_deaths(snapshot, "gone", "expired"),
         # their silence is what the one condition says
         *([] if any(condition.level == "critical" for condition in renewals) else _silent(snapshot)),

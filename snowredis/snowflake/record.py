@@ -106,14 +106,14 @@ class LeaseRecord(NamedTuple):
 class EventKind(StrEnum):
     """Kind of an event. The last two concern the whole pool, the others one worker id.
 
-    EXPIRED: a lease ended without a release. RECLAIMED: a process was found dead and its lease was released, maybe
-    after that had ended. RETURNED: the process of an expired lease renewed it after all.
+    EXPIRED: a lease ended without a release. DIED: another process found its process dead and released its worker id,
+    perhaps after the lease had ended. RETURNED: the process of an expired lease renewed it after all.
     """
 
     CLAIMED = "claimed"
     RELEASED = "released"
     EXPIRED = "expired"
-    RECLAIMED = "reclaimed"
+    DIED = "died"
     RETURNED = "returned"
     ADOPTED = "adopted"
     LOST = "lost"

@@ -86,7 +86,7 @@ def test_worker_ids_come_and_go_with_the_workers(serve: Any, kind: str, preload:
         assert running.end() == 0
         eventually(lambda: running.workers() == [], "no lease")
         # the end of a worker in a reload is none
-        assert [(death.kind, death.pid) for death in running.deaths()] == [("reclaimed", killed)]
+        assert [(death.kind, death.pid) for death in running.deaths()] == [("died", killed)]
         assert len(set(made)) == len(made)
         assert FAILED not in running.log.read_text()
 

@@ -396,7 +396,7 @@ def snapshot_of(*leases: EndedLease, living: int = 0) -> Snapshot:
 
 def test_a_lease_that_ended_is_a_death_only_with_a_witness() -> None:
     lane, over = ended(1), ended(2, lasts_until_ms=NOW_MS - 1)
-    found = replace(ended(3), kind="reclaimed", lasts_until_ms=0)
+    found = replace(ended(3), kind="died", lasts_until_ms=0)
     snapshot = snapshot_of(lane, over, found, living=9)
     assert (snapshot.silent, snapshot.deaths) == ((lane,), (over, found))
     status = status_of(snapshot)
@@ -500,7 +500,7 @@ def test_a_process_with_many_generators_counts_as_one() -> None:
     status = status_of(snapshot)
     assert status.headline == "1 silent"
     assert "1 process with 5 worker ids" in status.conditions[0].text
-    found = [replace(each, kind="reclaimed", lasts_until_ms=0) for each in leases]
+    found = [replace(each, kind="died", lasts_until_ms=0) for each in leases]
     (condition,) = status_of(snapshot_of(*found, living=5)).conditions
     assert (condition.level, condition.count, condition.short) == ("warning", 1, "1 died")
 

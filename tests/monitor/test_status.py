@@ -44,7 +44,7 @@ def worker(number: int, **values: Any) -> WorkerInfo:
 
 
 def death(number: int, ago_ms: int) -> EndedLease:
-    return EndedLease(NOW_MS - ago_ms, number, Owner(f"web-{number}", 100, "api"), "reclaimed", None, None, NOW_MS, 5)
+    return EndedLease(NOW_MS - ago_ms, number, Owner(f"web-{number}", 100, "api"), "died", None, None, NOW_MS, 5)
 
 
 def gone(number: int, ago_ms: int) -> EndedLease:

@@ -129,7 +129,7 @@ def _layout_text(layout: Layout) -> str:
 
 
 def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
-    counters = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost")
+    counters = ("claims", "releases", "expired", "died", "returned", "adopted", "lost")
     return [
         ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
         # the status says more

@@ -316,7 +316,7 @@ end
 
 -- Drops all records of a pool that is over, in which worker ids may mean something else; what people count stays.
 local function leave(pool)
-  local kept = { 'highest_number', 'layouts', 'alarm', 'alarms', 'claims', 'refused', 'releases', 'expired', 'reclaimed',
+  local kept = { 'highest_number', 'layouts', 'alarm', 'alarms', 'claims', 'refused', 'releases', 'expired', 'died',
     'returned', 'adopted', 'lost', 'peak', 'mismatches', 'mismatch', 'created' }
   local values = redis.call('HMGET', KEYS[1], unpack(kept))
   -- a user without the right to write is refused here, before anything is dropped

@@ -35,9 +35,9 @@ return transaction(function(pool)
   local ended = r.lease_end <= now
   if ended then (reclaimed and note_end or note_return)(pool, worker, r) end
   r.stats = stats
-  event_of_end(pool, now, reclaimed and 'reclaimed' or 'released', worker, r, last and marks[last] or 0)
-  -- a process has one death, also if its lease ended before it was reclaimed
-  count(pool, reclaimed and not ended and 'reclaimed' or 'releases')
+  event_of_end(pool, now, reclaimed and 'died' or 'released', worker, r, last and marks[last] or 0)
+  -- a process is counted once, even if its lease ended before another one found it dead
+  count(pool, reclaimed and not ended and 'died' or 'releases')
   r.lanes, r['until'], r.outage, r.token, r.renewal_id, r.owner, r.lease_end = marks, 0, 0, '', '', '', now
   redis.call('ZADD', KEYS[2], now, worker)
   drop_token(token_hash)

@@ -134,7 +134,7 @@ def test_a_claim_that_redis_never_saw_is_no_death(url: str, records: Path) -> No
     create(url)
     release_of(url, Credentials(PresentedLease(UNKNOWN_WORKER, "5a" * 16), "{}"))
     info = snowredis.WorkerPool(url, "killed").info()
-    assert (info.reclaimed, info.expired, info.releases) == (0, 0, 1)
+    assert (info.died, info.expired, info.releases) == (0, 0, 1)
 
 
 def _exits(_: object) -> None:
@@ -186,7 +186,7 @@ def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, 
         assert End(lease.end) is code
     release_of(url, lease)
     info = snowredis.WorkerPool(url, "killed").info()
-    assert (info.reclaimed, info.expired) == (code is End.KILLED, 0)
+    assert (info.died, info.expired) == (code is End.KILLED, 0)
 
 
 @pytest.mark.parametrize("how", ["exit", "close_on_sigterm"])
@@ -202,7 +202,7 @@ def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, record
     assert End(lease.end) is (End.EXIT if how == "exit" else End.SIGTERM)
     release_of(own_server.url, lease, ttl=20.0)
     info = snowredis.WorkerPool(own_server.url, "killed").info()
-    assert (info.reclaimed, info.expired) == (0, 0)
+    assert (info.died, info.expired) == (0, 0)
 
 
 def test_the_lease_of_a_generator_that_an_exit_handler_makes_is_no_death(url: str, records: Path) -> None:
@@ -212,7 +212,7 @@ def test_the_lease_of_a_generator_that_an_exit_handler_makes_is_no_death(url: st
     assert End(lease.end) is End.EXIT
     release_of(url, lease)
     info = snowredis.WorkerPool(url, "killed").info()
-    assert (info.claims, info.reclaimed, info.releases) == (2, 0, 2)
+    assert (info.claims, info.died, info.releases) == (2, 0, 2)
 
 
 def c_handlers() -> list[int]:

@@ -104,7 +104,7 @@ def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
     assert made == sorted(set(made))
     info = snowredis.WorkerPool(server.url, pool).info()
     # nothing handles SIGTERM there, so the process could not note that it was told to end
-    assert (info.reclaimed, info.expired, info.used) == (3, 0, 0)
+    assert (info.died, info.expired, info.used) == (3, 0, 0)
     assert files_in(records) == []
 
 
@@ -119,7 +119,7 @@ def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
     assert files_in(records) == []
     # the process goes on, so nothing died
     info = snowredis.WorkerPool(server.url, pool).info()
-    assert (info.releases, info.reclaimed, info.expired, info.used) == (3, 0, 0, 0)
+    assert (info.releases, info.died, info.expired, info.used) == (3, 0, 0, 0)
 
 
 def test_a_name_of_a_file_says_whose_it_is() -> None:
@@ -192,7 +192,7 @@ def test_a_process_that_became_another_user_leaves_a_record_without_a_lease(
         ids.claim()
         assert not file.exists()
     events = [event.kind for event in WorkerPool(server.url, pool).events()]
-    assert EventKind.RECLAIMED not in events
+    assert EventKind.DIED not in events
 
 
 def test_a_generator_that_got_no_lease_leaves_no_file_when_it_is_dropped(

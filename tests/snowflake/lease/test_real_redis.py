@@ -655,7 +655,7 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
 
     happened = events(server, name)
     counts = Counter(fields["event"] for fields in happened)
-    once = ("released", "reclaimed", "returned", "adopted", "lost", "alarm", "clock-back")
+    once = ("released", "died", "returned", "adopted", "lost", "alarm", "clock-back")
     assert counts == {"claimed": 4, "expired": 2, "floor": 2, **dict.fromkeys(once, 1)}
     # one when the pool was made, one with the alarm
     assert [(e["worker"], e["from"], e["reason"]) for e in named(happened, "floor")] == [
@@ -678,9 +678,9 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
         assert abs(int(fields["at"]) - wall_ms()) < 60_000
     seen = WorkerPool(server.url, name)
     info = seen.info()
-    assert (info.claims, info.releases, info.expired, info.reclaimed, info.returned) == (4, 1, 2, 1, 1)
+    assert (info.claims, info.releases, info.expired, info.died, info.returned) == (4, 1, 2, 1, 1)
     # a process that calls again is not dead
-    assert [death.kind for death in seen.snapshot().deaths] == ["reclaimed"]
+    assert [death.kind for death in seen.snapshot().deaths] == ["died"]
 
 
 def renew(living: Holder, *, stats: WorkerStats) -> Renewed:
