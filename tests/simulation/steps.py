@@ -145,8 +145,8 @@ class Steps:
         self._stage.do(self._of(name), lambda process: process.generator._lifecycle.open_outage_lane())
 
     def sleep_in_call(self, ms: str, name: str) -> None:
-        """Let the next call sleep between its reading of the last id and that of the clock."""
-        self._of(name).armed = (2, lambda: self._stage.world.sleep(int(ms) * 1000))
+        """Let the next call sleep between its reading of the last id and that of the clock, of either fast path."""
+        self._of(name).armed = (3, lambda: self._stage.world.sleep(int(ms) * 1000))
 
     # --- copies of processes -----------------------------------------------------------------------
 
