@@ -2,7 +2,7 @@
 # Needs:    pip install gunicorn; and redis-server, or else pip install 'fakeredis[lua]'
 # You see:  gunicorn with three workers, each with a worker id before its first request; ids that they make; which
 #           process has which worker id, also after a reload, and after one worker was killed with -9: that worker id
-#           is available again at once. It starts its own Redis (embedded://), which ends after it.
+#           is available again at once. It starts its own Redis (embedded://), which goes on.
 
 import json
 import os

@@ -43,7 +43,6 @@ def run(method: str) -> None:
 
 
 if __name__ == "__main__":
-    # the embedded Redis runs as long as a process uses it; this one does from here on
     url = snowredis.embedded.resolve("embedded://")
     for name in multiprocessing.get_all_start_methods():
         run(name)

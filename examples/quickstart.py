@@ -1,7 +1,7 @@
 # Type:     python examples/quickstart.py
 # Needs:    redis-server, or else pip install 'fakeredis[lua]'
 # You see:  three ids, the fields of one of them, how fast a million more are made, and which process has
-#           which worker id. It starts its own Redis (embedded://), which ends shortly after it. To use
+#           which worker id. It starts its own Redis (embedded://), which goes on after it. To use
 #           yours, write redis://localhost:6379/0 instead; everything else stays the same.
 
 import time

@@ -124,8 +124,8 @@ PYTHON
 
 # say which redis-server or valkey-server on PATH is recent enough; fail if none is
 redis_on_path() {
-    SNOWREDIS_EMBEDDED=redis-server "$VENV/bin/python" -P -c \
-        'from snowredis.embedded import find_server; print(find_server())' 2>/dev/null
+    "$VENV/bin/python" -P -c \
+        'from snowredis.embedded import find_server; found = find_server(); assert found.program; print(found)' 2>/dev/null
 }
 
 install_redis() {

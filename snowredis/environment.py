@@ -12,10 +12,9 @@ from typing import Any
 
 from snowredis.settings import KIND, PREFIX, SETTINGS, Setting, nearest
 
-# variables that the embedded server, the C code, its build, the scripts and the HTTP service read
+# variables that the C code, its build, the scripts and the HTTP service read
 _OTHER_VARIABLES = tuple(
-    f"{PREFIX}{name}"
-    for name in ("EMBEDDED", "PURE", "BUILD", "PYTHON", "CRASH_RECORDS", "SERVE_", "WORKER_ID", "FROM", "UNTIL")
+    f"{PREFIX}{name}" for name in ("PURE", "BUILD", "PYTHON", "CRASH_RECORDS", "SERVE_", "WORKER_ID", "FROM", "UNTIL")
 )
 # Kubernetes sets these in each pod for a Service whose name begins with "snowredis"
 _OF_KUBERNETES = re.compile(

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pytest
 
 if TYPE_CHECKING:
-    from snowredis.embedded import Server
     from snowredis.settings import Settings
     from snowredis.snowflake.generator import SnowflakeGenerator
     from snowredis.testing import ManualClock
@@ -87,16 +86,14 @@ def snowredis_ids(snowredis_settings: dict[str, Any]) -> Iterator[FixedIds]:
 
 
 @pytest.fixture
-def snowredis_pool(_snowredis_server: Server, snowredis_settings: dict[str, Any]) -> Iterator[LivePool]:
+def snowredis_pool(_snowredis_server: tuple[str, str], snowredis_settings: dict[str, Any]) -> Iterator[LivePool]:
     """A new pool on a private redis-server, one server for the whole run: ``.connect()``, ``.url``, ``.name``.
 
-    The server is the one that ``embedded://`` would start (see SNOWREDIS_EMBEDDED): redis-server on PATH, else
-    fakeredis. Where there is none, the test is skipped.
+    The server is the one that ``embedded://`` would start: redis-server on PATH, else fakeredis. Where there is none,
+    the test is skipped.
     """
-    from urllib.parse import quote
-
-    url = f"embedded://{quote(str(_snowredis_server.directory))}"
-    pool = LivePool(url, f"test-{next(_numbers)}", _snowredis_server.url, _settings() | snowredis_settings)
+    url, redis_url = _snowredis_server
+    pool = LivePool(url, f"test-{next(_numbers)}", redis_url, _settings() | snowredis_settings)
     yield pool
     for ids in pool._generators:
         ids.close()
@@ -106,21 +103,22 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def _snowredis_server() -> Iterator[Server]:
+def _snowredis_server() -> Iterator[tuple[str, str]]:
     import tempfile
+    from urllib.parse import quote
 
     from snowredis import embedded
     from snowredis.errors import StoreUnavailable
 
     # the path of pytest's temporary directory may be too long for a socket
     with tempfile.TemporaryDirectory(prefix="snowredis-", ignore_cleanup_errors=True) as temporary:
-        # its locks are beside it
+        # its lock is beside it
         directory = f"{temporary}/redis"
         try:
-            server = embedded.start(directory)
+            redis_url = embedded.start(directory).url
         except StoreUnavailable as error:
             pytest.skip(str(error))
-        yield server
+        yield f"embedded://{quote(directory)}", redis_url
         embedded.stop(directory)
 
 

@@ -20,7 +20,7 @@ from snowredis.servers.clients import open_client
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, server_now_ms, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, text_of
-from snowredis.settings import MinReplicas, is_in_memory
+from snowredis.settings import MinReplicas, is_embedded, is_in_memory
 from snowredis.snowflake.open import open_server
 
 T = TypeVar("T")
@@ -232,12 +232,12 @@ def open_stores(url: Any, used: Mapping[str, Any]) -> list[Any]:
     count, slack_s = len(opened), used["failover_slack"]
     slack_ms = max(getattr(each, "failover_slack_ms", 0) for each in opened) if slack_s is None else slack_s * 1000
     stores = []
-    for index, server in enumerate(opened):
+    for index, (server, address) in enumerate(zip(opened, servers_of(url), strict=True)):
         config = TagConfig(
             tag=used["tag"],
             start=used["start"],
             maximum=used["maximum"],
-            durability=used["durability"],
+            durability="assured" if is_embedded(address) else used["durability"],
             failover_slack_ms=round(slack_ms),
             # a server that is administered alone is told which share it has
             share=(index, count) if count > 1 else parse_share(used["share"]),
@@ -295,7 +295,7 @@ class DatedStore(_InRedis):
         RedisScripts.__init__(self, client, min_replicas)
         self.tag, self._maximum = tag, maximum
         slack = client.failover_slack_ms if slack_ms is None else slack_ms
-        self._constants = (int(assured), database_of(self._client), skew_ms, slack)
+        self._constants = (int(assured or is_embedded(server)), database_of(self._client), skew_ms, slack)
         self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
 
     def send(self, request: tag_store.PeriodRequest) -> tag_store.PeriodReply:

@@ -51,10 +51,14 @@ def layout_of(setting: Layout | str | None) -> Layout:
 def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolConfig:
     """Return the pool's constants of *settings*, arguments of connect(); failover_slack is 0 if it is not given.
 
-    A pool at an embedded *url* has no outage lanes by default: after a crash, the next server would wait for a day.
+    A pool at an embedded *url* has no outage lanes by default: if its directory is removed, the
+    next one would wait for a day.
+    Its durability is "assured": the server writes each command to its disk before it replies.
     """
     if is_embedded(url):
-        settings = {"outage_reserve": 0.0} | {name: value for name, value in settings.items() if value is not None}
+        settings = {"outage_reserve": 0.0, "durability": "assured"} | {
+            name: value for name, value in settings.items() if value is not None
+        }
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
     layout = layout_of(used["layout"])
     if used["fields"]:

@@ -1,4 +1,4 @@
-"""The embedded server with real processes: which one starts it, which share it, when it ends."""
+"""The embedded server with real processes: who starts it, who shares it, what it survives."""
 
 from __future__ import annotations
 
@@ -10,65 +10,55 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 import snowredis
 from snowredis import embedded
-from snowredis.embedded import home as home_module
-from snowredis.embedded.home import Home
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support import warm
 from tests.support.programs import ROOT
-from tests.support.waiting import becomes_true
+from tests.support.waiting import eventually
 
-PROGRAMS = Path(__file__).parent / "programs"
-USER = PROGRAMS / "user.py"
-SLOW_SERVER = PROGRAMS / "slow_redis_server.sh"
+USER = Path(__file__).parent / "programs" / "user.py"
+ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
 
 
 class User:
     """A process that uses the server of *home* until it is told to end."""
 
-    def __init__(self, home: Path, *arguments: str, linger_s: float = 0.0) -> None:
+    def __init__(self, home: Path, *arguments: str) -> None:
         self.process = warm.Popen(
-            [sys.executable, USER, *arguments],
+            [sys.executable, USER, home, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ
-            | {
-                "HOME_OF_TEST": str(home),
-                "LINGER_S": str(linger_s),
-                "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
-            },
+            env=os.environ | ENVIRONMENT,
         )
 
     def started(self) -> User:
-        assert self.process.stdout
-        answer = self.process.stdout.readline()
-        assert answer, "the user could not start the server; its error is above"
-        self.url, self.kind, self.fresh, self.answered, self.child = json.loads(answer)
+        self.url, self.fresh = json.loads(self.line())
         return self
 
-    @property
-    def redis(self) -> redis.Redis:
-        return redis.Redis.from_url(self.url, decode_responses=True)
+    def line(self) -> str:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        assert line, "the user failed; its error is above"
+        return str(line)
 
     def end(self) -> None:
         """End the process, and a forked child, which reads the same pipe."""
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe
-            pipe.close()
-        self.process.wait(10)
-
-    def kill(self) -> None:
-        self.process.kill()
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
         self.process.wait(10)
 
 
@@ -83,259 +73,266 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def spawn(home: Path) -> Iterator[Callable[..., User]]:
     users: list[User] = []
 
-    def spawn(*arguments: str, linger_s: float = 0.0) -> User:
-        users.append(User(home, *arguments, linger_s=linger_s))
+    def spawn(*arguments: str) -> User:
+        users.append(User(home, *arguments))
         return users[-1]
 
     yield spawn
     for user in users:
-        user.kill()
+        user.process.kill()
         user.end()
 
 
-def processes(home: Path) -> dict[str, int]:
-    """Return {command line: pid} of the supervisor and the server of *home*. Users have no path in theirs."""
-    if not Path("/proc/self/cmdline").exists():
-        pytest.skip("this system has no /proc to look for orphans in")
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(home) in command:
-            found[command] = int(entry.name)
-    return found
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not shutil.which("redis-server"):
+        pytest.skip("no redis-server")
 
 
-def supervisor_pid(home: Path) -> int:
-    return next(pid for command, pid in processes(home).items() if "snowredis.embedded.supervisor" in command)
+def use(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind == "fakeredis":
+        pytest.importorskip("fakeredis")
+        pytest.importorskip("lupa")
+        monkeypatch.setenv("PATH", "")
+    elif not shutil.which(kind):
+        pytest.skip(f"no {kind}")
+
+
+def client_of(server: embedded.Server | User) -> redis.Redis:
+    return redis.Redis.from_url(server.url, decode_responses=True)
+
+
+def servers_of(home: Path) -> list[int]:
+    """Return the pids of all servers of *home* that run."""
+    pids = [int(word) for word in Path(f"{home}.lock").read_text().split()]
+    return [pid for pid in pids if pid and is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    # a server is no child of the test; one that has ended is reaped by others, in their time
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False
+
+
+def kill(home: Path) -> None:
+    """Kill the server with -9."""
+    (pid,) = servers_of(home)
+    kill_pid(pid)
+
+
+def kill_pid(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not is_alive(pid), "the end of the server")
+
+
+def made_by(home: Path, count: int = 20_000) -> set[int]:
+    """Return ids of a process that claims now."""
+    with snowredis.connect(f"embedded://{home}", pool="p", ttl=2) as ids:
+        made = set(ids.next_ids(count))
+    assert len(made) == count
+    return made
+
+
+# --- start, share, stop -----------------------------------------------------------------------------
 
 
 def test_eight_processes_that_race_to_start_it_share_one_server(home: Path, spawn: Callable[..., User]) -> None:
-    racers = [spawn() for _ in range(8)]
-    started = [racer.started() for racer in racers]
-    assert {(user.url, user.kind, user.fresh, user.answered) for user in started} == {
-        (started[0].url, started[0].kind, True, True)
-    }
-    assert len(processes(home)) == (1 if "fakeredis" in started[0].kind else 2)
+    started = [user.started() for user in [spawn() for _ in range(8)]]
+    assert {(user.url, user.fresh) for user in started} == {(f"unix://{home}/redis.sock", True)}
+    assert len(servers_of(home)) == 1
 
 
 @pytest.mark.parametrize("kind", ["redis-server", "fakeredis"])
 def test_nobody_else_may_reach_the_directory_or_the_socket(
-    kind: str, home: Path, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
+    kind: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need(kind, monkeypatch)
+    use(kind, monkeypatch)
     # no port of the machine's network, which every user can connect to
-    assert spawn().started().url == f"unix://{home}/redis.sock"
+    assert embedded.start(home).url == f"unix://{home}/redis.sock"
     assert home.stat().st_mode & 0o777 == 0o700
     assert (home / "redis.sock").stat().st_mode & 0o777 == 0o700
+    assert Path(f"{home}.lock").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("kind", ["redis-server", "fakeredis"])
-def test_a_server_whose_files_were_removed_ends_before_the_next_one_starts(
-    kind: str, home: Path, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    need(kind, monkeypatch)
-    first = spawn().started()
-    of_first = set(processes(home).values())
-    shutil.rmtree(home)
-    second = spawn().started()
-    assert not of_first & set(processes(home).values())
-    # the first process goes on making ids, so no pool is new enough to skip the wait for its floor
-    assert not second.fresh
-    second.redis.set("key", "of the second")
-    assert first.redis.get("key") == "of the second"
-
-
-def test_the_locks_are_kept_from_programs_that_remove_what_is_old(home: Path, spawn: Callable[..., User]) -> None:
-    embedded.stop(home)
-    locks = Home(home).locks
-    for name in ("start", "users", "identity"):
-        (locks / name).touch()
-        os.utime(locks / name, (0, 0))
-    spawn().started()
-    assert becomes_true(lambda: all(file.stat().st_mtime > 0 for file in locks.iterdir()))
-
-
-@pytest.mark.parametrize("installed", [True, False], ids=["redis-server is there", "it is not"])
-def test_a_server_that_keeps_nothing_is_said_unless_it_was_asked_for(
-    installed: bool, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    need("fakeredis", monkeypatch)
-    if not installed:
-        monkeypatch.delenv("SNOWREDIS_EMBEDDED")
-        monkeypatch.setattr("snowredis.embedded._on_path", lambda: None)
-    embedded.start(home)
-    embedded.start(home)
-    said = [record.getMessage() for record in caplog.records if "keeps nothing" in record.getMessage()]
-    assert len(said) == (0 if installed else 1)
-
-
-@pytest.mark.parametrize("leave", [User.end, User.kill], ids=["ended", "killed with -9"])
-def test_the_server_ends_after_its_last_user(
-    home: Path, spawn: Callable[..., User], leave: Callable[[User], None]
-) -> None:
-    first, last = spawn().started(), spawn().started()
-    leave(first)
-    # longer than a supervisor that lingers 0 s and looks every 0.5 s would need
-    assert not becomes_true(lambda: not last.redis.ping(), 1.5)
-    leave(last)
-    assert becomes_true(lambda: processes(home) == {})
-    assert not (home / "redis.sock").exists()
-    assert (Home(home).locks / "supervisor").read_bytes() == b""
-
-
-def test_the_server_outlives_its_last_user_by_the_linger_time(home: Path, spawn: Callable[..., User]) -> None:
-    user = spawn(linger_s=60.0).started()
-    before = processes(home)
+def test_it_runs_until_it_is_stopped_and_keeps_what_was_stored(home: Path, spawn: Callable[..., User]) -> None:
+    user = spawn().started()
+    client_of(user).set("key", "value")
     user.end()
-    assert not becomes_true(lambda: processes(home) != before, 1.5)
-    next_user = spawn().started()
-    assert processes(home) == before
-    assert next_user.fresh
+    assert client_of(spawn().started()).get("key") == "value"
+    embedded.stop(home)
+    assert servers_of(home) == []
+    embedded.stop(home)  # nothing to stop
 
 
-def test_a_forked_child_keeps_the_server_when_its_parent_has_ended(home: Path, spawn: Callable[..., User]) -> None:
+@pytest.mark.usefixtures("real")
+def test_a_restart_needs_no_wait_and_loses_nothing_even_after_kill_minus_nine(home: Path) -> None:
+    for end in (kill, embedded.stop, kill):
+        server = embedded.start(home)
+        assert server.fresh
+        client_of(server).incr("starts")
+        end(home)
+    assert client_of(embedded.start(home)).get("starts") == "3"
+
+
+@pytest.mark.usefixtures("real")
+def test_no_id_is_repeated_while_the_server_is_killed_and_started_again_and_again(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    embedded.start(home)
+    # claims in turn, and makes ids in the pauses of the server
+    users = [spawn("makes").started() for _ in range(2)]
+    lines = [user.line() for user in users]
+    for _ in range(5):
+        kill(home)
+        lines += [" ".join(map(str, made_by(home)))]
+    kill(home)
+    for user in users:
+        assert user.process.stdout
+        lines += user.process.stdout.readlines()
+    made = [int(word) for line in lines for word in line.split()]
+    assert len(made) > 100_000
+    assert len(made) == len(set(made))
+
+
+@pytest.mark.usefixtures("real")
+def test_numbers_go_on_after_a_restart(home: Path) -> None:
+    from snowredis.numbers import create_tag
+
+    create_tag(f"embedded://{home}", "t")
+    last = 0
+    for end in (kill, embedded.stop, kill):
+        with contextlib.closing(snowredis.generator("segment", tag="t", url=f"embedded://{home}")) as segments:
+            assert segments.next_id() > last
+            last = segments.next_id()
+        end(home)
+
+
+@pytest.mark.usefixtures("real")
+def test_a_forked_child_does_not_keep_the_lock_of_a_server_that_has_ended(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    # the child has whatever its parent had open
     user = spawn("forks").started()
     user.process.wait(10)
-    assert not becomes_true(lambda: not user.redis.ping(), 1.5)
-    user.end()
-    assert becomes_true(lambda: processes(home) == {})
+    kill(home)
+    assert client_of(embedded.start(home)).ping()
 
 
-def test_a_child_that_runs_another_program_does_not_keep_the_server(home: Path, spawn: Callable[..., User]) -> None:
-    user = spawn("execs").started()
+def test_a_child_forked_while_another_thread_starts_the_server_gives_up_its_copy_of_the_lock(home: Path) -> None:
+    from snowredis.embedded import _Lock
+
+    home.mkdir(mode=0o700)
+    with _Lock(home) as lock:
+        assert lock.acquire()
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(write, b"forked")
+            time.sleep(60)
+            os._exit(0)
+        os.read(read, 6)
     try:
-        user.end()
-        assert becomes_true(lambda: processes(home) == {})
-        os.kill(user.child, 0)  # it was alive all the time
+        with _Lock(home) as again:
+            assert again.acquire()
     finally:
-        os.kill(user.child, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_no_server_is_left_behind_by_a_supervisor_killed_with_minus_nine(
+@pytest.mark.usefixtures("real")
+def test_a_server_that_hangs_is_killed_and_started_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_SILENCE_LIMIT_S", 1.0)
+    client_of(embedded.start(home)).set("key", "value")
+    (pid,) = servers_of(home)
+    os.kill(pid, signal.SIGSTOP)
+    assert client_of(embedded.start(home)).get("key") == "value"
+    assert pid not in servers_of(home)
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("after_ms", range(0, 60, 6))
+def test_a_start_that_was_killed_at_any_moment_blocks_nobody(
+    after_ms: int, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_SILENCE_LIMIT_S", 1.0)
+    program = "import sys; from snowredis import embedded; embedded.start(sys.argv[1])"
+    starter = subprocess.Popen([sys.executable, "-c", program, home], env=os.environ | ENVIRONMENT)
+    eventually(lambda: Path(f"{home}.lock").exists(), "the start")
+    time.sleep(after_ms / 1000)
+    starter.kill()
+    starter.wait()
+    assert client_of(embedded.start(home)).ping()
+    assert len(servers_of(home)) == 1
+
+
+# --- files that are removed, full or foreign ---------------------------------------------------------
+
+
+@pytest.mark.usefixtures("real")
+def test_a_server_whose_directory_was_removed_ends_before_the_next_one_starts_and_no_id_is_repeated(
     home: Path, spawn: Callable[..., User]
 ) -> None:
-    spawn().started()
-    os.kill(supervisor_pid(home), signal.SIGKILL)
-    assert becomes_true(lambda: processes(home) == {})
+    user = spawn("makes").started()
+    first = user.line()
+    (pid,) = servers_of(home)
+    shutil.rmtree(home)
+    assert not embedded.start(home).fresh
+    assert not is_alive(pid)
+    made = made_by(home)
+    assert user.process.stdin
+    assert user.process.stdout
+    user.process.stdin.close()
+    of_user = {int(word) for line in (first, *user.process.stdout) for word in line.split()}
+    assert len(of_user) > 1000
+    assert not made & of_user
 
 
-def test_every_start_that_races_with_the_end_of_the_server_gets_one_that_answers(
-    home: Path, spawn: Callable[..., User]
-) -> None:
-    supervisors = set()
-    for _ in range(300):
-        user = spawn().started()
-        assert user.answered
-        supervisors.add(supervisor_pid(home))
-        user.end()
-        if len(supervisors) == 3:
-            return
-    pytest.fail("no server ended between two users, so that nothing was tested")
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("gone", ["*", "appendonlydir", "appendonlydir/*.manifest", "redis.sock", "../h.lock"])
+def test_programs_that_remove_old_files_block_nobody_and_repeat_no_id(gone: str, home: Path) -> None:
+    made = made_by(home)
+    (pid,) = servers_of(home)
+    for path in home.glob(gone):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for _ in range(3):
+        again = made_by(home)
+        assert not made & again
+        made |= again
+        pid = servers_of(home)[-1] if Path(f"{home}.lock").exists() else pid
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            kill_pid(pid)
 
 
-def test_who_comes_while_the_server_is_ending_waits_and_gets_the_next_one(
-    home: Path, spawn: Callable[..., User], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    need("redis-server", monkeypatch)
-    real = shutil.which("redis-server")
-    assert real is not None
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    (directory / "real-redis-server").symlink_to(real)
-    shutil.copy(SLOW_SERVER, directory / "redis-server")
-    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
-    spawn().started().end()
-    assert becomes_true((directory / "ending").exists)
-    late = spawn().started()
-    assert not becomes_true(lambda: not late.redis.ping(), 1.0)
+def test_each_start_keeps_the_files_from_programs_that_remove_what_is_old(home: Path) -> None:
+    embedded.start(home)
+    files = [Path(f"{home}.lock"), home, *home.rglob("*")]
+    for path in files:
+        os.utime(path, (0, 0))
+    embedded.start(home)
+    assert all(path.stat().st_mtime > 0 for path in files if path != home)
 
 
-def need(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SNOWREDIS_EMBEDDED", kind)
+@pytest.mark.usefixtures("real")
+def test_on_a_full_disk_nothing_is_made_and_afterwards_it_goes_on(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("this user may not mount a small file system")
+    home = disk / "h"
     try:
-        embedded.find_server()
-    except StoreUnavailable as error:
-        pytest.skip(str(error))
-
-
-@pytest.mark.parametrize("kind", ["redis-server", "fakeredis"])
-def test_every_kind_of_server_runs_scripts_that_ask_for_time_and_run_id(
-    kind: str, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    need(kind, monkeypatch)
-    user = spawn().started()
-    assert user.kind == str(embedded.find_server())
-    time_s, info = user.redis.eval("return {redis.call('TIME')[1], redis.call('INFO', 'server')}", 0)
-    assert abs(int(time_s) - time.time()) < 60
-    seen_by_client = user.redis.info("server")
-    assert f"run_id:{seen_by_client['run_id']}" in info
-    assert len(seen_by_client["run_id"]) == 40
-    # a second connection sees what the first wrote
-    user.redis.hset("h", "field", "value")
-    assert spawn().started().redis.hgetall("h") == {"field": "value"}
-
-
-def test_a_server_started_while_nobody_uses_another_is_fresh_also_to_those_who_join(spawn: Callable[..., User]) -> None:
-    assert [spawn().started().fresh, spawn().started().fresh] == [True, True]
-
-
-def test_a_flushed_server_is_fresh_no_more(spawn: Callable[..., User]) -> None:
-    user = spawn().started()
-    user.redis.flushall()
-    assert not spawn().started().fresh
-
-
-def test_a_failed_start_leaves_no_user_behind(
-    home: Path, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = home.parent / "broken-server"
-    broken.write_text("#!/bin/sh\nexit 1\n")
-    broken.chmod(0o700)
-    kind = embedded.ServerKind(str(broken), "7.0.0")
-    monkeypatch.setattr(embedded, "find_server", lambda: kind)
-    with pytest.raises(StoreUnavailable, match="did not start"):
-        embedded.start(home)
-    assert spawn().started().fresh
-
-
-def test_files_that_cannot_be_written_are_said_and_leave_no_user_behind(home: Path, spawn: Callable[..., User]) -> None:
-    # in the way of the new file, as a full or read-only file system is
-    in_the_way = Home.make(home).locks / "identity.new"
-    in_the_way.mkdir()
-    with pytest.raises(StoreUnavailable, match=r"its files cannot be used: .*identity\.new"):
-        embedded.start(home)
-    in_the_way.rmdir()
-    assert spawn().started().fresh
-
-
-def test_it_starts_where_the_current_directory_was_removed(home: Path, tmp_path: Path) -> None:
-    removed = tmp_path / "removed"
-    removed.mkdir()
-    program = (
-        # loaded before: Python 3.13.0 loads no extension there
-        "import os, socket, sys; from snowredis import embedded\n"
-        "os.rmdir(sys.argv[1]); embedded.start(sys.argv[2], linger_s=0)"
-    )
-    done = warm.run(
-        [sys.executable, "-c", program, removed, home],
-        cwd=removed,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_stop_ends_the_server_at_once_whoever_uses_it(home: Path, spawn: Callable[..., User]) -> None:
-    spawn(linger_s=60.0).started()
-    embedded.stop(home)
-    assert processes(home) == {}
-    embedded.stop(home)  # nothing to stop
+        made = made_by(home)
+        with contextlib.suppress(OSError), (disk / "full").open("wb") as file:
+            while True:
+                file.write(bytes(1024))
+                file.flush()
+        with pytest.raises(snowredis.SnowredisError):
+            made |= set.union(*(made_by(home) for _ in range(10)))
+        (disk / "full").unlink()
+        assert not made & made_by(home)
+    finally:
+        embedded.stop(home)
+        subprocess.run(["umount", disk], check=True)
 
 
 def link(path: Path) -> None:
@@ -347,23 +344,26 @@ def writable_by_all(path: Path) -> None:
     path.chmod(0o777)
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [(link, "not a link"), (writable_by_all, "nobody else can write"), (Path.touch, "cannot be created")],
-)
-def test_what_is_no_directory_of_this_user_alone_is_refused(
-    make: Callable[[Path], None], why: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("make", [link, writable_by_all, Path.touch])
+def test_what_is_no_directory_of_this_user_alone_is_refused(make: Callable[[Path], Any], tmp_path: Path) -> None:
     make(tmp_path / "server")
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match="must be a directory, not a link, that belongs to this user"):
         embedded.start(tmp_path / "server")
 
 
-def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stranger = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: stranger)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_files_of_another_user_are_refused(home: Path) -> None:
+    lock = Path(f"{home}.lock")
+    lock.touch(0o666)
+    os.chown(lock, 65534, 65534)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        embedded.start(home)
+    lock.unlink()
+    home.mkdir(exist_ok=True)
+    os.chown(home, 65534, 65534)
     with pytest.raises(ConfigError, match="belongs to this user"):
-        embedded.start(tmp_path)
+        embedded.start(home)
+    home.rmdir()
 
 
 def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_made(tmp_path: Path) -> None:
@@ -376,14 +376,94 @@ def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_made(tmp_pat
 def test_the_default_directory_is_one_whatever_the_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = set()
+    made = []
+    monkeypatch.setattr(Path, "mkdir", lambda path, **_: made.append(path))
     for value in (str(tmp_path), ""):
         monkeypatch.setenv("XDG_RUNTIME_DIR", value)
         monkeypatch.setenv("TMPDIR", value)
-        monkeypatch.setattr("tempfile.tempdir", value or None)
-        found.add(home_module._default())
-    (directory,) = found
-    assert directory.name == f"snowredis-{os.geteuid()}"
+        with contextlib.suppress(StoreUnavailable), embedded._own_errors(None):
+            pass
+    assert {path.name for path in made} == {f"snowredis-{os.geteuid()}"}
+    assert len(set(made)) == 1
+
+
+# --- the program ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["redis-server", "fakeredis"])
+def test_every_kind_of_server_runs_scripts_that_ask_for_time_and_run_id(
+    kind: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(kind, monkeypatch)
+    assert str(embedded.find_server()).startswith(kind)
+    client, other = client_of(embedded.start(home)), client_of(embedded.start(home))
+    time_s, info = client.eval("return {redis.call('TIME')[1], redis.call('INFO', 'server')}", 0)
+    assert abs(int(time_s) - time.time()) < 60
+    assert f"run_id:{client.info('server')['run_id']}" in info
+    # a second connection sees what the first wrote
+    client.hset("h", "field", "value")
+    assert other.hgetall("h") == {"field": "value"}
+
+
+def test_fakeredis_keeps_nothing_so_only_its_first_start_is_fresh_and_the_log_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    use("fakeredis", monkeypatch)
+    assert embedded.start(home).fresh
+    assert "keeps nothing" in caplog.text
+    embedded.stop(home)
+    assert not embedded.start(home).fresh
+
+
+@pytest.mark.usefixtures("real")
+def test_a_flushed_server_is_not_fresh_until_no_reservation_can_be_left(home: Path) -> None:
+    server = embedded.start(home)
+    client_of(server).flushall()
+    assert not embedded.start(home).fresh
+    since_s = int(client_of(server).get(embedded.FRESH_KEY) or 0)
+    for past_s, fresh in ((31 * 86_400 - 400, False), (31 * 86_400 + 1, True)):
+        client_of(server).set(embedded.FRESH_KEY, since_s - past_s)
+        assert embedded.start(home).fresh is fresh
+
+
+def test_a_program_that_does_not_start_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = home.parent / "redis-server"
+    broken.write_text("#!/bin/sh\n[ $1 = --version ] && echo v=7.0.0\n")
+    broken.chmod(0o700)
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{home.parent}:{os.environ['PATH']}")
+        with pytest.raises(StoreUnavailable, match=r"does not start or reply; see .*/log"):
+            embedded.start(home)
+    assert client_of(embedded.start(home)).ping()
+
+
+def test_it_starts_where_the_current_directory_was_removed(home: Path, tmp_path: Path) -> None:
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    program = (
+        # loaded before: Python 3.13.0 loads no extension there
+        "import os, socket, sys; from snowredis import embedded\nos.rmdir(sys.argv[1]); embedded.start(sys.argv[2])"
+    )
+    done = warm.run(
+        [sys.executable, "-c", program, removed, home],
+        cwd=removed,
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_threads_of_one_process_that_race_share_one_server(home: Path) -> None:
+    found: list[embedded.Server] = []
+    threads = [threading.Thread(target=lambda: found.append(embedded.start(home))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == len(servers_of(home)) == 1
 
 
 def test_a_person_creates_a_pool_in_a_fresh_server_once(home: Path) -> None:
@@ -404,15 +484,8 @@ def test_an_embedded_url_with_more_than_a_directory_is_refused(url: str) -> None
         embedded.resolve(url)
 
 
-def test_an_unknown_kind_of_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SNOWREDIS_EMBEDDED", "memcached")
-    with pytest.raises(ConfigError, match="redis-server, fakeredis"):
-        embedded.find_server()
-
-
 def test_a_machine_without_a_server_hears_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SNOWREDIS_EMBEDDED", raising=False)
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(StoreUnavailable, match="apt install redis-server"):
         embedded.find_server()
@@ -422,19 +495,18 @@ def test_a_machine_without_a_server_hears_how_to_get_one(monkeypatch: pytest.Mon
 def test_a_server_too_old_for_the_scripts_is_passed_over(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    use("fakeredis", monkeypatch)
     old = tmp_path / "redis-server"
     old.write_text(f"#!/bin/sh\necho '{said}'\n")
     old.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("SNOWREDIS_EMBEDDED", "redis-server")
-    with pytest.raises(StoreUnavailable, match="not installed"):
-        embedded.find_server()
+    assert str(embedded.find_server()).startswith("fakeredis")
 
 
 def test_fakeredis_answers_info_to_clients_and_scripts_with_one_run_id_a_server() -> None:
     fakeredis = pytest.importorskip("fakeredis")
     pytest.importorskip("lupa")
-    from snowredis.embedded.supervisor import install_info
+    from snowredis.embedded.fake import install_info
 
     install_info()
     install_info()

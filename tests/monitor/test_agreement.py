@@ -19,7 +19,7 @@ import pytest
 import snowredis
 from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
-from snowredis.embedded.supervisor import install_info
+from snowredis.embedded.fake import install_info
 from snowredis.errors import ClockSkewed, StoreUnavailable
 from snowredis.monitor.deaths import ended_in, mass_silence_in, split
 from snowredis.monitor.doctor import diagnose

@@ -61,7 +61,7 @@ WORKER_POOL = {
     "close": "()",
 }
 TESTING = {"ManualClock": "(start_ms)", "memory_pool": "(*, clock, new)", "use": "(generator)"}
-EMBEDDED = {"start": "(directory, *, linger_s)", "join": "(url)", "resolve": "(url)", "stop": "(directory)"}
+EMBEDDED = {"start": "(directory)", "join": "(url)", "resolve": "(url)", "stop": "(directory)"}
 PLAIN = {
     "IMPLEMENTATION",
     "SnowflakeGenerator",

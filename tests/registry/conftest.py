@@ -43,7 +43,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[RegistryUnderTest]:
     server: Any
     if request.param == "fakeredis":
         fakeredis = pytest.importorskip("fakeredis")
-        from snowredis.embedded.supervisor import install_info
+        from snowredis.embedded.fake import install_info
 
         install_info()
         server = fakeredis.FakeRedis()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fakeredis
 import pytest
 
-from snowredis.embedded.supervisor import install_info
+from snowredis.embedded.fake import install_info
 from snowredis.errors import ShardNumberRefused, SnowredisError
 from snowredis.registry.registration import confirm_pools
 from snowredis.registry.registry import NumberPlace, RedisRegistry, RegistryStatus

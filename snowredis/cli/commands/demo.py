@@ -42,6 +42,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from snowredis.embedded import find_server
     from snowredis.snowflake.protocol import PoolConfig
     from snowredis.worker_pool import WorkerPool
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         # this server is new, so no worker has to wait for a floor
         config = PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000))
         pool.create(config)
-        title: Line = [("snowredis demo", "strong"), (f"  on its own {server.kind}", "dim")]
+        title: Line = [("snowredis demo", "strong"), (f"  on its own {find_server()}", "dim")]
         if not live:
             write([title])
         with contextlib.closing(demo.fleet), alternate_screen() if live else contextlib.nullcontext() as draw:
@@ -86,8 +87,8 @@ def _server() -> Iterator[tuple[Server, Path]]:
 
     directory = Path(tempfile.mkdtemp(prefix="snowredis-"))
     try:
-        # its locks are beside it
-        yield embedded.start(directory / "redis", linger_s=0.0), directory
+        # its lock is beside it
+        yield embedded.start(directory / "redis"), directory
     finally:
         with uninterrupted():
             embedded.stop(directory / "redis")

@@ -1,20 +1,26 @@
-"""Use the embedded server in HOME_OF_TEST until a line comes in: user.py [forks]."""
+"""Use the embedded server of a directory until a line comes in: user.py DIRECTORY [makes|forks]."""
 
 import json
 import os
-import subprocess
+import select
 import sys
 
+import snowredis
 from snowredis import embedded
-from snowredis.embedded import is_ready
 
-server = embedded.start(os.environ["HOME_OF_TEST"], linger_s=float(os.environ["LINGER_S"]))
-child = 0
-if sys.argv[1:] == ["forks"]:
-    child = os.fork()
-    if child:
-        os._exit(0)
-if sys.argv[1:] == ["execs"]:
-    child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL).pid
-print(json.dumps([server.url, server.kind, server.fresh, is_ready(server.url), child]), flush=True)
+home, way = sys.argv[1], sys.argv[2:]
+server = embedded.start(home)
+print(json.dumps([*server]), flush=True)
+if way == ["forks"] and os.fork():
+    os._exit(0)
+if way == ["makes"]:
+    # ids until the end of what was granted, whatever happens to the server
+    with snowredis.connect(f"embedded://{home}", pool="p", ttl=2) as ids:
+        print(*ids.next_ids(1000), flush=True)
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            try:
+                print(*ids.next_ids(100), flush=True)
+            except snowredis.SnowredisError:
+                break
+    os._exit(0)
 sys.stdin.read()

@@ -22,10 +22,8 @@ def main():
     except snowredis.SnowredisError as error:
         # what a script replied
         print(type(error).__name__)
-    try:
-        snowredis.embedded.start(sys.argv[1])
-    except snowredis.StoreUnavailable as error:
-        print(error)
+    print(snowredis.embedded.start(sys.argv[1]).fresh)
+    snowredis.embedded.stop(sys.argv[1])
 
 
 def make(_):

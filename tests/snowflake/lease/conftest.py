@@ -81,7 +81,7 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
     config = replace(config, name=f"p{wall_ms()}")
     if request.param == "fakeredis":
         fakeredis = pytest.importorskip("fakeredis")
-        from snowredis.embedded.supervisor import install_info
+        from snowredis.embedded.fake import install_info
 
         install_info()
         client, clock = fakeredis.FakeRedis(), ManualClock()
