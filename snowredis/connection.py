@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
+from snowredis.environment import settings_of_process
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
-from snowredis.settings import SETTINGS, Server, Settings, check_settings, pool_or_default, url_or_default
+from snowredis.settings import SETTINGS, Server, Settings, check_settings
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.open import has_registry, layout_of, open_store
 from snowredis.snowflake.protocol import Store
@@ -28,8 +29,7 @@ END_WARNING_MS = 365 * 24 * 3600 * 1000
 def connect(url: Server | None = None, **settings: Unpack[Settings]) -> SnowflakeGenerator:
     """Return a generator of ids. It claims its worker id at its first id, or at claim().
 
-    A duration is in seconds, unless its name ends in ``_ms``. Of SNOWREDIS_* variables only SNOWREDIS_URL and
-    SNOWREDIS_POOL are read: next_id() reads all of them.
+    A duration is in seconds, unless its name ends in ``_ms``. What is not given is read from SNOWREDIS_* variables.
 
     Args:
         url: the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for
@@ -77,7 +77,8 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
         clock: for tests: a snowredis.testing.ManualClock
 
     Raises:
-        ConfigError, LayoutError: a setting, or a combination, that cannot work. Nothing connects yet.
+        ConfigError, LayoutError: no url or no pool is named, or a setting, or a combination, cannot work. Nothing
+            connects yet.
         StoreUnavailable: the server of embedded:// does not start.
     """
     return _open(check_settings({"url": url, **settings}))
@@ -98,8 +99,9 @@ def aconnect(url: Server | None = None, **settings: Unpack[Settings]) -> Connect
 
 
 def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
-    used = {name: setting.default for name, setting in SETTINGS.items()} | dict(given)
-    url, used["pool"] = url_or_default(used.pop("url")), pool_or_default(used["pool"])
+    given = settings_of_process(given)
+    used = {name: setting.default for name, setting in SETTINGS.items()} | given
+    url = used.pop("url")
     # a pool of snowredis.testing has a clock
     clock: Clock = used.pop("clock") or getattr(url, "clock", None) or SYSTEM
     check_end(layout_of(used["layout"]), clock.time_ns() // 1_000_000)

@@ -7,7 +7,6 @@ mark is ever lowered: after close() the worker id is available again when its re
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from typing import Any, Self
 from snowredis.connection import connect
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_from_ms
-from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, LeaseExpired, LeaseLost
 from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
@@ -176,7 +174,4 @@ def worker_id(
     Blocks and raises:
         as SnowflakeGenerator.claim(); ConfigError for a setting that is not valid.
     """
-    given = from_environment(os.environ) | settings
-    if pool is not None:
-        given["pool"] = pool
-    return WorkerId(given, grace, on_loss)
+    return WorkerId({"pool": pool, **settings}, grace, on_loss)

@@ -1,7 +1,8 @@
 """The generator of this process, with which snowredis.next_id() and the integrations make ids.
 
 It is created at the first id, from the settings of configure() and SNOWREDIS_* variables, which are read then: by
-connect(), or by generator() for another kind of ids.
+connect(), or by generator() for another kind of ids. configure() also sets these variables, for the processes that this
+one starts.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import connect
-from snowredis.environment import from_environment
+from snowredis.environment import from_environment, hand_on, inherited
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import KIND, PREFIX, AllSettings, check_names
+from snowredis.settings import KIND, PREFIX, SETTINGS, AllSettings, check_names
 from snowredis.snowflake.fast_path import bind
 from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 from snowredis.snowflake.generator import SnowflakeGenerator
@@ -85,7 +86,9 @@ def configure(kind: str, /, **settings: Any) -> None: ...
 def configure(kind: str | None = None, /, **settings: Any) -> None:
     """Set arguments of connect(), including ``url``, or of another kind of ids, for the generator of this process.
 
-    SNOWREDIS_* variables apply to arguments that are not set here. Connects to nothing, but calls preload().
+    SNOWREDIS_* variables apply to arguments that are not set here. Those that are become variables, so that processes
+    that this one starts have them; an object, such as a client, is refused there. Connects to nothing, but calls
+    preload().
 
     Args:
         kind: kind of ids, as snowredis.generator() takes it; default: SNOWREDIS_KIND, else Snowflakes.
@@ -95,13 +98,14 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
     Raises:
         ConfigError: a kind or a setting is unknown, or this process' generator is in use with other settings.
     """
-    if kind is None and KIND.variable not in os.environ:
+    of_environment = inherited(KIND.variable)
+    if kind is None and not of_environment:
         # values are checked where they are used: Django's checks report all that are wrong
         check_names(settings)
     else:
         from snowredis.kinds.lookup import resolve
 
-        resolve(kind or os.environ[KIND.variable], {}, {}).kind.check(settings)
+        resolve(kind or of_environment, {}, {}).kind.check(settings)
     source = _sources[-1]
     configured = settings if kind is None else {"kind": kind, **settings}
     if configured == source.configured:
@@ -112,8 +116,19 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
             "snowredis.close() before configure()."
         )
     source.configured = configured
+    _hand_on()
     if _kind() is None:
         preload()
+
+
+def _hand_on() -> None:
+    """Set the variables of what is configured now."""
+    settings = dict(_sources[-1].configured)
+    kind = settings.pop("kind", None)
+    declared = SETTINGS
+    if _kind() is not None:
+        declared = effective_kind().kind.settings
+    hand_on(settings, declared, kind)
 
 
 def effective_settings() -> dict[str, Any]:
@@ -122,7 +137,7 @@ def effective_settings() -> dict[str, Any]:
     Raises ConfigError.
     """
     if _kind() is None:
-        return from_environment(os.environ) | _sources[-1].configured
+        return from_environment(os.environ, given=_sources[-1].configured)
     kind, settings = effective_kind()
     return settings if kind.name == KIND.default else {}
 
@@ -161,7 +176,7 @@ def preload() -> None:
 
 def _kind() -> str | None:
     """Return what configure() or the environment says of the kind of ids; None for Snowflakes."""
-    return _sources[-1].configured.get("kind") or os.environ.get(KIND.variable) or None
+    return _sources[-1].configured.get("kind") or inherited(KIND.variable) or None
 
 
 def process_generator() -> Any:
@@ -247,9 +262,16 @@ def use(generator: IdGenerator[Any] | Callable[[], IdGenerator[Any]]) -> Iterato
         # pop() would be wrong: a block that another thread entered later may still be open
         _sources.remove(source)
         _bind()
+        if source.configured != _sources[-1].configured:
+            _hand_on()
         last = source.remove()
         if last is not None and last is not generator:
             last.close()
+
+
+def is_replaced() -> bool:
+    """Return whether a block of use() is open."""
+    return len(_sources) > 1
 
 
 def _bind() -> None:

@@ -55,8 +55,12 @@ Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "he
 
 FORMS: tuple[Form, ...] = get_args(Form)
 
-# used by connect() and all others if the environment does not name them: see url_or_default()
-DEFAULT_URL, DEFAULT_POOL = "redis://localhost:6379/0", "default"
+# what only looks at a Redis asks this one if none is named; what makes ids does not
+DEFAULT_URL = "redis://localhost:6379/0"
+# name of a pool in memory, which no other process can have
+MEMORY_POOL = "test"
+# a variable with this prefix stands for an object, which another process cannot have: see configure()
+OBJECT = "configure: "
 # larger values are probably mistakes
 MAX_REPLICAS = 100
 # larger values are probably milliseconds
@@ -117,6 +121,11 @@ class Setting(NamedTuple):
 
     def read(self, text: str, name: str) -> Any:
         """Parse *text*. Raises ConfigError, in which the setting is called *name*."""
+        if text.startswith(OBJECT):
+            raise ConfigError(
+                f"{name} is a {text.removeprefix(OBJECT)} in the process that called snowredis.configure(), which no "
+                "other process and no other generator can have. Give configure() a URL there, or settings here."
+            )
         try:
             value = self.kind.parse(text)
         except (ValueError, KeyError):
@@ -124,6 +133,19 @@ class Setting(NamedTuple):
         if value is None or not self.kind.accepts(value):
             raise ConfigError(f"{name} must be {self.kind.what}, not {text!r}")
         return value
+
+    def text_of(self, value: Any) -> str:
+        """Return *value* as read() parses it; text that read() refuses if there is none."""
+        value = self.kind.convert(value)
+        if isinstance(value, Mapping):
+            return ",".join(f"{name}={number}" for name, number in value.items())
+        if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+            return " ".join(value)
+        if hasattr(value, "timestamp_bits"):
+            from snowredis.core.layout import layout_spec
+
+            return layout_spec(value)
+        return str(value) if isinstance(value, str | int | float) else f"{OBJECT}{type(value).__name__}"
 
 
 def int_or_same(value: Any) -> Any:
@@ -200,7 +222,7 @@ NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
 # a setting without its name: the key that it annotates is its name
 _setting = functools.partial(Setting, "")
 URL_SETTING = Setting(
-    "url", URL, None, f"SNOWREDIS_URL, else {DEFAULT_URL}",
+    "url", URL, None, "SNOWREDIS_URL",
     "the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for development), "
     "`sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client of any of these, or "
     "a pool of snowredis.testing",
@@ -213,7 +235,7 @@ class CommonSettings(TypedDict, total=False):
     """The settings that most people use, besides the URL."""
 
     pool: Annotated[str | None, _setting(
-        POOL_NAME, None, f"SNOWREDIS_POOL, else {DEFAULT_POOL}",
+        POOL_NAME, None, "SNOWREDIS_POOL",
         "the set of worker ids: processes that must not repeat each other's ids use the same; letters, digits, _ . -")]
     layout: Annotated["Layout | str | None", _setting(
         ANYTHING, None, "41/0/2/10/10",
@@ -354,30 +376,40 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {near!r}? " if near else ""
 
 
-def url_or_default(url: Any = None) -> Any:
-    """Return *url*; if it is None, the value of SNOWREDIS_URL, else DEFAULT_URL. Raises ConfigError."""
-    return _or_default(URL_SETTING, url, DEFAULT_URL)
+def required_url(url: Any = None) -> Any:
+    """Return *url*; if it is None, the value of SNOWREDIS_URL. Raises ConfigError if there is neither."""
+    url = _of_variable(URL_SETTING) if url is None else url
+    if url is None:
+        raise ConfigError(
+            f"no Redis is named: {URL_SETTING.variable} is not set, and no url is given. Set {URL_SETTING.variable}, "
+            f"such as {DEFAULT_URL}, and {SETTINGS['pool'].variable} to the same values in all processes. For "
+            "development on one machine, the URL embedded:// starts a Redis."
+        )
+    return url
 
 
-def pool_or_default(pool: str | None = None) -> str:
-    """Return *pool*; if it is None, the value of SNOWREDIS_POOL, else DEFAULT_POOL. Raises ConfigError."""
-    name: str = _or_default(SETTINGS["pool"], pool, DEFAULT_POOL)
-    return name
+def required_pool(pool: str | None, url: Any) -> str:
+    """Return *pool*; if it is None, the value of SNOWREDIS_POOL, or MEMORY_POOL if *url* is in memory.
+
+    Raises ConfigError if there is none.
+    """
+    pool = _of_variable(SETTINGS["pool"]) if pool is None else pool
+    if pool is None and not is_in_memory(url):
+        raise ConfigError(
+            f"no pool is named: {SETTINGS['pool'].variable} is not set, and no pool is given. Set it to a name, such "
+            "as orders, in all processes whose ids must differ: ids of two pools can be equal."
+        )
+    return MEMORY_POOL if pool is None else pool
 
 
-def _or_default(setting: Setting, value: Any, default: str) -> Any:
-    """Return *value*; if it is None, that of the variable, else *default*, and log which."""
-    if value is not None:
-        return value
-    import logging
+def url_to_look_at(url: Any = None) -> Any:
+    """Return *url*; if it is None, the value of SNOWREDIS_URL, else DEFAULT_URL: for what makes no ids."""
+    return url or _of_variable(URL_SETTING) or DEFAULT_URL
 
-    log, text = logging.getLogger("snowredis"), os.environ.get(setting.variable)
-    if text is not None:
-        # a URL may have a password
-        log.info("no %s is given: using that of %s", setting.name, setting.variable)
-        return setting.read(text, setting.variable)
-    log.info("no %s is given, and %s is not set: using %s", setting.name, setting.variable, default)
-    return default
+
+def _of_variable(setting: Setting) -> Any:
+    text = os.environ.get(setting.variable)
+    return None if text is None else setting.read(text, setting.variable)
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

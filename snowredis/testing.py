@@ -17,7 +17,7 @@ from snowredis.connection import connect
 from snowredis.errors import LayoutMismatch
 from snowredis.process.clock import Clock, now_ms
 from snowredis.process_generator import use
-from snowredis.settings import Settings
+from snowredis.settings import MEMORY_POOL, Settings
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
@@ -104,7 +104,7 @@ class MemoryPool:
 
     def connect(self, **settings: Unpack[Settings]) -> SnowflakeGenerator:
         """Return a generator as snowredis.connect() does, with this pool; its name is "test" by default."""
-        settings.setdefault("pool", "test")
+        settings.setdefault("pool", MEMORY_POOL)
         return connect(self, **settings)
 
 

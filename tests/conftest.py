@@ -47,6 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _separate_crash_records(config)
+    # tests say what they are about; that nothing is assumed without it is said in tests/project/test_settings.py
+    os.environ |= {"SNOWREDIS_POOL": "default", "SNOWREDIS_URL": "redis://localhost:1/0"}
 
 
 def _separate_crash_records(config: pytest.Config) -> None:
@@ -85,6 +87,16 @@ def pytest_collection_finish() -> None:
 def watch(pytestconfig: pytest.Config) -> Watch | None:
     """Watch the starts of processes in a run that chooses tests by the marker."""
     return Watch() if is_quick(pytestconfig) else None
+
+
+@pytest.fixture(autouse=True)
+def variables_as_they_were() -> Iterator[None]:
+    """Remove the variables that configure() has set."""
+    before = {name: text for name, text in os.environ.items() if name.startswith("SNOWREDIS_")}
+    yield
+    for name in [name for name in os.environ if name.startswith("SNOWREDIS_") and name not in before]:
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,7 @@ class Contestant:
 
 
 # SERVER and LAYOUT are names that Field.prepared() adds
-_IDS = "import snowredis; ids = snowredis.connect(SERVER, layout=LAYOUT); ids.next_id()"
+_IDS = "import snowredis; ids = snowredis.connect(SERVER, pool='default', layout=LAYOUT); ids.next_id()"
 _DEFAULT_IDS = "import snowredis; ids = snowredis.connect(SERVER, pool='default', layout='default'); ids.next_id()"
 _BUFFER = "from array import array; buffer = array('q', bytes(8 * {}))"
 CONTESTANTS: tuple[Contestant, ...] = (
@@ -54,7 +54,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(
         "snowredis.next_id()",
         OURS,
-        "import snowredis; snowredis.configure(url=SERVER, layout=LAYOUT); snowredis.next_id()",
+        "import snowredis; snowredis.configure(url=SERVER, pool='default', layout=LAYOUT); snowredis.next_id()",
     ),
     # takes ids of the generator that the one before has configured; imported as the functions of other libraries are
     Contestant(BY_NAME, OURS, "from snowredis import next_id; next_id()"),

@@ -20,7 +20,6 @@ from scripts._bench.pauses import PAUSES, typical
 from scripts._bench.server import private_server
 from scripts._bench.worker import Worker
 from snowredis import WorkerPool
-from snowredis.settings import DEFAULT_POOL
 from snowredis.snowflake.protocol import PoolConfig
 
 # what is measured, if it is there: of ours with both implementations, and the clock beside each
@@ -57,7 +56,7 @@ def percentiles(figures: Sequence[float]) -> dict[str, float | None]:
 def measure(*, quick: bool) -> dict[str, Any]:
     with private_server() as server:
         # says that the pool is new: the first worker would wait otherwise
-        WorkerPool(server.url).create(PoolConfig(name=DEFAULT_POOL))
+        WorkerPool(server.url, "default").create(PoolConfig(name="default"))
         with workers(url=server.url, layout="default") as running:
             return {"rows": _rows(running, quick=quick)}
 

@@ -22,7 +22,6 @@ from scripts._bench.measuring import in_turns, quartiles, ratios
 from scripts._bench.server import private_server
 from snowredis import WorkerPool
 from snowredis.core.presets import resolve_layout
-from snowredis.settings import DEFAULT_POOL
 from snowredis.snowflake.protocol import PoolConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,13 +30,13 @@ BARE, REDIS, FIRST_ID = "nothing", "import redis", "`app.py`: one id, and exit"
 _APP = """\
 import snowredis
 
-snowredis.configure(url="{url}")
+snowredis.configure(url="{url}", pool="default")
 print(snowredis.next_id(), flush=True)
 """
 IMPORTS = {
     BARE: "",
     "import snowredis": "import snowredis",
-    "a generator made": "import snowredis; snowredis.connect('redis://127.0.0.1:1/0')",
+    "a generator made": "import snowredis; snowredis.connect('redis://127.0.0.1:1/0', pool='default')",
     REDIS: "import redis",
     "import uuid": "import uuid",
 }
@@ -79,7 +78,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
         python = _bare_environment(Path(directory))
         app = Path(directory) / "app.py"
         app.write_text(_APP.format(url=server.url))
-        WorkerPool(server.url).create(PoolConfig(name=DEFAULT_POOL))
+        WorkerPool(server.url, "default").create(PoolConfig(name="default"))
         programs = {name: ["-c", f"{source}\nprint(flush=True)"] for name, source in IMPORTS.items()}
         programs[FIRST_ID] = [str(app)]
         for arguments in () if quick else programs.values():

@@ -19,7 +19,7 @@ from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 from snowredis.cli.output import local_time_of, printable, time_of
 from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, url_or_default
+from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, required_pool, required_url, url_to_look_at
 
 if TYPE_CHECKING:
     from snowredis.worker_pool import WorkerPool
@@ -180,9 +180,10 @@ class _PoolName(argparse.Action):
 
 
 def require_pool(args: argparse.Namespace) -> None:
-    """Raise CommandError if add_pool_name() got no pool."""
+    """Raise CommandError if add_pool_name() got no pool, and ConfigError if no Redis is named: nothing is guessed."""
     if args.pool is None:
         raise CommandError(ExitCode.USAGE, "no pool is named. Write its NAME after the command.")
+    required_url(args.url)
 
 
 def reader(setting: Setting) -> Callable[[str], Any]:
@@ -249,11 +250,18 @@ def between(lowest: int, highest: int, parse: Callable[[str], _Number]) -> Calla
     return parse_in_range
 
 
-def settings(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Return the URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
-    options = from_environment(os.environ)
-    options |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
-    return url_or_default(options.pop("url", None)), options
+def settings(args: argparse.Namespace, *, looks: bool = False) -> tuple[str, dict[str, Any]]:
+    """Return the URL and the options of connect(): from the command line, else from SNOWREDIS_* variables.
+
+    For a command that only *looks*, the URL of localhost and no pool if none is named; ConfigError for others.
+    """
+    given = {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
+    options = from_environment(os.environ, given=given)
+    url = options.pop("url", None)
+    if looks:
+        return url_to_look_at(url), options
+    url = required_url(url)
+    return url, options | {"pool": required_pool(options.get("pool"), url)}
 
 
 def layout_text(args: argparse.Namespace) -> str | None:
@@ -268,7 +276,7 @@ def open_pool(args: argparse.Namespace, name: str | None = None) -> contextlib.c
 
     # a pool can have thousands of rows, and none of them is garbage before the command ends
     gc.set_threshold(100_000)
-    url, options = settings(args)
+    url, options = settings(args, looks=True)
     return contextlib.closing(WorkerPool(url, options.get("pool") if name is None else name))
 
 

@@ -7,12 +7,17 @@
         return str(await request.state.ids.anext_id())
 
 The generator claims its worker id before the first request and releases it after the last. An application that gets
-none within 5 s starts all the same, and goes on trying (claims.py). Without arguments it is the generator of the
-process, the one of ``snowredis.next_id()``.
+none within 5 s starts all the same, and goes on trying (claims.py). Without arguments, and in a block of
+snowredis.testing.use(), it is the generator of the process, the one of ``snowredis.next_id()``.
+
+Adapters for serverless, such as Mangum, start and end the application at each call: from the second start on, the
+generator stays open until the process ends, or no application of this lifespan has run for a ttl.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -22,7 +27,7 @@ from snowredis.connection import connect
 from snowredis.integrations.claims import CLAIM_TIMEOUT_S, claim_within
 from snowredis.kinds.base import IdGenerator
 from snowredis.process.coroutines import in_thread
-from snowredis.process_generator import close, process_generator
+from snowredis.process_generator import close, is_replaced, process_generator
 from snowredis.settings import Server, Settings, check_settings
 
 # a lifespan of Starlette has a state or none; type checkers take no mix of the two
@@ -43,11 +48,12 @@ def lifespan(*url: Server, within: Within | None = None, **settings: Unpack[Sett
         ConfigError: a setting is unknown or not valid.
     """
     check_settings(settings)
+    held = _Held(partial(connect, *url, **settings) if url or settings else None)
 
     @asynccontextmanager
     async def lifespan_of_both(app: Any) -> AsyncIterator[Mapping[str, Any]]:
         async with AsyncExitStack() as stack:
-            state: dict[str, Any] = {"ids": await stack.enter_async_context(_claimed(*url, **settings))}
+            state: dict[str, Any] = {"ids": await stack.enter_async_context(held.running())}
             if within is not None:
                 own_state: Mapping[str, Any] | None = await stack.enter_async_context(within(app))
                 state |= own_state or {}
@@ -59,16 +65,63 @@ def lifespan(*url: Server, within: Within | None = None, **settings: Unpack[Sett
     return lifespan_of_both
 
 
-@asynccontextmanager
-async def _claimed(*url: Server, **settings: Unpack[Settings]) -> AsyncIterator[IdGenerator[Any]]:
-    """Yield a generator that has claimed its worker id, if it got one in time; close it at the end.
+class _Held:
+    """The generator of a lifespan.
 
-    Without settings it is the process' own.
+    Args:
+        connect: makes it; None: it is that of the process.
     """
-    is_own = bool(url or settings)
-    ids: IdGenerator[Any] = await in_thread(partial(connect, *url, **settings) if is_own else process_generator)
-    try:
-        await in_thread(partial(claim_within, CLAIM_TIMEOUT_S, [ids]))
-        yield ids
-    finally:
-        await in_thread(ids.close if is_own else close)
+
+    def __init__(self, connect: Callable[[], IdGenerator[Any]] | None) -> None:
+        self._connect = connect
+        self._ids: IdGenerator[Any] | None = None
+        self._starts = self._running = 0
+        self._idle_since_s = 0.0
+        # a thawed process starts the application while this thread wakes up
+        self._lock, self._closer = threading.Lock(), threading.Thread()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[IdGenerator[Any]]:
+        """Yield the generator, which has claimed its worker id if it got one in time."""
+        if is_replaced():
+            # by a test, which closes it
+            yield await in_thread(process_generator)
+            return
+        self._starts, self._running = self._starts + 1, self._running + 1
+        try:
+            yield await in_thread(self._claimed)
+        finally:
+            self._running, self._idle_since_s = self._running - 1, time.monotonic()
+            await in_thread(self._ended)
+
+    def _claimed(self) -> IdGenerator[Any]:
+        with self._lock:
+            ids = self._ids
+            if ids is None or ids.closed:
+                ids = self._ids = process_generator() if self._connect is None else self._connect()
+        claim_within(CLAIM_TIMEOUT_S, [ids])
+        return ids
+
+    def _ended(self) -> None:
+        """Close the generator, or let a thread do that."""
+        if self._starts == 1:
+            # a server may skip Python's exit handlers: there may be no later moment
+            self._close()
+        elif not self._closer.is_alive():
+            self._closer = threading.Thread(target=self._close_if_idle, name="snowredis-idle", daemon=True)
+            self._closer.start()
+
+    def _close_if_idle(self) -> None:
+        left_s = ttl_s = getattr(self._ids, "ttl_ms", 0) / 1000
+        while left_s > 0:
+            time.sleep(left_s)
+            with self._lock:
+                left_s = ttl_s if self._running else ttl_s - (time.monotonic() - self._idle_since_s)
+                if left_s <= 0:
+                    self._close()
+
+    def _close(self) -> None:
+        if self._connect is None:
+            close()
+        elif self._ids is not None:
+            self._ids.close()

@@ -34,7 +34,7 @@ from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
-from snowredis.settings import pool_or_default
+from snowredis.settings import required_pool
 from snowredis.snowflake.context import BOUNDS_S, Durations
 
 # the directory of the files, of prometheus_client
@@ -223,7 +223,8 @@ class PoolCollector:
 
     Args:
         url: as WorkerPool takes it, with rights to read.
-        pools: their names. A registry takes one PoolCollector: all pools share the same metrics.
+        pools: their names, by default that of SNOWREDIS_POOL. A registry takes one PoolCollector, since all pools share
+            the same metrics.
         open_pool: makes the PoolMonitor of a name, in place of one that is opened at *url*.
 
     If Redis is unavailable or has no such pool, ``snowredis_pool_up`` is 0, and a scrape may take two seconds.
@@ -231,7 +232,7 @@ class PoolCollector:
 
     def __init__(self, url: Any, *pools: str, open_pool: Callable[[str], PoolMonitor] | None = None) -> None:
         opened = open_pool or partial(PoolMonitor, url)
-        self._watches = {name: PoolPoller(opened(name)) for name in pools or (pool_or_default(),)}
+        self._watches = {name: PoolPoller(opened(name)) for name in pools or (required_pool(None, url),)}
         self._pid, self._lock = os.getpid(), threading.Lock()
 
     def describe(self) -> Iterable[Exported]:

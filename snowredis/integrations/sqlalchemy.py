@@ -10,6 +10,7 @@ anext_ids(), which does not block the event loop.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
@@ -23,6 +24,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from snowredis import process_generator
 from snowredis.core.description import IdDescription
+from snowredis.core.text import DECIMAL_ID
 from snowredis.core.values import check_id
 from snowredis.errors import InvalidId, shown
 from snowredis.integrations.id_source import IdSource
@@ -32,14 +34,15 @@ from snowredis.kinds.base import IdGenerator
 MAX_BATCH = 1_000_000
 # attribute of SQLAlchemy's execution context: column default -> iterator over the unused ids of its statement
 _CACHE = "_snowredis_ids"
+_is_decimal = re.compile(f"{DECIMAL_ID}|0").fullmatch
 
 
 class GeneratedId(TypeDecorator[Any]):
     """Column type for ids of any kind: BIGINT, UUID, VARCHAR or BINARY, as the ids are; never autoincrement.
 
     A column of this type makes an id for each row without one if it is a primary key or NOT NULL, and has neither a
-    foreign key nor a default of its own. Nullable columns make none. A value that is not a valid id is refused with
-    InvalidId, which SQLAlchemy wraps in a StatementError.
+    foreign key nor a default of its own. Nullable columns make none. An id that is a number may come as its decimal
+    digits, as text. Any other value is refused with InvalidId, which SQLAlchemy wraps in a StatementError.
 
     A foreign key to such a column gets its type, also one that was declared as Integer, as SQLModel does for int.
 
@@ -79,7 +82,7 @@ class GeneratedId(TypeDecorator[Any]):
         if value is None:
             return None
         if self.kind.is_number:
-            return check_id(value)
+            return _check_id(value)
         return _check_type(value, self.kind)
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
@@ -132,7 +135,12 @@ class SnowflakeId(GeneratedId):
         self._use(None, process_generator.next_id)
 
     def process_bind_param(self, value: int | None, dialect: object) -> int | None:
-        return value if value is None else check_id(value)
+        return value if value is None else _check_id(value)
+
+
+def _check_id(value: Any) -> int:
+    """Return an id as an int; text is one if it is exactly its decimal digits, as in URLs, forms and sessions."""
+    return check_id(int(value) if isinstance(value, str) and _is_decimal(value) else value)
 
 
 def _column_type(description: IdDescription) -> TypeEngine[Any]:

@@ -158,8 +158,8 @@ def generator(kind: str | None = None, /, **settings: Any) -> IdGenerator[Any]:
         kind: name of a kind: "snowflake", "segment", "dated", "uuid7", "uuid4", "ulid", "objectid", or one
             that another package declares; or a URL with a kind and settings, such as
             "snowflake+redis://localhost:6379/0?pool=orders". By default, the variable SNOWREDIS_KIND, which is
-            "snowflake" if it is not set, and SNOWREDIS_* variables for settings that are not given here. If a kind is
-            given, only SNOWREDIS_URL and SNOWREDIS_POOL are read.
+            "snowflake" if it is not set, and SNOWREDIS_* variables for settings that are not given here. If another
+            kind than Snowflakes is given, only SNOWREDIS_URL is read.
         settings: of the kind; they precede those of a URL.
 
     Raises:
@@ -176,8 +176,8 @@ def resolve(kind: str | None, settings: Mapping[str, Any], environment: Mapping[
     """
     of_environment = environment.get(KIND.variable) or KIND.default
     found, in_url = parse_kind(of_environment if kind is None else kind)
-    in_environment = from_environment(environment, found.settings.values())
-    return KindAndSettings(found, found.check(in_environment | in_url | dict(settings)))
+    given = from_environment(environment, found.settings.values(), in_url | dict(settings))
+    return KindAndSettings(found, found.check(given))
 
 
 def parse_kind(text: str) -> KindAndSettings:

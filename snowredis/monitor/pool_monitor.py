@@ -8,6 +8,8 @@ heartbeats.
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,10 +27,13 @@ from snowredis.process.clock import now_ms
 from snowredis.servers.clients import OwnClient, close_client, open_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.settings import check, is_in_memory, pool_or_default, url_or_default
+from snowredis.settings import MEMORY_POOL, SETTINGS, check, is_in_memory, required_pool, url_to_look_at
 
 if TYPE_CHECKING:
     from snowredis.monitor.whois import Whois
+
+# pools that an error names
+_MAX_NAMED = 10
 
 
 def shown_ms(info: PoolInfo) -> int:
@@ -42,17 +47,35 @@ class PoolMonitor:
     Args:
         url: as connect() takes it: a URL, a redis-py client, or a pool of snowredis.testing, of which whois() knows
             nothing.
-        name: the pool's name.
+        name: the pool's name; by default that of SNOWREDIS_POOL, else of the only pool there.
 
     Every method blocks for a few round trips and raises StoreUnavailable and its subclasses.
     """
 
     def __init__(self, url: Any = None, name: str | None = None) -> None:
-        self.name = name = check("pool", pool_or_default(name))
-        url = url_or_default(url)
+        if name is not None or SETTINGS["pool"].variable in os.environ:
+            self.name = check("pool", required_pool(name, url))
+        url = url_to_look_at(url)
         self._memory: Any = url if is_in_memory(url) else None
         self._server: OwnClient | None = None if self._memory else open_client(url)
         self._recent = RecentEvents(self._entries)
+
+    @functools.cached_property
+    def name(self) -> str:
+        """Name of the pool; if none was given, that of the only pool there. Raises ConfigError."""
+        names = self.pools()
+        if self._memory:
+            return MEMORY_POOL
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise ConfigError(
+                f"there is no pool at {self.where}. If one is new, create it once: snowredis pool create NAME"
+            )
+        raise ConfigError(
+            f"no pool is named, and there are {len(names)} at {self.where}: {', '.join(sorted(names)[:_MAX_NAMED])}. "
+            "Set SNOWREDIS_POOL, or name the pool."
+        )
 
     def __repr__(self) -> str:
         return f"<snowredis.{type(self).__name__} {self.name!r} at {self.where}>"

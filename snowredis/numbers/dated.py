@@ -23,7 +23,7 @@ from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format
-from snowredis.settings import check_settings, url_or_default
+from snowredis.settings import check_settings, required_url
 
 # version of what is stored; see FORMATS in snowredis.signatures
 FORMAT = 2
@@ -76,7 +76,7 @@ class DatedGenerator(GeneratorBase[str]):
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format, period, tag, maximum)
         self._store = DatedStore(
-            url_or_default(url),
+            required_url(url),
             tag,
             with_format(FORMAT, f"period={period} zone={zone} durability={durability}"),
             assured=durability == "assured",

@@ -21,7 +21,7 @@ from snowredis.numbers.waiting import Prefetcher, Threads, copy_of
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import with_lock
-from snowredis.settings import url_or_default
+from snowredis.settings import required_url
 
 WAIT_S = 10.0
 
@@ -380,7 +380,7 @@ def open_generator(url: Servers | None, **settings: Any) -> SegmentGenerator:
     # loads redis-py
     from snowredis.numbers.stores import open_stores
 
-    used, url = with_defaults(settings), url_or_default(url)
+    used, url = with_defaults(settings), required_url(url)
     steps = Steps(used["step"], used["max_step"], used["period"])
     stores = open_stores(url, used)
     clock = getattr(url, "clock", None) or SYSTEM

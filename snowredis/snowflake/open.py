@@ -20,7 +20,7 @@ from snowredis.settings import (
     check_settings,
     is_embedded,
     is_in_memory,
-    pool_or_default,
+    required_pool,
 )
 from snowredis.snowflake.protocol import PoolConfig, Store
 
@@ -68,7 +68,7 @@ def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolC
     automatic = used["datacenter"] == "auto"
     durations = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
     return PoolConfig(
-        name=pool_or_default(used["pool"]),
+        name=required_pool(used["pool"], url),
         layout=layout,
         # "auto" is not known yet
         datacenter=0 if automatic else used["datacenter"],

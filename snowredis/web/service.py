@@ -27,7 +27,7 @@ from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.settings import check, check_settings, pool_or_default, url_or_default
+from snowredis.settings import check, check_settings, required_pool, required_url
 from snowredis.web import messages
 from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
 from snowredis.web.messages import HttpProblem
@@ -57,7 +57,7 @@ def create_app(
     Args:
         url, options: as snowredis.connect() takes them, for every pool; settings that are not given are those of the
             existing pool.
-        pools: their names, by default that of connect(); requests without ``pool=`` use the first.
+        pools: their names, by default that of SNOWREDIS_POOL; requests without ``pool=`` use the first.
         token: required from every client; without one only requests over loopback or a unix socket are allowed.
         hosts: names of the service, without port, besides localhost, 127.0.0.1 and [::1]; "*" allows any.
         insecure: allow all clients, even without a token.
@@ -69,7 +69,7 @@ def create_app(
     Raises:
         ConfigError: a setting is not valid.
     """
-    url, names = url_or_default(url), [pool_or_default()] if pools is None else list(pools)
+    url, names = required_url(url), [required_pool(None, url)] if pools is None else list(pools)
     limits, options = limits or Limits(), check_settings(options)
     if not names or len(set(names)) != len(names):
         raise ConfigError(f"pools must be one name or several different ones, not {names!r}")

@@ -11,7 +11,7 @@ from typing import Any
 from snowredis.core.values import MAX_BATCH
 from snowredis.environment import from_environment, read_variables
 from snowredis.errors import ConfigError
-from snowredis.settings import BOOL, SETTINGS, TEXT, TIMEOUT, Kind, Setting, pool_or_default, url_or_default
+from snowredis.settings import BOOL, SETTINGS, TEXT, TIMEOUT, Kind, Setting, required_pool, required_url
 from snowredis.web import PREFIX
 
 
@@ -103,13 +103,13 @@ def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | lis
     given = read_variables(environment, PREFIX, SERVICE_SETTINGS.values())
     token_file = given.pop("token_file", "")
     limits = {limit.name: given.pop(limit.name) for limit in fields(Limits) if limit.name in given}
-    pool = pool_or_default(options.pop("pool", None))
+    url, pool = required_url(options.pop("url", None)), options.pop("pool", None)
     if token_file:
         given["token"] = read_token(token_file)
-    return url_or_default(options.pop("url", None)), {
+    return url, {
         **options,
         **given,
-        "pools": given.get("pools") or [pool],
+        "pools": given.get("pools") or [required_pool(pool, url)],
         "limits": Limits(**limits),
     }
 

@@ -300,7 +300,7 @@ def test_keys_that_only_look_like_a_pool_do_not_hide_the_others(cli: Cli, pool_n
 def test_a_redis_without_pools_says_how_to_make_one(cli: Cli, server_url: str) -> None:
     empty = f"{server_url}?db=9"
     assert "create one with: snowredis pool create" in cli("pool", "show", "--url", empty).out
-    assert "(pools there: none)" in cli("workers", "--url", empty).err
+    assert "create it once: snowredis pool create" in cli("workers", "--url", empty).err
 
 
 def test_delete_refuses_while_workers_are_alive(

@@ -314,7 +314,30 @@ def test_a_column_may_have_a_generator_of_its_own(calls: list[int]) -> None:
 # --- what is refused, compared, shown ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", ["1", True, -1, 2**63, 1.0, b"1"])
+def test_the_exact_digits_of_an_id_are_taken_for_it(engine: sa.Engine) -> None:
+    text = "249734652741287937"
+    with Session(engine) as session:
+        session.add(Customer(id=text))
+        session.commit()
+        session.expunge_all()
+        found = session.get(Customer, text)
+        assert found is not None
+        assert found.id == int(text)
+        assert session.get(Customer, int(text)) is found
+        session.add(Order(customer_id=text))
+        session.flush()
+        for condition in (
+            Customer.id == text,
+            Customer.id.in_([text, 1]),
+            Customer.id.between(text, text),
+            sa.literal(text, SnowflakeId) == Customer.id,
+        ):
+            assert session.scalar(sa.select(Customer.id).where(condition)) == int(text)
+        assert session.query(Customer).filter_by(id=text).update({"name": "x"}) == 1
+        assert session.scalar(sa.select(Order.customer_id).where(Order.customer_id == text)) == int(text)
+
+
+@pytest.mark.parametrize("bad", ["01", " 1", "+1", "1.0", "1e3", "١", "", str(2**63), True, -1, 2**63, 1.0, b"1"])
 def test_what_is_no_id_is_refused_before_it_reaches_the_database(engine: sa.Engine, bad: Any) -> None:
     with engine.connect() as connection:
         for statement in (
@@ -334,7 +357,7 @@ def test_what_is_no_id_is_refused_before_it_reaches_the_database(engine: sa.Engi
 
 def test_a_foreign_key_without_a_type_refuses_the_same(engine: sa.Engine) -> None:
     with engine.connect() as connection, pytest.raises(sa.exc.StatementError, match="InvalidId"):
-        connection.execute(sa.select(Order).where(Order.customer_id == "7"))
+        connection.execute(sa.select(Order).where(Order.customer_id == "7.0"))
 
 
 def test_the_largest_id_is_stored_exactly(engine: sa.Engine) -> None:

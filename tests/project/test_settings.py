@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,33 +108,56 @@ def test_every_setting_but_the_clock_of_tests_has_a_variable() -> None:
         from_environment({"SNOWREDIS_TTL": "soon"})
 
 
-def test_what_gets_no_url_and_no_pool_takes_those_of_the_environment_everywhere(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+# everything that makes ids, called with no url and no pool; tags of numbers are in no pool
+NUMBERS: list[Callable[[], Any]] = [
+    partial(snowredis.generator, "segment"),
+    partial(snowredis.generator, "dated", tag="x"),
+]
+SNOWFLAKES: list[Callable[[], Any]] = [
+    snowredis.connect,
+    partial(snowredis.connect, ttl=5),
+    partial(snowredis.generator, "snowflake"),
+    lambda: asyncio.run(snowredis.aconnect(label="x").__aenter__()),
+    snowredis.next_id,
+    lambda: asyncio.run(snowredis.anext_id()),
+    create_app,
+]
+
+
+def test_what_makes_ids_takes_the_url_and_the_pool_of_the_environment_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    caplog.set_level("INFO", "snowredis")
-    for name, where in (("default", "localhost:6379/0"), ("orders", "elsewhere:1/7")):
-        made: list[Any] = [snowredis.connect(), snowredis.connect(ttl=5), snowredis.generator("snowflake")]
-        for ids in made:
-            assert (ids.pool, ids._lease_manager.store.where) == (name, where)
-            ids.close()
-        pools = snowredis.WorkerPool()
-        assert (pools.name, pools.where) == (name, where)
-        numbers: list[Any] = [snowredis.generator("segment"), snowredis.generator("dated", tag="x")]
-        assert numbers[0]._stores[0].where == where
-        assert numbers[1]._store.where == where
-        assert create_app().pools.names == [name]
-        monkeypatch.setenv("SNOWREDIS_URL", "redis://:secret@elsewhere:1/7")
-        monkeypatch.setenv("SNOWREDIS_POOL", "orders")
-    assert snowredis.connect(memory_pool(), pool="given").pool == "given"
-    assert {text for text in caplog.messages if " is given" in text} == {
-        "no url is given, and SNOWREDIS_URL is not set: using redis://localhost:6379/0",
-        "no pool is given, and SNOWREDIS_POOL is not set: using default",
-        "no url is given: using that of SNOWREDIS_URL",
-        "no pool is given: using that of SNOWREDIS_POOL",
-    }
+    monkeypatch.setenv("SNOWREDIS_URL", "redis://:secret@elsewhere:1/7")
+    monkeypatch.setenv("SNOWREDIS_POOL", "orders")
+    monkeypatch.setenv("SNOWREDIS_LAYOUT", "twitter")
+    for make in SNOWFLAKES[:3]:
+        ids = make()
+        assert (ids.pool, ids._lease_manager.store.where) == ("orders", "elsewhere:1/7")
+        assert ids.layout == snowredis.layouts["twitter"]
+    segment, dated = (make() for make in NUMBERS)
+    assert segment._stores[0].where == dated._store.where == "elsewhere:1/7"
+    assert create_app().pools.names == ["orders"]
+    pools = snowredis.WorkerPool()
+    assert (pools.name, pools.where) == ("orders", "elsewhere:1/7")
+    given = snowredis.connect(memory_pool(), pool="given", layout="js-safe")
+    assert (given.pool, given.layout) == ("given", snowredis.layouts["js-safe"])
     monkeypatch.setenv("SNOWREDIS_POOL", "not a name")
     with pytest.raises(snowredis.ConfigError, match="SNOWREDIS_POOL must be"):
         snowredis.connect()
+
+
+def test_nothing_that_makes_ids_guesses_a_url_or_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SNOWREDIS_URL", "SNOWREDIS_POOL"):
+        monkeypatch.delenv(name)
+    for make in SNOWFLAKES + NUMBERS:
+        with pytest.raises(snowredis.ConfigError, match=r"SNOWREDIS_URL is not set.*SNOWREDIS_POOL.*embedded://"):
+            make()
+    monkeypatch.setenv("SNOWREDIS_URL", "redis://elsewhere:1/7")
+    for make in SNOWFLAKES:
+        with pytest.raises(snowredis.ConfigError, match="SNOWREDIS_POOL is not set"):
+            make()
+    # no other process can have one in memory
+    assert snowredis.connect(memory_pool()).next_id() > 0
 
 
 # as Kubernetes sets them for the Services "snowredis", "snowredis-serve" and "snowredis-pool"
@@ -158,12 +183,13 @@ def test_variables_of_other_programs_are_ignored_and_mistyped_ones_are_warned_of
 ) -> None:
     others = OF_KUBERNETES | {"SNOWREDIS_CLOCK": "x", "SNOWREDIS_HELM_RELEASE": "x", "PATH": "/bin"}
     assert from_environment(others) == {}
-    url, options = settings_from_environment(others)
-    assert (url, options["pools"]) == (snowredis.settings.DEFAULT_URL, ["default"])
+    named = {"SNOWREDIS_URL": "redis://h", "SNOWREDIS_POOL": "orders"}
+    url, options = settings_from_environment(others | named)
+    assert (url, options["pools"]) == ("redis://h", ["orders"])
     assert not caplog.records
     for _ in range(2):
         assert from_environment({"SNOWREDIS_POOOL": "x", "SNOWREDIS_TTL": "3"}) == {"ttl": 3.0}
-    settings_from_environment({"SNOWREDIS_SERVE_TOKENN": "x"})
+    settings_from_environment({"SNOWREDIS_SERVE_TOKENN": "x", **named})
     assert [record.getMessage() for record in caplog.records] == [
         "the variable SNOWREDIS_POOOL is unknown, and ignored. Did you mean SNOWREDIS_POOL?",
         "the variable SNOWREDIS_SERVE_TOKENN is unknown, and ignored. Did you mean SNOWREDIS_SERVE_TOKEN?",

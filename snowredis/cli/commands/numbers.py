@@ -14,7 +14,7 @@ from snowredis.cli.options import Command, Parser, confirm, natural
 from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, SnowredisError, StoreRefused
 from snowredis.process.clock import now_ms
-from snowredis.settings import URL_SETTING, Setting, url_or_default
+from snowredis.settings import URL_SETTING, Setting, required_url, url_to_look_at
 
 
 def _constants(*, dated: bool) -> dict[str, Setting]:
@@ -49,10 +49,10 @@ def _create(args: argparse.Namespace) -> None:
         raise CommandError(ExitCode.USAGE, f"{' and '.join(wrong)}: only {why}. Nothing was created.")
     given = _given(args, constants)
     if not dated:
-        first = numbers.create_tag(url_or_default(args.url), args.tag, **given)
+        first = numbers.create_tag(required_url(args.url), args.tag, **given)
         print(f"tag {args.tag} was created; its first number is {first:,}")
         return
-    with numbers.DatedGenerator(args.tag, url_or_default(args.url), **given) as ids:
+    with numbers.DatedGenerator(args.tag, required_url(args.url), **given) as ids:
         if not ids.create():
             raise ConfigError(
                 f"the dated numbers of {args.tag} are not new. Nothing was changed. See: snowredis numbers show"
@@ -69,7 +69,7 @@ def _add_open(parser: Parser) -> None:
 
 
 def _open(args: argparse.Namespace) -> None:
-    url, tag, period = url_or_default(args.url), args.tag, args.period
+    url, tag, period = required_url(args.url), args.tag, args.period
     if period is not None:
         if args.first is None:
             raise CommandError(ExitCode.USAGE, "dated numbers are opened with --from N.")
@@ -97,13 +97,13 @@ def _change(args: argparse.Namespace) -> None:
     if not constants:
         raise CommandError(ExitCode.USAGE, "nothing to change is named. See: snowredis numbers change --help")
     confirm(args, f"Change {args.tag}? Its processes use up what they have, and get no more until they are restarted.")
-    following = numbers.change_tag(url_or_default(args.url), args.tag, **constants)
+    following = numbers.change_tag(required_url(args.url), args.tag, **constants)
     print(f"tag {args.tag} was changed; its next number is {following:,}. Restart its processes with the new settings")
 
 
 def _delete(args: argparse.Namespace) -> None:
     confirm(args, f"Delete {args.tag}, with all its segments and periods? Then it is unknown which numbers were used.")
-    deleted = numbers.delete_tag(url_or_default(args.url), args.tag)
+    deleted = numbers.delete_tag(required_url(args.url), args.tag)
     print(f"tag {args.tag} was deleted" if deleted else f"there is no tag {args.tag}")
 
 
@@ -116,7 +116,7 @@ def _show(args: argparse.Namespace) -> None:
     if args.tag is None:
         _show_all(args)
         return
-    segments, dated = _read(url_or_default(args.url), args.tag)
+    segments, dated = _read(url_to_look_at(args.url), args.tag)
     if segments is None and dated is None:
         text = f"this Redis has no tag {args.tag!r}. If it is new, create it once: snowredis numbers create {args.tag}"
         raise CommandError(ExitCode.POOL_NOT_FOUND, text)
@@ -135,11 +135,11 @@ def _show_all(args: argparse.Namespace) -> None:
     """Show a table of all tags. What cannot be read is in it, too."""
     from snowredis.monitor.doctor import tags_at
 
-    where, names = tags_at(url_or_default(args.url))
+    where, names = tags_at(url_to_look_at(args.url))
     found: list[tuple[str, str, str, str]] = []
     for name in names:
         try:
-            segments, dated = _read(url_or_default(args.url), name)
+            segments, dated = _read(url_to_look_at(args.url), name)
         except SnowredisError as error:
             found.append((name, "unknown", str(error), ""))
             continue

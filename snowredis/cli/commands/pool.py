@@ -223,6 +223,7 @@ def _change_layout(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
     from snowredis.worker_pool import change_layout
 
+    require_pool(args)
     with open_known_pool(args) as pool:
         info, layout = pool.info(), resolve_layout(args.new_layout)
         when = f"in {args.delay_s:g} s" if args.delay_s else "as soon as no reservation reaches beyond"

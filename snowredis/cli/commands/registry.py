@@ -33,7 +33,7 @@ def _opened(args: argparse.Namespace, place: NumberPlace | None = None) -> conte
     """Open the registry that the command line or the environment names."""
     from snowredis.registry.registry import RedisRegistry
 
-    url, options = settings(args)
+    url, options = settings(args, looks=True)
     server, name = options.get("registry_url") or url, options.get("registry") or DEFAULT_REGISTRY
     return contextlib.closing(RedisRegistry(server, name, place))
 
@@ -56,7 +56,7 @@ def _create(args: argparse.Namespace) -> None:
     from snowredis.core.presets import resolve_layout
     from snowredis.registry.registry import NumberPlace, RegistryStatus
 
-    place = NumberPlace.of(resolve_layout(settings(args)[1].get("layout")))
+    place = NumberPlace.of(resolve_layout(settings(args, looks=True)[1].get("layout")))
     if args.first >= place.capacity:
         raise ConfigError(f"--first {args.first} is too high: the highest number is {place.capacity - 1}")
     with _opened(args, place) as registry:

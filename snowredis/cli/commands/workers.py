@@ -152,7 +152,7 @@ heartbeat for half a ttl), silent (none for two thirds of a ttl), no-ids (it sen
 unknown (Redis may have forgotten it), expired (the lease ended without a release), free (released). Workers that ended
 without a release are listed for an hour, those that are silent for as long as they may have ids.""",
     [
-        ("snowredis workers", "of pool 'default'"),
+        ("snowredis workers", "of the only pool"),
         ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
         ("snowredis workers --state silent --host 'web-*'", "find some"),
         ("snowredis workers --group-by host", "a line for each host"),
@@ -263,7 +263,7 @@ def _doctor(args: argparse.Namespace) -> int:
     from snowredis.monitor.doctor import diagnose
     from snowredis.numbers.settings import SEGMENT_SETTINGS
 
-    url, options = settings(args)
+    url, options = settings(args, looks=True)
     if args.tag is not None:
         SEGMENT_SETTINGS["tag"].check(args.tag)
     # SNOWREDIS_POOL names no pool beside --tag

@@ -23,8 +23,9 @@ from django.utils.module_loading import import_string
 
 from snowredis import process_generator
 from snowredis.connection import END_WARNING_MS, connect
+from snowredis.environment import settings_of_process
 from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError
-from snowredis.settings import KIND, is_embedded, is_in_memory, pool_or_default, url_or_default
+from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.protocol import PoolConfig
 
 # settings about the server, which ``testing`` replaces
@@ -67,8 +68,7 @@ def effective_settings() -> dict[str, Any]:
 
     Those of settings.SNOWREDIS, with which ready() configured it, precede SNOWREDIS_* variables. Raises ConfigError.
     """
-    given = process_generator.effective_settings()
-    return given | {"url": url_or_default(given.get("url")), "pool": pool_or_default(given.get("pool"))}
+    return settings_of_process(process_generator.effective_settings())
 
 
 def makes_snowflakes() -> bool:

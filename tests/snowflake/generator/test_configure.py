@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 
 import snowredis
 from snowredis import testing
+from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.process_generator import effective_kind, effective_settings, process_generator
 from snowredis.testing import memory_pool
@@ -84,3 +89,51 @@ def test_another_generator_takes_the_settings_of_the_process_that_it_knows(monke
     assert kind.name == "snowflake"
     assert settings == {"url": "redis://h/0", "pool": "users", "ttl": 7.0, "label": "of-the-code"}
     assert effective_kind("uuid7").settings == {}
+
+
+# what a process prints that has no settings but those of the one that started it
+_SETTINGS_OF_CHILD = "from snowredis.process_generator import effective_settings; print(effective_settings())"
+
+
+def settings_of_child() -> Any:
+    """Return the settings of a process that this one starts, or the last line of its error."""
+    child = subprocess.run([sys.executable, "-c", _SETTINGS_OF_CHILD], capture_output=True, text=True)
+    return ast.literal_eval(child.stdout) if child.returncode == 0 else child.stderr.strip().splitlines()[-1]
+
+
+def test_processes_that_this_one_starts_have_what_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SNOWREDIS_URL", "SNOWREDIS_POOL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SNOWREDIS_TTL", "7")
+    layout = snowredis.Layout(worker_bits=9, sequence_bits=11, tick_ms=2)
+    snowredis.configure(url="redis://h/0", pool="orders", ttl=9, layout=layout, fields={"a": 1, "b": 2})
+    child = settings_of_child()
+    assert resolve_layout(child.pop("layout")) == layout
+    assert child == {"url": "redis://h/0", "pool": "orders", "ttl": 9.0, "fields": {"a": 1, "b": 2}}
+    snowredis.configure(url="redis://h/1")
+    assert settings_of_child() == {"url": "redis://h/1", "ttl": 7.0}
+    with testing.use(memory_pool().connect()):
+        snowredis.configure(pool="inner")
+        assert settings_of_child() == {"pool": "inner", "ttl": 7.0}
+    assert settings_of_child() == {"url": "redis://h/1", "ttl": 7.0}
+    snowredis.configure()
+    assert settings_of_child() == {"ttl": 7.0}
+
+
+def test_an_object_that_is_configured_is_refused_by_processes_that_this_one_starts() -> None:
+    for settings in ({"url": redis.Redis()}, {"url": "redis://h/0", "clock": testing.ManualClock()}):
+        snowredis.configure(**settings, pool="orders")
+        assert "SNOWREDIS_URL is a" in settings_of_child()
+        with pytest.raises(ConfigError, match="no other process and no other generator can have"):
+            snowredis.connect(pool="another")
+        assert process_generator().pool == "orders"
+        snowredis.close()
+
+
+def test_another_kind_that_is_configured_is_that_of_processes_that_this_one_starts() -> None:
+    pytest.importorskip("uuid_utils")
+    code = "import snowredis; print(len(snowredis.next_id()))"
+    snowredis.configure("uuid4", form="text")
+    assert subprocess.check_output([sys.executable, "-c", code]) == b"36\n"
+    snowredis.configure(pool="orders")
+    assert effective_settings()["pool"] == "orders"
