@@ -26,7 +26,7 @@ from snowredis import process_generator
 from snowredis.core.description import IdDescription
 from snowredis.core.text import DECIMAL_ID
 from snowredis.core.values import check_id
-from snowredis.errors import InvalidId, shown
+from snowredis.errors import InvalidId, SnowredisError, shown
 from snowredis.integrations.id_source import IdSource
 from snowredis.kinds.base import IdGenerator
 
@@ -141,6 +141,13 @@ class SnowflakeId(GeneratedId):
 def _check_id(value: Any) -> int:
     """Return an id as an int; text is one if it is exactly its decimal digits, as in URLs, forms and sessions."""
     return check_id(int(value) if isinstance(value, str) and _is_decimal(value) else value)
+
+
+@sa.event.listens_for(sa.Engine, "handle_error", retval=True)
+def _on_error(context: Any) -> Exception | None:
+    """Return the error of a generator as it is: programs try a job again, or reply 503, by its class."""
+    error: Exception = context.original_exception
+    return error if isinstance(error, SnowredisError) and not isinstance(error, InvalidId) else None
 
 
 def _column_type(description: IdDescription) -> TypeEngine[Any]:

@@ -1,4 +1,8 @@
-"""The clocks that ids are made by, and the waits. No other module of this package reads the system's time."""
+"""The clocks that ids are made by, and the waits. No other module of this package reads the system's time.
+
+A test of an application may freeze the time: freezegun replaces the functions of the module time, time-machine the C
+functions behind them. Neither moves this clock if ids are made in C, since it is read there then.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +55,12 @@ class SystemClock:
     """The clocks of the operating system."""
 
     background = True
-    time = staticmethod(_time.time)
+    # fast_path.py puts the function in C here
     time_ns = staticmethod(_time.time_ns)
     monotonic = staticmethod(_time.monotonic)
+
+    def time(self) -> float:
+        return self.time_ns() / 1e9
 
     @staticmethod
     def sleep(seconds: float) -> None:
@@ -63,7 +70,7 @@ class SystemClock:
 
 def now_ms() -> int:
     """Return the wall clock of this host, ms since 1970."""
-    return _time.time_ns() // 1_000_000
+    return SYSTEM.time_ns() // 1_000_000
 
 
 class StepClock(SystemClock):
@@ -76,11 +83,8 @@ class StepClock(SystemClock):
         """Move the wall clock forward by *ms*, or back if negative."""
         self._offset_ns += ms * 1_000_000
 
-    def time(self) -> float:
-        return _time.time() + self._offset_ns / 1e9
-
-    def time_ns(self) -> int:
-        return _time.time_ns() + self._offset_ns
+    def time_ns(self) -> int:  # type: ignore[override] # a method, since it has an offset
+        return SYSTEM.time_ns() + self._offset_ns
 
 
 SYSTEM = SystemClock()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 from typing import Any, NamedTuple
@@ -39,6 +40,12 @@ def client_of_url(url: str) -> Any:
         from snowredis.servers.refusals import no_unix_sockets
 
         raise no_unix_sockets(url)
+    # as celery spells it
+    url = re.sub(r"(?<=[?&]ssl_cert_reqs=)CERT_\w+", lambda found: found[0].removeprefix("CERT_").lower(), url)
+    if "ssl_" in url:
+        from snowredis.servers.refusals import check_certificates
+
+        check_certificates(url)
     try:
         if scheme == "sentinel":
             from snowredis.servers.failover import from_sentinel_url

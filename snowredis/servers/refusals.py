@@ -6,8 +6,10 @@ Loaded where something is refused, or where it is no URL. No error shows a passw
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from typing import Any
+from urllib.parse import parse_qsl
 
 import redis
 from redis import sentinel
@@ -37,6 +39,13 @@ def unusable_url(url: str, reason: str) -> ConfigError:
         "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
         "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
     )
+
+
+def check_certificates(url: str) -> None:
+    """Raise ConfigError for a file of certificates or keys in the query of *url* that is not there."""
+    for name, path in parse_qsl(url.rpartition("?")[2]):
+        if name in ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile") and not os.path.exists(path):
+            raise ConfigError(f"{name}={path} in the URL: there is no such file. Nothing was connected. Correct it.")
 
 
 def _unknown_option(name: str) -> str:

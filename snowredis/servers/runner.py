@@ -50,6 +50,21 @@ _OF_REPLIES = (
     ("max number of clients", "it has as many connections as its maxclients", "Close some, or raise maxclients"),
     ("BUSY", "it runs a long script of another program", "Wait for its end, or end it with SCRIPT KILL"),
 )
+# part of an error's text of TLS -> what to do
+_OF_TLS = (
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "Name the certificate of the server's CA in the URL, as ssl_ca_certs=/path/ca.crt, and the host as the "
+        "server's certificate names it",
+    ),
+    # of TLS 1.3, and of TLS 1.2
+    *(
+        (mark, "It asks for a certificate of this client: name it in the URL, as ssl_certfile=… and ssl_keyfile=…")
+        for mark in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")
+    ),
+    ("KEY_VALUES_MISMATCH", "Name the key of the certificate ssl_certfile in the URL, as ssl_keyfile=…"),
+)
+_TLS_ADVICE = "Check that the server is running, and that this port speaks TLS"
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
 # the first match counts
@@ -153,9 +168,8 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     if replied:
         return StoreUnavailable(where, text, "It replied, so the URL leads to a Redis: correct what this reply names")
     if where.startswith(TLS_PREFIX) and isinstance(error, exceptions.TimeoutError | exceptions.ConnectionError):
-        return StoreUnavailable(
-            where, text, "Check that the server is running, and that this port speaks TLS: if not, write redis://"
-        )
+        advice = next((advice for mark, advice in _OF_TLS if mark in text), _TLS_ADVICE)
+        return StoreUnavailable(where, text, advice)
     if isinstance(error, UnicodeError):
         text = f"this client decodes replies in another encoding ({text})"
         return StoreUnavailable(where, text, "Use encoding utf-8")

@@ -107,7 +107,7 @@ typedef struct {
        which is read without a lock, or None */
     PyObject *bound, *unbound;
     PyObject *next_slow_name, *next_with_gene_name, *time_ns_name;
-    /* time.time_ns */
+    /* time_ns of this module, which the clock of the system has */
     PyObject *system_time_ns;
 } State;
 
@@ -670,7 +670,19 @@ process_bind(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+system_time_ns(PyObject *module, PyObject *unused)
+{
+    struct timespec time;
+    (void)module;
+    (void)unused;
+    clock_gettime(CLOCK_REALTIME, &time);
+    return PyLong_FromLongLong((long long)(time.tv_sec * 1000000000ULL + time.tv_nsec));
+}
+
 static PyMethodDef module_methods[] = {
+    {"time_ns", system_time_ns, METH_NOARGS,
+     "time_ns($module, /)\n--\n\nReturn the time of the system, ns since 1970: time.time_ns(), which a test may freeze."},
     {"next_id", process_next_id, METH_NOARGS,
      "next_id($module, /)\n--\n\nMake one id with the generator of this process. See Generator.next_id()."},
     {"bind", process_bind, METH_VARARGS,
@@ -684,18 +696,12 @@ static int
 module_exec(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    PyObject *time = PyImport_ImportModule("time");
-    if (time == NULL)
-        return -1;
 #ifdef Py_GIL_DISABLED
     state->bound = Py_BuildValue("[O]", Py_None);
-    if (state->bound == NULL) {
-        Py_DECREF(time);
+    if (state->bound == NULL)
         return -1;
-    }
 #endif
-    state->system_time_ns = PyObject_GetAttrString(time, "time_ns");
-    Py_DECREF(time);
+    state->system_time_ns = PyObject_GetAttrString(module, "time_ns");
     state->next_slow_name = PyUnicode_InternFromString("_next_slow");
     state->next_with_gene_name = PyUnicode_InternFromString("_next_with_gene");
     state->time_ns_name = PyUnicode_InternFromString("time_ns");

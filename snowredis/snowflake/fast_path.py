@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from snowredis.core.values import MAX_BATCH, as_int64, check_count
+from snowredis.process.clock import SystemClock
 from snowredis.process.fork import ForkGuard
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ def _load_c() -> Any:
 if not TYPE_CHECKING:
     if _c := _load_c():
         FastPath, IMPLEMENTATION, next_id, bind = _c.FastPath, "c", _c.next_id, _c.bind
+        # one clock for both: the slow path would read another one in a test that has frozen the time. An extension that
+        # was built before has none
+        SystemClock.time_ns = staticmethod(getattr(_c, "time_ns", SystemClock.time_ns))
     else:
         from snowredis.snowflake import pure_path as _python
 

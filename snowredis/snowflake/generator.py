@@ -122,6 +122,11 @@ class SnowflakeGenerator(FastPath):
         return self._allocator.in_outage_lane
 
     @property
+    def ready(self) -> bool:
+        """True if this process can make ids now. For probes: it makes no call to Redis."""
+        return self.lasts_until_ms > self.clock_reading.now_ms
+
+    @property
     def lasts_until_ms(self) -> int:
         """Until when ids can be made if Redis takes no more renewals, ms since 1970 on this host's clock; 0: no lease.
 

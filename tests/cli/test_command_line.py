@@ -170,9 +170,9 @@ def test_3_for_a_variable_that_cannot_be_read(cli: Cli, monkeypatch: pytest.Monk
     assert "SNOWREDIS_TTL must be seconds, 0 or more" in result.err
 
 
-@pytest.mark.parametrize("argv", [["generate", "--pool", "x"], ["workers"], ["pool", "show"], ["pool", "create", "x"]], ids=" ".join)
-def test_4_if_redis_does_not_answer(argv: list[str], offline: Cli) -> None:
-    result = offline(*argv, "--url", "redis://user:secret@127.0.0.1:1/0")
+@pytest.mark.parametrize("argv", ["generate --pool x", "workers", "pool show", "pool create x"])
+def test_4_if_redis_does_not_answer(argv: str, offline: Cli) -> None:
+    result = offline(*argv.split(), "--url", "redis://user:secret@127.0.0.1:1/0")
     assert result.code == 4
     assert "127.0.0.1:1" in result.err
     assert "secret" not in result.err

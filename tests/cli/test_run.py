@@ -274,6 +274,33 @@ def test_programs_in_node_and_python_repeat_no_id(start: Start, own_server: Redi
     assert len(set(made)) == len(made) == 200_000
 
 
+_CLUSTER = """
+const cluster = require("cluster");
+const [example, numbered] = [process.argv[2], process.argv[3]];
+if (cluster.isPrimary) for (let i = 0; i < 3; i++) cluster.fork(numbered ? { NODE_APP_INSTANCE: i } : {});
+else {
+  process.argv[2] = "2000";
+  require(example);
+  process.stdout.write("", () => process.disconnect());
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_each_process_of_a_program_has_a_worker_id_of_its_own_or_makes_no_ids(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "server.js"
+    script.write_text(_CLUSTER)
+    command = ("node", str(script), str(ROOT / "examples/node_ids.js"))
+    numbered = start(*command, "numbered", options=("--processes", "3"))
+    out, err = numbered.communicate(timeout=60)
+    made = out.split()
+    assert len(set(made)) == len(made) == 6000, err
+    for process in (start(*command), start(*command, options=("--processes", "3"))):
+        out, err = process.communicate(timeout=60)
+        assert "each process needs its own worker id" in err
+        assert out == ""
+
+
 def test_what_cannot_run_is_an_error_before_a_worker_id_is_claimed(start: Start, own_server: RedisServer) -> None:
     process = start("/no/such/program")
     _, err = process.communicate(timeout=30)

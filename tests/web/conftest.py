@@ -48,7 +48,7 @@ async def running(app: Service) -> AsyncIterator[Service]:
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith("SNOWREDIS_"):
+        if name.startswith("SNOWREDIS_") and name not in ("SNOWREDIS_URL", "SNOWREDIS_POOL"):
             monkeypatch.delenv(name)
     # stopping a service takes no time unless the drain is the subject
     monkeypatch.setenv("SNOWREDIS_SERVE_DRAIN_S", "0")

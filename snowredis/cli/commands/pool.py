@@ -14,7 +14,7 @@ from snowredis.cli.output import Column, Line, Pair, pairs, printable, time_of, 
 from snowredis.cli.pool_text import pool_lines, status_lines
 from snowredis.core.presets import preset_name
 from snowredis.core.values import duration
-from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS
 from snowredis.signatures import settings_of
@@ -31,6 +31,7 @@ def _add_create_arguments(parser: Parser) -> None:
     parser.add_redis(pool=False)
     of_pool = [setting for setting in SETTINGS.values() if setting.of_pool]
     parser.add_settings(*of_pool, SETTINGS["registry_url"])
+    parser.add_yes()
 
 
 def _create(args: argparse.Namespace) -> None:
@@ -46,6 +47,7 @@ def _create(args: argparse.Namespace) -> None:
     if has_registry(options):
         reply = _register(url, options)
     else:
+        _check_not_emptied(args)
         with contextlib.closing(open_store(url, options, administers=True)) as store:
             reply = store.create(now_ms())
     created = isinstance(reply, Created)
@@ -60,6 +62,24 @@ def _create(args: argparse.Namespace) -> None:
             reason = "the pool of this name before ends then"
         write(output.wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
     write(pairs(settings_rows(info), wrap=True))
+
+
+def _check_not_emptied(args: argparse.Namespace) -> None:
+    """Ask if Redis was emptied since a process renewed a lease there: it may live, and make ids of this pool."""
+    from snowredis.servers.runner import server_of, translated
+    from snowredis.snowflake.protocol import pool_keys
+    from snowredis.snowflake.redis_store import load
+
+    with open_pool(args) as pool, contextlib.suppress(StoreRefused), translated(pool.where):
+        client = server_of(pool.client, pool_keys(pool.name)[0])
+        flushed = {"cmdstat_flushall", "cmdstat_flushdb"} & client.info("commandstats").keys()
+        if not (flushed and any(client.script_exists(load("renew").sha))) or any(client.scan_iter("snowredis:{*")):
+            return
+        print(
+            f"Redis at {pool.where} has no pool, and was emptied: a process has renewed a lease there since its start. "
+            "Processes that live put their pool back within ttl / 3, and new ones wait as long as needed."
+        )
+    confirm(args, f"Are you sure that no process of pool {args.pool} lives?", "nothing was created")
 
 
 def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands.ids import settings_of_pool, warnings_on_stderr
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, seconds, settings
+from snowredis.cli.options import Command, Parser, positive, seconds, settings
 from snowredis.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -96,21 +96,22 @@ class _Killer:
 class _Program:
     """One run of the program, in a process group of its own."""
 
-    def __init__(self, words: list[str], held: WorkerId, killer: _Killer) -> None:
+    def __init__(self, words: list[str], held: list[WorkerId], killer: _Killer) -> None:
         self._killer = killer
-        self.kill_s = min(_KILL_S, held.ttl_ms / 4000)
+        self.kill_s = min(_KILL_S, held[0].ttl_ms / 4000)
         self.code: int | None = None
         variables = {
-            "WORKER_ID": held.worker,
-            "DATACENTER": held.datacenter,
-            "LAYOUT": held.layout_spec,
-            "FROM": held.from_ms,
-            "UNTIL": held.until_ms,
+            # several processes that know of one would share it
+            "WORKER_ID" if len(held) == 1 else "WORKER_IDS": ",".join(str(each.worker) for each in held),
+            "DATACENTER": held[0].datacenter,
+            "LAYOUT": held[0].layout_spec,
+            "FROM": max(each.from_ms for each in held),
+            "UNTIL": min(each.until_ms for each in held),
         }
         environment = os.environ | {f"SNOWREDIS_{name}": str(value) for name, value in variables.items()}
         own = os.getpgrp()
         self.has_terminal = _owns_terminal(own)
-        left_s = held.left_s - self.kill_s / 2
+        left_s = _left_s(held) - self.kill_s / 2
 
         def begin() -> None:
             # in the child, before the program begins: the killer knows it even if this process is killed here
@@ -196,8 +197,14 @@ def _pass_terminal(group: int, to: int) -> None:
         signal.signal(signal.SIGTTOU, before)
 
 
+def _left_s(held: list[WorkerId]) -> float:
+    return min(each.left_s for each in held)
+
+
 def _add_arguments(parser: Parser) -> None:
     parser.add_redis()
+    text = "lease a worker id for each of N processes of the program, as SNOWREDIS_WORKER_IDS (default: 1)"
+    parser.add_argument("--processes", type=positive, default=1, metavar="N", help=text)
     parser.add_settings(*(SETTINGS[name] for name in ("layout", "ttl", "label")))
     text = "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
     parser.add_argument("--grace", type=seconds, metavar="S", help=text)
@@ -220,24 +227,25 @@ def _run(args: argparse.Namespace) -> int:
     killer = _Killer()
     try:
         # before the handlers: until there is a program, signals end this process
-        with warnings_on_stderr(), worker_id(url=url, grace=0, **options) as held:
-            ttl_s = held.ttl_ms / 1000
+        with warnings_on_stderr(), contextlib.ExitStack() as stack:
+            held = [stack.enter_context(worker_id(url=url, grace=0, **options)) for _ in range(args.processes)]
+            ttl_s = held[0].ttl_ms / 1000
             signals, grace_s = _Signals(), min(5.0 if args.grace is None else args.grace, ttl_s / 4)
             return _supervise(_Program(words, held, killer), held, killer, signals, grace_s)
     finally:
         killer.close()
 
 
-def _supervise(program: _Program, held: WorkerId, killer: _Killer, signals: _Signals, grace_s: float) -> int:
+def _supervise(program: _Program, held: list[WorkerId], killer: _Killer, signals: _Signals, grace_s: float) -> int:
     """Wait for the end of the program; return its exit code. Raises CommandError if it had to be ended."""
-    worker = held.worker
+    workers = ", ".join(str(each.worker) for each in held)
     try:
         while not program.reap():
-            left_s = held.left_s
+            left_s = _left_s(held)
             if left_s <= grace_s + program.kill_s:
                 program.end(left_s, grace_s, signals)
                 why = "could not be renewed in time" if left_s else "was lost"
-                raise CommandError(ExitCode.LEASE_OR_CLOCK, f"worker id {worker} {why}; the program was ended")
+                raise CommandError(ExitCode.LEASE_OR_CLOCK, f"worker id {workers} {why}; the program was ended")
             killer.tell(program.group, left_s - program.kill_s / 2)
             program.follow_stop()
             for number in signals.wait(_EVERY_S):
@@ -250,11 +258,16 @@ def _supervise(program: _Program, held: WorkerId, killer: _Killer, signals: _Sig
 
 RUN = Command(
     "run",
-    "run any program with a worker id of a pool",
+    "run any program of one process with a worker id of a pool",
     """Claims a worker id, and runs the program with SNOWREDIS_WORKER_ID, SNOWREDIS_DATACENTER, SNOWREDIS_LAYOUT,
-SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). Signals and the exit code are passed on. The program is ended before
-the reservation of the worker id ends, if it cannot be renewed: exit code 8.""",
-    [("snowredis run --pool orders -- node server.js", "in another language")],
+SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). The worker id is for one process: others of the program inherit the
+variable, and would repeat its ids. With --processes N there are N worker ids in SNOWREDIS_WORKER_IDS, and each process
+takes another one. Signals and the exit code are passed on. The program is ended before a reservation ends, if it cannot
+be renewed: exit code 8.""",
+    [
+        ("snowredis run --pool orders -- node server.js", "one process, in another language"),
+        ("snowredis run --pool orders --processes 4 -- pm2-runtime app.json", "four"),
+    ],
     _add_arguments,
     _run,
 )
