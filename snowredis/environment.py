@@ -9,7 +9,18 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from snowredis.settings import KIND, PREFIX, SETTINGS, Setting, is_in_memory, nearest, required_pool, required_url
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.settings import (
+    KIND,
+    OBJECT,
+    PREFIX,
+    SETTINGS,
+    Setting,
+    is_in_memory,
+    nearest,
+    required_pool,
+    required_url,
+)
 
 # variables that the C code, its build, the scripts and the HTTP service read
 _OTHER_VARIABLES = tuple(
@@ -73,10 +84,21 @@ def hand_on(settings: Mapping[str, Any], declared: Mapping[str, Setting], kind: 
     for name, value in settings.items():
         if value is not None:
             # no variable sets a clock: with one, another process could only make other ids
-            texts[declared["url" if name == "clock" else name].variable] = declared[name].text_of(value)
+            texts[declared["url" if name == "clock" else name].variable] = _text_of(declared[name].kind.convert(value))
     _handed_on.clear()
     _handed_on.update({variable: (text, os.environ.get(variable)) for variable, text in texts.items()})
     os.environ.update(texts)
+
+
+def _text_of(value: Any) -> str:
+    """Return *value* as Setting.read() parses it; text that it refuses if there is none."""
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={number}" for name, number in value.items())
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return " ".join(value)
+    if isinstance(value, Layout):
+        return layout_spec(value)
+    return str(value) if isinstance(value, str | int | float) else f"{OBJECT}{type(value).__name__}"
 
 
 def inherited(variable: str) -> str | None:

@@ -134,19 +134,6 @@ class Setting(NamedTuple):
             raise ConfigError(f"{name} must be {self.kind.what}, not {text!r}")
         return value
 
-    def text_of(self, value: Any) -> str:
-        """Return *value* as read() parses it; text that read() refuses if there is none."""
-        value = self.kind.convert(value)
-        if isinstance(value, Mapping):
-            return ",".join(f"{name}={number}" for name, number in value.items())
-        if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-            return " ".join(value)
-        if hasattr(value, "timestamp_bits"):
-            from snowredis.core.layout import layout_spec
-
-            return layout_spec(value)
-        return str(value) if isinstance(value, str | int | float) else f"{OBJECT}{type(value).__name__}"
-
 
 def int_or_same(value: Any) -> Any:
     """Return a whole number of any type, such as numpy's, as an int; anything else as it is."""

@@ -24,14 +24,14 @@ MAY_IMPORT = {
     "errors": {"signatures"},
     "process": {"errors"},
     "settings": {"errors"},
-    "environment": {"settings"},
     "embedded": {"errors"},
     "core": {"errors", "settings"},
+    "environment": {"settings", "core"},
     "servers": {"errors", "settings", "process", "embedded"},
     "snowflake": {"errors", "settings", "core", "process", "servers"},
     "registry": {"errors", "signatures", "settings", "core", "servers", "snowflake"},
-    "connection": {"errors", "settings", "core", "process", "snowflake", "registry"},
-    "lent_worker": {"errors", "environment", "core", "process", "snowflake", "connection"},
+    "connection": {"errors", "settings", "environment", "core", "process", "snowflake", "registry"},
+    "lent_worker": {"errors", "core", "process", "snowflake", "connection"},
     "kinds": {"errors", "settings", "environment", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "environment", "process", "snowflake", "connection", "kinds"},
@@ -49,7 +49,7 @@ MAY_IMPORT |= {
     "snowredis": LOWER - {"environment", "numbers", "registry", "servers", "settings", "signatures"},
     # "cli": a framework's own commands show what ours show
     "integrations": {*LOWER, "snowredis", "cli"}
-    - {"environment", "lent_worker", "numbers", "readers", "registry", "servers", "signatures", "worker_pool"},
+    - {"lent_worker", "numbers", "readers", "registry", "servers", "signatures", "worker_pool"},
     # "integrations": metrics are shown there, too
     "web": {*LOWER, "snowredis", "integrations"}
     - {"embedded", "lent_worker", "numbers", "process_generator", "readers", "registry", "signatures", "testing"},
