@@ -151,12 +151,21 @@ def test_the_largest_widths_that_are_allowed_are_allowed() -> None:
 
 
 def test_an_epoch_in_the_future_is_refused_with_both_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_module, "time_ns", lambda: EPOCH * 1_000_000)
-    assert Layout(epoch_ms=EPOCH).epoch_ms == EPOCH
-    message = refusal(epoch_ms=EPOCH + 1)
-    assert f"epoch_ms {EPOCH + 1} is in the future" in message
-    assert f"clock shows {EPOCH} (2025-01-01T00:00:00Z)" in message
+    now_ms = layout_module.WRITTEN_MS + 86_400_000
+    monkeypatch.setattr(layout_module, "time_ns", lambda: now_ms * 1_000_000)
+    assert Layout(epoch_ms=now_ms).epoch_ms == now_ms
+    message = refusal(epoch_ms=now_ms + 1)
+    assert f"epoch_ms {now_ms + 1} is in the future" in message
+    assert f"clock shows {now_ms} (2026-11-02T00:00:00Z)" in message
     assert "in the future" in refusal(epoch_ms=EPOCH * 1_000_000)  # ns for ms
+
+
+def test_no_epoch_is_in_the_future_for_a_clock_that_a_test_has_frozen_in_the_past(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(layout_module, "time_ns", lambda: 1_577_836_800_000 * 1_000_000)
+    assert Layout().epoch_ms == EPOCH
+    assert "in the future" in refusal(epoch_ms=layout_module.WRITTEN_MS + 1)
 
 
 def test_the_game_articles_layout_is_refused_with_the_sum_the_lifetime_and_a_way_out() -> None:
