@@ -24,7 +24,7 @@ with snowredis.connect("embedded://", pool="quickstart", label="quickstart") as 
     assert len(set(many)) == len(many)
 
     for worker in snowredis.WorkerPool(URL, "quickstart").workers():
-        left = worker.lease_left_ms / 1000
+        left = worker.end_ms / 1000 - time.time()
         print(f"worker id {worker.worker}: {worker.label}, pid {worker.pid}, lease ends in {left:.1f} s")
 
 print("the worker id was released:", snowredis.WorkerPool(URL, "quickstart").workers() == [])

@@ -29,6 +29,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors.py": MOST,
     "integrations": ("integrations",),
     "kinds": ("kinds",),
+    "lent_worker.py": ("cli", "snowflake/generator"),
     "merge": ("merge",),
     "monitor": ("monitor", "cli", "web"),
     "numbers": ("numbers", "kinds"),

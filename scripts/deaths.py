@@ -172,7 +172,7 @@ class Watcher:
     def _read(self) -> None:
         for event in self._pool.events(newest=500):
             if event.kind in ("died", "released"):
-                self._released_ms[event.id] = event.pid, event.at_ms
+                self._released_ms[event.id] = event.owner.pid, event.at_ms
 
     def finish(self) -> None:
         """Compare the times of releases on behalf of the dead with the times of their deaths."""

@@ -6,7 +6,8 @@
     ids.next_id()
 
 Make ids: connect() and aconnect() return a generator; next_id(), next_ids(), anext_id() and anext_ids() use the one of
-the process, whose settings configure() sets and which close() closes. generator() makes other kinds of ids.
+the process, whose settings configure() sets and which close() closes. generator() makes other kinds of ids, and
+worker_id() leases a number for a program that makes its own.
 
 Read ids: decode(), encode() and parse(). Operate: WorkerPool shows a pool. Before a fork: preload(). At SIGTERM:
 close_on_sigterm(). Errors are in snowredis.errors; help(snowredis.connect) has the settings.
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
     from snowredis.core.text import parse as parse
     from snowredis.kinds.base import IdGenerator as IdGenerator
     from snowredis.kinds.lookup import generator as generator
-    from snowredis.monitor.snapshot import PoolInfo as PoolInfo
-    from snowredis.monitor.snapshot import WorkerInfo as WorkerInfo
+    from snowredis.lent_worker import worker_id as worker_id
+    from snowredis.monitor.lease import Lease as Lease
+    from snowredis.monitor.pool import PoolInfo as PoolInfo
     from snowredis.process.sigterm import close_on_sigterm as close_on_sigterm
     from snowredis.process_generator import anext_id as anext_id
     from snowredis.process_generator import anext_ids as anext_ids
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from snowredis.process_generator import preload as preload
     from snowredis.snowflake.fast_path import IMPLEMENTATION as IMPLEMENTATION
     from snowredis.snowflake.generator import SnowflakeGenerator as SnowflakeGenerator
-    from snowredis.snowflake.lease import Lease as Lease
+    from snowredis.snowflake.lease import OwnLease as OwnLease
     from snowredis.worker_pool import WorkerPool as WorkerPool
 
 
@@ -67,12 +69,14 @@ _NAMES_OF = {
     "core.text": ("decode", "encode", "parse"),
     "kinds.base": ("IdGenerator",),
     "kinds.lookup": ("generator",),
-    "monitor.snapshot": ("PoolInfo", "WorkerInfo"),
+    "lent_worker": ("worker_id",),
+    "monitor.lease": ("Lease",),
+    "monitor.pool": ("PoolInfo",),
     "process.sigterm": ("close_on_sigterm",),
     "process_generator": ("anext_id", "anext_ids", "close", "configure", "next_id", "next_ids", "preload"),
     "snowflake.fast_path": ("IMPLEMENTATION",),
     "snowflake.generator": ("SnowflakeGenerator",),
-    "snowflake.lease": ("Lease",),
+    "snowflake.lease": ("OwnLease",),
     "worker_pool": ("WorkerPool",),
 }
 _MODULE_OF = {name: f"snowredis.{module}" for module, names in _NAMES_OF.items() for name in names}

@@ -130,6 +130,7 @@ def _warn_if_mistyped(variable: str, known: tuple[str, ...]) -> None:
     near = nearest(variable, known)
     if near:
         # loaded only for this: commands start faster without it
-        from snowredis.process.log import log
+        import logging
 
+        log = logging.getLogger("snowredis")
         log.warning("the variable %s is unknown, and ignored. Did you mean %s?", variable, near)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +19,10 @@ from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
 from snowredis.core.sql import FENCE, first_writable
 from snowredis.errors import ConfigError, shown
-from snowredis.process.log import log
 
 __all__ = ["Fence", "Watermark", "database_session", "fences", "unfit"]
+
+_log = logging.getLogger("snowredis")
 # pause between two readings of the open transactions of PostgreSQL
 _POLL_S = 0.02
 # rows of a table below this many are locked at once by a reader of MariaDB: about 20 ms
@@ -252,7 +254,7 @@ class Watermark:
         self.behind_ms = self.layout.ms_at(newest >> self.layout.timestamp_shift) + self.lag_ms
         self.behind_ms -= self.layout.ms_at(self.mark >> self.layout.timestamp_shift)
         if not moved:
-            log.warning("readers wait for an open transaction: %s", "; ".join(self.waits_for[:3]) or "unknown")
+            _log.warning("readers wait for an open transaction: %s", "; ".join(self.waits_for[:3]) or "unknown")
         return self._more
 
     def _past_snapshots(self, run: _Run, bound: str, pause: Callable[[float], object], until: float) -> int:

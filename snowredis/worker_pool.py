@@ -13,10 +13,9 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.merge.collisions import layout_ids, prove
-from snowredis.monitor.deaths import Acknowledgement, acknowledgement_key
-from snowredis.monitor.owner import count
-from snowredis.monitor.pool_monitor import PoolMonitor, shown_ms
-from snowredis.monitor.snapshot import PoolInfo
+from snowredis.monitor.lease import count
+from snowredis.monitor.pool import PoolInfo
+from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.clock import now_ms
 from snowredis.servers.runner import translated
 from snowredis.snowflake.administration import Early, Ends, PoolAdministration
@@ -88,7 +87,7 @@ class WorkerPool(PoolMonitor):
         """
         try:
             info = self.info()
-        except (PoolNotFound, StoreUnavailable) as error:
+        except (PoolNotFound, LayoutMismatch, StoreUnavailable) as error:
             with translated(self.where):
                 # damaged, or only parts remain
                 key, *_ = pool_keys(self.name)
@@ -127,24 +126,6 @@ class WorkerPool(PoolMonitor):
         with translated(self.where):
             self.client.delete(*pool_keys(self.name))
         return Deletion(alive, 0, 0, over=True, dropped=True)
-
-    def acknowledge_deaths(self, *, until_ms: int | None = None) -> Acknowledgement:
-        """Say that it has been seen who died or fell silent up to now: no viewer warns of them from now on.
-
-        Args:
-            until_ms: the newest that was seen, at_ms of EndedLease; None: all up to now.
-
-        Raises:
-            PoolNotFound; ConfigError: a pool in memory.
-        """
-        client = self.client
-        info, before = self.info(), self.acknowledgement()
-        until_ms = info.now_ms if until_ms is None else min(until_ms, info.now_ms)
-        seen = Acknowledgement(max(until_ms, before.until_ms if before else 0))
-        with translated(self.where):
-            # as long as ended leases are shown
-            client.set(acknowledgement_key(self.name), seen.until_ms, px=shown_ms(info))
-        return seen
 
 
 # --- change of the layout --------------------------------------------------------------------------

@@ -8,12 +8,11 @@ from typing import Any
 
 from scripts._docs.tables import table
 from snowredis.core.as_json import schema_of, to_json
+from snowredis.monitor.conditions import Condition, PlanAnswer, Status
 from snowredis.monitor.events import Event
-from snowredis.monitor.holdings import Holder
-from snowredis.monitor.owner import Owner
+from snowredis.monitor.lease import Lease, Owner
+from snowredis.monitor.pool import LayoutPeriod, PoolInfo
 from snowredis.monitor.pool_monitor import PoolReport
-from snowredis.monitor.snapshot import EndedLease, PoolInfo, WorkerInfo
-from snowredis.monitor.status import Condition, Status
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.protocol import WorkerStats
 from snowredis.snowflake.record import REASONS, EventKind
@@ -61,7 +60,7 @@ _FIELDS = {
     EventKind.ALARM: ("from", "until", "reason"),
 }
 # records in the order in which a reader meets them
-_RECORDS = (PoolReport, PoolInfo, Status, Condition, WorkerInfo, EndedLease, Event, WorkerStats, Whois, Holder)
+_RECORDS = (PoolReport, PoolInfo, LayoutPeriod, Status, Condition, PlanAnswer, Lease, Event, WorkerStats, Whois)
 
 
 def kinds() -> str:

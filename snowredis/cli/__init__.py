@@ -27,7 +27,7 @@ from snowredis.cli.commands.serve import SERVE
 from snowredis.cli.commands.workers import DOCTOR, EVENTS, METRICS, WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands
-from snowredis.cli.output import printable
+from snowredis.cli.output import discard_stdout, emit, printable
 
 # errors of a write to a full disk, to a file that is too large, or to a broken device
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
@@ -87,18 +87,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if argv is None else argv
         # --help of the program has the options of no command
         code = _run(build_parser(given[0] if given else ""), argv)
-        sys.stdout.flush()
+        emit("")
     except KeyboardInterrupt:
         print("\nsnowredis: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # the reader closed the pipe, as in `snowredis generate -n 1000000 | head`
-        _discard_stdout()
+        discard_stdout()
         return ExitCode.OK
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS:
             error = CommandError(ExitCode.ERROR, f"the output could not be written: {error.strerror}")
-            _discard_stdout()
+            discard_stdout()
         if sys.flags.dev_mode:
             raise
         print_error(error)
@@ -133,11 +133,3 @@ def _versions() -> str:
         f"{printable(os.environ.get(durability.variable) or durability.default)}, "
         f"{platform.python_implementation()} {platform.python_version()}, redis-py {metadata.version('redis')}"
     )
-
-
-def _discard_stdout() -> None:
-    """Point stdout at /dev/null, since the interpreter reports buffered output that it cannot write at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # in tests stdout may have no file descriptor
-        return

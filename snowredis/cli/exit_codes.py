@@ -81,7 +81,8 @@ def print_error(error: Exception) -> None:
     if code_of(error) is ExitCode.ERROR and not isinstance(error, errors.SnowredisError | CommandError):
         text = f"unexpected {type(error).__name__}: {text} (python -X dev -m snowredis … shows where)"
     # one line: a command in it can be copied from a terminal, however narrow that is
-    print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):
+        print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)
 
 
 # Windows has no SIGHUP

@@ -26,7 +26,7 @@ from snowredis.cli.exit_codes import uninterrupted
 from snowredis.core.layout import Layout
 
 if TYPE_CHECKING:
-    from snowredis.monitor.snapshot import WorkerInfo
+    from snowredis.monitor.lease import Lease
     from snowredis.process.clock import StepClock
 
 _ID_BYTES = 8
@@ -50,7 +50,7 @@ class Process:
     path: Path
     started_s: float = field(default_factory=time.time)
     workers: list[int] = field(default_factory=list)
-    record: WorkerInfo | None = None
+    record: Lease | None = None
     stopped: bool = False
 
     @property

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
-from snowredis.cli.output import local_time_of, printable, time_of
+from snowredis.cli.output import printable
 from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, required_pool, required_url, url_to_look_at
@@ -46,10 +46,9 @@ class Parser(argparse.ArgumentParser):
         if pool:
             self.add_argument("--pool", metavar="NAME", help=f"default: {SETTINGS['pool'].default_text}")
 
-    def add_pool_name(self) -> None:
-        """Add NAME, a pool, which can also be given as --pool NAME."""
-        self.add_argument("pool", nargs="?", metavar="NAME", default=argparse.SUPPRESS, action=_PoolName)
-        self.add_argument("--pool", metavar="NAME", action=_PoolName, help="the same as NAME")
+    def add_json(self, text: str) -> None:
+        """Add --json."""
+        self.add_argument("--json", action="store_true", help=text)
 
     def add_format(self) -> None:
         """Add --format, the form of the ids that are given."""
@@ -60,15 +59,6 @@ class Parser(argparse.ArgumentParser):
         """Add --layout, for layout_text()."""
         text = "name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
         self.add_argument("--layout", metavar="L", help=text)
-
-    def add_times(self) -> None:
-        """Add --local; the arguments' ``time_text`` is then a function that shows ms since 1970.
-
-        UTC is the default: the hosts of a fleet, and those who talk about it, are in several zones.
-        """
-        shown: dict[str, Any] = {"dest": "time_text", "const": local_time_of, "default": time_of}
-        text = "show times of this host's zone (default: UTC)"
-        self.add_argument("--local", action="store_const", help=text, **shown)
 
     def add_settings(self, *settings: Setting) -> None:
         """Add an option for each of *settings*."""
@@ -168,22 +158,6 @@ def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was
         print()
     if not agreed:
         raise CommandError(ExitCode.ERROR, refused)
-
-
-class _PoolName(argparse.Action):
-    """Store the name of a pool; refuse a second, different one."""
-
-    def __call__(self, parser: argparse.ArgumentParser, args: argparse.Namespace, value: Any, _: Any = None) -> None:
-        if getattr(args, "pool", None) not in (None, value):
-            parser.error(f"two pools are named: {args.pool} and {value}")
-        args.pool = value
-
-
-def require_pool(args: argparse.Namespace) -> None:
-    """Raise CommandError if add_pool_name() got no pool, and ConfigError if no Redis is named: nothing is guessed."""
-    if args.pool is None:
-        raise CommandError(ExitCode.USAGE, "no pool is named. Write its NAME after the command.")
-    required_url(args.url)
 
 
 def reader(setting: Setting) -> Callable[[str], Any]:
@@ -289,6 +263,6 @@ def open_known_pool(args: argparse.Namespace) -> Iterator[WorkerPool]:
         except PoolNotFound as error:
             raise PoolNotFound(error.pool, pool.where, tuple(pool.pools())) from error
         except StoreUnavailable as error:
-            from snowredis.monitor.status import DO_NOT_RESTART
+            from snowredis.monitor.conditions import DO_NOT_RESTART
 
             raise CommandError(code_of(error), f"{error} Meanwhile, {DO_NOT_RESTART}.") from error

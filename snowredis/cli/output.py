@@ -5,7 +5,6 @@ A line is a list of (text, style) segments. It becomes plain text, or text with 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
@@ -13,12 +12,11 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TextIO
 
-from snowredis.core.values import duration, utc_from_ms, utc_text
+from snowredis.core.values import duration, utc_text
 
 Segment = tuple[str, str]
 Line = list[Segment]
@@ -214,16 +212,6 @@ def time_of(time_ms: int) -> str:
     return utc_text(time_ms) or "past the year 9999"
 
 
-def local_time_of(time_ms: int) -> str:
-    """Return a time in ms since 1970 as text, in the zone of this host, with its offset from UTC."""
-    try:
-        local: datetime = utc_from_ms(time_ms).astimezone()
-    except (OverflowError, OSError, ValueError):
-        # at the ends of the calendar; LayoutError is a ValueError
-        return time_of(time_ms)
-    return local.isoformat(timespec="milliseconds")
-
-
 def ago(ms: float) -> str:
     """Return how long ago a moment is; *ms* is negative for a moment in the future."""
     return f"{duration(ms)} ago" if ms >= 0 else f"in {duration(-ms)}"
@@ -273,38 +261,35 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def write(lines: Iterable[Line]) -> None:
-    """Print lines, in color on a terminal, cut to its width."""
+def write(lines: Iterable[Line]) -> bool:
+    """Print lines, in color on a terminal, cut to its width. Return whether somebody reads them."""
     paint = colored if wants_color(sys.stdout) else plain
     width = terminal_width()
     # at once: thousands of rows are shown
-    sys.stdout.write("".join(f"{paint(line if width is None else cropped(line, width))}\n" for line in lines))
-    sys.stdout.flush()
+    return emit("".join(f"{paint(line if width is None else cropped(line, width))}\n" for line in lines))
+
+
+def emit(text: str) -> bool:
+    """Print *text*; return False if nobody reads it any more, as in `doctor | head -1`: its exit code counts."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_stdout()
+        return False
+    return True
+
+
+def discard_stdout() -> None:
+    """Point stdout at /dev/null, since the interpreter reports buffered output that it cannot write at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # in tests stdout may have no file descriptor
+        return
 
 
 def print_json(value: Any) -> None:
     """Print *value* as JSON in one line; core/as_json.py says how dataclasses are shown."""
     from snowredis.core.as_json import to_json
 
-    print(json.dumps(to_json(value)), flush=True)
-
-
-@contextlib.contextmanager
-def alternate_screen() -> Iterator[Callable[[Sequence[Line]], None]]:
-    """Yield a function that draws lines in place of those it drew before; at the end, restore the terminal.
-
-    Each line is written over the one before it and only then cut off, so nothing flickers.
-    """
-    paint = colored if wants_color(sys.stdout) else plain
-
-    def draw(lines: Sequence[Line]) -> None:
-        width = shutil.get_terminal_size().columns
-        text = "\x1b[K\r\n".join(paint(cropped(line, width)) for line in lines)
-        print(f"\x1b[H{text}\x1b[K\x1b[J", end="", flush=True)
-
-    # xterm's names: alternate screen, cursor hidden
-    print("\x1b[?1049h\x1b[?25l", end="")
-    try:
-        yield draw
-    finally:
-        print("\x1b[?25h\x1b[?1049l", end="", flush=True)
+    emit(f"{json.dumps(to_json(value))}\n")

@@ -39,7 +39,8 @@ class Shown:
     Attributes:
         kind: "value": as it is; "time": ms since 1970 as ISO 8601 text; "id": an int as text; "hidden": left out;
             "parts": some fields of a record, in place of the record.
-        name: its name in JSON, or those of the parts, separated by spaces; empty: derived from the attribute.
+        name: its name in JSON, or those of the parts, separated by spaces; empty: derived from the attribute, or all
+            parts.
         null: a value that stands for "none" and is shown as null.
     """
 
@@ -53,7 +54,10 @@ TimeMs: TypeAlias = Annotated[int, Shown("time")]
 NowMs: TypeAlias = Annotated[int, Shown("time", "at")]
 IdNumber: TypeAlias = Annotated[int, Shown("id")]
 Hidden: TypeAlias = Annotated[str, Shown("hidden")]
-HiddenMs: TypeAlias = Annotated[int, Shown("hidden")]
+HiddenInt: TypeAlias = Annotated[int, Shown("hidden")]
+HiddenMs = HiddenInt
+# numbers that name something
+_NAMES = ("pid", "worker", "value")
 # fields of classes that this module imports
 _HINTS: dict[type, dict[str, Any]] = {Parts: {"timestamp_ms": Annotated[int, Shown("time", "time")], "tick": IdNumber}}
 
@@ -124,6 +128,48 @@ class _Field(NamedTuple):
     text: str
 
 
+class FieldOfJson(NamedTuple):
+    """A field as JSON calls it, and what shows how to print it.
+
+    Attributes:
+        kind: its type, without None.
+        is_time: whether it is a time, in ms since 1970.
+        is_name: whether it is a number that names something, and counts nothing.
+        null: a value that stands for "none".
+    """
+
+    name: str
+    kind: Any
+    is_time: bool
+    is_name: bool
+    null: int | str | None
+
+
+def field_at(record: Any, name: str) -> tuple[FieldOfJson | None, Any]:
+    """Return the field of *record* that JSON calls *name*, and its value; "a.b": the field b of the record a.
+
+    (None, None) if a record on the way is None. Raises KeyError if there is no such field.
+    """
+    first, _, rest = name.partition(".")
+    if record is None:
+        return None, None
+    kind: type = type(record)
+    get, described = _named(kind)[first]
+    return field_at(get(record), rest) if rest else (described, get(record))
+
+
+@cache
+def _named(kind: type) -> dict[str, tuple[Callable[[Any], Any], FieldOfJson]]:
+    found: dict[str, tuple[Callable[[Any], Any], FieldOfJson]] = {}
+    for field in _fields(kind):
+        hint, shown = _split(field.hint)
+        kinds = [each for each in get_args(hint) or (hint,) if each is not NoneType]
+        is_name = shown.kind == "id" or field.name in _NAMES
+        described = FieldOfJson(field.name, kinds[0], shown.kind == "time", is_name, shown.null)
+        found[field.name] = attrgetter(field.source), described
+    return found
+
+
 def _is_record(kind: Any) -> bool:
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"))
 
@@ -141,7 +187,7 @@ def _find_fields(kind: type) -> Iterator[_Field]:
         hint, shown = _split(hints[source])
         if shown.kind == "parts":
             parts = (part._replace(source=f"{source}.{part.source}") for part in _fields(hint))
-            yield from (part for part in parts if part.name in shown.name.split())
+            yield from (part for part in parts if not shown.name or part.name in shown.name.split())
         elif shown.kind != "hidden":
             yield _Field(_json_name(source, shown), source, hints[source], texts.get(source, ""))
     for source, member in inspect.getmembers_static(kind, lambda each: isinstance(each, property)):

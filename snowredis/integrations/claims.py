@@ -7,6 +7,7 @@ would come that claims.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -14,7 +15,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from snowredis.errors import GeneratorClosed, PoolExhausted, StoreUnavailable
-from snowredis.process.log import log
+
+log = logging.getLogger("snowredis")
 
 # a process takes requests after this time at the latest
 CLAIM_TIMEOUT_S = 5.0

@@ -1,4 +1,4 @@
-"""Checks of this host and of one Redis server, and what all checks return: how serious it is, and what to do.
+"""Checks of this host and of one Redis server.
 
 Each check of a server is a function in one of two tables: it needs the reply of INFO, or a client. They only read.
 """
@@ -14,71 +14,44 @@ import struct
 import sys
 import time
 import timeit
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
-from snowredis.monitor.owner import count
-from snowredis.monitor.snapshot import setting_ms
+from snowredis.monitor.conditions import Condition, Found
+from snowredis.monitor.lease import count
+from snowredis.monitor.pool import setting_ms
 from snowredis.readers import database_session, fences, unfit
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import read_lua, text_of
 from snowredis.snowflake.record_files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
 
-# from least to most serious
-SEVERITIES = ("ok", "unknown", "warning", "error")
+
+def ok(text: str) -> Found:
+    """Return the result that all is well."""
+    return Found("ok", text)
 
 
-class Finding(NamedTuple):
-    """Result of a check.
-
-    Attributes:
-        check: name of the check; empty as long as only the check itself has it.
-        severity: one of SEVERITIES. unknown: the check was not possible.
-        text: what was found; may contain untrusted text.
-        advice: what to do; empty if nothing is wrong.
-    """
-
-    check: str
-    severity: str
-    text: str
-    advice: str = ""
-
-    def of(self, check: str) -> Finding:
-        """Return it with the name of the check."""
-        return self._replace(check=check)
-
-
-def ok(text: str) -> Finding:
-    """Return a result of severity "ok"."""
-    return Finding("", "ok", text)
-
-
-def unknown(text: str, advice: str = "") -> Finding:
+def unknown(text: str, advice: str = "") -> Found:
     """Return the result of a check that was not possible."""
-    return Finding("", "unknown", text, advice)
+    return Found("unknown", text, advice)
 
 
-def warning(text: str, advice: str) -> Finding:
-    """Return a result of severity "warning"."""
-    return Finding("", "warning", text, advice)
+def warning(text: str, advice: str) -> Found:
+    """Return a result of level "warning"."""
+    return Found("warning", text, advice)
 
 
-def error(text: str, advice: str) -> Finding:
-    """Return a result of severity "error"."""
-    return Finding("", "error", text, advice)
+def critical(text: str, advice: str) -> Found:
+    """Return a result of level "critical"."""
+    return Found("critical", text, advice)
 
 
-def not_checked(failure: SnowredisError, what: str = "") -> Finding:
+def not_checked(failure: SnowredisError, what: str = "") -> Found:
     """Return the result of a check, of *what*, that *failure* made impossible: a command was refused, or Redis left."""
     reason = failure.reason if isinstance(failure, StoreRefused) else str(failure)
     return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
-
-
-def worst(findings: Sequence[Finding]) -> str:
-    """Return the highest severity in *findings*; "ok" if there are none."""
-    return max((finding.severity for finding in findings), key=SEVERITIES.index, default="ok")
 
 
 # STA_UNSYNC of adjtimex(2)
@@ -90,12 +63,12 @@ _TIMEX_BYTES = 512
 _MAX_ERROR_US = 16_000_000
 
 
-def check_host() -> list[Finding]:
+def check_host() -> list[Condition]:
     """Run all checks of this host. Blocks for a few ms; raises nothing."""
     return [_ntp().of("ntp"), _crash_records().of("crash records")]
 
 
-def _crash_records() -> Finding:
+def _crash_records() -> Found:
     if not (why := why_records_off()):
         return ok("processes of this user can make them, so worker ids of killed ones are released at once")
     if os.environ.get(VARIABLE) == OFF:
@@ -123,7 +96,7 @@ def why_records_off() -> str:
     return ""
 
 
-def _ntp() -> Finding:
+def _ntp() -> Found:
     state = kernel_clock()
     if state is None:
         return unknown("this system does not report whether its clock is synchronized")
@@ -169,7 +142,7 @@ _PROBE = "redis.call('TIME') redis.pcall('INFO','server') return redis.call('HMG
 _IDENTITY = "local id, reason = identity() return { id or '', reason or '' }"
 
 
-def check_server(client: Any, key: str) -> Iterator[Finding]:
+def check_server(client: Any, key: str) -> Iterator[Condition]:
     """Run all checks of the server of *client*, which can be reached.
 
     Args:
@@ -193,23 +166,23 @@ def check_server(client: Any, key: str) -> Iterator[Finding]:
             yield not_checked(failure).of(check)
 
 
-def _version(info: dict[str, Any], client: Any) -> Finding:
+def _version(info: dict[str, Any], client: Any) -> Found:
     where, kind = address(client), "Valkey" if "valkey_version" in info else "Redis"
     version = str(info.get("valkey_version", info.get("redis_version", "?")))
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST_REDIS and numbers:
-        return error(f"{kind} {version} at {where} is too old", "6.2 is the oldest supported version")
+        return critical(f"{kind} {version} at {where} is too old", "6.2 is the oldest supported version")
     return ok(f"{kind} {version} answers at {where}")
 
 
-def _eviction(info: dict[str, Any], _client: Any) -> Finding:
+def _eviction(info: dict[str, Any], _client: Any) -> Found:
     policy, limit = str(info.get("maxmemory_policy", "")), int(info.get("maxmemory", 0))
     used_share = int(info.get("used_memory", 0)) / limit if limit else 0.0
     if policy.startswith("allkeys-"):
         text = f"maxmemory-policy is {policy}: Redis deletes pools when memory runs short"
         advice = "CONFIG SET maxmemory-policy noeviction, or a volatile-* policy: the keys of a pool never expire"
         if limit:
-            return error(text, advice)
+            return critical(text, advice)
         return warning(f"{text}; now no limit is set", advice)
     if used_share > 0.9:
         return warning(
@@ -219,11 +192,11 @@ def _eviction(info: dict[str, Any], _client: Any) -> Finding:
     return ok(f"maxmemory-policy {policy or '?'}, {'no limit' if not limit else f'{limit:,} bytes'}")
 
 
-def _persistence(info: dict[str, Any], client: Any) -> Finding:
+def _persistence(info: dict[str, Any], client: Any) -> Found:
     for field in ("rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"):
         if info.get(field, "ok") != "ok":
             advice = "Redis refuses writes in this state: look at its log and its disk"
-            return error(f"{field} is {info[field]}", advice)
+            return critical(f"{field} is {info[field]}", advice)
     if info.get("loading"):
         return warning("Redis is loading its data", "wait until it is done")
     saves = _config(client, "save")
@@ -240,10 +213,10 @@ def _persistence(info: dict[str, Any], client: Any) -> Finding:
     return ok(f"snapshots ({saves}); after a crash, new workers wait for the floor")
 
 
-def _replication(info: dict[str, Any], client: Any) -> Finding:
+def _replication(info: dict[str, Any], client: Any) -> Found:
     replicas = int(info.get("connected_slaves", 0))
     if info.get("role") != "master":
-        return error("this is a replica, which takes no claims", "use the master's address, or sentinel://…")
+        return critical("this is a replica, which takes no claims", "use the master's address, or sentinel://…")
     if info.get("cluster_enabled") and not int(info.get("cluster_size", 1) or 1):
         return warning("the Cluster has no slots yet", "see CLUSTER INFO")
     if not replicas:
@@ -270,7 +243,7 @@ def _config(client: Any, name: str) -> str | None:
     return settings.get(name)
 
 
-def _clock(client: Any, key: str) -> Finding:
+def _clock(client: Any, key: str) -> Found:
     # duration of the fastest round, and the offset that it measured
     best = (math.inf, 0.0)
     for _ in range(ROUNDS):
@@ -284,13 +257,13 @@ def _clock(client: Any, key: str) -> Finding:
     text = f"this host's clock is {offset_ms:+.0f} ms against Redis'"
     if offset_ms > lead_ms:
         advice = "ids stay unique, but reservations get shorter, down to zero: correct the clock"
-        return error(f"{text}, further ahead than max_clock_lead, {lead_ms} ms", advice)
+        return critical(f"{text}, further ahead than max_clock_lead, {lead_ms} ms", advice)
     if abs(offset_ms) > min(lead_ms / 2, 500):
         return warning(text, "correct the clock: ids of different hosts do not sort by time otherwise")
     return ok(text)
 
 
-def _latency(client: Any, key: str) -> Finding:
+def _latency(client: Any, key: str) -> Found:
     def median_ms(command: Callable[[], object]) -> float:
         return 1000 * statistics.median(timeit.repeat(command, number=1, repeat=ROUNDS))
 
@@ -306,7 +279,7 @@ def _latency(client: Any, key: str) -> Finding:
     text = f"a round trip takes {trip_ms:.2f} ms{script} (medians)"
     slowest_ms = max(trip_ms, script_ms or 0.0)
     if slowest_ms > TOO_SLOW_MS:
-        return error(text, "a reply that takes 1 s counts as lost: use a Redis that is nearer")
+        return critical(text, "a reply that takes 1 s counts as lost: use a Redis that is nearer")
     if slowest_ms > SLOW_MS:
         return warning(text, "check SLOWLOG and the network between this host and Redis")
     return ok(text)
@@ -323,14 +296,14 @@ def missing_identity(client: Any, key: str) -> str:
     return ServerUnidentified(address(client), code).reason if code not in ("", "replica") else ""
 
 
-def _identity(client: Any, key: str) -> Finding:
+def _identity(client: Any, key: str) -> Found:
     missing = missing_identity(client, key)
     if missing:
         return warning(f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
     return ok("this Redis can be identified, so restarts and failovers are detected")
 
 
-def check_database(url: str) -> Iterator[Finding]:
+def check_database(url: str) -> Iterator[Condition]:
     """Check whether readers could miss rows of the tables of a database that have a fence. Needs SQLAlchemy."""
     advice = "see docs/how-to/page-by-id.md"
     try:
@@ -341,23 +314,23 @@ def check_database(url: str) -> Iterator[Finding]:
     except Exception as failure:  # noqa: BLE001 - the errors of drivers have no common class
         found, problem = [], str(failure)
     if problem or not found:
-        yield error(problem or "no table with a fence can be seen", advice).of("database")
+        yield critical(problem or "no table with a fence can be seen", advice).of("database")
     for fence in found:
         result = ok(f"the fence of {fence.part} refuses ids older than {fence.lag_ms / 1000:g} s")
         if problem := fence.problem():
-            result = error(f"rows of {fence.part} could be missed: {problem}", advice)
+            result = critical(f"rows of {fence.part} could be missed: {problem}", advice)
         yield result.of("fence")
 
 
 # checks of what INFO says
-_INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Finding]] = {
+_INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Found]] = {
     "redis": _version,
     "eviction": _eviction,
     "persistence": _persistence,
     "replication": _replication,
 }
 # checks with commands, on a key of a pool or a tag
-_COMMAND_CHECKS: Mapping[str, Callable[[Any, str], Finding]] = {
+_COMMAND_CHECKS: Mapping[str, Callable[[Any, str], Found]] = {
     "clock": _clock,
     "latency": _latency,
     "identity": _identity,

@@ -6,19 +6,20 @@ them. And the rights: which commands the credentials of this process may run on 
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor import checks
-from snowredis.monitor.checks import Finding, error, not_checked, ok, unknown, warning
-from snowredis.monitor.owner import count
+from snowredis.monitor.checks import critical, not_checked, ok, unknown, warning
+from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level
+from snowredis.monitor.lease import count
+from snowredis.monitor.pool import PoolInfo, setting_ms
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
-from snowredis.monitor.snapshot import SESSIONS_KEY, PoolInfo, setting_ms
-from snowredis.monitor.status import DO_NOT_RESTART
 from snowredis.numbers import stores
 from snowredis.numbers.administration import tag_info
 from snowredis.numbers.tag_store import NumbersBroken
@@ -28,40 +29,38 @@ from snowredis.servers.scripts import Script, text_of
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.snowflake.redis_store import SCRIPTS, load
 
-# level of a condition -> severity of a finding
-_SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", "critical": "error"}
 
-
-def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Finding]:
+def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
-    of_pool: dict[str, Callable[[], Iterable[Finding]]] = {
-        "whether Redis takes writes": lambda: _check_writes(pool),
-        "the status": lambda: _check_status(PoolPoller(pool).read()),
-        "the workers": lambda: _check_workers(pool),
-        "the durability": lambda: [_check_durability(pool, info)],
-        "failover_slack": lambda: _check_replicas(pool, info),
+    subject = f"pool {pool.name}"
+    of_pool: dict[str, Callable[[], Iterable[Condition | Found]]] = {
+        "writes": lambda: [_check_writes(pool)],
+        "status": lambda: _check_status(PoolPoller(pool).read()),
+        "durability": lambda: [_check_durability(pool, info)],
+        "failover-slack": lambda: _check_replicas(pool, info),
     }
-    for what, check in of_pool.items():
+    for code, check in of_pool.items():
         try:
-            yield from check()
+            for each in check():
+                yield each.of(code, subject) if isinstance(each, Found) else replace(each, subject=subject)
         except StoreRefused as refused:
-            yield not_checked(refused, what)
+            yield not_checked(refused).of(code, subject)
 
 
 # question -> as a person asks it
 _QUESTIONS = {"restart": "may I restart Redis now", "deploy": "may I deploy now"}
 
 
-def _check_status(reading: Reading) -> Iterator[Finding]:
+def _check_status(reading: Reading) -> Iterator[Condition]:
     if reading.error is not None:
         raise reading.error
-    for each in reading.status.conditions:
-        is_ok = each.level == "notice" and not each.advice
-        yield Finding("", "ok" if is_ok else _SEVERITIES[each.level], each.text, each.advice)
-    yield from (ok(f"{_QUESTIONS[each.question]}? {each.text}") for each in reading.answers)
+    yield from reading.status.conditions or [ok(reading.status.headline).of("status")]
+    for each in reading.report.answers:
+        level: Level = "unknown" if each.answer == "unknown" else "ok"
+        yield Condition(each.question, level, f"{_QUESTIONS[each.question]}? {each.text}")
 
 
-def _check_writes(pool: PoolMonitor) -> Iterator[Finding]:
+def _check_writes(pool: PoolMonitor) -> Found:
     """Try what every claim and every renewal does: write. The write changes nothing."""
     try:
         with translated(pool.where):
@@ -70,27 +69,14 @@ def _check_writes(pool: PoolMonitor) -> Iterator[Finding]:
         # a user who may only read; those of generators have a check of their rights
         raise
     except StoreUnavailable as failure:
-        yield error(
+        return critical(
             f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
             f"let Redis take writes again. Until then, {DO_NOT_RESTART}",
         )
-    else:
-        yield ok(f"{pool.where} takes writes")
+    return ok(f"{pool.where} takes writes")
 
 
-def _check_workers(pool: PoolMonitor) -> Iterator[Finding]:
-    names = Counter(worker.owner.name for worker in pool.workers())
-    shared = sorted(name for name, times in names.items() if times > 1)
-    if shared:
-        yield warning(
-            f"{count(len(shared), 'name is', 'names are')} used by several workers, such as "
-            f"{shared[0][0]}:{shared[0][1]}",
-            "containers with one host name and pid, or several generators in a process: ids stay unique, but `whois` "
-            "cannot tell them apart: give each a label",
-        )
-
-
-def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Finding:
+def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Found:
     """Check that the server is fit for the durability of the pool."""
     stored = info.settings.get("durability", "detect")
     if stored == "none":
@@ -109,11 +95,11 @@ def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Finding:
     except SnowredisError as failure:
         return not_checked(failure, "durability is detect; whether Redis can be identified")
     if missing:
-        return error(f"durability is detect, but no worker id is leased: {missing}", checks.UNIDENTIFIED)
+        return critical(f"durability is detect, but no worker id is leased: {missing}", checks.UNIDENTIFIED)
     return ok("durability is detect, and Redis can be identified")
 
 
-def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Finding]:
+def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Found]:
     replicas = int(_info(pool.client, "replication").get("connected_slaves", 0))
     if replicas and not setting_ms(info.signature, "failover_slack_ms"):
         yield warning(
@@ -186,7 +172,7 @@ def _calls_in(scripts: Iterable[Script]) -> list[Call]:
     return sorted({(command.lower(), int(key or 0)) for command, key in found})
 
 
-def check_rights(client: Any, used: Sequence[Needs]) -> Finding:
+def check_rights(client: Any, used: Sequence[Needs]) -> Found:
     """Check that the user of *client* may run everything that generators of *used* need."""
     refused, user = list[str](), ""
     for each in used:
@@ -219,18 +205,7 @@ def _refused(client: Any, needs: Needs) -> tuple[str, str]:
     return user, " nor ".join(refused)
 
 
-def check_logouts(client: Any) -> Finding:
-    """Check that `snowredis serve` could store logouts as the user of *client*, which not every user needs."""
-    try:
-        user, what = _refused(client, Needs("", [SESSIONS_KEY], [("zadd", 1), ("zrange", 1), ("zrem", 1)]))
-    except SnowredisError as failure:
-        return not_checked(failure)
-    if what:
-        return unknown(f"user {user} may not {what}", "only `snowredis serve` needs it: see docs/how-to/service.md")
-    return ok(f"user {user} may store logouts of `snowredis serve`")
-
-
-def _try_script(client: Any) -> Finding:
+def _try_script(client: Any) -> Found:
     """Call a script that does not exist: Redis checks the permission first."""
     try:
         with translated(address(client)):
@@ -286,7 +261,7 @@ def tags_at(url: Any) -> tuple[str, list[str]]:
         close_client(server.client)
 
 
-def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
+def check_tags(client: Any, name: str | None) -> Iterator[Condition]:
     """Check the tag *name*, or all tags."""
     needed: list[Needs] = []
     try:
@@ -295,7 +270,7 @@ def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
             needed = [tag_needs(script, each) for script, names in found.items() for each in names]
             result = check_segments(client, found["take"])
         if name is not None and not needed:
-            result = error(f"there is no tag {name}", f"once: snowredis numbers create {name}")
+            result = critical(f"there is no tag {name}", f"once: snowredis numbers create {name}")
     except SnowredisError as failure:
         result = not_checked(failure)
         if not needed and isinstance(failure, StoreRefused):
@@ -307,7 +282,7 @@ def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
         yield check_rights(client, needed).of("rights of tags")
 
 
-def check_segments(client: Any, tags: Sequence[str]) -> Finding:
+def check_segments(client: Any, tags: Sequence[str]) -> Found:
     """Check that *tags* of segments are open, and that a restart of this Redis loses none of their segments."""
     if not tags:
         return ok("no tags of segments here")
@@ -331,7 +306,7 @@ def check_segments(client: Any, tags: Sequence[str]) -> Finding:
             text = f"{tag} {info.alarm.first} to {info.alarm.last}"
             found.setdefault("numbers may have been handed out twice", []).append(text)
     if found:
-        return error(
+        return critical(
             "; ".join(f"{what}: {', '.join(names)}" for what, names in found.items()),
             "snowredis numbers show TAG says more; snowredis numbers open TAG --from N opens a closed one",
         )
@@ -357,7 +332,7 @@ def _scan(client: Any, pattern: str) -> Iterator[str]:
 MAX_POOLS = 100
 
 
-def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[Finding]:
+def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[Condition]:
     """Check this host, its Redis, its pools and tags.
 
     Args:
@@ -372,18 +347,18 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
         ConfigError: *url* is not valid.
     """
     pool = PoolMonitor(url, name)
-    findings = checks.check_host()
+    found = checks.check_host()
     try:
-        findings += _check_server(pool.client, name, tag)
-        unreachable = any(one.check == "redis" and one.severity == "error" for one in findings)
+        found += _check_server(pool.client, name, tag)
+        unreachable = any(one.code == "redis" and one.level == "critical" for one in found)
         if not unreachable and (name is not None or tag is None):
-            findings += _check_pools(url, pool, name)
+            found += _check_pools(url, pool, name)
     finally:
         pool.close()
-    return findings
+    return found
 
 
-def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Finding]:
+def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Condition]:
     """Check the server of *client*, the rights on its pool or tags, and its tags.
 
     Args:
@@ -397,17 +372,16 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Fi
     except StoreUnavailable as failure:
         # a user who may not run PING is connected nevertheless
         if not (isinstance(failure, StoreRefused) and failure.code == "no-permission"):
-            yield error(str(failure), f"nothing else was checked. Meanwhile, {DO_NOT_RESTART}").of("redis")
+            yield critical(str(failure), f"nothing else was checked. Meanwhile, {DO_NOT_RESTART}").of("redis")
             return
     client = server_of(client, key)
     yield from checks.check_server(client, key)
     if pool is not None or tag is None:
         yield check_rights(client, [pool_needs(pool or "default")]).of("rights")
-        yield check_logouts(client).of("logouts")
     yield from check_tags(client, tag)
 
 
-def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[Finding]:
+def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[Condition]:
     """Check the pool *name*, or all pools; *any_pool* gives access to the server."""
     try:
         names = any_pool.pools()
@@ -417,42 +391,20 @@ def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[
             return
         names = [name]
     if name is not None and name not in names:
-        yield error(str(PoolNotFound(name)), "see: snowredis pool show").of("pools")
+        yield critical(str(PoolNotFound(name)), "see: snowredis pool show").of("pools")
         return
     if not names:
         yield ok("there is none yet").of("pools")
-    # the named one first: it is checked however many there are
-    names = sorted(names, key=lambda each: each != name)
     if name is None and len(names) > MAX_POOLS:
         yield unknown(f"{len(names) - MAX_POOLS:,} more pools were not checked", "name one with --pool").of("pools")
-    infos: list[PoolInfo] = []
-    for each in names[:MAX_POOLS]:
-        pool = PoolMonitor(url, each)
-        try:
-            infos.append(pool.info())
-            if name in (None, each):
-                yield from (result.of(f"pool {each}") for result in check_pool(pool, infos[-1]))
-        except StoreRefused as refused:
-            yield not_checked(refused).of(f"pool {each}")
-        except SnowredisError as failure:
-            advice = "if another program wrote this key, rename it there"
-            yield warning(str(failure), advice).of(f"pool {each}")
-        finally:
-            pool.close()
-    yield from (result.of("pools") for result in _check_equal_ids(infos, name))
-
-
-def _check_equal_ids(infos: list[PoolInfo], name: str | None) -> Iterator[Finding]:
-    """List pools that make the same ids; with *name*, only those with this pool.
-
-    No warning: that is no problem unless two of them fill one table, which cannot be seen from here.
-    """
-    groups = {tuple(other.name for other in infos if info.makes_same_ids_as(other)): None for info in infos}
-    for group in groups:
-        if len(group) > 1 and name in (None, *group):
-            yield unknown(
-                f"{', '.join(group[:5])}{' …' if len(group) > 5 else ''} make the same ids, which is fine "
-                "for different tables",
-                "if two of them fill one table, ids repeat: use one pool for both, or give them different datacenter "
-                "bits",
-            )
+    for each in names[:MAX_POOLS] if name is None else [name]:
+        with contextlib.closing(PoolMonitor(url, each)) as pool:
+            try:
+                yield from check_pool(pool, pool.info())
+            except StoreRefused as refused:
+                yield not_checked(refused).of("status", f"pool {each}")
+            except LayoutMismatch as failure:
+                yield unknown(f"what its workers do is unknown: {failure}").of("unread", f"pool {each}")
+            except SnowredisError as failure:
+                advice = "if another program wrote this key, rename it there"
+                yield warning(str(failure), advice).of("status", f"pool {each}")

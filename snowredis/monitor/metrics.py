@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from snowredis.monitor.status import HEADLINES, LEVELS
+from snowredis.monitor.conditions import LEVELS, TABLE
+from snowredis.monitor.lease import STATES
 from snowredis.snowflake.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
 Value: TypeAlias = Callable[[Any], Any]
@@ -133,32 +134,32 @@ SEGMENTS = _metrics("snowredis_segment_", ("tag",), (
 READING = _metrics("snowredis_pool_", ("pool",), (
     ("up", "1", lambda it: it.error is None, "1: the pool was read; 0: Redis is unavailable or has no such pool"),
     ("level", "1", lambda it: LEVELS.index(it.status.level),
-     "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical"),
+     "status: 0 ok, 1 unknown, 2 warning, 3 critical"),
     ("condition", "1", lambda it: Counter({each.code: LEVELS.index(each.level) for each in it.status.conditions}),
      "level of each condition that makes the status, as snowredis_pool_level; 0: it is not the case",
-     {"label": "condition", "values": tuple(HEADLINES)}),
+     {"label": "condition", "values": tuple(TABLE)}),
 ))
 # a pool that was read has these. Without the pool, or without Redis, they are absent, because they are unknown
 SNAPSHOT = _metrics("snowredis_pool_", ("pool",), (
     ("makes_ids", "1", "makes_ids",
      "1: a process can make ids now, since it has a reservation or would get one at once; 0: no process can"),
     ("workers", "{worker}",
-     lambda it: Counter([*(each.state for each in (*it.workers, *it.unknown)), *("silent" for _ in it.silent)]),
-     "workers by state; silent: those whose leases ended, too; unknown: Redis may have forgotten their heartbeats",
-     {"label": "state", "values": ("healthy", "late", "silent", "no-ids", "unknown")}),
+     lambda it: Counter(each.state for each in it.leases),
+     "leases by state; expired and died: those of the last hour, and expired ones whose processes may make ids",
+     {"label": "state", "values": STATES[:-1]}),
     ("capacity", "{worker_id}", "info.capacity", "all worker ids"),
     ("used", "{worker_id}", "info.used", "leased worker ids"),
     ("free", "{worker_id}", "info.free", "available worker ids"),
     ("peak", "{worker_id}", "info.peak", "most worker ids leased at a time"),
-    ("ids_per_second", "{id}/s", lambda it: sum(worker.ids_per_second for worker in it.workers),
+    ("ids_per_second", "{id}/s", lambda it: sum(each.ids_per_second for each in it.living),
      "ids per second of all living workers"),
     ("ttl_seconds", "s", "info.ttl_ms", "length of a lease"),
     ("floor_wait_seconds", "s", "info.floor_wait_ms", "wait of new workers"),
     ("oldest_heartbeat_seconds", "s",
-     lambda it: max((worker.heartbeat_age_ms for worker in it.workers), default=0) / 1000,
+     lambda it: max((it.info.now_ms - each.renewed_ms for each in it.living), default=0) / 1000,
      "age of the oldest heartbeat of a living worker"),
     ("clock_offset_max_seconds", "s",
-     lambda it: max((abs(worker.clock_offset_ms) for worker in it.workers), default=0) / 1000,
+     lambda it: max((abs(each.clock_offset_ms) for each in it.living), default=0) / 1000,
      "largest clock offset of a living worker"),
     ("clock_lead_seconds", "s", "info.lead_ms", "largest clock offset that the pool allows"),
     ("layout_left_seconds", "s", lambda it: (it.info.layout_end_ms - it.info.now_ms) / 1000,
@@ -166,8 +167,6 @@ SNAPSHOT = _metrics("snowredis_pool_", ("pool",), (
     ("created_timestamp_seconds", "s", "info.created_ms", "when the pool was created, in s since 1970"),
     ("alarm_timestamp_seconds", "s", "info.alarm_until_ms",
      "until when ids may have been repeated, in s since 1970; 0 without an alarm"),
-    ("deaths_total", "{worker}", "info.deaths",
-     "leases that ended without a release, and those reclaimed of dead processes"),
     ("claims_total", "{claim}", "info.claims", "worker ids leased"),
     ("refused_total", "{claim}", "info.refused", "claims that gave up, since the pool was full"),
     ("releases_total", "{release}", "info.releases", "worker ids released"),

@@ -10,23 +10,32 @@ import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.monitor import snapshot
-from snowredis.monitor.owner import parse_owner
+from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, StoreUnavailable
+from snowredis.monitor.lease import Lease, lease_of, parse_owner
+from snowredis.monitor.pool import (
+    POOL_COUNTERS,
+    LayoutPeriod,
+    PoolInfo,
+    Snapshot,
+    floor_length_ms,
+    setting_ms,
+    stored_int,
+)
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
-from snowredis.servers.scripts import LONGEST_TEXT, text_of
+from snowredis.servers.scripts import LONGEST_TEXT, text_of, with_format
+from snowredis.signatures import wrong_format
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import is_deleted, pool_keys, signature_fields
+from snowredis.snowflake.protocol import FORMAT, is_deleted, pool_keys, signature_fields
 from snowredis.snowflake.record import FloorReason, LeaseRecord
 from snowredis.snowflake.replies import Alarm
 
+# the beginning of a signature
+_FORMAT = with_format(FORMAT, "")
 # a worker id
 _WORKER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
@@ -35,7 +44,7 @@ _PAGE = 1_000
 _LONGEST = {"layouts": 2**20}
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch", "over")
 _POOL_TIMES = ("end", "start", "lost_at", "created", "swept")
-_POOL_NUMBERS = (*_POOL_TIMES, "is_new", "version", "peak", "records", *snapshot.POOL_COUNTERS)
+_POOL_NUMBERS = (*_POOL_TIMES, "is_new", "version", "peak", "records", *POOL_COUNTERS)
 
 
 class PoolReader(ABC):
@@ -55,48 +64,36 @@ class PoolReader(ABC):
         # what a pool that was deleted remembers is for the next one of its name
         if not texts["signature"] or is_deleted(texts["over"], texts["end"], texts["next_signature"], now_ms):
             raise PoolNotFound(name)
+        # the records of another format would be left out as not valid, and nobody would seem to be alive
+        if wrong_format(_FORMAT, texts["signature"]):
+            raise LayoutMismatch(name, texts["signature"], _FORMAT)
 
     @abstractmethod
-    def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
-        """Return worker id and record of the leases that end after *low*, up to *high*; others may be among them."""
+    def _rows(self, low: int | None) -> Iterable[tuple[str, str]]:
+        """Return worker id and record of the leases that end after *low*; others may be among them."""
 
     def _count_alive(self) -> int:
         return len(self.workers())
 
-    def info(self) -> snapshot.PoolInfo:
+    def info(self) -> PoolInfo:
         """Return settings and counters of the pool."""
-        ended = self._ended(self._records(self._swept_ms, self.now_ms))
-        return self._info(self._count_alive(), len(ended))
+        return self._info(self._count_alive())
 
-    def stored(self) -> snapshot.PoolInfo:
+    def stored(self) -> PoolInfo:
         """Return what info() returns, as if nothing was leased. Does not block."""
-        return self._info(0, 0)
+        return self._info(0)
 
-    def state(self, *, idle: bool = False) -> tuple[snapshot.Snapshot, list[snapshot.WorkerInfo]]:
-        """Return the pool without its deaths, and the workers that expired() returns, as of one moment.
+    def state(self) -> Snapshot:
+        """Return the pool, its valid leases, and those that ended without a release that no script wrote yet."""
+        leases = self._leases_after(self._swept_ms)
+        living = tuple(each for each in leases if each.end_ms > self.now_ms and each.state != "released")
+        ended = (each for each in leases if self._swept_ms < each.end_ms <= self.now_ms and each.state != "released")
+        return Snapshot(self._info(len(living)), living, tuple(ended))
 
-        Args:
-            idle: whether worker ids without a lease are read, too.
-        """
-        infos = self._records(None if idle else self._swept_ms)
-        alive, ended = tuple(info for info in infos if info.alive), self._ended(infos)
-        unknown = tuple(info for info in ended if info.state == "unknown")
-        others = tuple(info for info in infos if idle and not info.alive)
-        state = snapshot.Snapshot(self._info(len(alive), len(ended)), alive, unknown, idle=others)
-        return state, [info for info in ended if info.state == "expired"]
-
-    def workers(self, *, alive_only: bool = True) -> list[snapshot.WorkerInfo]:
-        """Return the workers, by worker id; with *alive_only* false also those whose lease ended."""
-        infos = self._records(self.now_ms if alive_only else None)
-        return [info for info in infos if info.alive or not alive_only]
-
-    def expired(self) -> list[snapshot.WorkerInfo]:
-        """Return workers whose lease ended without a release that no script wrote yet, by the end of their lease.
-
-        Those whose renewals Redis may have forgotten are left out.
-        """
-        ended = self._ended(self._records(self._swept_ms, self.now_ms))
-        return sorted((info for info in ended if info.state == "expired"), key=lambda info: info.lease_end_ms)
+    def workers(self, *, alive_only: bool = True) -> list[Lease]:
+        """Return the leases, by worker id; with *alive_only* false also those that have ended."""
+        leases = self._leases_after(self.now_ms if alive_only else None)
+        return [each for each in leases if each.end_ms > self.now_ms or not alive_only]
 
     @property
     def _swept_ms(self) -> int:
@@ -105,54 +102,35 @@ class PoolReader(ABC):
 
     def _count(self, field: str) -> int:
         """Return a number; 0 for a text that no script wrote."""
-        return snapshot.stored_int(self._texts[field]) or 0
+        return stored_int(self._texts[field]) or 0
 
     def _number(self, field: str) -> int:
         """Return a number. Raises StoreUnavailable for a text that no script wrote."""
         text = self._texts[field]
-        if (number := snapshot.stored_int(text or "0")) is None:
+        if (number := stored_int(text or "0")) is None:
             raise self._broken(f"the field {field} of pool {self.name!r} is not a number: {text[:20]!r}")
         return number
 
     def _broken(self, reason: str) -> StoreUnavailable:
         return StoreUnavailable(self.where, reason)
 
-    def _records(self, low: int | None, high: int | None = None) -> list[snapshot.WorkerInfo]:
-        """Return the workers of _rows(), by worker id, without records that are not valid."""
-        infos = [self._parse(int(worker), text) for worker, text in self._rows(low, high) if _WORKER.fullmatch(worker)]
-        return sorted((info for info in infos if info is not None), key=attrgetter("worker"))
+    def _leases_after(self, low: int | None) -> list[Lease]:
+        """Return the leases of _rows(), by worker id, without records that are not valid."""
+        found = (self._parse(int(worker), text) for worker, text in self._rows(low) if _WORKER.fullmatch(worker))
+        return sorted(each for each in found if each is not None)
 
-    def _parse(self, worker: int, text: str) -> snapshot.WorkerInfo | None:
+    def _parse(self, worker: int, text: str) -> Lease | None:
         """Return what the record in *text* shows of a worker id; None if no script wrote it."""
         record = LeaseRecord.parse(text)
         if record is None:
             return None
-        left_ms, age_ms = max(0, record.lease_end_ms - self.now_ms), max(0, self.now_ms - record.renewed_ms)
-        claimed = bool(record.token_hash)
         # until the floor has passed, leases whose renewals Redis forgot are adopted
-        confirmed = self._floor_ms <= self.now_ms or record.incarnation == self._texts["incarnation"]
-        info = snapshot.WorkerInfo(
-            worker,
-            claimed and left_ms > 0,
-            parse_owner(record.owner),
-            record.claimed_ms,
-            record.renewed_ms,
-            record.lease_end_ms,
-            left_ms,
-            min(self._layout_end_ms, record.until_ms),
-            *record.stats,
-            record.token_hash,
-            age_ms,
-            snapshot.state_of(age_ms, left_ms, self._ttl_ms, claimed=claimed, confirmed=confirmed),
-            record.lanes_ms[0],
-            min(self._layout_end_ms, record.outage_until_ms),
-            record.lanes_ms[-1],
-        )
-        return replace(info, state="no-ids") if info.state in ("healthy", "late") and info.makes_no_ids else info
+        is_sure = self._floor_ms <= self.now_ms or record.incarnation == self._texts["incarnation"]
+        return lease_of(worker, record, self.now_ms, self._ttl_ms, self._layout_end_ms, is_sure=is_sure)
 
     @functools.cached_property
     def _ttl_ms(self) -> int:
-        return snapshot.setting_ms(self._texts["signature"], "ttl_ms")
+        return setting_ms(self._texts["signature"], "ttl_ms")
 
     @functools.cached_property
     def _layout(self) -> Layout:
@@ -164,7 +142,7 @@ class PoolReader(ABC):
     @functools.cached_property
     def _floor_ms(self) -> int:
         """The floor, as set_floors() of pool.lua computes it."""
-        wait_ms = 0 if self._count("is_new") else snapshot.floor_length_ms(self._texts["signature"])
+        wait_ms = 0 if self._count("is_new") else floor_length_ms(self._texts["signature"])
         return max(self._count("start"), self._count("lost_at") + wait_ms)
 
     @functools.cached_property
@@ -174,25 +152,21 @@ class PoolReader(ABC):
             return self._layout.end_ms
         return 10**15
 
-    def _ended(self, infos: Iterable[snapshot.WorkerInfo]) -> list[snapshot.WorkerInfo]:
-        ended = (info for info in infos if info.state in ("expired", "unknown"))
-        return [info for info in ended if info.lease_end_ms > self._swept_ms]
-
-    def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
+    def _info(self, used: int) -> PoolInfo:
         texts, layout = self._texts, self._layout
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
-        alarm = None
-        # a text that no script wrote is shown as it is
-        with contextlib.suppress(ValueError):
+        try:
             alarm = Alarm.parse(texts["alarm"])
+        except ValueError:
+            # there is none, or a text that no script wrote
+            alarm = None
         try:
             periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["end"])
         except (ConfigError, KeyError, ValueError) as error:
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
-        numbers["expired"] += ended
         refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
         refused_at, owners = refused[0][0] if refused else "", [parse_owner(owner) for *_, owner in refused]
-        return snapshot.PoolInfo(
+        return PoolInfo(
             name=self.name,
             layout=layout,
             signature=texts["signature"],
@@ -207,17 +181,16 @@ class PoolReader(ABC):
             capacity=layout.workers,
             used=used,
             free=layout.workers - used,
-            mismatch_ms=snapshot.stored_int(refused_at) or 0,
+            mismatch_ms=stored_int(refused_at) or 0,
             mismatch_by=", ".join(owner.text for owner in owners if owner.host),
-            alarm=alarm.text if alarm else texts["alarm"],
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
-            **{name: numbers[name] for name in ("version", "peak", *snapshot.POOL_COUNTERS)},
+            **{name: numbers[name] for name in ("version", "peak", *POOL_COUNTERS)},
         )
 
 
 class RedisPoolReader(PoolReader):
-    """A reading of the pool *name* in the Redis of *client*. Raises PoolNotFound, StoreUnavailable."""
+    """A reading of the pool *name* in the Redis of *client*. Raises PoolNotFound, LayoutMismatch, StoreUnavailable."""
 
     def __init__(self, client: Any, name: str) -> None:
         self.client = client
@@ -229,8 +202,7 @@ class RedisPoolReader(PoolReader):
         texts = {field: text_of(value or b"", _LONGEST.get(field, LONGEST_TEXT)) for field, value in values}
         super().__init__(name, address(client), now_ms, texts)
 
-    def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
-        limits = ("-inf" if low is None else f"({low}", "+inf" if high is None else high)
+    def _rows(self, low: int | None) -> Iterable[tuple[str, str]]:
         rows: list[tuple[str, Any]] = []
         with translated(self.where):
             if not self._has_index:
@@ -238,7 +210,9 @@ class RedisPoolReader(PoolReader):
                 found = dict(self.client.hscan_iter(self._pool, match="w:*", count=_PAGE))
                 rows += ((text_of(name).removeprefix("w:"), text) for name, text in found.items())
             else:
-                workers = list(map(text_of, self.client.zrangebyscore(self._leases, *limits)))
+                workers = list(
+                    map(text_of, self.client.zrangebyscore(self._leases, "-inf" if low is None else f"({low}", "+inf"))
+                )
                 for page in (workers[start : start + _PAGE] for start in range(0, len(workers), _PAGE)):
                     rows += zip(page, self.client.hmget(self._pool, [f"w:{worker}" for worker in page]), strict=True)
         return [(worker, text_of(text)) for worker, text in rows if text is not None]
@@ -249,7 +223,7 @@ class RedisPoolReader(PoolReader):
                 return int(self.client.zcount(self._leases, f"({self.now_ms}", "+inf"))
         return super()._count_alive()
 
-    def worker(self, worker: int) -> snapshot.WorkerInfo | None:
+    def worker(self, worker: int) -> Lease | None:
         """Return one worker, alive or not; None if its worker id was never leased."""
         with translated(self.where):
             text = self.client.hget(self._pool, f"w:{worker}")
@@ -270,7 +244,7 @@ class MemoryPoolReader(PoolReader):
             raise PoolNotFound(name)
         self._records_in_memory, now_ms = dict(store._records), store._server_time_ms()
         texts = dict.fromkeys((*_POOL_TEXTS, *_POOL_NUMBERS), "")
-        texts |= {counter: str(store._counts[counter]) for counter in snapshot.POOL_COUNTERS}
+        texts |= {counter: str(store._counts[counter]) for counter in POOL_COUNTERS}
         texts |= {
             "signature": store.config.signature if store._incarnation else "",
             "incarnation": store._incarnation,
@@ -279,18 +253,16 @@ class MemoryPoolReader(PoolReader):
             "is_new": str(int(store._is_new)),
             "version": str(store._version),
             "swept": str(store._swept_ms),
+            # it is not counted
+            "peak": "0",
         }
         super().__init__(name, "memory", now_ms, texts)
 
-    def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
+    def _rows(self, low: int | None) -> Iterable[tuple[str, str]]:
         return [(str(worker), record.pack()) for worker, record in self._records_in_memory.items()]
 
-    def _info(self, used: int, ended: int) -> snapshot.PoolInfo:
-        # it is not counted
-        return replace(super()._info(used, ended), peak=used)
 
-
-def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[snapshot.LayoutPeriod, ...]:
+def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
     """Return all layouts of a pool: those of its field *layouts*, the present one, and the planned one.
 
     Raises ConfigError, KeyError or ValueError for what no script wrote.
@@ -298,11 +270,11 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
     periods, from_ms = [], 0
     for entry in past.split():
         until, _, spec = entry.partition("|")
-        periods.append(snapshot.LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
+        periods.append(LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
         from_ms = int(until)
-    periods.append(snapshot.LayoutPeriod(layout, from_ms, next_ms or None))
+    periods.append(LayoutPeriod(layout, from_ms, next_ms or None))
     if next_signature:
-        periods.append(snapshot.LayoutPeriod(resolve_layout(signature_fields(next_signature)["layout"]), next_ms, None))
+        periods.append(LayoutPeriod(resolve_layout(signature_fields(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
 
 
@@ -320,7 +292,7 @@ def list_pools(client: Any) -> list[str]:
 def _was_deleted(client: Any, name: str) -> bool:
     """Return true if the pool was deleted, and only its end is known; false for a key of another type."""
     try:
-        with contextlib.suppress(StoreUnavailable):
+        with contextlib.suppress(StoreUnavailable, LayoutMismatch):
             RedisPoolReader(client, name)
     except PoolNotFound:
         return True

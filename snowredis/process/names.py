@@ -198,6 +198,7 @@ def owner_text(
     taken_ms: int = 0,
     refused: str = "",
     version: str = "",
+    outage: int = 0,
 ) -> str:
     """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
 
@@ -207,9 +208,10 @@ def owner_text(
         taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
         refused: the error of its last call, if it got no id since; "": there is none.
         version: of snowredis in that process.
+        outage: 1 if it goes on in the outage lane of its lease while Redis is away.
     """
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
     owner: dict[str, object] = {"host": host, "pid": pid, "label": label}
     more = {"generator": generator, "lane_until": lane_until_ms, "taken": taken_ms, "refused": refused}
-    owner |= {name: value for name, value in (more | {"version": version}).items() if value}
+    owner |= {name: value for name, value in (more | {"version": version, "outage": outage}).items() if value}
     return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)

@@ -23,7 +23,7 @@ from snowredis.snowflake import fast_path
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import ClockBackLog, Context, Counts, RefusalLog, WeakGenerator
 from snowredis.snowflake.fast_path import FastPath
-from snowredis.snowflake.lease import Lease
+from snowredis.snowflake.lease import OwnLease
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.lifecycle import LeaseLifecycle
 from snowredis.snowflake.protocol import Store
@@ -107,7 +107,7 @@ class SnowflakeGenerator(FastPath):
         return self._config.layout
 
     @property
-    def lease(self) -> Lease | None:
+    def lease(self) -> OwnLease | None:
         """The current lease, or a lost one whose outage lane is left; None before the first id and after close()."""
         leases = self._lease_manager
         before = leases.held or leases.slot.lost_lease
@@ -238,7 +238,7 @@ class SnowflakeGenerator(FastPath):
 
     # --- lease -------------------------------------------------------------------------------------
 
-    def claim(self) -> Lease:
+    def claim(self) -> OwnLease:
         """Claim a worker id, if there is no lease yet, and wait until it may be used.
 
         Blocks:
@@ -256,7 +256,7 @@ class SnowflakeGenerator(FastPath):
             raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
         return held.lease
 
-    async def aclaim(self) -> Lease:
+    async def aclaim(self) -> OwnLease:
         """Claim a worker id. Async version of claim(): does not block the event loop."""
         from snowredis.process.coroutines import in_thread
 

@@ -18,7 +18,7 @@ def hash_of(token: str) -> str:
     return hashlib.sha1(token.encode(), usedforsecurity=False).hexdigest()
 
 
-class Lease(NamedTuple):
+class OwnLease(NamedTuple):
     """The right of this process to one worker id.
 
     Attributes:
@@ -65,7 +65,7 @@ class HeldLease(NamedTuple):
     renewal_id: str
     pending_renewal_id: str
     lanes_ms: tuple[int, ...]
-    lease: Lease
+    lease: OwnLease
     generation: int
     is_recorded: bool = False
     clocks_s: tuple[float, float] = (0.0, 0.0)
@@ -78,7 +78,7 @@ class HeldLease(NamedTuple):
         layout = config.layout
         # 0 is not a valid id, and without a sequence tick 0 of worker 0 has no other
         lowest = 0 if layout.sequences > 1 else 1
-        lease = Lease(
+        lease = OwnLease(
             pool=config.name,
             worker=reply.worker,
             token_hash=hash_of(token),

@@ -19,9 +19,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.monitor.conditions import status_unread
+from snowredis.monitor.pool import POOL_COUNTERS, PoolInfo, Refusal, Snapshot
 from snowredis.monitor.pool_monitor import PoolPoller, Reading
-from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Refusal, Snapshot
-from snowredis.monitor.status import Status, unknown_status
 from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import in_thread
 from snowredis.web.records import UsagePoint
@@ -33,10 +33,8 @@ MAX_POINTS = 1_000
 MAX_EVENTS = 100
 # a page with more of them would be of no use
 MAX_ENDED = 2_000
-# left out because they change at every reading, so that every worker would be a change
-_LEFT_OUT = ("lease_left_ms", "heartbeat_age_ms", "state", "alive")
 # states of workers whose last rate is up to date
-_REPORTING = ("healthy", "late", "no-ids")
+_REPORTING = ("alive", "no-ids")
 T = TypeVar("T")
 Row: TypeAlias = dict[str, Any]
 # ms since 1970, ids per second, living workers; None where nothing could be read
@@ -67,19 +65,19 @@ class FeedState:
         """
         snapshot, offset_ms = reading.snapshot, self.offset_ms
         values: Row = {
-            "status": status_row(reading.status),
+            "status": to_json(reading.status),
             "stale_since_ms": reading.status.stale_since_ms,
             "pool": None if snapshot is None else to_json(snapshot.info),
             "ended": [] if snapshot is None else ended_rows(snapshot),
-            "answers": to_json(reading.answers),
+            "answers": to_json(reading.report.answers),
         }
         workers = {} if snapshot is None else worker_rows(snapshot)
         point: Point = (reading.status.now_ms + offset_ms, None, None)
         if reading.error is None and snapshot is not None:
             offset_ms = snapshot.info.now_ms - reading.read_at_ms
-            point = (snapshot.info.now_ms, rate_of(snapshot), len(snapshot.workers))
-        known = {event["key"] for event in self.events}
-        new = [event for event in events if event["key"] not in known]
+            point = (snapshot.info.now_ms, rate_of(snapshot), len(snapshot.living))
+        known = {event["id"] for event in self.events}
+        new = [event for event in events if event["id"] not in known]
         change = {
             **{name: value for name, value in values.items() if self.values.get(name) != value},
             # the page takes its absence for null
@@ -106,42 +104,27 @@ class FeedState:
 
 
 def worker_rows(snapshot: Snapshot) -> dict[int, Row]:
-    """Return the workers by worker id; a state only where the page cannot derive it from the heartbeat."""
-    rows: dict[int, Row] = {}
-    for info in (*snapshot.workers, *snapshot.unknown):
-        row: Row = to_json(info)
-        rows[info.worker] = {name: value for name, value in row.items() if name not in _LEFT_OUT}
-        if info.state in ("unknown", "no-ids"):
-            rows[info.worker]["state"] = info.state
-    return rows
+    """Return the valid leases by worker id."""
+    return {each.worker: to_json(each) for each in snapshot.living}
 
 
 def ended_rows(snapshot: Snapshot) -> list[Row]:
-    """Return the leases that ended without a release: of silent processes, then of those that died or are gone."""
-    rows = [to_json(each) | {"silent": True} for each in snapshot.silent]
-    return (rows + [to_json(each) | {"silent": False} for each in snapshot.deaths])[:MAX_ENDED]
+    """Return the leases that ended without a release."""
+    return [to_json(each) for each in snapshot.ended[:MAX_ENDED]]
 
 
 def event_counts(snapshot: Snapshot) -> tuple[Any, ...]:
     """Return values of which at least one changes with every event of the pool."""
     info = snapshot.info
     counters = (getattr(info, name) for name in POOL_COUNTERS)
-    clock_backs = sum(worker.clock_backs for worker in snapshot.workers)
+    clock_backs = sum(each.clock_backs for each in snapshot.living)
     return *counters, info.incarnation, info.floor_ms, clock_backs
-
-
-def status_row(status: Status) -> Row:
-    """Return a status with the template of each condition: the page shows times in the viewer's zone."""
-    row: Row = to_json(status)
-    for condition, values in zip(status.conditions, row["conditions"], strict=True):
-        values["template"] = condition.template
-    return row
 
 
 def rate_of(snapshot: Snapshot) -> int | None:
     """Return the ids per second of all workers that report; None if there are workers, but none reports."""
-    rates = [info.ids_per_second for info in snapshot.workers if info.state in _REPORTING]
-    return sum(rates) if rates or not snapshot.workers else None
+    rates = [each.ids_per_second for each in snapshot.living if each.state in _REPORTING]
+    return sum(rates) if rates or not snapshot.living else None
 
 
 def sse(event: str, data: Any) -> bytes:
@@ -178,11 +161,10 @@ class UsageHistory:
     def add(self, snapshot: Snapshot) -> None:
         """Add a reading."""
         self._go_to(snapshot.info.now_ms)
-        healthy = (worker for worker in snapshot.workers if worker.state == "healthy")
         # the last rate of a silent worker is out of date
-        rate = sum(worker.ids_per_second for worker in healthy)
-        deaths = snapshot.info.deaths - snapshot.info.returned
-        self._readings.append((len(snapshot.workers), rate, deaths))
+        rate = sum(each.ids_per_second for each in snapshot.living if each.state == "alive")
+        deaths = snapshot.info.expired + snapshot.info.died - snapshot.info.returned
+        self._readings.append((len(snapshot.living), rate, deaths))
         if self._deaths_before is None or deaths < self._deaths_before:
             self._deaths_before = deaths
 
@@ -242,7 +224,7 @@ class LiveFeed:
         self._open_monitor = open_monitor
         self._poller: PoolPoller | None = None
         # the verdict of the last reading
-        self.status = unknown_status(now_ms())
+        self.status = status_unread(now_ms())
         # number of reads so far; identifies the state that a viewer has
         self._number = 0
         self._changed = asyncio.Event()
@@ -369,26 +351,26 @@ class SharedPool(WorkerPool):
         super().__init__(url, name)
         self._refusal = refusal
         self._lock = threading.Lock()
-        # by *idle*: when it was read, and the result
-        self._remembered: dict[bool, tuple[float, Snapshot | StoreUnavailable]] = {}
+        # when it was read, and the result
+        self._remembered: tuple[float, Snapshot | StoreUnavailable | None] = (0.0, None)
 
-    def snapshot(self, *, idle: bool = False) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         # held during the read: all others wait for its result
         with self._lock:
-            read_at_s, found = self._remembered.get(idle, (0.0, None))
+            read_at_s, found = self._remembered
             if found is None or time.monotonic() - read_at_s >= FRESH_S:
                 try:
-                    found = replace(super().snapshot(idle=idle), refusal=self._refusal())
+                    found = replace(super().snapshot(), refusal=self._refusal())
                 except StoreUnavailable as error:
                     found = error
-                self._remembered[idle] = time.monotonic(), found
+                self._remembered = time.monotonic(), found
         if isinstance(found, StoreUnavailable):
             raise found.with_traceback(None)
         return found
 
     def forget_snapshot(self) -> None:
         """Let the next call read the pool."""
-        self._remembered.pop(False, None)
+        self._remembered = (0.0, None)
 
     def info(self) -> PoolInfo:
         return self.snapshot().info

@@ -19,7 +19,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from snowredis.errors import SnowredisError
-from snowredis.monitor.snapshot import SESSIONS_KEY
 from snowredis.process.coroutines import in_thread
 from snowredis.servers.clients import open_client
 from snowredis.servers.runner import translated
@@ -30,6 +29,8 @@ from snowredis.web.messages import PAGE_HEADERS, HttpProblem
 
 log = logging.getLogger("snowredis")
 
+# zset: session that was logged out -> end of its cookie, s since 1970
+SESSIONS_KEY = "snowredis:ended-sessions"
 _READ_EVERY_S = 1.0
 _MAX_SESSIONS = 10_000
 

@@ -13,10 +13,9 @@ from snowredis import __version__
 from snowredis.core.as_json import TimeMs, schema_of
 from snowredis.core.decoded import DecodedId
 from snowredis.core.text import FORMS
-from snowredis.monitor.deaths import Acknowledgement
+from snowredis.monitor.conditions import Status
 from snowredis.monitor.events import Event
 from snowredis.monitor.pool_monitor import PoolReport
-from snowredis.monitor.status import Status
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.record import EventKind
 from snowredis.web.messages import BINARY, JSON, MAX_ID_TEXT, MAX_WORKER_ID, PROBLEM_JSON, TEXT
@@ -155,8 +154,6 @@ def _paths_of_pools(pool: Json) -> Json:
         _choice("kind", "only events of this kind", list(EventKind)),
         _parameter("worker", "only events of this worker id", worker_id),
     )
-    until = _parameter("until", "deaths up to this time; default: now", {"type": "string", "format": "date-time"})
-    seen = "Store that the deaths of the pool have been seen."
     ready = "Readiness: 200 if every pool can make ids, else 503."
     state = "The pool, its workers and deaths, and the verdict."
     events, points = _list(schema_of(Event)), _list(schema_of(UsagePoint))
@@ -165,7 +162,6 @@ def _paths_of_pools(pool: Json) -> Json:
         "/events": _get(
             "The newest events of the pool, the oldest first.", _object(pool=_TEXT, events=events), pool, *filters
         ),
-        "/acknowledge": _get(seen, Acknowledgement, pool, until, method="post"),
         "/history": _get(
             "Use of the pool in the last day, a point a minute.", _object(pool=_TEXT, points=points), pool
         ),

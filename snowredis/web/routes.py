@@ -14,18 +14,18 @@ from starlette.routing import Route
 
 from snowredis.core.as_json import to_json
 from snowredis.core.decoded import decoded
+from snowredis.monitor.conditions import status_of
 from snowredis.monitor.events import Event
 from snowredis.monitor.metric_values import Family
 from snowredis.monitor.metrics import SERVICE
 from snowredis.monitor.pool_monitor import PoolReport, Reading
-from snowredis.monitor.status import status_of
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.record import EventKind
 from snowredis.web import messages, records
 from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.feed import MAX_EVENTS, SharedAnswers
 from snowredis.web.messages import HttpProblem
-from snowredis.web.pages import EndedSessions, check_origin
+from snowredis.web.pages import EndedSessions
 from snowredis.web.served import ServedKinds, ServedPool, ServedPools
 from snowredis.web.settings import Limits
 from snowredis.worker_pool import WorkerPool
@@ -81,7 +81,6 @@ class Routes:
             Route("/workers", self._workers),
             Route("/pools", self._pool_names),
             Route("/events", self._events),
-            Route("/acknowledge", self._acknowledge, methods=["POST"]),
             Route("/history", self._history),
             Route("/live", self._live),
             Route("/healthz", self._healthz),
@@ -129,15 +128,6 @@ class Routes:
             return messages.bytes_response(answer)
         events = await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker))
         return messages.json_response({"pool": pool.name, "events": events})
-
-    async def _acknowledge(self, request: Request) -> Response:
-        """Store that the deaths of a pool have been seen, for all who look at the pool."""
-        check_origin(request)
-        pool = self._pool_for_lookup(request)
-        until_ms = messages.parse_until(_query(request))
-        seen = await pool.ask(lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms))
-        pool.feed.poll_now()
-        return messages.json_response(seen)
 
     async def _history(self, request: Request) -> Response:
         pool = self.pools.find(_query(request))

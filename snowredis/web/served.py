@@ -19,7 +19,7 @@ from snowredis.connection import connect
 from snowredis.core.layout import Layout
 from snowredis.kinds.base import IdGenerator
 from snowredis.kinds.lookup import KindAndSettings, parse_kind
-from snowredis.monitor.snapshot import Refusal
+from snowredis.monitor.pool import Refusal
 from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND, is_embedded, is_in_memory

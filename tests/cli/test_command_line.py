@@ -123,10 +123,8 @@ def test_1_for_what_nobody_thought_of(offline: Cli, monkeypatch: pytest.MonkeyPa
         ["generate", "-n", "0"],
         ["generate", "-n", "٣"],
         ["generate", "--format", "base99"],
-        ["generate", "--ttl", "nan"],
-        ["generate", "--ttl", "soon"],
-        ["workers", "--watch", "-1"],
-        ["workers", "--watch", "0.01"],
+        ["pool", "create", "x", "--ttl", "nan"],
+        ["pool", "create", "x", "--ttl", "soon"],
         ["sql", "sqlite", "--start", "yesterday"],
         ["demo", "--seconds", "1"],
         ["demo", "--workers", "1"],
@@ -150,7 +148,7 @@ def test_2_for_a_line_that_makes_no_sense(argv: list[str], offline: Cli) -> None
         ["layout", "37/0/0/20/16"],
         ["generate", "--url", "http://localhost"],
         ["generate", "--pool", "two words"],
-        ["generate", "--ttl", "0.01"],
+        ["pool", "create", "x", "--ttl", "0.01"],
         ["workers", "--url", "embedded:nowhere"],
     ],
     ids=" ".join,
@@ -312,7 +310,7 @@ def test_an_encoding_that_knows_no_ellipsis_ends_no_command(monkeypatch: pytest.
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     assert main(["decode", AN_ID]) == 0
     sys.stdout.flush()
-    assert "worker 0" in raw.getvalue().decode("ascii")
+    assert b"worker " in raw.getvalue()
 
 
 @pytest.mark.parametrize("command_line", ["layout", "--version"])
@@ -330,7 +328,7 @@ def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
 @pytest.mark.parametrize("text", ["-5", "-1234567890123"])
 def test_a_minus_sign_is_refused(cli: Cli, pool_name: str, text: str) -> None:
     cli("pool", "create", pool_name)
-    for argv in (["decode", text], ["whois", text, "--pool", pool_name], ["decode", "--format", "base32", text]):
+    for argv in (["decode", text], ["whois", text, "--pool", pool_name], ["decode", "--format", "base62", text]):
         result = cli(*argv)
         assert result.code == ExitCode.BAD_INPUT, argv
         assert "have no sign" in result.err

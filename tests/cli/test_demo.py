@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -15,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-import snowredis
-from snowredis.cli.commands.demo import Demo, frame, status, verdict_lines
-from snowredis.cli.fleet import Checked, Process, Recorded, check
+from snowredis.cli.commands.demo import Demo, verdict_lines
+from snowredis.cli.fleet import Checked, Recorded, check
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
 from snowredis.process.clock import Clock, StepClock
@@ -83,40 +81,8 @@ def test_a_clock_that_is_set_back_still_runs() -> None:
     assert clock.monotonic() <= time.monotonic()
 
 
-def a_demo(pool: WorkerPool, tmp_path: Path, size: int) -> Demo:
-    """In the middle of it, of processes that do nothing."""
-    demo = Demo(pool, tmp_path, 20.0, size, time.monotonic() - 12)
-    for number in range(size):
-        path = tmp_path / f"demo-{number}"
-        path.write_bytes(bytes(8 * 123_456))
-        demo.processes.append(Process(subprocess.Popen(["sleep", "60"]), path, workers=[number]))
-    for number in range(10):
-        demo.log(f"line {number} of the demo")
-    return demo
-
-
-@pytest.mark.parametrize(("width", "height", "size"), [(80, 24, 5), (80, 24, 20), (120, 40, 12), (60, 12, 5)])
-def test_a_frame_fills_the_screen_and_no_more(width: int, height: int, size: int, tmp_path: Path) -> None:
-    memory = memory_pool()
-    with contextlib.ExitStack() as stack:
-        for _ in range(size):
-            stack.enter_context(snowredis.connect(memory, pool="demo"))
-        pool = WorkerPool(memory, "demo")
-        demo = a_demo(pool, tmp_path, size)
-        for process in demo.processes:
-            stack.callback(process.process.wait)
-            stack.callback(process.process.kill)
-        demo.info, demo.workers = pool.info(), pool.workers()
-        lines = [plain(line) for line in frame(demo, [("snowredis demo", "")], width, height)]
-        assert len(lines) == height
-        assert lines[-1] == "Ctrl-C ends it and cleans up"
-        assert "line 9 of the demo" in "\n".join(lines)
-        assert ("… and" in "\n".join(lines)) == (size == 20 or height == 12)
-        assert f"{size} worker ids leased, {123_456 * size:,} ids" in status(demo)
-
-
 def test_the_verdict_shows_what_is_wrong(tmp_path: Path) -> None:
-    demo = a_demo(WorkerPool(memory_pool(), "demo"), tmp_path, 0)
+    demo = Demo(WorkerPool(memory_pool(), "demo"), tmp_path, 20.0, 0, time.monotonic())
     bad = Checked(ids=10, duplicates=1, wrong_workers=2)
     shown = "\n".join(plain(line) for line in verdict_lines(demo, bad))
     assert "duplicates    1" in shown
@@ -150,7 +116,7 @@ def left_behind(directory: Path) -> list[str]:
 def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
     command: Callable[..., list[str]], short_directory: Path
 ) -> None:
-    process = start(command("demo", "--seconds", "6", "--workers", "3", "--plain"), short_directory)
+    process = start(command("demo", "--seconds", "6", "--workers", "3"), short_directory)
     out, err = process.communicate()
     assert err == ""
     assert process.returncode == 0, out
@@ -174,7 +140,7 @@ def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
 
 @pytest.mark.timeout(60)
 def test_ctrl_c_ends_a_demo_and_leaves_nothing_behind(command: Callable[..., list[str]], short_directory: Path) -> None:
-    process = start(command("demo", "--plain"), short_directory)
+    process = start(command("demo"), short_directory)
     assert process.stdout
     for line in process.stdout:
         if "they claimed" in line:

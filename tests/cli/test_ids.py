@@ -37,40 +37,27 @@ def today(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_id_in_any_form_is_recognised(form: str, offline: Cli) -> None:
     result = offline("decode", snowredis.encode(AN_ID, form))
     assert result.code == 0
-    assert str(AN_ID) in result.out.splitlines()[0]
-    assert "2026-11-21T03:25:33.674Z  7.0 days ago" in result.out
-    assert result.out.split("read as", 1)[1].split()[0] == form
-    for label in ("timestamp 59541933674", "namespace 1", "worker 5", "sequence 7", "│01│0000000101│0000000111│"):
-        assert label in result.out
+    lines = [line.split() for line in result.out.splitlines()]
+    for part in (["id", str(AN_ID)], ["form", form], ["time", "2026-11-21T03:25:33.674Z"], ["worker", "5"]):
+        assert part in lines
+    for part in (["timestamp", f"{59541933674:041b}", "59541933674"], ["backup", "01", "1"]):
+        assert part in lines
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_json_says_the_same_with_ids_as_strings(form: str, offline: Cli) -> None:
     text = snowredis.encode(AN_ID, form)
     (found,) = json_lines(offline("decode", text, "--json").out)
-    assert (found["id"], found["form"], found["text"]) == (str(AN_ID), form, text)
+    assert (found["id"], found["form"]) == (str(AN_ID), form)
     assert (found["worker"], found["backup"], found["sequence"]) == (5, 1, 7)
     assert found["time"] == "2026-11-21T03:25:33.674Z"
     assert int("".join(field["bits"] for field in found["fields"]), 2) == AN_ID
     assert found["forms"][form] == text
-    others = found["other_readings"]
-    assert isinstance(others, list)
-    assert all(isinstance(other["id"], str) for other in others)
-
-
-def test_a_text_of_several_forms_says_what_else_it_could_be(offline: Cli) -> None:
-    # as base62 it would be of 2035; ids are not made ahead of time
-    text = snowredis.encode(AN_ID, "base58")
-    lines = offline("decode", text).out.splitlines()
-    assert lines[0] == f"{text} is {AN_ID}"
-    (other,) = [line for line in lines if line.strip().startswith("or base62")]
-    assert str(snowredis.parse(text, "base62")) in other
-    assert "in 8." in other
 
 
 def test_digits_are_decimal_even_where_that_lies_in_the_future(offline: Cli) -> None:
     result = offline("decode", str(LAYOUT.compose(tick=10**12)))
-    assert "read as  decimal" in result.out
+    assert ["form", "decimal"] in [line.split() for line in result.out.splitlines()]
     assert "its time is in the future" in result.out
 
 
@@ -107,8 +94,8 @@ def test_the_layout_may_come_from_the_environment(offline: Cli, monkeypatch: pyt
     monkeypatch.setenv("SNOWREDIS_LAYOUT", "twitter")
     result = offline("decode", "1541815603606036480")
     assert "2022-06-28T16:07:40.105Z" in result.out
-    assert "twitter  41/5/0/5/12" in result.out
-    assert "default  41/" in offline("decode", str(AN_ID), "--layout", "default").out
+    assert ["layout", "twitter"] in [line.split() for line in result.out.splitlines()]
+    assert "2026-11-21" in offline("decode", str(AN_ID), "--layout", "default").out
 
 
 def test_a_time_past_the_year_9999_is_no_error(offline: Cli) -> None:
@@ -118,23 +105,12 @@ def test_a_time_past_the_year_9999_is_no_error(offline: Cli) -> None:
 
 
 @pytest.mark.parametrize("name", snowredis.layouts)
-def test_the_boxes_of_every_preset_fit_into_80_columns(name: str, offline: Cli) -> None:
+def test_the_fields_of_every_preset_are_all_its_bits(name: str, offline: Cli) -> None:
     layout = snowredis.layouts[name]
-    an_id = layout.compose(
-        tick=layout.max_tick,
-        datacenter=layout.datacenters - 1,
-        backup=layout.namespaces - 1,
-        worker=layout.workers - 1,
-        sequence=layout.sequences - 1,
-    )
-    shown = offline("decode", str(an_id), "--layout", name).out.splitlines()
-    (bits,) = [line for line in shown if "│" in line and set(line) <= set(" │01")][:1]
-    assert bits.replace("│", "").strip() == f"{an_id:064b}"
-    for label, width in layout.fields:
-        # a value of the backup bits is a namespace
-        text = f"{label.replace('backup', 'namespace')} {(1 << width) - 1}"
-        assert not width or any(text in line for line in shown)
-    assert max(map(len, shown)) <= 80
+    an_id = layout.compose(tick=layout.max_tick, worker=layout.workers - 1, sequence=layout.sequences - 1)
+    shown = [line.split() for line in offline("decode", str(an_id), "--layout", name).out.splitlines()]
+    bits = [line[1] for line in shown if len(line) == 3 and line[0] in dict(layout.fields)]
+    assert "".join(bits) == f"{an_id:0{layout.total_bits}b}"
 
 
 # --- generate --------------------------------------------------------------------------------------
@@ -164,7 +140,8 @@ def test_settings_come_from_the_environment(cli: Cli, pool_name: str, monkeypatc
     assert cli("pool", "create", pool_name).code == 0
     assert cli("pool", "create", pool_name, "--ttl", "7").code == 0
     assert cli("generate").code == 0
-    assert cli("generate", "--ttl", "8").code == 6
+    monkeypatch.setenv("SNOWREDIS_TTL", "8")
+    assert cli("generate").code == 6
 
 
 def test_more_than_one_batch_and_the_worker_id_is_released(cli: Cli, pool_name: str) -> None:
@@ -175,8 +152,9 @@ def test_more_than_one_batch_and_the_worker_id_is_released(cli: Cli, pool_name: 
     assert "no worker is alive" in cli("workers", "--pool", pool_name).out
 
 
-def test_a_first_start_says_why_it_waits(cli: Cli, pool_name: str) -> None:
-    result = cli("generate", "--pool", pool_name, "--ttl", "1")
+def test_a_first_start_says_why_it_waits(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_TTL", "1")
+    result = cli("generate", "--pool", pool_name)
     assert result.code == 0
     assert result.err.startswith("snowredis: warning: pool ")
     assert f"snowredis pool create {pool_name}" in result.err

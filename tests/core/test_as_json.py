@@ -12,12 +12,10 @@ import pytest
 from snowredis.core.as_json import Hidden, IdNumber, NowMs, Shown, TimeMs, in_json, schema_of, to_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts
+from snowredis.monitor.conditions import status_unread
 from snowredis.monitor.events import Event
-from snowredis.monitor.holdings import Holder
-from snowredis.monitor.owner import Owner
+from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool_monitor import PoolReport
-from snowredis.monitor.snapshot import WorkerInfo
-from snowredis.monitor.status import unknown_status
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.record import EventKind
 
@@ -120,19 +118,14 @@ def test_the_schema_says_what_the_docstring_says() -> None:
     assert "not_shown" not in schema["properties"]
 
 
-def _worker() -> WorkerInfo:
-    times = (_AT_MS, _AT_MS, _AT_MS, 30_000, _AT_MS)
-    return WorkerInfo(3, True, Owner("web", 1), *times, 0, 0, 0, 0, 0, "0" * 64)
-
-
 def _shown() -> Iterator[Any]:
-    worker = _worker()
-    yield worker
-    yield PoolReport(None, unknown_status(_AT_MS), (worker,))
+    lease = Lease(3, "alive", Owner("web", 1), _AT_MS, _AT_MS, _AT_MS)
+    yield lease
+    yield PoolReport(None, status_unread(_AT_MS), (lease,))
     yield Event(_AT_MS, EventKind.FLOOR, -1, Owner(), _AT_MS, 0, f"{_AT_MS}-0")
     yield Event(_AT_MS, EventKind.EXPIRED, 3, Owner("web", 1), _AT_MS, _AT_MS, "")
     parts = layouts["twitter"].decode(1 << 40)
-    yield Whois(1 << 40, parts, Holder(3, Owner("web", 1)), "certain", "", (), _AT_MS, worker)
+    yield Whois(1 << 40, parts, lease, "certain", "", _AT_MS)
 
 
 @pytest.mark.parametrize("value", list(_shown()), ids=lambda value: type(value).__name__)

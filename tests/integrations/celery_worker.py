@@ -14,7 +14,7 @@ from pathlib import Path
 from celery import Celery
 
 import snowredis
-from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.monitor.lease import Lease
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support import waiting, warm
 from tests.support.programs import ROOT
@@ -77,7 +77,7 @@ class Fleet:
 
         eventually(ran, f"{count} tasks")
 
-    def workers(self) -> list[WorkerInfo]:
+    def workers(self) -> list[Lease]:
         return self._pool.workers()
 
     def end(self, number: int = signal.SIGTERM) -> None:

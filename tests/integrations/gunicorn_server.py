@@ -18,7 +18,7 @@ from gunicorn.config import Config
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.monitor.snapshot import EndedLease, WorkerInfo
+from snowredis.monitor.lease import Lease
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support import waiting, warm
 from tests.support.programs import ROOT
@@ -64,11 +64,11 @@ class Gunicorn:
         found: dict[str, Any] = json.loads(body)
         return found
 
-    def deaths(self) -> list[EndedLease]:
-        """Workers that died."""
-        return list(self._pool.snapshot().deaths)
+    def ended(self) -> list[Lease]:
+        """Leases that ended without a release."""
+        return list(self._pool.snapshot().ended)
 
-    def workers(self) -> list[WorkerInfo]:
+    def workers(self) -> list[Lease]:
         return self._pool.workers()
 
     def holders(self) -> set[int]:

@@ -86,7 +86,7 @@ def test_worker_ids_come_and_go_with_the_workers(serve: Any, kind: str, preload:
         assert running.end() == 0
         eventually(lambda: running.workers() == [], "no lease")
         # the end of a worker in a reload is none
-        assert [(death.kind, death.pid) for death in running.deaths()] == [("died", killed)]
+        assert [(each.state, each.pid) for each in running.ended()] == [("died", killed)]
         assert len(set(made)) == len(made)
         assert FAILED not in running.log.read_text()
 
@@ -175,7 +175,7 @@ def test_workers_that_are_killed_at_once_are_released_by_those_that_replace_them
             os.kill(pid, signal.SIGKILL)
         running.wait_until_ready(4)
         eventually(lambda: not first & running.holders(), "leases released")
-        assert {death.pid for death in running.deaths()} == first
+        assert {each.pid for each in running.ended()} == first
         assert running.end() == 0
 
 

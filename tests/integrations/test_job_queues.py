@@ -77,7 +77,7 @@ def test_every_job_of_rq_releases_its_worker_id_and_shows_the_workers_name(queue
     info = queue.info()
     assert (info.claims, info.releases, info.used, info.peak) == (TASKS, TASKS, 0, 1)
     with contextlib.closing(snowredis.WorkerPool(queue.url, POOL)) as pool:
-        assert {event.label for event in pool.events() if event.kind == "claimed"} == {"rq packer"}
+        assert {event.owner.label for event in pool.events() if event.kind == "claimed"} == {"rq packer"}
 
 
 def test_jobs_of_a_plain_worker_of_rq_release_what_the_jobs_before_them_left(queue: Queue) -> None:
@@ -109,7 +109,7 @@ def test_the_processes_of_dramatiq_release_their_worker_ids_when_they_stop(queue
     queue.end(worker)
     queue.check_ids()
     info = queue.info()
-    assert (info.used, info.releases, info.deaths) == (0, info.claims, 0)
+    assert (info.used, info.releases, info.expired, info.died) == (0, info.claims, 0, 0)
 
 
 @pytest.mark.parametrize("kind", ["thread", "process"])
@@ -126,4 +126,4 @@ def test_the_workers_of_huey_release_their_worker_ids_when_they_stop(queue: Queu
     queue.end(worker, signal.SIGINT)
     queue.check_ids()
     info = queue.info()
-    assert (info.used, info.releases, info.deaths) == (0, info.claims, 0)
+    assert (info.used, info.releases, info.expired, info.died) == (0, info.claims, 0, 0)

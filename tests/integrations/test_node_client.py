@@ -154,7 +154,7 @@ def test_a_process_is_listed_until_sigterm_which_releases(server: RedisServer, n
     node.process.send_signal(signal.SIGTERM)
     assert node.process.wait(LIMIT_S) == -signal.SIGTERM
     assert not snapshot(server).workers
-    assert not snapshot(server).deaths
+    assert not snapshot(server).ended
 
 
 def test_ids_go_on_while_redis_stands_still_for_less_than_a_ttl(own_server: RedisServer, node: Node) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
-from snowredis.monitor.holdings import HoldingHistory
 from snowredis.monitor.pool_reader import RedisPoolReader
-from snowredis.monitor.whois import find_maker, read_history
+from snowredis.monitor.whois import History, find_maker, read_history
 from snowredis.worker_pool import WorkerPool
 from tests.chaos.driver import POOL, Fleet
 from tests.chaos.faults import FAULTS, Fault
@@ -31,8 +30,6 @@ class Score:
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     wrong_probable: list[str] = field(default_factory=list)
-    # unknown results whose candidates include the true process
-    named: int = 0
 
     @property
     def total(self) -> int:
@@ -44,13 +41,13 @@ class WatchedFleet(Fleet):
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
-        self.looks: list[tuple[float, HoldingHistory]] = []
+        self.looks: list[tuple[float, History]] = []
 
     def read(self) -> None:
         try:
             pool = WorkerPool(self.server.url, POOL)
             began_ms = self._elapsed_s() * 1000
-            workers = {record.worker for record in pool.workers(alive_only=False)}
+            workers = [lease.worker for lease in pool.workers(alive_only=False)]
             self.looks.append((began_ms, read_history(RedisPoolReader(pool.client, POOL), workers)))
             pool.close()
         except SnowredisError:
@@ -96,13 +93,13 @@ def run(
     return score
 
 
-def ask(history: HoldingHistory, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
+def ask(history: History, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
     """Look up one id and compare the result with *pid*, which really made it; *truth* describes that process."""
     whois = find_maker(history, an_id, layout)  # type: ignore[arg-type]
     score.answers[whois.certainty] += 1
-    if whois.holder is not None and whois.holder.pid != pid:
+    if whois.maker is not None and whois.maker.pid != pid:
         near = [
-            f"    {one.id} {one.kind} {one.host}:{one.pid} from {one.from_ms} until {one.until_ms} {one.text}"
+            f"    {one.id} {one.kind} {one.owner.text} from {one.from_ms} until {one.until_ms} {one.text}"
             for one in history.events
             if whois.parts is not None
             and one.worker == whois.parts.worker
@@ -110,4 +107,3 @@ def ask(history: HoldingHistory, layout: object, an_id: int, pid: int, score: Sc
         ]
         text = "\n".join([f"{an_id} of {truth}: {whois}", *near])
         (score.wrong if whois.certainty == "certain" else score.wrong_probable).append(text)
-    score.named += any(one.pid == pid for one in whois.candidates)

@@ -21,12 +21,10 @@ from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
 from snowredis.embedded.fake import install_info
 from snowredis.errors import ClockSkewed, StoreUnavailable
-from snowredis.monitor.deaths import ended_in, mass_silence_in, split
+from snowredis.monitor.conditions import silent_together, status_of
 from snowredis.monitor.doctor import diagnose
-from snowredis.monitor.events import expiry_of
-from snowredis.monitor.owner import Owner, parse_owner
-from snowredis.monitor.snapshot import EndedLease, Refusal, Snapshot
-from snowredis.monitor.status import status_of
+from snowredis.monitor.lease import Lease, Owner, parse_owner
+from snowredis.monitor.pool import Refusal, Snapshot
 from snowredis.process.names import owner_text
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
@@ -35,7 +33,7 @@ from snowredis.snowflake.record import EventKind, LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
-from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, info
+from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, died, expired, info
 from tests.support.holder import Holder
 from tests.support.pools import new_pool
 from tests.support.records import change_record
@@ -112,7 +110,7 @@ def test_the_end_of_the_layout_is_the_end_of_ids(clock: ManualClock, memory: Mem
     ids.next_id()
     assert ids.lasts_until_ms == layout.end_ms
     (seen,) = WorkerPool(memory, "test").workers()
-    assert seen.lasts_until_ms == layout.end_ms
+    assert seen.ids_until_ms == layout.end_ms
 
 
 class Watched:
@@ -172,10 +170,8 @@ class Watched:
         assert record is not None
         lane = (0, parse_owner(record.owner).lane_until_ms)
         said["record"] = ids_until_ms(record.until_ms, record.outage_lane_ms, lane) - offset_ms
-        (seen,) = (each for each in snapshot.workers if each.worker == held.lease.worker)
-        said["view"] = seen.lasts_until_ms
-        (ended,) = ended_in([expiry_of(seen)])
-        said["event"] = ended.lasts_until_ms
+        (seen,) = (each for each in snapshot.living if each.worker == held.lease.worker)
+        said["view"] = seen.ids_until_ms
         return said
 
     def said_after_the_lease(self) -> dict[str, int]:
@@ -187,15 +183,16 @@ class Watched:
         self.away = False
         with self.generator():
             self.away = True
-        snapshot = self.view.snapshot()
-        shown = [*snapshot.silent, *snapshot.deaths]
-        (ended,) = (each for each in shown if each.worker == held.lease.worker)
-        is_silent = ended in snapshot.silent
-        assert is_silent is makes_ids(self.ids)
-        (written,) = (each for each in self.view.events() if each.kind == EventKind.EXPIRED and each.key == ended.key)
-        (of_event,) = ended_in([written])
+        (ended,) = (each for each in self.view.snapshot().ended if each.worker == held.lease.worker)
+        (written,) = (
+            each
+            for each in self.view.events()
+            if each.kind == EventKind.EXPIRED and (each.worker, each.at_ms) == (ended.worker, ended.end_ms)
+        )
+        assert (ended.ids_until_ms > self.clock.server_time_ms()) is makes_ids(self.ids)
         lasts_ms = self.ids.lasts_until_ms - offset_ms
-        return {"generator": lasts_ms, "view": ended.lasts_until_ms, "event": of_event.lasts_until_ms}
+        of_event = written.lease("expired").ids_until_ms
+        return {"generator": lasts_ms, "view": ended.ids_until_ms, "event": of_event}
 
 
 def claimed(it: Watched) -> None:
@@ -331,7 +328,7 @@ def test_a_worker_whose_clock_is_an_hour_ahead_is_not_healthy_and_says_so(
             ids._beat()
     seen = WorkerPool(memory, "test")
     (state,) = [each.state for each in seen.workers() if each.label == "skewed"]
-    assert (state, makes_ids(ids)) == ("healthy" if makes else "no-ids", makes)
+    assert (state, makes_ids(ids)) == ("alive" if makes else "no-ids", makes)
     codes = [condition.code for condition in status_of(seen.snapshot()).conditions if condition.level == "critical"]
     assert codes == ([] if makes else ["without-ids"])
     # once, not for each call
@@ -350,7 +347,7 @@ def test_a_worker_whose_last_call_was_refused_makes_no_ids(clock: ManualClock, m
     clock.step(100_001)
     ids.next_id()
     ids._beat()
-    assert WorkerPool(memory, "test").workers()[0].state == "healthy"
+    assert WorkerPool(memory, "test").workers()[0].state == "alive"
 
 
 def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock, memory: MemoryPool) -> None:
@@ -379,42 +376,30 @@ def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock, memory: Memor
 # --- who died, who is silent, who ended ------------------------------------------------------------
 
 
-def ended(number: int, ago_ms: int = 40_000, **values: Any) -> EndedLease:
-    lasts = {"lasts_until_ms": NOW_MS + HOUR_MS, **values}
-    return EndedLease(
-        NOW_MS - ago_ms + TTL_MS, number, Owner(f"web-{number}", 1), "expired", NOW_MS - ago_ms, NOW_MS - HOUR_MS,
-        NOW_MS - ago_ms + TTL_MS, 5, **lasts,
-    )  # fmt: skip
+def ended(number: int, ago_ms: int = 40_000, **values: Any) -> Lease:
+    """A lease whose last heartbeat was *ago_ms* ago, and whose process may make ids."""
+    return expired(number, ago_ms - TTL_MS, **({"outage_until_ms": NOW_MS + HOUR_MS} | values))
 
 
-def snapshot_of(*leases: EndedLease, living: int = 0) -> Snapshot:
-    workers, pool = FLEET[:living], info()
-    mass = mass_silence_in(leases, workers, pool)
-    died, silent = split(leases, mass, pool)
-    return Snapshot(pool, workers, deaths=died, silent=silent, mass_silence=mass)
+def snapshot_of(*leases: Lease, living: int = 0) -> Snapshot:
+    return Snapshot(info(), FLEET[:living], leases)
 
 
-def test_a_lease_that_ended_is_a_death_only_with_a_witness() -> None:
-    lane, over = ended(1), ended(2, lasts_until_ms=NOW_MS - 1)
-    found = replace(ended(3), kind="died", lasts_until_ms=0)
-    snapshot = snapshot_of(lane, over, found, living=9)
-    assert (snapshot.silent, snapshot.deaths) == ((lane,), (over, found))
-    status = status_of(snapshot)
-    assert status.headline == "1 died; 1 gone without a release; 1 silent"
-    gone = next(condition for condition in status.conditions if condition.code == "gone")
-    assert "killed" not in gone.text
-    assert "another process" not in f"{gone.text}{gone.advice}".replace("no other process", "")
-    assert "no process saw them end" in gone.text
-    (silent,) = [condition for condition in status.conditions if condition.code == "silent"]
-    assert "if they live, the last of them has ids until 2026-" in silent.text
-    assert snapshot.makes_ids
+def test_a_lease_that_expired_is_silence_and_one_that_a_neighbor_freed_is_none() -> None:
+    lane, over, found = ended(21), ended(22, outage_until_ms=0), died(23, 1_000)
+    status = status_of(snapshot_of(lane, over, found, living=9))
+    assert [condition.code for condition in status.conditions] == ["silent"]
+    assert status.headline == "2 silent"
+    text = status.conditions[0].text
+    assert "if they live, the last of them has ids until 2026-" in text
+    assert "killed" not in text
+    assert snapshot_of(lane, living=9).makes_ids
 
 
 @pytest.mark.parametrize(("silent", "living", "is_one"), [(7, 0, True), (5, 3, True), (4, 4, False), (2, 0, False)])
 def test_silence_of_most_workers_at_once_is_one_condition(silent: int, living: int, is_one: bool) -> None:
-    snapshot = snapshot_of(*(ended(number, 40_000 + 500 * number) for number in range(silent)), living=living)
-    status = status_of(snapshot)
-    assert snapshot.deaths == ()
+    leases = (ended(20 + number, 40_000 + 500 * number) for number in range(silent))
+    status = status_of(snapshot_of(*leases, living=living))
     assert [condition.code for condition in status.conditions] == ["no-renewals" if is_one else "silent"]
     assert status.headline == ("no worker renews" if is_one else f"{silent} silent")
     assert (status.level == "critical") is is_one
@@ -430,29 +415,27 @@ def test_the_heartbeat_of_a_pool_with_a_long_failover_slack_is_that_of_its_worke
     config = PoolConfig(name="orders", failover_slack_ms=15_000)
     pool = info(signature=config.signature)
     assert pool.heartbeat_ms == config.heartbeat_ms == to_json(pool)["heartbeat_ms"] == TTL_MS // 6
-    leases = [ended(number, 40_000 + 4_000 * number) for number in range(4)]
-    assert mass_silence_in(leases, (), info()) is not None
+    leases = tuple(ended(number, 40_000 + 4_000 * number) for number in range(4))
+    assert silent_together(Snapshot(info(), (), leases)) is not None
     # further apart than two heartbeats
-    assert mass_silence_in(leases, (), pool) is None
+    assert silent_together(Snapshot(pool, (), leases)) is None
     for ago_ms, awaits in ((TTL_MS // 6 - 1, True), (TTL_MS // 6, False)):
         raised = replace(pool, incarnation=f"{NOW_MS - ago_ms}-1")
         assert Snapshot(raised, ()).awaits_adoptions is awaits
 
 
-def test_without_outage_lanes_workers_that_fell_silent_together_are_no_deaths() -> None:
-    leases = [ended(number, lasts_until_ms=NOW_MS - 1) for number in range(7)]
-    snapshot = snapshot_of(*leases)
-    assert (len(snapshot.silent), snapshot.deaths) == (7, ())
-    (condition,) = status_of(snapshot).conditions
-    assert "for some of them that is over" in condition.text
+def test_without_outage_lanes_workers_that_fell_silent_together_are_one_condition_too() -> None:
+    leases = [ended(number, outage_until_ms=0) for number in range(7)]
+    (condition,) = status_of(snapshot_of(*leases)).conditions
+    assert (condition.code, "for some of them that is over" in condition.text) == ("no-renewals", True)
 
 
 def test_a_refusal_of_this_process_is_known_before_anybody_is_silent() -> None:
     def first(since_ms: int) -> tuple[str, str, str]:
         refusal = Refusal("OOM command not allowed", since_ms)
-        condition = status_of(Snapshot(info(), FLEET, refusal=refusal)).conditions[0]
-        assert "OOM command not allowed" in condition.text
-        return condition.code, condition.level, condition.short
+        status = status_of(Snapshot(info(), FLEET, refusal=refusal))
+        assert "OOM command not allowed" in status.conditions[0].text
+        return status.conditions[0].code, status.level, status.headline
 
     assert first(NOW_MS) == ("no-renewals", "critical", "no worker renews")
     # others renew
@@ -473,8 +456,7 @@ def test_a_claim_whose_reply_was_lost_is_no_death(server: RedisServer, pool: str
     now_ms = seen.info().now_ms
     change_record(server.client(), pool, 0, lease_end_ms=now_ms, until_ms=now_ms)
     snapshot = seen.snapshot()
-    assert (snapshot.deaths, snapshot.silent, snapshot.workers) == ((), (), ())
-    assert EventKind.EXPIRED in [event.kind for event in seen.events()]
+    assert snapshot.leases == ()
     store.close()
     seen.close()
 
@@ -494,21 +476,20 @@ def refuse_writes(server: RedisServer, how: str) -> None:
 
 def test_a_process_with_many_generators_counts_as_one() -> None:
     """One of six processes hangs: it has as many leases as the others together."""
-    leases = [replace(ended(number), owner=Owner("web-9", 1)) for number in range(5, 10)]
+    leases = [ended(number)._replace(owner=Owner("web-9", 1, outage=1)) for number in range(5, 10)]
     snapshot = snapshot_of(*leases, living=5)
-    assert snapshot.mass_silence is None
+    assert silent_together(snapshot) is None
     status = status_of(snapshot)
     assert status.headline == "1 silent"
     assert "1 process with 5 worker ids" in status.conditions[0].text
-    found = [replace(each, kind="died", lasts_until_ms=0) for each in leases]
-    (condition,) = status_of(snapshot_of(*found, living=5)).conditions
-    assert (condition.level, condition.count, condition.short) == ("warning", 1, "1 died")
+    found = [each._replace(state="died") for each in leases]
+    assert status_of(snapshot_of(*found, living=5)).headline == "5 workers alive; 1 died in the last hour"
 
 
 def test_a_process_that_has_another_lease_lives() -> None:
-    lost = replace(ended(20), owner=Owner("web-1", 100))
-    assert mass_silence_in([lost, ended(21), ended(22)], FLEET[:2], info()) is None
-    assert mass_silence_in([lost, ended(21), ended(22), ended(23)], FLEET[:2], info()) is not None
+    lost = ended(20)._replace(owner=Owner("web-1", 100))
+    assert silent_together(snapshot_of(lost, ended(21), ended(22), living=2)) is None
+    assert silent_together(snapshot_of(lost, ended(21), ended(22), ended(23), living=2)) is not None
 
 
 def test_a_lane_of_a_lost_lease_keeps_a_process_silent(server: RedisServer, pool: str) -> None:
@@ -523,7 +504,7 @@ def test_a_lane_of_a_lost_lease_keeps_a_process_silent(server: RedisServer, pool
     times = {"lease_end_ms": now_ms, "until_ms": now_ms, "claimed_ms": now_ms - 9, "renewed_ms": now_ms - 5}
     change_record(server.client(), pool, 0, owner=owner, **times)
     snapshot = seen.snapshot()
-    assert (snapshot.deaths, [each.lasts_until_ms for each in snapshot.silent]) == ((), [now_ms + HOUR_MS])
+    assert [each.ids_until_ms for each in snapshot.ended] == [now_ms + HOUR_MS]
     store.close()
     seen.close()
 
@@ -559,18 +540,19 @@ def test_a_redis_that_refuses_writes_is_one_fault_for_every_view(own_server: Red
             assert client.get("/id").status_code == client.get("/readyz").status_code == 200
             time.sleep(0.1)
         report = client.get("/workers").json()
-        assert (report["deaths"], report["status"]["headline"]) == ([], "no worker renews")
-        assert len(report["silent"]) == 4
+        assert report["status"]["headline"] == "no worker renews"
+        assert [lease["state"] for lease in report["leases"]] == ["expired"] * 4
+        assert [answer["answer"] for answer in report["answers"]] == ["unknown", "no"]
         assert "do not restart workers" in report["status"]["conditions"][0]["advice"]
         # a reader that has no lease of its own sees it, too
         assert status_of(reader.snapshot()).headline == "no worker renews"
-        found = {finding.text.split(",")[0]: finding.severity for finding in diagnose(own_server.url, "orders")}
-        assert found["Redis takes no writes"] == "error"
+        found = {each.code: each.level for each in diagnose(own_server.url, "orders")}
+        assert (found["writes"], found["restart"]) == ("critical", "unknown")
         assert all(ids.in_outage_lane and ids.renewal_failure for ids in fleet)
         for name, value in (("maxmemory", 0), ("min-replicas-to-write", 0)):
             own_server.client().config_set(name, value)
         own_server.client().execute_command("REPLICAOF", "NO", "ONE")
-        eventually(lambda: codes() in ([], ["no-outage-lane"], ["floor"]), "the end of it", ignored=(TypeError,))
+        eventually(lambda: codes() in ([], ["floor"]), "the end of it", ignored=(TypeError,))
 
 
 # --- other settings, full memory, and what became of an id -----------------------------------------
@@ -607,10 +589,9 @@ def test_ids_of_workers_that_were_adopted_after_a_wipe_have_a_certain_maker(own_
         assert kinds == [EventKind.FLOOR, EventKind.ADOPTED, EventKind.ADOPTED]
         for number, an_id in enumerate(made):
             found = seen.whois(an_id)
-            assert (found.certainty, found.holder and found.holder.label) == ("certain", f"w{number}"), found.reason
+            assert (found.certainty, found.maker and found.maker.label) == ("certain", f"w{number}"), found.reason
         found = seen.whois(lost_id)
         assert found.certainty == "unknown"
-        assert "trimmed" not in found.reason
         for ids in fleet:
             ids.close()
 

@@ -1,6 +1,6 @@
 """A lease that ends without a release is seen from that moment on, by everybody who looks, and only once.
 
-Who died is told from who is silent, and from who ended in order.
+A process that died is told from one that is silent, and from one that ended in order.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor import events
+from snowredis.monitor.conditions import status_of
 from snowredis.monitor.events import Follower
+from snowredis.monitor.lease import Lease
 from snowredis.monitor.pool_monitor import PoolPoller
-from snowredis.monitor.snapshot import EndedLease
-from snowredis.monitor.status import status_of
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import EventKind
 from snowredis.snowflake.redis_store import RedisStore
@@ -44,19 +44,18 @@ def begin(ids: snowredis.SnowflakeGenerator, clock: ManualClock) -> None:
     ids._beat()
 
 
-def ended(seen: WorkerPool) -> list[EndedLease]:
-    """All leases that ended without a release, of processes that died and of those that are silent."""
-    snapshot = seen.snapshot()
-    return [*snapshot.deaths, *snapshot.silent]
+def ended(seen: WorkerPool) -> list[Lease]:
+    """All leases that ended without a release."""
+    return [*seen.snapshot().ended]
 
 
-def next_deaths(followed: Follower) -> list[str]:
-    """Return the keys of the expiries since the last call."""
-    return [event.key for event in followed.read() if event.kind == EventKind.EXPIRED]
+def next_expiries(followed: Follower) -> list[int]:
+    """Return the worker ids of the expiries since the last call."""
+    return [event.worker for event in followed.read() if event.kind == EventKind.EXPIRED]
 
 
 @pytest.mark.usefixtures("each_generator_is_a_process")
-def test_a_death_is_one_event_before_and_after_a_script_writes_it(
+def test_a_lease_that_expired_is_seen_at_once_and_is_the_same_when_a_script_writes_it(
     clock: ManualClock, memory: MemoryPool, seen: WorkerPool
 ) -> None:
     dying = [memory.connect(label=f"w{number}") for number in range(3)]
@@ -66,44 +65,39 @@ def test_a_death_is_one_event_before_and_after_a_script_writes_it(
     for ids in dying:
         ids._beat()
     followed = seen.follower(0)
-    assert next_deaths(followed) == []
+    assert next_expiries(followed) == []
     clock.advance(TTL_MS - 1)
-    assert (ended(seen), seen.info().deaths) == ([], 0)
+    assert ended(seen) == []
     assert status_of(seen.snapshot()).level == "critical"
     clock.advance(1)
-    deaths = ended(seen)
-    assert [(death.worker, death.label, death.kind) for death in deaths] == [
-        (number, f"w{number}", "expired") for number in range(3)
-    ]
-    assert {death.at_ms for death in deaths} == {clock.server_time_ms()}
-    assert {death.renewed_ms for death in deaths} == {clock.server_time_ms() - TTL_MS}
-    assert seen.info().deaths == 3
-    derived = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
-    assert {event.id for event in derived} == {""}
-    assert sorted(next_deaths(followed)) == sorted(event.key for event in derived)
+    leases = ended(seen)
+    assert [(each.worker, each.label, each.state) for each in leases] == [(n, f"w{n}", "expired") for n in range(3)]
+    assert {each.end_ms for each in leases} == {clock.server_time_ms()}
+    assert {each.renewed_ms for each in leases} == {clock.server_time_ms() - TTL_MS}
 
     # another process runs a script
     clock.advance(5_000)
     heir = memory.connect(label="heir")
     begin(heir, clock)
-    written = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
-    assert all(event.id for event in written)
-    assert [event.key for event in written] == [event.key for event in derived]
-    assert [event.at_ms for event in written] == [event.at_ms for event in derived]
-    assert (ended(seen), seen.info().deaths) == (deaths, 3)
-    assert next_deaths(followed) == []
-    # whoever comes later sees each of them once, too
-    assert len(next_deaths(seen.follower(0))) == 3
+    written = ended(seen)
+    assert [(each.worker, each.end_ms, each.ids_until_ms, each.ids_made) for each in written] == [
+        (each.worker, each.end_ms, each.ids_until_ms, each.ids_made) for each in leases
+    ]
+    assert seen.info().expired == 3
+    assert next_expiries(followed) == [0, 1, 2]
+    assert next_expiries(followed) == []
 
-    # all are silent until their outage lanes end. By then the end of their leases is a day old
+    # all may make ids until their outage lanes end. By then the end of their leases is a day old
     clock.advance(3_600_000)
-    assert [len(each) for each in (seen.snapshot().deaths, seen.snapshot().silent)] == [0, 4]
+    assert len(ended(seen)) == 4
+    assert {condition.code for condition in status_of(seen.snapshot()).conditions} == {"no-renewals"}
     clock.advance(24 * 3_600_000)
     assert ended(seen) == []
-    assert seen.info().deaths == 4
 
 
-def test_a_process_that_returns_is_not_dead(clock: ManualClock, memory: MemoryPool, seen: WorkerPool) -> None:
+def test_a_process_that_returns_is_not_among_those_that_ended(
+    clock: ManualClock, memory: MemoryPool, seen: WorkerPool
+) -> None:
     paused = memory.connect(label="paused")
     begin(paused, clock)
     clock.advance(TTL_MS + 1_000)
@@ -115,7 +109,7 @@ def test_a_process_that_returns_is_not_dead(clock: ManualClock, memory: MemoryPo
     assert happened == ["floor", "claimed", "expired", "returned"]
     assert seen.events()[-1].ended_ms == clock.server_time_ms() - 1_000
     paused.close()
-    assert (ended(seen), seen.info().deaths) == ([], 1)
+    assert (ended(seen), seen.info().died) == ([], 0)
 
 
 def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, memory: MemoryPool, seen: WorkerPool) -> None:
@@ -124,16 +118,16 @@ def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, memory:
     clock.advance(TTL_MS + 1_000)
     heir = memory.connect(layout=Layout(worker_bits=0), label="heir", outage_reserve=0)
     heir.next_id()
-    assert [death.label for death in seen.snapshot().deaths] == ["paused"]
+    assert [each.label for each in ended(seen)] == ["paused"]
     with pytest.raises(snowredis.LeaseLost):
         paused.next_id()
     assert [event.kind for event in seen.events()][-2:] == ["claimed", "lost"]
-    assert seen.snapshot().deaths == ()
+    assert ended(seen) == []
     # it can die later, too
     heir.close()
     begin(paused, clock)
     clock.advance(TTL_MS + 1_000)
-    assert [death.label for death in seen.snapshot().deaths] == ["paused"]
+    assert [each.label for each in ended(seen)] == ["paused"]
 
 
 def test_a_generator_that_claims_again_takes_its_death_back(
@@ -172,7 +166,7 @@ def test_a_forked_child_does_not_take_the_death_of_its_parent_back(memory: Memor
 
 @pytest.mark.usefixtures("each_generator_is_a_process")
 @pytest.mark.parametrize(("failover_slack", "heartbeat_ms"), [(0, TTL_MS // 3), (15, TTL_MS // 6)])
-def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_time_to_return(
+def test_leases_that_ended_in_an_outage_are_not_critical_until_their_workers_had_time_to_return(
     clock: ManualClock,
     memory: MemoryPool,
     seen: WorkerPool,
@@ -186,7 +180,7 @@ def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_ti
         begin(ids, clock)
     assert watch.read().status.level == "ok"
 
-    def refuse(**_: object) -> None:
+    def refuse() -> None:
         raise StoreUnavailable("here", "gone")
 
     with monkeypatch.context() as patched:
@@ -205,43 +199,8 @@ def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_ti
     clock.advance(heartbeat_ms)
     reading = watch.read()
     assert reading.snapshot is not None
-    assert (len(reading.snapshot.deaths), reading.snapshot.silent) == (1, ())
-    assert reading.status.headline == "1 gone without a release"
-
-
-def test_everybody_sees_that_a_death_was_acknowledged_until_redis_forgets_both(server: RedisServer) -> None:
-    config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
-    first, second, store = (
-        WorkerPool(server.url, config.name),
-        WorkerPool(server.url, config.name),
-        RedisStore(server.url, config),
-    )
-    first.create(config)
-    holder = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
-    assert isinstance(holder.ask_renew(), Renewed)
-    end_lease(server, config.name, 0)
-    assert [death.acknowledged for death in ended(second)] == [False]
-    seen = first.acknowledge_deaths()
-    assert second.acknowledgement() == seen
-    assert status_of(second.snapshot()).level == "notice"
-    assert [death.acknowledged for death in ended(second)] == [True]
-    # an older statement does not take back a newer one, and nobody has seen the future
-    assert first.acknowledge_deaths(until_ms=1).until_ms == seen.until_ms
-    assert first.acknowledge_deaths(until_ms=10**15).until_ms < 10**14
-    key = f"{pool_keys(config.name)[0]}:acknowledged"
-    assert 0 < server.client().pttl(key) <= 24 * 3_600_000
-    for damaged in ("", "no", "-1", "1" * 16, '{"until": 1}'):
-        server.client().set(key, damaged)
-        assert second.acknowledgement() is None
-    first.close()
-    second.close()
-    store.close()
-
-
-def test_a_pool_in_memory_stores_no_acknowledgement(seen: WorkerPool) -> None:
-    assert seen.acknowledgement() is None
-    with pytest.raises(snowredis.ConfigError, match="in memory"):
-        seen.acknowledge_deaths()
+    assert (len(reading.snapshot.ended), reading.snapshot.is_back) == (1, False)
+    assert reading.status.headline == "1 silent"
 
 
 def end_lease(server: RedisServer, pool: str, worker: int) -> None:
@@ -252,7 +211,7 @@ def end_lease(server: RedisServer, pool: str, worker: int) -> None:
     client.hset(pool_keys(pool)[0], "swept", now_ms - 1)
 
 
-def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: RedisServer) -> None:
+def test_a_lease_whose_renewal_redis_may_have_forgotten_is_silent_and_not_expired(server: RedisServer) -> None:
     config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
     seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
     seen.create(config)
@@ -262,24 +221,22 @@ def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: Redis
     server.client().hset(pool_keys(config.name)[0], "run_id", "0123456789abcdef")
     assert isinstance(first.ask_renew(), Renewed)
     snapshot = seen.snapshot()
-    assert ([worker.worker for worker in snapshot.unknown], snapshot.deaths) == ([1], ())
-    assert [worker.state for worker in seen.workers(alive_only=False)] == ["healthy", "unknown"]
+    assert [(each.worker, each.state) for each in snapshot.leases] == [(0, "alive"), (1, "silent")]
+    assert [each.state for each in seen.workers(alive_only=False)] == ["alive", "silent"]
     status = status_of(snapshot)
-    assert {condition.code for condition in status.conditions} == {"floor", "unconfirmed"}
+    assert {condition.code for condition in status.conditions} == {"floor", "silent"}
     assert "another server process" in status.conditions[0].text
-    counted = snapshot.info.expired
-    # it is adopted, so it never was dead; the counters only grow
+    # it is adopted, so it never was dead
     assert isinstance(second.ask_renew(), Renewed)
     snapshot = seen.snapshot()
-    assert (snapshot.unknown, snapshot.deaths, snapshot.info.used) == ((), (), 2)
-    assert (counted, snapshot.info.expired, snapshot.info.returned) == (1, 1, 1)
+    assert (snapshot.ended, snapshot.info.used) == ((), 2)
     assert "expired" not in [event.kind for event in seen.events()]
     seen.close()
     store.close()
 
 
 @pytest.mark.parametrize("spread", [1, 1_000])
-def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, spread: int) -> None:
+def test_many_expiries_are_written_in_steps_and_shown_once(server: RedisServer, spread: int) -> None:
     """*spread*: over how many ms the ends of the leases are distributed."""
     config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
     seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
@@ -295,16 +252,16 @@ def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, 
         client.hset(key, f"w:{number}", record._replace(lease_end_ms=end_ms).pack())
     client.zadd(leases, {str(number): end_ms for number, end_ms in ends_ms.items()})
     client.hset(key, mapping={"records": count + 1, "next": count + 1, "swept": swept_ms})
-    counted = [seen.info().expired]
+    shown = [len(ended(seen))]
     while int(client.hget(key, "swept") or 0) < now_ms:
         assert isinstance(living.ask_renew(), Renewed)
-        counted.append(seen.info().expired)
-        assert len(counted) < 10
+        shown.append(len(ended(seen)))
+        assert len(shown) < 10
         # in a busy pool, not each script looks for ended leases
         time.sleep(0.25)
-    assert counted == [count] * len(counted)
-    deaths = ended(seen)
-    assert {death.worker: death.at_ms for death in deaths} == ends_ms
+    assert shown == [count] * len(shown)
+    assert seen.info().expired == count
+    assert {each.worker: each.end_ms for each in ended(seen)} == ends_ms
     assert len([event for event in seen.events() if event.kind == EventKind.EXPIRED and event.id]) == count
     seen.close()
     store.close()
@@ -330,12 +287,12 @@ def test_older_events_are_read_once_the_pool_counts_an_end(
     lost.release(reclaimed=True)
     snapshot = seen.snapshot()
     assert since_ms[1:] == [snapshot.info.now_ms - snapshot.info.outage_reserve_ms]
-    assert [death.worker for death in snapshot.deaths] == [lost.worker]
+    assert [(each.worker, each.state) for each in snapshot.ended] == [(lost.worker, "died")]
     # a loss takes the counts along
     monkeypatch.undo()
     seen.client.delete(pool_keys(pool)[0])
     Holder(store, lambda: time.time_ns() // 1_000_000).ask_claim()
-    assert [death.worker for death in seen.snapshot().deaths] == [lost.worker]
+    assert [each.worker for each in ended(seen)] == [lost.worker]
 
 
 @pytest.mark.parametrize(("reserve_s", "level", "left"), [(0, "critical", "23.0 s"), (7200, "warning", "2.0 h")])
@@ -353,7 +310,7 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     clock.advance(4_000)
     failed_ms = clock.server_time_ms()
 
-    def refuse(**_: object) -> None:
+    def refuse() -> None:
         raise StoreUnavailable("here", "gone")
 
     with monkeypatch.context() as patched:
@@ -365,9 +322,9 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     assert before.snapshot is not None
     assert away.snapshot.info == before.snapshot.info
     # a state of that time would look like a state of now
-    assert [worker.state for worker in away.snapshot.workers] == ["unknown"]
+    assert [each.state for each in away.snapshot.living] == ["silent"]
     assert (away.read_at_ms, away.status.stale_since_ms) == (failed_ms - 4_000, failed_ms)
     (condition,) = away.status.conditions
-    assert (condition.code, condition.since_ms, condition.count) == ("redis-unavailable", failed_ms, 1)
+    assert (condition.code, condition.count) == ("redis-unavailable", 1)
     assert f"ids for about {left} more" in condition.text
     assert watch.read().status.stale_since_ms is None

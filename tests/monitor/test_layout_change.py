@@ -13,7 +13,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
-from snowredis.monitor.snapshot import LayoutPeriod
+from snowredis.monitor.pool import LayoutPeriod
 from snowredis.process.clock import now_ms
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.worker_pool import change_layout, check_change
@@ -80,7 +80,7 @@ def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
             (NEW, planned.at_ms, None),
         ]
         found = pool.whois_all([made[0], made[-1], gone_id, new_ids[0]])
-        assert [each.holder and each.holder.label for each in found] == ["old", "old", "gone", "new"]
+        assert [each.maker and each.maker.label for each in found] == ["old", "old", "gone", "new"]
         assert [(each.certainty, each.reason) for each in found if each.certainty != "certain"] == []
         assert found[0].parts == OLD.decode(made[0])
 

@@ -319,7 +319,7 @@ def test_durations_that_were_added_are_told_one_by_one() -> None:
 
 
 def test_the_catalog_names_what_the_code_counts() -> None:
-    from snowredis.monitor.snapshot import POOL_COUNTERS
+    from snowredis.monitor.pool import POOL_COUNTERS
     from snowredis.snowflake.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
     values = {metric.name: metric.values for metric in (*PROCESS, *POOL, *SERVICE)}

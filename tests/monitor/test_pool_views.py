@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
 import snowredis
-from snowredis.errors import ConfigError, PoolNotFound
+from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound
+from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.events import parse_event
-from snowredis.monitor.snapshot import state_of
+from snowredis.monitor.lease import lease_of
+from snowredis.monitor.pool_monitor import PoolPoller
 from snowredis.snowflake.open import pool_config
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.record import LeaseRecord
 from snowredis.testing import ManualClock, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
@@ -33,18 +37,32 @@ def connect(server: RedisServer, pool: WorkerPool, label: str) -> snowredis.Snow
 def test_whois_names_the_process_that_holds_it_and_the_one_that_held_it(server: RedisServer, pool: WorkerPool) -> None:
     with connect(server, pool, "first") as ids:
         old = ids.next_id()
-        held = pool.whois(old).holder
-        assert held is not None
-        assert (held.label, held.held, held.to_ms) == ("first", True, None)
+        found = pool.whois(old)
+        assert found.maker is not None
+        assert (found.maker.label, found.maker.state, found.certainty) == ("first", "alive", "certain")
     with connect(server, pool, "second") as ids:
         new = ids.next_id()
-        was, has = pool.whois_all([old, new])
+        was, has = pool.whois_all([old, new, old])
     assert (was.certainty, has.certainty) == ("certain", "certain")
-    assert was.holder is not None
-    assert has.holder is not None
-    assert (was.holder.label, was.holder.held, has.holder.label) == ("first", False, "second")
+    assert was.maker is not None
+    assert has.maker is not None
+    assert (was.maker.label, was.maker.state, has.maker.label) == ("first", "released", "second")
     # one that was never used comes before one that was released
-    assert (was.holder.worker, has.holder.worker) == (0, 1)
+    assert (was.maker.worker, has.maker.worker) == (0, 1)
+
+
+def test_a_pool_of_another_format_is_refused_and_not_shown_as_empty(server: RedisServer, pool: WorkerPool) -> None:
+    key = pool_keys(pool.name)[0]
+    stored = str(server.client().hget(key, "signature"))
+    server.client().hset(key, "signature", re.sub(r"format=\d+", "format=2", stored))
+    for read in (pool.info, pool.workers, pool.snapshot):
+        with pytest.raises(LayoutMismatch, match="is of another version: it is stored in format 2"):
+            read()
+    (condition,) = PoolPoller(pool).read().status.conditions
+    assert (condition.code, condition.level) == ("unread", "unknown")
+    found = [each for each in diagnose(server.url, pool.name) if each.subject == f"pool {pool.name}"]
+    assert [(each.code, each.level) for each in found] == [("unread", "unknown")]
+    assert pool.name in pool.pools()
 
 
 def test_events_come_the_oldest_first_and_in_parts(
@@ -67,7 +85,7 @@ def test_a_follower_reads_what_happens_and_not_what_other_programs_wrote(server:
     follower = pool.follower(pool.events()[-1].id)
     assert follower.read() == []
     with connect(server, pool, "x"):
-        assert [(event.kind, event.label) for event in follower.read()] == [("claimed", "x")]
+        assert [(event.kind, event.owner.label) for event in follower.read()] == [("claimed", "x")]
         server.client().xadd(pool_keys(pool.name)[2], {"something": "else"})
     assert [event.kind for event in follower.read()] == ["released"]
     assert follower.read() == []
@@ -82,19 +100,21 @@ def test_a_pool_that_does_not_exist_has_no_history(server: RedisServer) -> None:
 
 @pytest.mark.parametrize(
     ("age_ms", "left_ms", "state"),
-    [
-        (0, 30_000, "healthy"),
-        (14_999, 15_001, "healthy"),
-        (15_000, 15_000, "late"),
-        (19_999, 10_001, "late"),
-        (20_000, 10_000, "silent"),
-        (29_999, 1, "silent"),
-        (30_000, 0, "expired"),
-    ],
+    [(0, 30_000, "alive"), (19_999, 10_001, "alive"), (20_000, 10_000, "silent"), (29_999, 1, "silent")]
+    + [(30_000, 0, "expired")],
 )
-def test_the_state_of_a_worker_follows_its_last_heartbeat(age_ms: int, left_ms: int, state: str) -> None:
-    assert state_of(age_ms, left_ms, 30_000) == state
-    assert state_of(age_ms, left_ms, 30_000, claimed=False) == "free"
+def test_the_state_of_a_lease_follows_its_last_heartbeat(age_ms: int, left_ms: int, state: str) -> None:
+    now_ms = 10**12
+    record = LeaseRecord("ab", "", "", now_ms + left_ms, now_ms + left_ms, renewed_ms=now_ms - age_ms)
+
+    def state_of(record: LeaseRecord, *, is_sure: bool = True) -> str:
+        return lease_of(0, record, now_ms, 30_000, 10**15, is_sure=is_sure).state
+
+    assert state_of(record) == state
+    assert state_of(record, is_sure=False) == (state if state == "alive" else "silent")
+    assert state_of(record._replace(token_hash="")) == "released"
+    refused = record._replace(owner='{"host": "a", "refused": "ClockMovedBack"}')
+    assert state_of(refused) == ("no-ids" if state == "alive" else state)
 
 
 def test_a_pool_in_memory_can_be_looked_at() -> None:
@@ -104,14 +124,14 @@ def test_a_pool_in_memory_can_be_looked_at() -> None:
     ids.next_id()
     pool = WorkerPool(memory, "orders")
     (worker,) = pool.workers()
-    assert (worker.label, worker.state, worker.alive) == ("web", "healthy", True)
+    assert (worker.label, worker.state) == ("web", "alive")
     clock.advance(21_000)
     assert pool.workers()[0].state == "silent"
     clock.advance(11_000)
     assert pool.workers() == []
     assert [one.state for one in pool.workers(alive_only=False)] == ["expired"]
     assert (pool.info().used, pool.info().claims) == (0, 1)
-    assert [event.kind for event in pool.events()] == ["floor", "claimed", "expired"]
+    assert [event.kind for event in pool.events()] == ["floor", "claimed"]
     with pytest.raises(PoolNotFound):
         WorkerPool(memory, "other").info()
     with pytest.raises(ConfigError, match="the pool is in memory"):
@@ -138,13 +158,13 @@ def test_entries_that_no_script_wrote_are_left_out() -> None:
     }
     event = parse_event(b"1-0", good)
     assert event is not None
-    assert (event.kind, event.host, event.until_ms) == ("lost", "\ufffd", 0)
+    assert (event.kind, event.owner.host, event.until_ms) == ("lost", "\ufffd", 0)
     for name, value in ((b"event", b"party"), (b"worker", b"one"), (b"at", b"")):
         assert parse_event(b"1-0", {**good, name: value}) is None
 
 
 def test_who_was_refused_for_other_settings_is_shown(server: RedisServer, pool: WorkerPool) -> None:
-    from snowredis.monitor.status import status_of
+    from snowredis.monitor.conditions import status_of
 
     assert status_of(pool.snapshot()).level == "ok"
     other = snowredis.connect(server.url, pool=pool.name, layout="twitter", label="other")

@@ -190,8 +190,8 @@ def test_doctor_says_which_rights_on_a_tag_are_missing(
     words += ["+acl|whoami", "+acl|dryrun", *(word for word in lacks if word.startswith("-"))]
     own_server.client().execute_command(*words)
     code = main(["doctor", "--url", url, "--tag", "invoices", "--json"])
-    findings = json.loads(capsys.readouterr().out)["findings"]
-    shown = [f"{one['check']}: {one['severity']}: {one['text']}" for one in findings]
+    found = map(json.loads, capsys.readouterr().out.splitlines())
+    shown = [f"{one['code']}: {one['level']}: {one['text']}" for one in found]
     assert text in shown
     # the pool of the same user is none of its business
     assert not [line for line in shown if line.startswith(("rights: ", "pool"))]
@@ -233,7 +233,7 @@ def test_doctor_names_what_these_users_keep_it_from_checking_and_finds_no_proble
     url = url_of(rule)
     code = main(["doctor", "--url", url, "--pool", POOL])
     shown = " ".join(capsys.readouterr().out.replace("other rights are", "rights").split())
-    assert (code, "0 error, 0 warning" in shown) == (0, True), shown
+    assert (code, "0 critical, 0 warning" in shown) == (0, True), shown
     assert [text for text in texts if text not in shown] == []
     assert "refused access" not in shown
 
@@ -246,7 +246,7 @@ def test_whoever_looks_sees_everything_and_changes_nothing(
         an_id = str(ids.next_id())
         for argv in (
             ["workers", "--pool", POOL],
-            ["workers", "--pool", POOL, "--all", "--json"],
+            ["workers", "--pool", POOL, "--json"],
             ["pool", "show"],
             ["pool", "show", POOL],
             ["whois", an_id, "--pool", POOL],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snowredis.errors import ConfigError, SnowredisError, StoreRefused, StoreUnavailable
-from snowredis.monitor.checks import Finding
+from snowredis.monitor.conditions import Condition
 from snowredis.monitor.doctor import check_tags
 from snowredis.numbers import (
     DatedGenerator,
@@ -69,17 +69,17 @@ def test_a_tag_is_created_once_shown_and_deleted(servers: list[RedisServer], tag
 def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(own_server: RedisServer) -> None:
     url, client = own_server.url, own_server.client()
 
-    def check() -> Finding:
+    def check() -> Condition:
         return next(check_tags(client, None))
 
-    assert check().severity == "ok"
+    assert check().level == "ok"
     create_tag(url, "d", maximum=1000)
     found = check()
-    assert (found.severity, "no append-only file" in found.text) == ("warning", True)
+    assert (found.level, "no append-only file" in found.text) == ("warning", True)
     # a setting that exists
     assert "durability=assured" in found.advice
     client.config_set("appendonly", "yes")
-    assert check().severity == "ok"
+    assert check().level == "ok"
     client.config_set("appendonly", "no")
     client.hset("snowredis:segment:{d}", "alarm", "1 2 1700000000000")
     assert "handed out twice: d 2 to 2" in check().text

@@ -35,6 +35,7 @@ FUNCTIONS = {
     "preload": "()",
     "close": "()",
     "close_on_sigterm": "()",
+    "worker_id": "(pool, *, grace, on_loss, **settings)",
     "decode": "(an_id, layout)",
     "encode": "(an_id, form, *, layout)",
     "generator": "(kind, **settings)",
@@ -66,9 +67,9 @@ PLAIN = {
     "SnowflakeGenerator",
     "IdGenerator",
     "Lease",
+    "OwnLease",
     "Parts",
     "PoolInfo",
-    "WorkerInfo",
     "__version__",
     "layouts",
 }

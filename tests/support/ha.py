@@ -16,7 +16,7 @@ import redis
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.lease import Lease
+from snowredis.snowflake.lease import OwnLease
 from tests.support import waiting
 from tests.support.ports import free_port
 from tests.support.servers import PROGRAM, RedisServer
@@ -230,7 +230,7 @@ class Maker:
         return list(dict.fromkeys(self.generator.decode(an_id).worker for an_id in list(self.ids)))
 
     @property
-    def lease(self) -> Lease:
+    def lease(self) -> OwnLease:
         lease = self.generator.lease
         assert lease is not None
         return lease
@@ -240,7 +240,7 @@ class Maker:
         wanted = len(self.ids) + count
         eventually(lambda: len(self.ids) >= wanted, f"{count} more ids", limit_s)
 
-    def wait_for_adoption(self, before: Lease) -> None:
+    def wait_for_adoption(self, before: OwnLease) -> None:
         """Wait until a Redis that has lost *before*, or another Redis, has adopted the lease."""
         eventually(lambda: self.lease.incarnation != before.incarnation, what="adoption")
         assert self.lease.worker == before.worker

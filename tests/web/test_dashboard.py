@@ -8,7 +8,6 @@ import http.server
 import itertools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -100,47 +99,6 @@ def worker(url: str, pool: str, label: str) -> Iterator[tuple[subprocess.Popen[s
     finally:
         process.kill()
         process.communicate(timeout=10)
-
-
-def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_somebody_acknowledges_it(
-    page: Page, server: RedisServer, pool: str, serve: Serve
-) -> None:
-    # without outage lanes a process has no ids any more when its lease has ended, so it is gone
-    new_pool(server.url, pool, ttl=3, outage_reserve=0)
-    served = serve("--pool", pool, url=server.url)
-    page.go(served.url)
-    page.wait("document.querySelector('#link').textContent == 'live'")
-    page.wait("document.querySelectorAll('.tile').length == 1")
-    page.wait("document.querySelector('#status').dataset.level == 'ok'")
-    assert page.text("#f-alive") == "1"
-    with worker(server.url, pool, "shop") as (process, _):
-        page.wait("document.querySelectorAll('.tile').length == 2")
-        assert "shop" in page.text("#rows")
-        page.wait("document.querySelector('#events').innerText.includes('shop')")
-        process.send_signal(signal.SIGKILL)
-        page.wait("document.querySelectorAll('.tile.s-silent').length == 1")
-        page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
-        page.wait("document.querySelector('#f-alive').textContent == '1'")
-    page.wait("document.querySelector('#status').dataset.codes == 'gone'")
-    assert "1 gone" in page.evaluate("document.title")
-    page.wait(f"decodeURIComponent(document.querySelector('#icon').href).includes('{ICON_OF_WARNING}')")
-    assert "shop" in page.text("#graves-list")
-    # the grave says where and when, with date and zone
-    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page.text("#graves-list"))
-    page.click("#acknowledge")
-    page.wait("document.querySelector('#status').dataset.level == 'notice'")
-    page.wait("document.querySelectorAll('.tile').length == 1")
-    assert "gone" not in page.evaluate("document.title")
-    # everybody sees it: another process of the service, the terminal
-    assert snowredis.WorkerPool(server.url, pool).snapshot().deaths[0].acknowledged
-    other = serve("--pool", pool, url=server.url)
-    page.go(other.url)
-    page.wait("document.querySelector('#status').dataset.codes == 'gone'")
-    page.click("#show-seen")
-    page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
-    assert page.text("#graves-list").endswith("acknowledged")
-    assert page.console == []
-    assert {url for url in page.requested if not url.startswith((served.url, other.url, "about:", "data:"))} == set()
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ import pytest
 
 from snowredis.cli import main
 from snowredis.monitor.doctor import pool_needs
-from snowredis.monitor.snapshot import SESSIONS_KEY
 from snowredis.web import pages
+from snowredis.web.pages import SESSIONS_KEY
 from snowredis.web.service import create_app
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
@@ -48,7 +48,6 @@ def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(
         paths = ("/readyz", "/workers", "/events", "/events?worker=0", f"/whois/{an_id}", "/history", "/metrics", "/")
         for path in paths:
             assert client.get(path, headers=BEARER).status_code == 200, path
-        assert client.post("/acknowledge", headers=BEARER).status_code == 200
         client.post("/login", data={"token": TOKEN})
         assert client.post("/logout", follow_redirects=False).status_code == 303
     assert own_server.client().acl_log() == []
@@ -58,7 +57,7 @@ def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(
     assert of_generators <= allowed
     assert allowed - of_generators <= called
     keys = {word[1:] for word in RULE.split() if word.startswith("~")}
-    assert keys == {*pool_needs("orders").keys, "snowredis:{orders}:acknowledged", SESSIONS_KEY}
+    assert keys == {*pool_needs("orders").keys, SESSIONS_KEY}
 
 
 @pytest.mark.parametrize("lacking", [f"~{SESSIONS_KEY}", "+zadd", "+zrange"])

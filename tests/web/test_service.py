@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import struct
 import sys
 import time
@@ -498,39 +497,6 @@ def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(server: R
         assert [point.keys() for point in points] == [{"at", "living", "ids_per_second", "deaths"}]
 
 
-def test_deaths_are_acknowledged_for_all_who_look(
-    server: RedisServer, pool_name: str, each_request_reads: None
-) -> None:
-    # without an outage lane, it is certain at the end of the lease
-    new_pool(server.url, pool_name, ttl=0.5, outage_reserve=0)
-    with client_of(create_app(server.url, pools=[pool_name])) as client:
-        script = (
-            "import os, signal, snowredis, time\n"
-            f"ids = snowredis.connect({server.url!r}, pool={pool_name!r}, ttl=0.5, outage_reserve=0)\n"
-            "ids.next_id()\n"
-            "while not ids.lease.renewals: time.sleep(0.01)\n"
-            "os.kill(os.getpid(), signal.SIGKILL)"
-        )
-        warm.run([sys.executable, "-c", script], env=os.environ | {"SNOWREDIS_CRASH_RECORDS": "off"}, check=False)
-
-        def codes() -> list[str]:
-            return [one["code"] for one in client.get("/workers").json()["status"]["conditions"]]
-
-        eventually(lambda: "gone" in codes(), "the death")
-        death = client.get("/workers").json()["deaths"][0]
-        foreign = client.post("/acknowledge", headers={"origin": "http://elsewhere"})
-        assert (foreign.status_code, foreign.json()["error"]) == (403, "CrossSite")
-        assert client.post("/acknowledge?until=yesterday").json()["error"] == "BadTime"
-        assert client.get("/acknowledge").status_code == 405
-        early = client.post("/acknowledge", params={"until": "2020-01-01T00:00:00Z"}).json()
-        assert early["until"] == "2020-01-01T00:00:00.000Z"
-        assert "gone" in codes()
-        seen = client.post("/acknowledge", params={"until": death["at"]})
-        assert (seen.status_code, seen.json()["until"]) == (200, death["at"])
-        assert client.get("/workers").json()["status"]["level"] == "notice"
-        assert snowredis.WorkerPool(server.url, pool_name).snapshot().deaths[0].acknowledged
-
-
 def test_too_many_viewers_are_sent_away() -> None:
     app = create_app(memory_pool(), limits=Limits(max_viewers=1))
     with client_of(app) as client:
@@ -540,7 +506,6 @@ def test_too_many_viewers_are_sent_away() -> None:
 
 
 def test_importing_the_library_does_not_import_the_framework() -> None:
-    import sys
 
     script = "import sys, snowredis.cli.commands.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
     assert warm.run([sys.executable, "-c", script]).returncode == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.fleet import Checked, Fleet, Process
 from snowredis.cli.options import Command, Parser, between, natural, seconds
-from snowredis.cli.output import Line, alternate_screen, is_terminal, pairs, plain, printable, write
-from snowredis.cli.pool_text import worker_table
+from snowredis.cli.output import Line, pairs, printable, write
 from snowredis.core.values import duration
 
 if TYPE_CHECKING:
     from snowredis.embedded import Server
-    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+    from snowredis.monitor.lease import Lease
+    from snowredis.monitor.pool import PoolInfo
     from snowredis.worker_pool import WorkerPool
 
 # in a shorter demo a dead worker's lease does not end in time; in a longer one the files of ids get large
@@ -38,7 +37,6 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--seconds", type=length, default=20.0, metavar="S", help=text)
     text = f"2 to {_MAX_WORKERS} (default: 5)"
     parser.add_argument("--workers", type=size, default=5, metavar="N", help=text)
-    parser.add_argument("--plain", action="store_true", help="no live display")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +45,6 @@ def run(args: argparse.Namespace) -> int:
     from snowredis.worker_pool import WorkerPool
 
     began_s = time.monotonic()
-    live = not args.plain and is_terminal(sys.stdout)
     with (
         interrupted_by_signals(),
         _server() as (server, directory),
@@ -57,18 +54,10 @@ def run(args: argparse.Namespace) -> int:
         # this server is new, so no worker has to wait for a floor
         config = PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000))
         pool.create(config)
-        title: Line = [("snowredis demo", "strong"), (f"  on its own {find_server()}", "dim")]
-        if not live:
-            write([title])
-        with contextlib.closing(demo.fleet), alternate_screen() if live else contextlib.nullcontext() as draw:
-            demo.prints = draw is None
-            if draw is not None:
-                demo.show = lambda: draw(frame(demo, title, *shutil.get_terminal_size()))
+        write([[("snowredis demo", "strong"), (f"  on its own {find_server()}", "dim")]])
+        with contextlib.closing(demo.fleet):
             demo.play()
             verdict = demo.fleet.check()
-        if live:
-            # stays on the screen after the live display is closed
-            write([title, [], *demo.lines])
         write([[], *verdict_lines(demo, verdict)])
     return ExitCode.OK if verdict.good and not demo.failed else ExitCode.ERROR
 
@@ -97,8 +86,8 @@ def _server() -> Iterator[tuple[Server, Path]]:
 
 # --- the steps --------------------------------------------------------------------------------------
 
-# time between two reads of Redis, and between two frames
-_FRAME_S = 0.15
+# time between two reads of Redis
+_READ_EVERY_S = 0.15
 # how long processes that all start at once may take on two cores
 _START_TIMEOUT_S = 20.0
 # how long steps may take that need milliseconds on an idle machine
@@ -118,10 +107,7 @@ class Demo:
         size: of the fleet.
 
     Attributes:
-        show: called after each reading of the pool.
-        info, workers: the newest reading.
-        lines: the log.
-        prints: whether the log is printed as it grows.
+        info, leases: the newest reading.
         failed: True if a process ended by itself, or did not release its worker id.
         making_s: times of the first and of the last ids, from the start.
     """
@@ -132,26 +118,17 @@ class Demo:
         self.ttl_s = min(4.0, length_s / 5)
         self.fleet = Fleet(directory, pool.where, _POOL, self.ttl_s, "detect", "raise", _FLEET_RATE // max(1, size))
         self.processes = self.fleet.processes
-        self.show: Callable[[], None] = lambda: None
         self.info: PoolInfo | None = None
-        self.workers: list[WorkerInfo] = []
-        self.lines: list[Line] = []
-        self.failed = self.prints = False
+        self.leases: list[Lease] = []
+        self.failed = False
         self.making_s = (0.0, 0.0)
 
     @property
     def now_s(self) -> float:
         return time.monotonic() - self._began_s
 
-    @property
-    def ids(self) -> int:
-        """Number of ids that the fleet has made."""
-        return sum(process.count for process in self.processes)
-
     def log(self, text: str, style: str = "") -> None:
-        self.lines.append([(f"{self.now_s:6.1f} s  ", "dim"), (text, style)])
-        if self.prints:
-            print(plain(self.lines[-1]), flush=True)
+        write([[(f"{self.now_s:6.1f} s  ", "dim"), (text, style)]])
 
     def play(self) -> None:
         """Play all steps. Blocks for about the length of the demo."""
@@ -166,21 +143,19 @@ class Demo:
         self._wait(self.length_s * _END_AT - self.now_s)
         self._end()
         self.log("checking every id")
-        self.show()
 
     def _wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Wait until *until* returns True, at most *seconds*; read the pool meanwhile, and show it."""
+        """Wait until *until* returns True, at most *seconds*; read the pool meanwhile."""
         deadline_s = self.now_s + seconds
         while True:
             self._read()
-            self.show()
             if until() or self.now_s >= deadline_s:
                 return
-            time.sleep(min(_FRAME_S, max(0.0, deadline_s - self.now_s)))
+            time.sleep(min(_READ_EVERY_S, max(0.0, deadline_s - self.now_s)))
 
     def _read(self) -> None:
-        self.info, self.workers = self._pool.info(), self._pool.workers(alive_only=False)
-        records = {worker.pid: worker for worker in self.workers}
+        self.info, self.leases = self._pool.info(), self._pool.workers(alive_only=False)
+        records = {lease.pid: lease for lease in self.leases}
         for each in self.processes:
             each.record = record = records.get(each.pid)
             if record is not None and record.worker not in each.workers:
@@ -209,7 +184,7 @@ class Demo:
         return [each for each in able if not each.stopped]
 
     def _kill(self, victim: Process) -> float:
-        left_ms = victim.record.lease_left_ms if victim.record else 0
+        left_ms = victim.record.end_ms - self.info.now_ms if victim.record and self.info else 0
         victim.stopped = True
         victim.process.kill()
         self.log(
@@ -235,13 +210,14 @@ class Demo:
 
     def _replace(self, victim: Process, killed_s: float) -> None:
         freed = victim.workers[-1]
-        self._wait(2 * self.ttl_s + _STEP_TIMEOUT_S, lambda: victim.record is None or not victim.record.alive)
+        self._wait(
+            2 * self.ttl_s + _STEP_TIMEOUT_S,
+            lambda: victim.record is None or victim.record.state in ("expired", "released"),
+        )
         after = duration((self.now_s - killed_s) * 1000)
         expired = victim.record is not None and victim.record.state == "expired"
         why = "its lease ended" if expired else "another process released it"
         self.log(f"worker id {freed} is available again, {after} after the kill: {why}", "good")
-        # time to see it in the display
-        self._wait(self.length_s * 0.06)
         newcomer = self._start_one()
         self.log(f"a new process starts (pid {newcomer.pid})")
         self._wait(_START_TIMEOUT_S, lambda: bool(newcomer.workers) or newcomer.stopped)
@@ -260,32 +236,6 @@ class Demo:
 
 
 # --- what is shown ----------------------------------------------------------------------------------
-
-# log lines that are visible whatever the fleet's size; fewer where the terminal has fewer rows than usual
-_MIN_LOG, _LOW_MIN_LOG, _LOW_HEIGHT = 8, 4, 24
-
-
-def status(demo: Demo) -> str:
-    """Return the state of the fleet in one line."""
-    rate = sum(worker.ids_per_second for worker in demo.workers if worker.alive)
-    return f"{demo.info.used if demo.info else 0} worker ids leased, {demo.ids:,} ids, {rate:,} a second"
-
-
-def frame(demo: Demo, title: Line, width: int, height: int) -> list[Line]:
-    """Return the whole display in *height* lines."""
-    head: list[Line] = [title, [(f"{demo.now_s:.1f} s of {demo.length_s:g} s   ", "strong"), (status(demo), "")]]
-    workers = sorted(demo.workers, key=lambda worker: worker.worker)
-    # other lines: the table's head, two empty ones, and the note with one above it
-    room = max(1, height - len(head) - 5 - (_LOW_MIN_LOG if height < _LOW_HEIGHT else _MIN_LOG))
-    shown = workers if len(workers) <= room else workers[: max(1, room - 1)]
-    lines = [*head, [], *(worker_table(shown, demo.info, width) if demo.info else [])]
-    if len(shown) < len(workers):
-        lines.append([(f"… and {len(workers) - len(shown)} more", "dim")])
-    lines.append([])
-    rest = height - len(lines) - 2
-    lines += demo.lines[-rest:] if rest > 0 else []
-    lines += [[]] * (height - len(lines) - 1)
-    return [*lines, [("Ctrl-C ends it and cleans up", "dim")]]
 
 
 def verdict_lines(demo: Demo, verdict: Checked) -> list[Line]:
@@ -317,7 +267,6 @@ and everything is removed, also after Ctrl-C.""",
     [
         ("snowredis demo", "20 seconds, 5 workers"),
         ("snowredis demo --seconds 60 --workers 12", "longer, with more workers"),
-        ("snowredis demo --plain", "plain lines, as in a pipe"),
     ],
     add_arguments,
     run,

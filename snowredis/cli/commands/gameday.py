@@ -13,11 +13,11 @@ import json
 import math
 import secrets
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +39,8 @@ _LIMIT_S = 900.0
 _READY_LIMIT_S = 60.0
 # a failure begins within this time after the person, or the command, made it
 _BEGINS_S = 3.0
+# a Redis that replies after this time was not seen to fail
+_SEEN_AWAY_S = 0.5
 # each process makes so many ids a second
 _RATE, _LABEL = 1_000, "gameday"
 # between two numbered writes
@@ -80,6 +82,11 @@ class Observed(NamedTuple):
     away_s: float
     identities: list[tuple[str, str]]
     replicas: int
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything was seen that a failure does."""
+        return self.lost > 0 or self.away_s > _SEEN_AWAY_S or len(self.identities) > 1
 
 
 class Canary(threading.Thread):
@@ -178,6 +185,9 @@ def _run(args: argparse.Namespace) -> int:
     from snowredis.snowflake.open import pool_config
     from snowredis.worker_pool import WorkerPool
 
+    if args.do is None and not sys.stdin.isatty():
+        text = "standard input is not a terminal: give the command that makes Redis fail with --do"
+        raise CommandError(ExitCode.USAGE, text)
     name = f"gameday-{secrets.token_hex(4)}"
     with (
         interrupted_by_signals(),
@@ -207,6 +217,12 @@ def _run(args: argparse.Namespace) -> int:
                 fleet.close()
                 # no reservation matters of a pool that no process will use again
                 pool.client.delete(*pool_keys(name), canary.key)
+        if not seen.failed:
+            raise CommandError(
+                ExitCode.ERROR,
+                f"{seen.acknowledged:,} writes were acknowledged without a pause, and Redis shows one identity: no "
+                "failure was seen, so there is no verdict. Make Redis fail, and try again",
+            )
         settings, reasons = advise(seen, noticed=noticed, unidentified=unidentified)
         checked = fleet.check()
         result: dict[str, Any] = {
@@ -225,14 +241,17 @@ def _run(args: argparse.Namespace) -> int:
 
 def _while_failing(command: str | None, fleet: Fleet, replied_s: Callable[[], float], settle_s: float) -> None:
     """Let Redis fail, start processes meanwhile, and wait until *settle_s* after it replies again."""
-    fail: Callable[[], object] = input
     if command is None:
         print("Now fail over, restart, freeze or empty your Redis. Press Enter when it is done.", flush=True)
+        pressed = threading.Thread(target=sys.stdin.readline, daemon=True)
+        pressed.start()
+        _wait(lambda: not pressed.is_alive(), fleet=fleet)
     else:
-        fail = partial(subprocess.run, command, shell=True, check=False)  # noqa: S604 - the user's own command
-    failing = threading.Thread(target=fail, daemon=True)
-    failing.start()
-    _wait(lambda: not failing.is_alive(), fleet=fleet)
+        with subprocess.Popen(command, shell=True) as failing:  # noqa: S602 - the user's own command
+            _wait(lambda: failing.poll() is not None, fleet=fleet)
+        if failing.returncode:
+            text = f"the command ended with exit code {failing.returncode}, so there is no verdict"
+            raise CommandError(ExitCode.ERROR, text)
     over_s = time.monotonic()
     _wait(lambda: replied_s() > over_s + _BEGINS_S, _LIMIT_S, "Redis did not reply", fleet)
     print(f"Redis replies. New processes have {settle_s:.0f} s to start.", flush=True)

@@ -1,36 +1,34 @@
-"""`pool`: the commands that create, show, change and delete pools."""
+"""`pool`: the commands that create, show and delete pools."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli import output
-from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, require_pool, seconds, settings
-from snowredis.cli.output import Column, Line, Pair, pairs, printable, time_of, write
-from snowredis.cli.pool_text import pool_lines, status_lines
-from snowredis.core.presets import preset_name
+from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
+from snowredis.cli.output import printable, time_of, wrapped, write
+from snowredis.cli.show import MAX_FOREIGN, show, show_conditions
 from snowredis.core.values import duration
-from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.process.clock import now_ms
-from snowredis.settings import SETTINGS
-from snowredis.signatures import settings_of
+from snowredis.settings import SETTINGS, required_url
 
 if TYPE_CHECKING:
-    from snowredis.core.layout import Layout
-    from snowredis.monitor.snapshot import PoolInfo
+    from snowredis.monitor.pool import PoolInfo
     from snowredis.snowflake.replies import CreateReply
     from snowredis.worker_pool import WorkerPool
 
 
-def _add_create_arguments(parser: Parser) -> None:
-    parser.add_pool_name()
+def _add_name(parser: Parser, *, nargs: str | None = None) -> None:
+    parser.add_argument("pool", metavar="NAME", nargs=nargs)
     parser.add_redis(pool=False)
-    of_pool = [setting for setting in SETTINGS.values() if setting.of_pool]
-    parser.add_settings(*of_pool, SETTINGS["registry_url"])
+
+
+def _add_create_arguments(parser: Parser) -> None:
+    _add_name(parser)
+    parser.add_settings(*(setting for setting in SETTINGS.values() if setting.of_pool), SETTINGS["registry_url"])
     parser.add_yes()
 
 
@@ -40,7 +38,8 @@ def _create(args: argparse.Namespace) -> None:
     from snowredis.snowflake.open import has_registry, open_store
     from snowredis.snowflake.replies import Created
 
-    require_pool(args)
+    # nothing is created or deleted at a guessed address
+    required_url(args.url)
     url, options = settings(args)
     options |= {"min_replicas": 0}
     check_end(resolve_layout(options.get("layout")), now_ms())
@@ -60,8 +59,8 @@ def _create(args: argparse.Namespace) -> None:
         reason = "Redis did not know the pool, or was restarted, when a worker or this command asked"
         if created:
             reason = "the pool of this name before ends then"
-        write(output.wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
-    write(pairs(settings_rows(info), wrap=True))
+        write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
+    show(info, _SETTINGS)
 
 
 def _check_not_emptied(args: argparse.Namespace) -> None:
@@ -113,63 +112,29 @@ pool need the same settings.""",
     _create,
 )
 
+_SETTINGS = "layout settings"
+_COUNTERS = "capacity used peak claims refused releases expired died returned lost adopted alarms mismatches"
+_ALL = "name used capacity peak claims expired died alarms layout"
+
 
 def _add_show_arguments(parser: Parser) -> None:
-    parser.add_pool_name()
-    parser.add_redis(pool=False)
-    parser.add_times()
-    parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
+    _add_name(parser, nargs="?")
+    parser.add_json("an object, or one of each pool per line")
 
 
 def _show(args: argparse.Namespace) -> None:
     if args.pool is None:
         _show_all(args)
         return
-    from snowredis.monitor.status import status_of
+    from snowredis.monitor.conditions import status_of
 
     with open_known_pool(args) as pool:
-        snapshot, where = pool.snapshot(), pool.where
-    info, status = snapshot.info, status_of(snapshot)
-    if args.json:
-        output.print_json({"pool": info, "status": status})
-    else:
-        rows = [*settings_rows(info), *_state_rows(info, args.time_text)]
-        write([*pool_lines(where, snapshot), *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
-
-
-def settings_rows(info: PoolInfo) -> list[Pair]:
-    """Return the pool's settings by name, in the units of connect()."""
-    settings = {"outage_reserve": "0 s"} | settings_of(info.signature)
-    others = [name for name in SETTINGS if name in settings and name != "layout"]
-    return [("layout", _layout_text(info.layout)), *((name.replace("_", " "), settings[name]) for name in others)]
-
-
-def _layout_text(layout: Layout) -> str:
-    return f"{preset_name(layout) or ''}  {layout}".lstrip()
-
-
-def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
-    counters = ("claims", "releases", "expired", "died", "returned", "adopted", "lost")
-    return [
-        ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
-        # the status says more
-        ("alarms", [(f"{info.alarms:,}", "bad" if info.alarms else "")]),
-        *_layout_rows(info, time_text),
-        ("created", time_text(info.created_ms) if info.created_ms else "?"),
-        ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
-    ]
-
-
-def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
-    """Return the layouts that the pool had, has and will have; nothing for a pool that always had one."""
-    if len(info.layouts) < 2:
-        return []
-    rows: list[Pair] = []
-    for period in info.layouts:
-        since = f"from {time_text(period.from_ms)}" if period.from_ms else "from the beginning"
-        until = f" to {time_text(period.until_ms)}" if period.until_ms else ""
-        rows.append(("layouts" if not rows else "", f"{since}{until}: {_layout_text(period.layout)}"))
-    return rows
+        snapshot = pool.snapshot()
+    if not show(snapshot.info, f"name {_SETTINGS} {_COUNTERS} created_at end_at", as_json=args.json) or args.json:
+        return
+    status = status_of(snapshot)
+    print(f"status {status.level}: {printable(status.headline, 200)}")
+    show_conditions(status.conditions)
 
 
 def _show_all(args: argparse.Namespace) -> None:
@@ -183,37 +148,13 @@ def _show_all(args: argparse.Namespace) -> None:
                     infos.append(pool.info())
             except SnowredisError as error:
                 # keys of another program may look like a pool; the other pools are shown nevertheless
-                unreadable.append(f"{printable(name, output.MAX_FOREIGN)}: {printable(str(error), 200)}")
-    if args.json:
-        output.print_json(infos)
-    elif infos or unreadable:
-        write([[("pools at ", "dim"), (where, "")], [], *_all(infos)])
-    else:
+                unreadable.append(f"{printable(name, MAX_FOREIGN)}: {printable(str(error), 300)}")
+    if infos or args.json:
+        show(infos, _ALL, as_json=args.json)
+    elif not unreadable:
         print(f"there is no pool at {where}; create one with: snowredis pool create NAME")
     for line in unreadable:
         print(line, file=sys.stderr)
-
-
-def _all(infos: list[PoolInfo]) -> list[Line]:
-    columns = [Column("pool", shrinks=True), Column("leased", right=True), Column("of", right=True)]
-    columns += [Column("peak", right=True, optional=True), Column("claims", right=True, optional=True)]
-    columns += [Column("deaths", right=True, optional=True), Column("alarms", right=True)]
-    columns += [Column("ttl", right=True, optional=True), Column("layout", shrinks=True, optional=True)]
-    rows: list[list[output.Cell]] = [
-        [
-            (info.name, "strong"),
-            (f"{info.used:,}", "warn" if info.free == 0 else "good" if info.used else ""),
-            f"{info.capacity:,}",
-            f"{info.peak:,}",
-            f"{info.claims:,}",
-            f"{max(0, info.deaths - info.returned):,}",
-            (f"{info.alarms:,}", "bad" if info.alarms else ""),
-            f"{info.ttl_ms / 1000:g} s",
-            preset_name(info.layout) or str(info.layout),
-        ]
-        for info in infos
-    ]
-    return output.table(columns, rows)
 
 
 _SHOW = Command(
@@ -230,70 +171,14 @@ _SHOW = Command(
 )
 
 
-def _add_change_layout_arguments(parser: Parser) -> None:
-    parser.add_argument("pool", metavar="NAME")
-    parser.add_argument("new_layout", metavar="NEW", help="a preset's name, or a spec")
-    parser.add_redis(pool=False)
-    text = "when, in seconds from now (default: as soon as possible)"
-    parser.add_argument("--in", dest="delay_s", type=seconds, default=0.0, metavar="S", help=text)
-    parser.add_yes()
-
-
-def _change_layout(args: argparse.Namespace) -> None:
-    from snowredis.core.presets import resolve_layout
-    from snowredis.worker_pool import change_layout
-
-    require_pool(args)
-    with open_known_pool(args) as pool:
-        info, layout = pool.info(), resolve_layout(args.new_layout)
-        when = f"in {args.delay_s:g} s" if args.delay_s else "as soon as no reservation reaches beyond"
-        text = (
-            f"Change pool {pool.name} to {layout} {when}? Processes with {info.layout} stop then; it cannot be undone."
-        )
-        confirm(args, text)
-        change = change_layout(pool, layout, delay_ms=round(args.delay_s * 1000))
-    print(
-        f"pool {args.pool} at {pool.where} changes its layout at {time_of(change.at_ms)}, in "
-        f"{duration(change.at_ms - info.now_ms)}"
-    )
-    print(f"  from  {info.layout}")
-    print(f"  to    {layout}")
-    print(
-        f"no id can be repeated: the old ids are all before {time_of(change.at_ms)}, the new ones after; "
-        f"{'every new id is greater than every old one' if change.sorted else 'new ids may be lower than old ones'}"
-    )
-    print("until then processes use the old layout. After that, start them with the new one")
-
-
-_CHANGE_LAYOUT = Command(
-    "change-layout",
-    "give a living pool another layout, if no id can be repeated",
-    """First it proves that no id of the new layout, from the change on, equals one that the pool's layouts
-could make before; if one can, nothing is changed. Then the pool gets an end: until then, workers go on, and those with
-the new layout are refused. From then on, those with the old one are refused and stop, and those with the new one start.
-
-No reservation reaches beyond the end, so it is not before the ends of all outage lanes: in a pool that has them, a day
-from now. It is set once, on all replicas, and cannot be undone or moved.
-
-whois goes on to work for old ids: the pool remembers which layout it had when.""",
-    [
-        ("snowredis pool change-layout orders 41/0/2/12/8", "asks; at once"),
-        ("snowredis pool change-layout orders twitter --in 90000", "in 25 hours"),
-    ],
-    _add_change_layout_arguments,
-    _change_layout,
-)
-
-
 def _add_delete_arguments(parser: Parser) -> None:
-    parser.add_pool_name()
-    parser.add_redis(pool=False)
+    _add_name(parser)
     parser.add_yes()
     parser.add_argument("--force", action="store_true", help="even if workers are alive, or it is damaged")
 
 
 def _delete(args: argparse.Namespace) -> None:
-    require_pool(args)
+    required_url(args.url)
     with open_known_pool(args) as pool:
         alive, use, number = _use(pool)
         # without information about the pool there is nothing to ask; one in use is refused below
@@ -330,6 +215,8 @@ def _use(pool: WorkerPool) -> tuple[int, str, tuple[str, str] | None]:
         info = pool.info()
     except PoolNotFound:
         return 0, "", None
+    except LayoutMismatch as error:
+        return 0, printable(str(error), 300), None
     except StoreUnavailable as error:
         # a broken pool can be deleted; if Redis does not answer, the next line fails, too
         alive = len(pool.workers())
@@ -358,4 +245,4 @@ settings cannot be read, or of another version, is removed as if Redis had lost 
 )
 
 
-POOL = Command("pool", "create, show, change and delete pools", "", commands=[_CREATE, _SHOW, _CHANGE_LAYOUT, _DELETE])
+POOL = Command("pool", "create, show and delete pools", "", commands=[_CREATE, _SHOW, _DELETE])

@@ -89,7 +89,6 @@ for a registry that existed: it could give numbers a second time.""",
 
 def _add_show_arguments(parser: Parser) -> None:
     _add_registry(parser)
-    parser.add_times()
     parser.add_argument("--json", action="store_true", help="an object")
 
 
@@ -100,7 +99,7 @@ def _show(args: argparse.Namespace) -> None:
         output.print_json(state)
         return
     head: output.Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
-    output.write([head, *output.pairs(_rows(state, args.time_text), wrap=True), [], *_table(state, state.records)])
+    output.write([head, *output.pairs(_rows(state, output.time_of), wrap=True), [], *_table(state, state.records)])
 
 
 def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[output.Pair]:

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from snowredis.cli.commands.ids import settings_of_pool, warnings_on_stderr
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, positive, seconds, settings
-from snowredis.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from snowredis.cli.program_lease import ProgramLease
+    from snowredis.lent_worker import WorkerId
 
 # passed on to the program, as far as this system has them
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
@@ -96,7 +95,7 @@ class _Killer:
 class _Program:
     """One run of the program, in a process group of its own."""
 
-    def __init__(self, words: list[str], held: list[ProgramLease], killer: _Killer) -> None:
+    def __init__(self, words: list[str], held: list[WorkerId], killer: _Killer) -> None:
         self._killer = killer
         self.kill_s = min(_KILL_S, held[0].ttl_ms / 4000)
         self.code: int | None = None
@@ -109,15 +108,15 @@ class _Program:
             "UNTIL": min(each.until_ms for each in held),
         }
         environment = os.environ | {f"SNOWREDIS_{name}": str(value) for name, value in variables.items()}
-        own = os.getpgrp()
-        self.has_terminal = _owns_terminal(own)
-        left_s = _left_s(held) - self.kill_s / 2
+        own, left_s = os.getpgrp(), _left_s(held) - self.kill_s / 2
 
         def begin() -> None:
             # in the child, before the program begins: the killer knows it even if this process is killed here
             os.setpgid(0, 0)
             os.write(killer.pipe, killer.line(os.getpid(), left_s))
             _pass_terminal(own, os.getpid())
+            # a program that the terminal stops (Ctrl-Z) would keep its worker id, and the terminal
+            signal.signal(signal.SIGTSTP, signal.SIG_IGN)
 
         try:
             self._process = subprocess.Popen(words, env=environment, preexec_fn=begin)  # noqa: PLW1509 - see begin()
@@ -136,19 +135,6 @@ class _Program:
                     os.waitpid(ended.si_pid, 0)
         self.code = self._process.poll()
         return self.code is not None
-
-    def follow_stop(self) -> None:
-        """Stop with the program if the terminal stopped it (Ctrl-Z), so that the shell goes on; then go on with it."""
-        # it may have ended just now
-        with contextlib.suppress(ChildProcessError):
-            own = os.getpgrp()
-            if self.has_terminal and os.waitid(os.P_PID, self.group, os.WSTOPPED | os.WNOHANG):
-                # this group has the terminal already if the program tried to read in the background
-                if not _owns_terminal(own):
-                    _pass_terminal(self.group, own)
-                    os.killpg(own, signal.SIGTSTP)
-                _pass_terminal(own, self.group)
-                self._send_all(signal.SIGCONT)
 
     def send(self, number: int) -> None:
         """Send a signal to the program."""
@@ -181,23 +167,16 @@ class _Program:
             os.killpg(self.group, number)
 
 
-def _owns_terminal(group: int) -> bool:
-    try:
-        return os.isatty(0) and os.tcgetpgrp(0) == group
-    except OSError:
-        return False
-
-
 def _pass_terminal(group: int, to: int) -> None:
     """Make the group *to* that of the terminal, if it is *group* now: in the background, it is the shell."""
-    if _owns_terminal(group):
-        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        if os.isatty(0) and os.tcgetpgrp(0) == group:
+            before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             os.tcsetpgrp(0, to)
-        signal.signal(signal.SIGTTOU, before)
+            signal.signal(signal.SIGTTOU, before)
 
 
-def _left_s(held: list[ProgramLease]) -> float:
+def _left_s(held: list[WorkerId]) -> float:
     return min(each.left_s for each in held)
 
 
@@ -205,14 +184,13 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_redis()
     text = "lease a worker id for each of N processes of the program, as SNOWREDIS_WORKER_IDS (default: 1)"
     parser.add_argument("--processes", type=positive, default=1, metavar="N", help=text)
-    parser.add_settings(*(SETTINGS[name] for name in ("layout", "ttl", "label")))
     text = "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
     parser.add_argument("--grace", type=seconds, metavar="S", help=text)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM …")
 
 
 def _run(args: argparse.Namespace) -> int:
-    from snowredis.cli.program_lease import ProgramLease
+    from snowredis.lent_worker import worker_id
 
     words = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not words:
@@ -228,7 +206,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         # before the handlers: until there is a program, signals end this process
         with warnings_on_stderr(), contextlib.ExitStack() as stack:
-            held = [stack.enter_context(ProgramLease({"url": url, **options})) for _ in range(args.processes)]
+            held = [stack.enter_context(worker_id(url=url, grace=0, **options)) for _ in range(args.processes)]
             ttl_s = held[0].ttl_ms / 1000
             signals, grace_s = _Signals(), min(5.0 if args.grace is None else args.grace, ttl_s / 4)
             return _supervise(_Program(words, held, killer), held, killer, signals, grace_s)
@@ -236,7 +214,7 @@ def _run(args: argparse.Namespace) -> int:
         killer.close()
 
 
-def _supervise(program: _Program, held: list[ProgramLease], killer: _Killer, signals: _Signals, grace_s: float) -> int:
+def _supervise(program: _Program, held: list[WorkerId], killer: _Killer, signals: _Signals, grace_s: float) -> int:
     """Wait for the end of the program; return its exit code. Raises CommandError if it had to be ended."""
     workers = ", ".join(str(each.worker) for each in held)
     try:
@@ -247,7 +225,6 @@ def _supervise(program: _Program, held: list[ProgramLease], killer: _Killer, sig
                 why = "could not be renewed in time" if left_s else "was lost"
                 raise CommandError(ExitCode.LEASE_OR_CLOCK, f"worker id {workers} {why}; the program was ended")
             killer.tell(program.group, left_s - program.kill_s / 2)
-            program.follow_stop()
             for number in signals.wait(_EVERY_S):
                 program.send(number)
     finally:

@@ -13,8 +13,8 @@ import snowredis
 from snowredis.cli import main
 from snowredis.core.layout import Layout
 from snowredis.errors import LeaseExpired, SnowredisError, StoreUnavailable
-from snowredis.monitor.snapshot import Snapshot
-from snowredis.monitor.status import status_of
+from snowredis.monitor.conditions import status_of
+from snowredis.monitor.pool import Snapshot
 from snowredis.snowflake import context
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol import PoolConfig
@@ -216,34 +216,6 @@ def test_it_stays_closed_on_another_boot(fleet: Fleet, monkeypatch: pytest.Monke
         ids.next_id()
 
 
-@pytest.mark.parametrize(("at_the_claim", "at_the_renewal"), [("", ""), ("", "this"), ("this", "")])
-def test_it_opens_if_the_boot_id_cannot_be_read_at_one_moment(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, at_the_claim: str, at_the_renewal: str
-) -> None:
-    """Without a free descriptor, or in another root directory, nothing is known, and nothing differs."""
-    monkeypatch.setattr(context, "boot_id", lambda: at_the_claim)
-    ids = fleet.generator()
-    fleet.make(ids)
-    monkeypatch.setattr(context, "boot_id", lambda: at_the_renewal)
-    ids._beat()
-    fleet.redis.away = True
-    monkeypatch.setattr(context, "boot_id", lambda: "this" if at_the_renewal else "")
-    fleet.clock.advance(TTL_MS)
-    assert fleet.make(ids) == OUT
-
-
-def test_it_is_the_boot_id_of_the_last_renewal_that_counts(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that goes on elsewhere, and renewed its lease there, is no copy."""
-    monkeypatch.setattr(context, "boot_id", lambda: "before")
-    ids = fleet.generator()
-    fleet.make(ids)
-    monkeypatch.setattr(context, "boot_id", lambda: "after")
-    ids._beat()
-    fleet.redis.away = True
-    fleet.clock.advance(TTL_MS)
-    assert fleet.make(ids) == OUT
-
-
 def test_a_small_clock_step_in_the_middle_of_an_outage_stops_nobody(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     fleet.make(ids)
     fleet.redis.away = True
@@ -302,15 +274,15 @@ def test_those_who_look_see_that_processes_make_ids_after_a_loss(
 
         def settled() -> Snapshot | None:
             snapshot = pool.snapshot()
-            early = snapshot.info.now_ms - (snapshot.info.raised_ms or 0) < 700
-            return None if early or snapshot.workers else snapshot
+            early = snapshot.info.now_ms - snapshot.info.raised_ms < 700
+            return None if early or snapshot.living else snapshot
 
         snapshot = eventually(settled, "a refused renewal", ignored=(snowredis.PoolNotFound,))
         assert snapshot is not None
         assert snapshot.makes_ids
         assert [each.code for each in status_of(snapshot).conditions] == ["floor"]
         main(["workers", "--url", own_server.url, "--pool", "seen"])
-        assert "go on in outage lanes, until 20" in capsys.readouterr().out
+        assert "workers with an outage lane go on without a pause" in capsys.readouterr().out
         ids.next_id()
         assert ids.in_outage_lane
 

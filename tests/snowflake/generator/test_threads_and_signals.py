@@ -185,7 +185,7 @@ def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(
     assert output.splitlines() == ["handler", "20 7 True"]
     pool = snowredis.WorkerPool(server.url, name)
     assert pool.workers() == []
-    assert pool.snapshot().deaths == ()
+    assert pool.snapshot().ended == ()
 
 
 def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(caplog: pytest.LogCaptureFixture) -> None:

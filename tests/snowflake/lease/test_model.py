@@ -20,7 +20,7 @@ from snowredis import errors
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts, resolve_layout
 from snowredis.errors import ConfigError, SnowredisError, StoreReadOnly, StoreRefused, StoreUnavailable
-from snowredis.monitor.owner import parse_owner
+from snowredis.monitor.lease import Owner, parse_owner
 from snowredis.process.names import owner_text
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
@@ -172,9 +172,9 @@ def test_any_host_name_and_label_make_an_owner_that_the_scripts_take(host: str, 
 
 def test_an_owner_keeps_what_can_be_printed() -> None:
     label = 'größe \N{GRINNING FACE} "a\\b"'
-    assert parse_owner(owner_text("web-1", 7, label)) == ("web-1", 7, label, "", 0, 0, "", "")
-    full = ("web-1", 7, "", "ab", 12, 34, "x", "0.1.0")
-    assert parse_owner(owner_text(*full)) == full
+    assert parse_owner(owner_text("web-1", 7, label)) == Owner("web-1", 7, label)
+    full = Owner("web-1", 7, "", "x", "0.1.0", "ab", 12, 34, 1)
+    assert parse_owner(owner_text("web-1", 7, "", "ab", 12, 34, "x", "0.1.0", 1)) == full
     assert parse_owner('{"pid":7,"lane_until":-1}').lane_until_ms == 0
     assert (
         parse_owner(owner_text("web-1", 7, "a\x7fb\nc"))[2] == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"

@@ -1,0 +1,125 @@
+"""Records of the API as people and programs see them: one way to print all of them.
+
+A command reads a record, or a list of records, and names the fields that people see. Times, durations and numbers are
+shown by the type of the field; with --json, the record is what to_json() makes of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from snowredis.cli import output
+from snowredis.cli.output import Column, Line, advised, emit, printable, time_of, write
+from snowredis.core.as_json import FieldOfJson, field_at, to_json
+from snowredis.core.layout import Layout
+from snowredis.core.presets import preset_name
+from snowredis.core.values import duration
+
+if TYPE_CHECKING:
+    from snowredis.monitor.conditions import Condition
+
+# columns for a host or label in a table, so that a long one does not push the other columns off the screen
+MAX_FOREIGN = 40
+# words that are shown in a color, wherever they stand
+_STYLES = dict.fromkeys(("critical", "expired", "died", "no-ids", "lost", "alarm"), "bad")
+_STYLES |= dict.fromkeys(("warning", "silent", "probable", "closed"), "warn")
+_STYLES |= dict.fromkeys(("unknown", "floor", "adopted", "returned"), "note")
+_STYLES |= dict.fromkeys(("ok", "alive", "certain", "claimed"), "good")
+
+
+def show(records: Any, columns: str, *, as_json: bool = False, now_ms: int | None = None, head: bool = True) -> bool:
+    """Print a record as names and values, or a list of them as a table. Return whether somebody reads it.
+
+    Args:
+        columns: names of fields in JSON, separated by spaces; "maker.host": a field of a record in a field.
+        as_json: print each record in one line, as to_json() shows it, instead.
+        now_ms: times are shown relative to this one; None: in UTC.
+        head: whether a table has a line of titles.
+    """
+    if as_json:
+        rows = records if isinstance(records, list | tuple) and not hasattr(records, "_fields") else [records]
+        return emit("".join(f"{json.dumps(to_json(row))}\n" for row in rows))
+    if isinstance(records, list):
+        lines = table_of(records, columns, now_ms)
+        return write(lines if head else lines[1:])
+    return write(pairs_of(records, columns, now_ms))
+
+
+def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) -> list[Line]:
+    """Return a table of *records*, all of one type; a column that has no value in any of them is left out."""
+    names, cells = columns.split(), []
+    kinds: list[FieldOfJson | None] = [None] * len(names)
+    for record in records:
+        found = [field_at(record, name) for name in names]
+        kinds = [kind or each[0] for kind, each in zip(kinds, found, strict=True)]
+        cells.append([cell(*each, now_ms) for each in found])
+    kept = [at for at in range(len(names)) if not cells or any(row[at][0] for row in cells)]
+    heads = []
+    for at in kept:
+        is_number = _is_number(kinds[at])
+        # a terminal that is too narrow shows no counts
+        heads.append(Column(title_of(names[at]), right=is_number, shrinks=not is_number, optional=is_number and at > 4))
+    return output.table(heads, [[row[at] for at in kept] for row in cells])
+
+
+def pairs_of(record: Any, columns: str, now_ms: int | None = None) -> list[Line]:
+    """Return names and values of *record*, without those that have none."""
+    found = ((title_of(name), cell(*field_at(record, name), now_ms)) for name in columns.split())
+    return output.pairs([(title, value[0]) for title, value in found if value[0]], wrap=True)
+
+
+def title_of(name: str) -> str:
+    """Return the title of a column."""
+    return name.rpartition(".")[2].removesuffix("_ms").removesuffix("_at").replace("_", " ")
+
+
+def _is_number(field: FieldOfJson | None) -> bool:
+    return field is not None and (field.kind is int or field.kind is float) and not field.is_time
+
+
+def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> tuple[str, str]:
+    """Return a value as text and style, by the type of its field."""
+    if field is None or value is None or value in ("", field.null):
+        return "", ""
+    if field.is_time:
+        return _time(value, now_ms), ""
+    if field.name.endswith("offset_ms"):
+        return output.offset(value), ""
+    if field.name.endswith("_ms"):
+        return duration(value), ""
+    if isinstance(value, bool):
+        return "yes" if value else "no", ""
+    if isinstance(value, int | float):
+        return str(value) if field.is_name else f"{value:,}", ""
+    if isinstance(value, Layout):
+        return preset_name(value) or str(value), ""
+    if isinstance(value, Mapping):
+        return printable(", ".join(f"{name}={item}" for name, item in value.items()), 1000), ""
+    text = printable(str(to_json(value) if not isinstance(value, str) else value), 1000)
+    return text, _STYLES.get(text, "")
+
+
+def _time(time_ms: int, now_ms: int | None) -> str:
+    if time_ms <= 0:
+        return ""
+    return time_of(time_ms) if now_ms is None else output.ago(now_ms - time_ms)
+
+
+def show_conditions(conditions: Iterable[Condition], *, counts: bool = False) -> None:
+    """Print conditions, each with its level, what it is about, and what to do. *counts*: and how many of each level."""
+    lines: list[Line] = []
+    levels: Counter[str] = Counter()
+    for each in conditions:
+        levels[each.level] += 1
+        about = f"{printable(each.subject, MAX_FOREIGN)}: {each.code}" if each.subject else each.code
+        head: Line = [(f"{each.level:<9}", _STYLES[each.level]), (f"{about}  ", "strong")]
+        lines += advised(head, printable(each.text, 1000), printable(each.advice, 1000))
+    if counts:
+        lines += [
+            [],
+            [(", ".join(f"{levels[level]} {level}" for level in ("critical", "warning", "unknown", "ok")), "dim")],
+        ]
+    write(lines)

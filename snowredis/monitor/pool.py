@@ -1,0 +1,274 @@
+"""The state of a pool at one moment: its settings and counters, and all its leases. Pure."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from snowredis.core.as_json import Hidden, HiddenInt, NowMs, TimeMs, in_json
+from snowredis.core.layout import Layout
+from snowredis.core.values import utc_text
+from snowredis.monitor.lease import Lease
+from snowredis.settings import POOL_DURATIONS
+from snowredis.snowflake import protocol
+
+# fields of PoolInfo that count events
+POOL_COUNTERS = (
+    "claims",
+    "refused",
+    "releases",
+    "expired",
+    "died",
+    "returned",
+    "lost",
+    "adopted",
+    "alarms",
+    "mismatches",
+)
+# how long a lease is shown that ended without a release
+SHOWN_MS = 3_600_000
+
+
+class LayoutPeriod(NamedTuple):
+    """A layout that a pool has, had, or will have.
+
+    Attributes:
+        from_ms, until_ms: ids of this layout have times in [from_ms, until_ms); None: no end is known.
+    """
+
+    layout: Layout
+    from_ms: TimeMs
+    until_ms: TimeMs | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInfo:
+    """Settings and counters of a pool. Times are ms since 1970 on the Redis clock.
+
+    Attributes:
+        name: its name.
+        layout: the present layout.
+        signature: layout and settings as one text, as the pool stores it.
+        now_ms, created_ms: time of the reading, and of the creation of the pool; 0 if unknown.
+        floor_ms: no new worker starts before it; 0 if there never was a floor.
+        floor_reason: why the floor was raised last, a code of FloorReason; empty if it never was.
+        incarnation: changes whenever the floor is raised.
+        version: number of scripts that changed the pool.
+        capacity, used, free, peak: worker ids in all, leased, available, and the most that were leased at once.
+        claims, releases: worker ids that were claimed, and that were released.
+        refused: claims that gave up, since all worker ids were leased.
+        expired, died, returned, lost: leases that ended in this way, see the glossary; returned: after it had expired.
+        adopted: leases that Redis had forgotten and that were accepted again.
+        alarms: how often ids may have been repeated.
+        alarm_from_ms, alarm_until_ms: the times between which ids may have been repeated; 0 if there is no alarm.
+        mismatches: claims of processes with other settings, such as another layout, that were refused.
+        mismatch_ms: when the last of them was refused; 0 if none was.
+        mismatch_by: the last such processes as host:pid (label), the newest first; untrusted text.
+        layouts: all layouts that the pool ever had, has, and will have, in order.
+        end_ms: the end of the pool, of which no reservation reaches beyond; 0 if it has none.
+        changes_ms: the same if the pool has another layout then, else 0.
+    """
+
+    name: str
+    layout: Layout
+    signature: Hidden
+    now_ms: NowMs
+    created_ms: TimeMs
+    floor_ms: TimeMs
+    capacity: int
+    used: int
+    free: int
+    peak: int = 0
+    incarnation: Hidden = ""
+    version: HiddenInt = 0
+    claims: int = 0
+    refused: int = 0
+    releases: int = 0
+    expired: int = 0
+    died: int = 0
+    returned: int = 0
+    lost: int = 0
+    adopted: int = 0
+    floor_reason: str = ""
+    alarms: int = 0
+    alarm_from_ms: TimeMs = 0
+    alarm_until_ms: TimeMs = 0
+    mismatches: int = 0
+    mismatch_ms: TimeMs = 0
+    mismatch_by: str = ""
+    layouts: tuple[LayoutPeriod, ...] = ()
+    end_ms: TimeMs = 0
+    changes_ms: HiddenInt = 0
+
+    @property
+    @in_json
+    def settings(self) -> dict[str, str]:
+        """The parts of the signature by name: layout, datacenter, ttl_ms, …"""
+        return protocol.signature_fields(self.signature)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of the pool as arguments of connect(), as far as its signature contains them."""
+        stored = self.settings
+        numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
+        # left out of the signature if it is 0; and out of the options if it is the default, which follows the layout
+        numbers.setdefault("outage_reserve_ms", 0)
+        if numbers["outage_reserve_ms"] == protocol.default_outage_reserve_ms(self.layout, numbers.get("ttl_ms", 0)):
+            del numbers["outage_reserve_ms"]
+        durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
+        texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
+        if "registry" in stored:
+            texts["registry"] = stored["registry"].partition("/")[0]
+        return {"datacenter": numbers.get("datacenter", 0)} | durations | texts
+
+    def layout_of(self, an_id: int) -> LayoutPeriod:
+        """Return the layout that *an_id* was made with: the latest in whose period it is; else the present one."""
+        for period in reversed(self.layouts):
+            if an_id >> period.layout.total_bits == 0:
+                time_ms = period.layout.ms_at(an_id >> period.layout.timestamp_shift)
+                if period.from_ms <= time_ms < (period.until_ms or math.inf):
+                    return period
+        return LayoutPeriod(self.layout, 0, None)
+
+    @property
+    @in_json
+    def layout_end_ms(self) -> TimeMs:
+        """First ms that does not fit the layout's timestamp bits."""
+        return self.layout.end_ms
+
+    @property
+    def floor_wait_ms(self) -> int:
+        """Time until the floor has passed, so that new workers are served; 0 if it has."""
+        return max(0, self.floor_ms - self.now_ms)
+
+    @property
+    def ttl_ms(self) -> int:
+        """Length of a lease; 0 if the signature does not contain it."""
+        return setting_ms(self.signature, "ttl_ms")
+
+    @property
+    @in_json
+    def heartbeat_ms(self) -> int:
+        """Time between two heartbeats of a worker."""
+        return protocol.heartbeat_ms_of(self.ttl_ms, self.floor_length_ms - self.ttl_ms)
+
+    @property
+    def floor_length_ms(self) -> int:
+        """Time that new workers wait after Redis may have lost something."""
+        return floor_length_ms(self.signature)
+
+    @property
+    def raised_ms(self) -> int:
+        """When the floor was raised, with which the incarnation begins; 0 if that is unknown."""
+        return stored_int(self.incarnation.partition("-")[0]) or 0
+
+    @property
+    def outage_reserve_ms(self) -> int:
+        """For how long an outage lane is reserved; 0 if the pool has none."""
+        return setting_ms(self.signature, "outage_reserve_ms")
+
+    @property
+    def lead_ms(self) -> int:
+        """Maximum lead of a host's clock over the Redis clock, in ms."""
+        return setting_ms(self.signature, "max_clock_lead_ms")
+
+
+class Refusal(NamedTuple):
+    """Why Redis takes no renewal from this process, though it may reply, and since when on the Redis clock."""
+
+    reason: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """State of a pool at one moment.
+
+    Attributes:
+        info: the pool.
+        living: the leases that are valid, by worker id.
+        ended: the leases that ended without a release, the newest first: of the last hour, and older ones as long as
+            their processes may make ids. A silent one is among them if Redis may have forgotten its renewals.
+        claims: how many processes claimed worker ids in the last hour.
+        lanes_until_ms: end of the last outage lane that a process has which lost its lease since the floor was raised.
+        refusal: why Redis takes no renewal of the process that looks; None if it does, or if that process has no lease.
+        is_back: Redis has just replied again: leases that ended meanwhile are renewed with the next heartbeat.
+    """
+
+    info: PoolInfo
+    living: tuple[Lease, ...] = ()
+    ended: tuple[Lease, ...] = ()
+    claims: int = 0
+    lanes_until_ms: int = 0
+    refusal: Refusal | None = None
+    is_back: bool = False
+
+    @property
+    def leases(self) -> tuple[Lease, ...]:
+        """All of them."""
+        return (*self.living, *self.ended)
+
+    def in_state(self, *states: str) -> list[Lease]:
+        """Return the leases in one of *states*."""
+        return [each for each in self.leases if each.state in states]
+
+    @property
+    def lasting_ms(self) -> list[int]:
+        """For how long each process that renews its lease goes on without Redis; the shortest time first."""
+        return sorted(each.ids_until_ms - self.info.now_ms for each in self.living if each.state != "no-ids")
+
+    @property
+    def makes_ids(self) -> bool:
+        """True if a process can make ids now: it has a reservation, or would get one at once."""
+        info = self.info
+        may_claim = info.floor_ms <= info.now_ms and info.free > 0
+        has_ids = any(each.state != "no-ids" for each in self.living) or self.has_outage_lanes
+        return info.now_ms < info.layout_end_ms and (has_ids or may_claim)
+
+    @property
+    def has_outage_lanes(self) -> bool:
+        """True if processes of which Redis knows no lease may make ids in outage lanes.
+
+        They say so when they lose their leases, within a heartbeat after a floor was raised. Until then they may.
+        """
+        info = self.info
+        if not info.outage_reserve_ms or self.is_new:
+            return False
+        may_live = any(each.ids_until_ms > info.now_ms for each in self.ended)
+        return self.awaits_adoptions or may_live or self.lanes_until_ms > info.now_ms
+
+    @property
+    def awaits_adoptions(self) -> bool:
+        """True within a heartbeat after the floor was raised: living workers that Redis has forgotten are adopted."""
+        return self.info.now_ms - self.info.raised_ms < self.info.heartbeat_ms
+
+    @property
+    def is_new(self) -> bool:
+        """True if the pool never had a worker, as far as Redis knows."""
+        return self.info.claims + self.info.adopted + self.info.lost == 0
+
+
+def stored_int(text: str) -> int | None:
+    """Return a number that Redis stores as *text*; None for a text that no script writes as a number."""
+    return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else None
+
+
+@functools.lru_cache(maxsize=100)
+def setting_ms(signature: str, name: str) -> int:
+    """Return the setting *name* of a signature, in ms; 0 if it is absent."""
+    return stored_int(protocol.signature_fields(signature).get(name, "")) or 0
+
+
+def floor_length_ms(signature: str) -> int:
+    """Return how long new workers of a pool wait after Redis may have lost something, as PoolConfig.floor_ms."""
+    constants = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
+    return sum(setting_ms(signature, name) for name in constants)
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time for people, in UTC."""
+    # events are untrusted, and may say a negative one
+    return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
