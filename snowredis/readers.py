@@ -1,144 +1,160 @@
-"""Read a table in the order of its ids without missing a row: the watermark of a reader.
+"""Read a table in the order of its ids without missing a row: the watermark of a reader. PostgreSQL 14 or later.
 
 An id is made before its transaction commits, so a reader that remembers the highest id misses rows. Here a trigger (the
 fence of core/sql.py) refuses ids older than a lag, and Watermark waits for every transaction that may hold an older id.
-It works with SQLAlchemy, Django and DB-API connections to PostgreSQL and MariaDB, and imports none of them.
+It works with SQLAlchemy, Django and DB-API connections, and imports none of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
-from snowredis.core.sql import FENCE, first_writable
-from snowredis.errors import ConfigError, shown
+from snowredis.core.sql import CLOCK_US, FENCE, FENCE_BODY, check_lag, fence_condition, quoted
+from snowredis.errors import ConfigError
 
-__all__ = ["Fence", "Watermark", "database_session", "fences", "unfit"]
+__all__ = ["Cursor", "Fence", "Page", "Watermark", "database_session", "fences"]
 
 _log = logging.getLogger("snowredis")
-# pause between two readings of the open transactions of PostgreSQL
+# pause between two readings of the open transactions
 _POLL_S = 0.02
-# rows of a table below this many are locked at once by a reader of MariaDB: about 20 ms
-_STEP_ROWS = 10_000
-# a query of tables and of those whose rows they show, too: table, part, fence, and why it is not known to work; then
-# the condition that chooses all tables with a fence, and the condition that chooses one table
-_FENCES = {
-    # 5: AFTER INSERT FOR EACH ROW. Parts that are alike are one row
-    "postgresql": (
-        f"""WITH RECURSIVE part(top, oid) AS (SELECT oid, oid FROM pg_class WHERE {{}}
-        UNION SELECT top, inhrelid FROM pg_inherits JOIN part ON inhparent = part.oid)
-        SELECT replace(top::regclass::text, '"', ''), replace(min(c.oid::regclass::text), '"', ''),
-        coalesce(encode(tgargs, 'escape'), ''), CASE WHEN relkind IN ('r', 'p') THEN '' ELSE 'no table' END AS unfit
-        FROM part JOIN pg_class c USING (oid) LEFT JOIN pg_trigger
-        ON tgrelid = c.oid AND tgname = '{FENCE}' AND tgtype = 5 AND tgenabled IN ('O', 'A')
-        GROUP BY top, tgargs, unfit ORDER BY 1, 2""",
-        f"oid IN (SELECT tgrelid FROM pg_trigger WHERE tgname = '{FENCE}' AND tgparentid = 0)",
-        """oid = to_regclass('"{}"')""",
-    ),
-    "mariadb": (
-        f"""SELECT TABLE_NAME, TABLE_NAME, COALESCE(ACTION_STATEMENT, ''), IF(TABLE_TYPE = 'BASE TABLE'
-        AND ENGINE = 'InnoDB', '', CONCAT(TABLE_TYPE, ' ', COALESCE(ENGINE, ''), ', not BASE TABLE InnoDB'))
-        FROM information_schema.TABLES LEFT JOIN information_schema.TRIGGERS
-        ON TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = TABLE_NAME AND EVENT_MANIPULATION = 'INSERT'
-        AND ACTION_TIMING = 'AFTER' AND TRIGGER_NAME = CONCAT('{FENCE}_', TABLE_NAME)
-        WHERE TABLE_SCHEMA = DATABASE() AND ({{}}) ORDER BY 1""",
-        "TRIGGER_NAME IS NOT NULL",
-        "TABLE_NAME = '{}'",
-    ),
-}
-_HIDDEN = {"postgresql": "", "mariadb": ". If it is there, grant this user the right TRIGGER, or say fence='trusted'"}
-# why rows of any table could be missed, or nothing. SYSDATE() of MariaDB may stand still within a statement
-_UNFIT = {
-    "postgresql": """SELECT CASE WHEN pg_is_in_recovery() THEN 'this is a replica. Use the primary' WHEN
-    current_setting('transaction_isolation') <> 'read committed' OR pg_current_xact_id_if_assigned() IS NOT NULL
-    THEN 'a transaction with ' || current_setting('transaction_isolation') || ', or one that wrote rows: {}' END""",
-    "mariadb": """SELECT CASE WHEN @@global.read_only THEN 'this is a replica. Use the primary'
-    WHEN SLEEP(0.002) OR SYSDATE(6) = NOW(6) THEN 'SYSDATE() is NOW(). Start the server without this option' END""",
-}
-# users without the right to see other transactions get fewer rows, or an error
-_OPEN_TRANSACTIONS = {
-    "postgresql": "SELECT 'pid ' || pid || ' ' || coalesce(application_name, '') || ' since ' || xact_start FROM"
-    " pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() UNION ALL"
-    " SELECT 'prepared transaction ' || gid || ' since ' || prepared FROM pg_prepared_xacts",
-    "mariadb": "SELECT CONCAT('thread ', trx_mysql_thread_id, ' since ', trx_started)"
-    " FROM information_schema.INNODB_TRX WHERE trx_rows_modified > 0 ORDER BY trx_started",
-}
+# a condition that all ids fulfil, and that stands in no query. It shows in a plan where ids of tables are compared
+_LOWEST = -(2**63) + 1
+# tables and those whose rows they show, too: root of the partitions, name, fence, its function, and whether it is a
+# table. 5: AFTER INSERT FOR EACH ROW. Partitions that are alike are one row
+_FENCES = f"""WITH RECURSIVE part(oid) AS ({{}}
+    UNION SELECT inhrelid FROM pg_inherits JOIN part ON inhparent = part.oid)
+    SELECT coalesce(pg_partition_root(c.oid), c.oid)::bigint AS root, replace(min(c.oid::regclass::text), '"', ''),
+    coalesce(pg_get_triggerdef(min(t.oid)), ''), coalesce(prosrc, ''), relkind IN ('r', 'p') AS fit
+    FROM part JOIN pg_class c USING (oid) LEFT JOIN (pg_trigger t JOIN pg_proc p ON p.oid = tgfoid)
+    ON tgrelid = c.oid AND tgname = '{FENCE}' AND tgtype = 5 AND tgconstraint = 0 AND tgenabled IN ('O', 'A')
+    GROUP BY root, tgqual::text, tgargs, tgfoid, prosrc, fit ORDER BY 1, 2"""
+_ALL = f"SELECT tgrelid FROM pg_trigger WHERE tgname = '{FENCE}' AND tgparentid = 0"
+# why rows of any table could be missed, or nothing
+_UNFIT = """SELECT CASE WHEN pg_is_in_recovery() THEN 'this is a replica. Use the primary'
+    WHEN version() !~ '^PostgreSQL [0-9a-z.]+ ' THEN version() || ' is not known to work' END"""
+# users without the right to see other transactions get fewer rows
+_OPEN_TRANSACTIONS = """SELECT 'pid ' || pid || ' ' || coalesce(application_name, '') || ' since ' || xact_start
+    FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() UNION ALL
+    SELECT 'prepared transaction ' || gid || ' since ' || prepared FROM pg_prepared_xacts"""
 _OWN_CONNECTION = "give an engine, or a connection that nothing else uses, with the isolation level read committed"
 _Run: TypeAlias = Callable[[str], list[Any]]
+
+
+class Cursor(NamedTuple):
+    """Where a reader goes on.
+
+    Attributes:
+        next_id: all rows with lower ids were handled.
+        passed_us: microseconds since 1970 by the clock of the server, when the fences were known to keep rows with
+            lower ids out. 0: not known.
+    """
+
+    next_id: int
+    passed_us: int = 0
+
+
+class Page(list[tuple[Any, ...]]):
+    """Rows of a page. Its *cursor* says where the next page begins: store it with what you made of the rows."""
+
+    def __init__(self, rows: Iterable[tuple[Any, ...]], cursor: Cursor) -> None:
+        super().__init__(rows)
+        self.cursor = cursor
 
 
 class Fence(NamedTuple):
     """Trigger of a table that refuses old ids, or its absence.
 
     Attributes:
-        kind: one of CLOCKS.
-        table: the table that a reader names.
-        part: the table itself, or a partition or a child table, whose rows the table shows, too.
-        definition: arguments of the trigger in PostgreSQL, its body in MariaDB. Empty if there is none, if it is
-            switched off, or if the user may not see it.
-        unfit: why the part is not known to work; empty if it is.
+        root: number of the table in the server; of a partition, the one that is partitioned.
+        table: its name.
+        definition: as the server shows the trigger at present. Empty if there is none, or if it is switched off.
+        function: text of the function that the trigger calls.
+        fit: it is a table, and no view and no foreign table.
     """
 
-    kind: str
+    root: int
     table: str
-    part: str
     definition: str
-    unfit: str
+    function: str
+    fit: bool
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of the trigger: lag in ms, column, layout, table, and microseconds since 1970 when it was made."""
+        return re.findall(r"'([^']*)'", self.definition.rpartition(" EXECUTE FUNCTION ")[2])
 
     @property
     def lag_ms(self) -> int:
         """Age from which it refuses an id."""
-        lag = re.search(r"\d+(?= ms|\\000)", self.definition)
-        return int(lag[0]) if lag else 1
+        return int(self.arguments[0])
 
-    def problem(self, trusted: bool = False) -> str:
-        """Return why readers of any layout could miss rows. *trusted*: there is a fence if MariaDB does not show it."""
-        if self.unfit or self.definition or (trusted and self.kind == "mariadb"):
-            return self.unfit and f"it is {self.unfit}, which is not known to work"
-        create = f"Run what `snowredis sql {self.kind} --fence {self.part}` prints"
-        return f"it has no fence, or one that is switched off. {create}{_HIDDEN[self.kind]}"
+    @property
+    def condition(self) -> str:
+        """Condition under which it refuses a row. The last number is an id below which it refuses all ids."""
+        return _plain(self.definition.partition(" WHEN ")[2].rpartition(" EXECUTE FUNCTION ")[0])
 
-    def mismatch(self, layout: Layout, lag_ms: int, column: str) -> str:
-        """Return why a reader of *layout* with a lag of *lag_ms* could miss rows; empty if it cannot."""
-        if self.lag_ms > lag_ms:
-            return f"its fence has a lag of {self.lag_ms} ms, the reader one of {lag_ms} ms"
-        # PostgreSQL rewrites conditions, and keeps arguments; MariaDB keeps the text of the trigger
-        expected = f"\\000{column}\\000{layout_spec(layout)}\\000"
-        if self.kind == "mariadb":
-            expected = f"NEW.`{column}` < {first_writable(self.kind, layout, self.lag_ms)}"
-        fits = not self.definition or expected in self.definition
-        return "" if fits else f"its fence is not of the layout {layout_spec(layout)} and the column {column}"
+    def problem(self) -> str:
+        """Return why it may let old ids in; empty if it does not."""
+        if not self.fit:
+            return "it is no table, which is not known to work"
+        create = f"Run what `snowredis sql postgresql --fence {self.table}` prints"
+        if not self.definition:
+            return f"it has no fence, or one that is switched off. {create}"
+        with contextlib.suppress(ConfigError, ValueError):
+            lag_ms, column, spec, *_ = self.arguments
+            lowest = self.condition.rpartition(",")[2]
+            made = fence_condition("new", resolve_layout(spec), column, int(lag_ms), lowest)
+            if _plain(made) == self.condition and self.function == FENCE_BODY:
+                return ""
+        return f"its fence was changed, or its column was renamed. {create}"
+
+    def first_writable(self, layout: Layout, now_us: int) -> int:
+        """Return the lowest id that it lets in."""
+        return max(int(self.condition.rpartition(",")[2]), _first_id(layout, now_us, self.lag_ms))
+
+
+def _plain(condition: str) -> str:
+    """Return a condition without what the server adds: types and parentheses."""
+    return re.sub(r"::(double precision|\w+)|[()\s'\"]", "", condition)
+
+
+def _first_id(layout: Layout, now_us: int, lag_ms: int) -> int:
+    """Return the first id of the time *lag_ms* before *now_us*, as fences compute it."""
+    tick = (now_us // 1000 - layout.epoch_ms - lag_ms) // layout.tick_ms
+    return min(max(tick, 0), layout.max_tick) << layout.timestamp_shift
 
 
 class Watermark:
-    """Lowest id that may still appear in a table, for readers that go through the table in the order of ids.
+    """Lowest id that may still appear in what one query reads, for readers that go through it in the order of ids.
 
     Args:
         database: an SQLAlchemy Engine, AsyncEngine or Connection, Django's connection, or a DB-API connection. Nothing
             else uses a connection at the same time: each call begins and ends a transaction of its own.
         layout: of the ids; a Layout, or its name.
         lag: seconds, at least the lag of the fences: how far the mark is behind the clock of the server, at least.
-        tables: the tables that are read; none: all tables with a fence.
-        fence: "trusted" if the user of MariaDB has no right to see the fences of *tables*, the right TRIGGER, and you
-            know that they are there.
-        column: of the ids. MariaDB needs an index on it.
-        after: the mark that an earlier run stored.
+        tables: that you read yourself, below the mark of advance(); or the tables that the query of pages() reads in
+            the order of ids, if it joins others: of those it shows what is there when the page is read.
+        column: of the ids.
+        after: the cursor that an earlier run stored. Or an id, older than the lag, at which to begin.
 
     Attributes:
         mark: as advance() returned it last.
-        cursor: all rows below it were returned by pages(). Store it after each page.
+        passed_us: for a reader that does not use pages(): store it with the mark, and give both as *after*.
+        cursor: of the last page that was handled: the next one was asked for.
         behind_ms: age of the mark by the server's clock, as of the last advance().
         waits_for: texts about the open transactions for which the last advance() waited in vain, the oldest first.
             Empty if it did not wait in vain, or if the user may not see them.
 
-    One object serves one thread, or one task.
+    One object serves one query, and one thread or one task.
     """
 
     def __init__(
@@ -148,39 +164,35 @@ class Watermark:
         *,
         lag: float = 60.0,
         tables: Sequence[str] = (),
-        fence: Literal["checked", "trusted"] = "checked",
         column: str = "id",
-        after: int = 0,
+        after: Cursor | Sequence[int] | int = 0,
     ) -> None:
-        if fence not in ("checked", "trusted") or (fence == "trusted" and not tables):
-            raise ConfigError("fence must be 'checked', or 'trusted' with the names of the tables")
-        if not all(re.fullmatch(r"[A-Za-z0-9_.]{1,128}", name) for name in (*tables, column)):
-            raise ConfigError(f"{shown(tables)} and {shown(column)} must be names of letters, digits, _ and dots")
-        self.layout = resolve_layout(layout) if isinstance(layout, str) else layout
+        self.layout = resolve_layout(layout)
         self.lag_ms = round(lag * 1000)
-        # refuses a lag that no fence can have
-        first_writable("postgresql", self.layout, self.lag_ms)
-        self.mark = self.cursor = after
+        check_lag(self.lag_ms)
+        self.cursor = Cursor(after) if isinstance(after, int) else Cursor(*after)
+        self.mark, self.passed_us = self.cursor
         self.behind_ms = 0
         self.waits_for: list[str] = []
-        self._database, self._tables, self._column = database, tuple(tables), column
-        self._trusted, self._covered = fence == "trusted", list(tables)
-        # MariaDB only: new rows are left to look at
-        self._more = False
-        # PostgreSQL only: a mark, and the number that all open transactions must have reached
+        self._database, self._column, self._query = database, column, ""
+        self._id = f"page.{quoted('postgresql', column, column)}"
+        self._tables = [quoted("postgresql", table, column) for table in tables]
+        # numbers of the tables that are read
+        self._roots: set[int] = set()
+        # the clock, and the number that all open transactions must have reached
         self._candidate: tuple[int, int] | None = None
 
     def advance(self, *, wait: float = 10.0) -> int:
         """Return the highest id below which no row can appear any more.
 
         Args:
-            wait: seconds, how long to wait for open transactions, and how long to look at new rows of MariaDB; after
-                that, the mark that was reached is returned. MariaDB waits for whole seconds, at least 1.
+            wait: seconds, how long to wait for open transactions; after that, the mark that was reached is returned.
 
         Raises:
-            ConfigError: a table, a partition or a child table without a fence, or with one that is switched off, of
-                another layout or column, or with a longer lag; an engine other than InnoDB; a replica; a server that is
-                neither PostgreSQL nor MariaDB; a connection in a transaction that has begun.
+            ConfigError: rows could be missed. A table, a partition or a child table without a fence, or with one that
+                is switched off, changed, of another layout or column, newer than the mark, or that lets ids below the
+                mark in; other tables than before; a replica; no PostgreSQL; a connection in a transaction that has
+                begun; neither *tables* nor a query are known.
             Exception: whatever the database's driver raises.
 
         Blocks:
@@ -198,142 +210,170 @@ class Watermark:
         async with self._database.connect() as connection:
             return int(await connection.run_sync(self._advance, pause, wait))
 
-    def pages(self, query: str, *, size: int = 1000, follow: float | None = None) -> Iterator[Sequence[Any]]:
+    def pages(self, query: str, *, size: int = 1000, follow: float | None = None) -> Iterator[Page]:
         """Return all rows from the cursor on, in the order of ids, page by page. Not for an AsyncEngine.
 
+        A page counts as handled when the next one is asked for. If your code fails before, the next pages() begins with
+        this page again.
+
         Args:
-            query: such as "SELECT id, total FROM orders", without ORDER BY and LIMIT. Rows are tuples. Without
-                *tables*, it names a table with a fence.
+            query: such as "SELECT id, total FROM orders", without ORDER BY and LIMIT. Rows are tuples. The server says
+                which tables it reads.
             size: rows of a page; more if several rows have the last id. A page never ends within an id.
             follow: seconds between two looks at the end of the table; None: stop there.
 
         Raises:
-            As advance().
+            As advance(), and ConfigError for another query than before.
         """
+        if self._query not in ("", query):
+            raise ConfigError("this watermark reads another query. Rows could be missed: make a Watermark for each one")
+        self._query = query
         while True:
             mark = self.advance()
-            if not self._tables and not any(re.search(rf"\b{re.escape(table)}\b", query) for table in self._covered):
-                raise ConfigError("rows could be missed: the query names no table with a fence. Name it with tables=")
-            while page := self._fetch(query, mark, size):
+            while page := self._fetch(mark, size):
                 yield page
-            self.cursor = max(self.cursor, mark)
-            if not self._more:
-                if follow is None:
-                    return
-                time.sleep(follow)
+                self.cursor = max(self.cursor, page.cursor)
+            self.cursor = max(self.cursor, Cursor(mark, self.passed_us))
+            if follow is None:
+                return
+            time.sleep(follow)
 
-    def _fetch(self, query: str, mark: int, size: int) -> list[Any]:
-        """Return the next rows of *query* below *mark*, and move the cursor past them."""
-        text = f"SELECT page.{self._column}, page.* FROM ({query}) AS page WHERE page.{self._column}"
-        with database_session(self._database) as (run, _):
-            rows = run(f"{text} BETWEEN {self.cursor} AND {mark - 1} ORDER BY 1 LIMIT {size}")
+    @property
+    def _select(self) -> str:
+        # a line of its own: the query may end with a comment
+        return f"SELECT {self._id}, page.* FROM ({self._query}\n) AS page WHERE {self._id}"
+
+    def _fetch(self, mark: int, size: int) -> Page:
+        """Return the next rows below *mark*."""
+        with database_session(self._database) as run:
+            self._check(run, mark)
+            rows = run(f"{self._select} BETWEEN {self.cursor.next_id} AND {mark - 1} ORDER BY 1 LIMIT {size}")
             if len(rows) == size:
                 # more rows of the last id may follow
                 last = rows[-1][0]
-                rows = [row for row in rows if row[0] != last] + run(f"{text} = {last}")
-        if rows:
-            self.cursor = rows[-1][0] + 1
-        return [tuple(row)[1:] for row in rows]
+                rows = [row for row in rows if row[0] != last] + run(f"{self._select} = {last}")
+        next_id = rows[-1][0] + 1 if rows else mark
+        return Page((tuple(row)[1:] for row in rows), Cursor(next_id, self.passed_us))
 
     def _advance(self, database: Any, pause: Callable[[float], object], wait: float) -> int:
+        """Move the mark in a transaction of its own."""
         until = time.monotonic() + wait
-        while self._step(database, pause, until) and time.monotonic() < until:
-            pass
+        with database_session(database) as run:
+            if self._candidate is None:
+                # A transaction that inserts below the mark already has a number, a lower one than this. The end
+                # of a snapshot would not do: it is one above the highest number that has ended, not that was given.
+                self._candidate = _clock(run), int(run("SELECT pg_current_xact_id()::text")[0][0])
+            at_us, horizon = self._candidate
+            while not (passed := _oldest(run) >= horizon) and time.monotonic() < until:
+                pause(_POLL_S)
+            mark = max(self.mark, _first_id(self.layout, at_us, self.lag_ms)) if passed else self.mark
+            # after the wait: what ended meanwhile may have changed a fence
+            now_us = self._check(run, mark)
+            self.waits_for = [] if passed else [row[0] for row in run(_OPEN_TRANSACTIONS)]
+        if passed:
+            self.mark, self.passed_us, self._candidate = mark, at_us, None
+        else:
+            _log.warning("readers wait for an open transaction: %s", "; ".join(self.waits_for[:3]) or "unknown")
+        self.behind_ms = now_us // 1000 - self.layout.ms_at(self.mark >> self.layout.timestamp_shift)
         return self.mark
 
-    def _step(self, database: Any, pause: Callable[[float], object], until: float) -> bool:
-        """Move the mark in a transaction of its own; return whether rows are left to look at."""
-        with database_session(database) as (run, kind):
-            self._check(run, kind)
-            bound = first_writable(kind, self.layout, self.lag_ms)
-            move = self._past_snapshots if kind == "postgresql" else self._past_locks
-            if moved := move(run, bound, pause, until):
-                self.mark = max(self.mark, moved)
-            self.waits_for = [] if moved else _open_transactions(run, kind)
-            newest = run(f"SELECT {bound}")[0][0]
-        self.behind_ms = self.layout.ms_at(newest >> self.layout.timestamp_shift) + self.lag_ms
-        self.behind_ms -= self.layout.ms_at(self.mark >> self.layout.timestamp_shift)
-        if not moved:
-            _log.warning("readers wait for an open transaction: %s", "; ".join(self.waits_for[:3]) or "unknown")
-        return self._more
+    def _check(self, run: _Run, mark: int) -> int:
+        """Refuse what would miss rows below *mark*; return the time of the server."""
+        columns = dict.fromkeys(self._tables, self._column) | self._columns_of_query(run)
+        if not columns:
+            raise ConfigError("rows could be missed: which tables are read? Name them with tables=")
+        now_us, roots = _clock(run), set[int]()
+        for column in sorted(set(columns.values())):
+            for fence in fences(run, [table for table, named in columns.items() if named == column]):
+                roots.add(fence.root)
+                if problem := fence.problem() or self._mismatch(fence, column, mark, now_us):
+                    raise ConfigError(f"rows of {fence.table} could be missed: {problem}")
+        if self._roots not in (set(), roots):
+            raise ConfigError("rows could be missed: other tables are read than before. Make another Watermark")
+        self._roots = roots
+        return now_us
 
-    def _past_snapshots(self, run: _Run, bound: str, pause: Callable[[float], object], until: float) -> int:
-        """Return a mark that all transactions of PostgreSQL that may write below it have passed; 0: some have not."""
-        if self._candidate is None:
-            mark = run(f"SELECT {bound}")[0][0]
-            # A transaction that inserts below the mark already has a number, a lower one than this. The end
-            # of a snapshot would not do: it is one above the highest number that has ended, not that was given.
-            self._candidate = int(mark), int(run("SELECT pg_current_xact_id()::text")[0][0])
-        mark, horizon = self._candidate
-        while int(run("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")[0][0]) < horizon:
-            if time.monotonic() >= until:
-                return 0
-            pause(_POLL_S)
-        self._candidate = None
-        return mark
+    def _mismatch(self, fence: Fence, column: str, mark: int, now_us: int) -> str:
+        """Return why this reader could miss rows behind *fence*, which works as it was made."""
+        _, named, spec, _, since_us = fence.arguments
+        if (named, spec) != (column, layout_spec(self.layout)):
+            return f"its fence is not of the layout {layout_spec(self.layout)} and the column {column}"
+        if fence.lag_ms > self.lag_ms:
+            return f"its fence has a lag of {fence.lag_ms} ms, the reader one of {self.lag_ms} ms"
+        if int(since_us) >= self.passed_us > 0:
+            return "its fence was made after the cursor had passed. Begin again below the oldest row since then"
+        if fence.first_writable(self.layout, now_us) < mark:
+            return "it lets ids below the mark in: the clock was set back, or the reader begins within the lag"
+        return ""
 
-    def _past_locks(self, run: _Run, bound: str, pause: Callable[[float], object], until: float) -> int:
-        """Return a mark below which MariaDB has no row of an open transaction; 0: it has some."""
-        clock = mark = int(run(f"SELECT {bound}")[0][0])
-        for table in self._covered:
-            later = f"FROM `{table}` WHERE {self._column} > {self.mark} ORDER BY 1 LIMIT 1 OFFSET {_STEP_ROWS}"
-            mark = min([mark, *(row[0] for row in run(f"SELECT {self._column} {later}"))])
-        self._more = False
-        before = run("SELECT @@innodb_lock_wait_timeout")[0][0]
-        run(f"SET SESSION innodb_lock_wait_timeout = {max(1, round(until - time.monotonic()))}")
-        try:
-            for table in self._covered:
-                rows = f"`{table}` WHERE {self._column} >= {self.mark} AND {self._column} < {mark}"
-                # a locking read waits for each row that is not committed
-                run(f"SELECT COUNT(*) FROM {rows} LOCK IN SHARE MODE")
-        except Exception as error:
-            # 1205: lock wait timeout exceeded
-            if error.args[:1] != (1205,):
-                raise
-            return 0
-        finally:
-            run(f"SET SESSION innodb_lock_wait_timeout = {before}")
-        self._more = mark < clock
-        return mark
-
-    def _check(self, run: _Run, kind: str) -> None:
-        """Refuse what would miss rows."""
-        if problem := unfit(run, kind):
-            raise ConfigError(f"rows could be missed: {problem}")
-        found = fences(run, kind, self._tables)
-        self._covered = sorted({fence.table for fence in found})
-        if len(self._covered) < max(1, len(set(self._tables))):
-            names = " and ".join(self._tables) or "any table"
-            create = f"Run what `snowredis sql {kind} --fence TABLE` prints"
-            raise ConfigError(f"rows could be missed: no table with a fence can be seen: {names}. {create}")
-        for fence in found:
-            if problem := fence.problem(self._trusted) or fence.mismatch(self.layout, self.lag_ms, self._column):
-                raise ConfigError(f"rows of {fence.part} could be missed: {problem}")
+    def _columns_of_query(self, run: _Run) -> dict[str, str]:
+        """Return the tables that the query reads in the order of ids, and their columns of these ids."""
+        if not self._query:
+            return {}
+        plan = run(f"EXPLAIN (VERBOSE, FORMAT JSON) {self._select} >= {_LOWEST}")[0][0]
+        columns, others = dict[str, str](), set[str]()
+        plan = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
+        if not _is_ordered(plan, columns, others) or (others and not self._tables):
+            joined = ", ".join(sorted(others)) or "nothing else"
+            raise ConfigError(
+                "rows could be missed: the server does not read all rows of the query by the id of a table, but also "
+                f"{joined}. Name the tables with tables= if it joins others, whose rows may come later or never"
+            )
+        return columns
 
 
-def unfit(run: _Run, kind: str) -> str:
-    """Return why readers could miss rows of any table; empty if they cannot."""
-    if kind == "mariadb" and run("SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'"):
-        return "this is a node of Galera, which does not wait for the transactions of other nodes"
-    return run(_UNFIT[kind].format(_OWN_CONNECTION))[0][0] or ""
+def _is_ordered(node: dict[str, Any], columns: dict[str, str], others: set[str]) -> bool:
+    """Return whether all rows of a node of a plan have the id of a table, which the server compares with _LOWEST.
+
+    Such tables and their columns are added to *columns*, and what else the node reads to *others*.
+    """
+    inner = []
+    for child in node.get("Plans", ()):
+        if child.get("Parent Relationship") in ("InitPlan", "SubPlan"):
+            _is_ordered(child, {}, others)
+        elif "Relation Name" not in node:
+            inner.append(_is_ordered(child, columns, others))
+    if inner:
+        return any(inner) if "Join Type" in node else all(inner)
+    if "Relation Name" not in node:
+        others.add(node["Node Type"])
+        return False
+    name = ".".join('"' + node[key].replace('"', '""') + '"' for key in ("Schema", "Relation Name"))
+    conditions = " ".join(str(node.get(key)) for key in ("Index Cond", "Recheck Cond", "Filter"))
+    alias = re.escape(node["Alias"].replace('"', '""'))
+    found = re.search(rf"""\("?{alias}"?\.("?)(\w+)\1 >= '{_LOWEST}'::bigint\)""", conditions)
+    if found:
+        columns[name] = found[2]
+    else:
+        others.add(name)
+    return found is not None
 
 
-def fences(run: _Run, kind: str, tables: Sequence[str] = ()) -> list[Fence]:
-    """Return the fences of *tables* and of their parts, or of all tables with a fence. *kind* is one of CLOCKS."""
-    query, every, one = _FENCES[kind]
-    chosen = " OR ".join(one.format(table.replace(".", '"."')) for table in tables)
-    return [Fence(kind, *row) for row in run(query.format(chosen or every))]
+def fences(run: _Run, tables: Sequence[str] = ()) -> list[Fence]:
+    """Return the fences of *tables*, quoted names, and of their parts; none: of all tables with a fence."""
+    literals = (table.replace("'", "''") for table in tables)
+    chosen = " UNION ".join(f"SELECT '{literal}'::regclass::oid" for literal in literals)
+    return [Fence(*row) for row in run(_FENCES.format(chosen or _ALL))]
+
+
+def _clock(run: _Run) -> int:
+    return int(run(f"SELECT {CLOCK_US}")[0][0])
+
+
+def _oldest(run: _Run) -> int:
+    """Return the lowest number of a transaction that is open."""
+    return int(run("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")[0][0])
 
 
 @contextlib.contextmanager
-def database_session(database: Any) -> Iterator[tuple[_Run, str]]:
-    """Begin a transaction; return a function that runs a statement, and which of CLOCKS the server is. Rolls back.
+def database_session(database: Any) -> Iterator[_Run]:
+    """Begin a transaction; return a function that runs a statement. Rolls back.
 
     Raises:
-        ConfigError: a connection in a transaction; another server.
+        ConfigError: a connection in a transaction; a replica; another server than PostgreSQL.
     """
     with _connected(database) as connection, _transaction(connection) as run:
-        yield run, _kind(run)
+        yield run
 
 
 @contextlib.contextmanager
@@ -362,25 +402,17 @@ def _transaction(connection: Any) -> Iterator[_Run]:
     # Django connects here
     connection.cursor().close()
     try:
-        # MariaDB wants it before a transaction. PostgreSQL ignores it there, and a check of its own follows
-        run("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-    except Exception as error:
-        raise ConfigError(f"a connection in a transaction, or no PostgreSQL or MariaDB: {_OWN_CONNECTION}") from error
-    try:
         # needed if the driver commits each statement by itself
-        run("START TRANSACTION")
+        run("START TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        written = run("SELECT pg_current_xact_id_if_assigned()::text")[0][0]
+    except Exception as error:
+        raise ConfigError(f"a connection in a transaction, or no PostgreSQL 14: {_OWN_CONNECTION}") from error
+    if written:
+        # it stays as it is, with its rows
+        raise ConfigError(f"a connection in a transaction: {_OWN_CONNECTION}")
+    try:
+        if problem := run(_UNFIT)[0][0]:
+            raise ConfigError(f"rows could be missed: {problem}")
         yield run
     finally:
         connection.rollback()
-
-
-def _kind(run: _Run) -> str:
-    version = str(run("SELECT version()")[0][0])
-    return "postgresql" if version.startswith("PostgreSQL") else "mariadb"
-
-
-def _open_transactions(run: _Run, kind: str) -> list[str]:
-    try:
-        return [row[0] for row in run(_OPEN_TRANSACTIONS[kind])]
-    except Exception:  # noqa: BLE001 - the drivers' errors have no common class, and only a text for people is lost
-        return []

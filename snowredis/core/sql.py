@@ -16,7 +16,8 @@ from snowredis.core.text import DIGITS
 from snowredis.core.values import MAX_ID, utc_from_ms
 from snowredis.errors import ConfigError, shown
 
-__all__ = ["CLOCKS", "DIALECTS", "FENCE", "PERIODS", "fence", "first_writable", "functions", "partitions"]
+__all__ = ["CLOCK_US", "DIALECTS", "FENCE", "FENCE_BODY", "PERIODS"]
+__all__ += ["check_lag", "fence", "fence_condition", "functions", "partitions", "quoted"]
 
 # letters, digits and underscores; a table may have a schema in front
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
@@ -183,7 +184,7 @@ def partitions(
     sql = _dialect(dialect)
     if dialect not in ("postgresql", "mariadb"):
         raise ConfigError(f"{dialect} has no partitions by ranges of a number. Use postgresql or mariadb.")
-    whole = _quoted(dialect, table, column)
+    whole = quoted(dialect, table, column)
     if by not in PERIODS or not 1 <= count <= MAX_PARTITIONS:
         raise ConfigError(f"give 1 to {MAX_PARTITIONS} partitions, by {' or '.join(PERIODS)}")
     bounds = list(_bounds(layout, by, start_ms, count))
@@ -197,78 +198,77 @@ def partitions(
     yield f"ALTER TABLE {whole} PARTITION BY RANGE ({sql.quote}{column}{sql.quote}) (\n{listed}\n);"
 
 
-# ms since 1970 when the expression is evaluated, not when its statement began. MariaDB has that clock only in the zone
-# of the session, where one hour a year comes twice. So the time since the statement began is added to its start in UTC
-CLOCKS = {
-    "postgresql": "(date_part('epoch', clock_timestamp()) * 1000)::bigint",
-    "mariadb": "((TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
-    " + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))) DIV 1000)",
-}
-# the trigger; MariaDB's names are unique in a database, so the table's name follows there
+# microseconds since 1970 when the expression is evaluated, not when its transaction or statement began
+CLOCK_US = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
+# the trigger and its function
 FENCE = "snowredis_fence"
 # a fence of a day lets readers see no row of today
 MAX_LAG_MS = 86_400_000
+# An UPDATE that moves a row to another partition deletes it and inserts it: an id that its transaction deleted may come
+# again. The name of a column is unknown after the column was renamed: then nothing old is let through
+FENCE_BODY = """ DECLARE
+    an_id text := to_jsonb(coalesce(NEW, OLD)) ->> TG_ARGV[1];
+    deleted text := pg_partition_root(TG_RELID)::oid || ' ' || TG_ARGV[3] || ' ' || an_id;
+BEGIN
+    IF TG_OP = 'INSERT' AND (deleted = current_setting('snowredis.deleted', true)) IS NOT TRUE THEN
+        RAISE EXCEPTION '% of %: an id older than % ms, which readers may have passed',
+            an_id, TG_TABLE_NAME, TG_ARGV[0] USING ERRCODE = 'check_violation',
+            DETAIL = 'A fence that replaced another one refuses what that one refused at that moment, too.'; END IF;
+    PERFORM set_config('snowredis.deleted', CASE TG_OP WHEN 'DELETE' THEN deleted ELSE '' END, true);
+    RETURN NULL; END """
 
 
-def first_writable(dialect: str, layout: Layout, lag_ms: int) -> str:
-    """Return the expression of the lowest id that is not older than *lag_ms* by the clock of the server.
-
-    It only grows with that clock. Fences and readers use this one expression.
-
-    Raises:
-        ConfigError: a dialect without fences, or a lag that is not 1 .. MAX_LAG_MS.
-    """
-    if dialect not in CLOCKS:
-        raise ConfigError(f"{shown(dialect)} has no fence for readers. Use {' or '.join(CLOCKS)}.")
-    if not 1 <= lag_ms <= MAX_LAG_MS:
-        raise ConfigError(f"a lag of {lag_ms} ms is not 1 ms to 1 day")
-    divide = "/" if dialect == "postgresql" else "DIV"
-    tick = f"({CLOCKS[dialect]} - {layout.epoch_ms + lag_ms}) {divide} {layout.tick_ms}"
-    return f"(LEAST(GREATEST({tick}, 0), {layout.max_tick}) << {layout.timestamp_shift})"
+def fence_condition(row: str, layout: Layout, column: str, lag_ms: int, lowest: str) -> str:
+    """Return the condition of a fence: the id of *row*, new or old, is older than *lag_ms*, or is below *lowest*."""
+    tick = f"({CLOCK_US} / 1000 - {layout.epoch_ms + lag_ms}) / {layout.tick_ms}"
+    bound = f"LEAST(GREATEST({tick}, 0), {layout.max_tick}) << {layout.timestamp_shift}"
+    return f'{row}."{column}" < GREATEST({bound}, {lowest})'
 
 
 def fence(dialect: str, layout: Layout, table: str, column: str = "id", *, lag_ms: int) -> str:
     """Return the SQL of a trigger on *table* that refuses a row whose id is older than *lag_ms* when it is inserted.
 
-    Readers rely on it: see snowredis.readers. A fence that is there is replaced. PostgreSQL 14 or later, MariaDB.
+    Readers rely on it: see snowredis.readers. PostgreSQL 14 or later. A fence that is there is replaced, and the new
+    one refuses what the old one refused at that moment, so that a longer lag lets no id in that readers have passed.
 
     Raises:
-        ConfigError: as partitions() for names, and as first_writable().
+        ConfigError: another dialect, a lag that is not 1 .. MAX_LAG_MS, or names as for partitions().
     """
-    whole = _quoted(dialect, table, column)
-    bound = first_writable(dialect, layout, lag_ms)
-    if dialect == "mariadb":
-        *schema, name = table.split(".")
-        trigger = ".".join(f"`{part}`" for part in [*schema, f"{FENCE}_{name}"])
-        # AFTER, so that the row is locked before the clock is read
-        return (
-            f"CREATE OR REPLACE TRIGGER {trigger} AFTER INSERT ON {whole} FOR EACH ROW\n"
-            f"    IF NEW.`{column}` < {bound}\n"
-            f"    THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT ="
-            f" 'an id older than {lag_ms} ms, which readers may have passed'; END IF"
-        )
-    # AFTER, so that the transaction has its number before the clock is read. WHEN is cheaper than plpgsql. An UPDATE
-    # that moves a row to another partition deletes it and inserts it: an id that its transaction deleted may come again
-    arguments = f"('{lag_ms}', '{column}', '{layout_spec(layout)}', '{table}')"
-    half = first_writable(dialect, layout, max(1, lag_ms // 2))
-    return (
-        f"CREATE OR REPLACE FUNCTION {FENCE}() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE\n"
-        "    an_id text := to_jsonb(coalesce(NEW, OLD)) ->> TG_ARGV[1];\n"
-        "    deleted text := concat_ws(' ', pg_partition_root(TG_RELID)::oid, TG_ARGV[3], an_id);\nBEGIN\n"
-        "    IF TG_OP = 'INSERT' AND deleted IS DISTINCT FROM current_setting('snowredis.deleted', true) THEN\n"
-        "        RAISE EXCEPTION '% of %: an id older than % ms, which readers may have passed',\n"
-        "            an_id, TG_TABLE_NAME, TG_ARGV[0] USING ERRCODE = 'check_violation'; END IF;\n"
-        "    PERFORM set_config('snowredis.deleted', CASE TG_OP WHEN 'DELETE' THEN deleted ELSE '' END, true);\n"
-        f"    RETURN NULL; END $$;\nCREATE OR REPLACE TRIGGER {FENCE} AFTER INSERT ON {whole} FOR EACH ROW\n"
-        f'    WHEN (NEW."{column}" < {bound})\n    EXECUTE FUNCTION {FENCE}{arguments};\n'
-        f"DO $do$ BEGIN IF EXISTS (SELECT FROM pg_partition_tree('{whole}')\n"
-        f"    WHERE pg_get_partkeydef(relid) NOT LIKE '% ({column})') THEN\n"
-        f"    CREATE OR REPLACE TRIGGER {FENCE}_deleted AFTER DELETE ON {whole} FOR EACH ROW\n"
-        f'    WHEN (OLD."{column}" < {half})\n    EXECUTE FUNCTION {FENCE}{arguments}; END IF; END $do$;'
-    )
+    if dialect != "postgresql":
+        raise ConfigError(f"{shown(dialect)} has no fence that holds always. Readers are for postgresql alone.")
+    whole = quoted(dialect, table, column)
+    check_lag(lag_ms)
+    arguments = f"('{lag_ms}', '{column}', '{layout_spec(layout)}', '{table}', %s)"
+    # AFTER, so that the transaction has its number before the clock is read: also the one that makes the fence. WHEN is
+    # cheaper than plpgsql
+    return f"""CREATE OR REPLACE FUNCTION {FENCE}() RETURNS trigger LANGUAGE plpgsql AS $${FENCE_BODY}$$;
+DO $do$ DECLARE definition text; since text; lowest bigint := 0; BEGIN
+    PERFORM pg_current_xact_id();
+    LOCK TABLE {whole} IN SHARE ROW EXCLUSIVE MODE;
+    SELECT pg_get_triggerdef(oid) INTO definition FROM pg_trigger
+        WHERE tgrelid = '{whole}'::regclass AND tgname = '{FENCE}' AND tgenabled IN ('O', 'A')
+        AND pg_get_triggerdef(oid) ~ ' AFTER INSERT ON .* WHEN [(][(]new[.]"?{column}"? < ';
+    IF definition IS NULL THEN since := quote_literal({CLOCK_US});
+    ELSE
+        since := substring(definition FROM '(''[0-9]+'')[)]$');
+        EXECUTE 'SELECT ' || substring(definition FROM ' < (.*)[)][)] EXECUTE FUNCTION ') INTO lowest; END IF;
+    EXECUTE format($$CREATE OR REPLACE TRIGGER {FENCE} AFTER INSERT ON {whole} FOR EACH ROW
+        WHEN ({fence_condition("new", layout, column, lag_ms, "%s")})
+        EXECUTE FUNCTION {FENCE}{arguments}$$, lowest, since);
+    IF EXISTS (SELECT FROM pg_partition_tree('{whole}')
+        WHERE pg_get_partkeydef(relid) NOT LIKE '% ({column})') THEN
+        EXECUTE format($$CREATE OR REPLACE TRIGGER {FENCE}_deleted AFTER DELETE ON {whole} FOR EACH ROW
+            WHEN ({fence_condition("old", layout, column, max(1, lag_ms // 2), "%s")})
+            EXECUTE FUNCTION {FENCE}{arguments}$$, lowest, since); END IF; END $do$;"""
 
 
-def _quoted(dialect: str, table: str, column: str) -> str:
+def check_lag(lag_ms: int) -> None:
+    """Refuse a lag that no fence can have."""
+    if not 1 <= lag_ms <= MAX_LAG_MS:
+        raise ConfigError(f"a lag of {lag_ms} ms is not 1 ms to 1 day")
+
+
+def quoted(dialect: str, table: str, column: str) -> str:
     """Return the quoted name of *table*; check both names."""
     if not all(map(_NAME.fullmatch, [*table.split("."), column])) or table.count(".") > 1:
         raise ConfigError(f"{shown(table)}.{shown(column)} is not a name of letters, digits and underscores")

@@ -21,7 +21,7 @@ from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
 from snowredis.monitor.conditions import Condition, Found
 from snowredis.monitor.lease import count
 from snowredis.monitor.pool import setting_ms
-from snowredis.readers import database_session, fences, unfit
+from snowredis.readers import database_session, fences
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import read_lua, text_of
@@ -309,17 +309,17 @@ def check_database(url: str) -> Iterator[Condition]:
     try:
         import sqlalchemy
 
-        with database_session(sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)) as (run, kind):
-            found, problem = fences(run, kind), unfit(run, kind)
+        with database_session(sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)) as run:
+            found, problem = fences(run), ""
     except Exception as failure:  # noqa: BLE001 - the errors of drivers have no common class
         found, problem = [], str(failure)
     if problem or not found:
         yield critical(problem or "no table with a fence can be seen", advice).of("database")
     for fence in found:
-        result = ok(f"the fence of {fence.part} refuses ids older than {fence.lag_ms / 1000:g} s")
         if problem := fence.problem():
-            result = critical(f"rows of {fence.part} could be missed: {problem}", advice)
-        yield result.of("fence")
+            yield critical(f"rows of {fence.table} could be missed: {problem}", advice).of("fence")
+        else:
+            yield ok(f"the fence of {fence.table} refuses ids older than {fence.lag_ms / 1000:g} s").of("fence")
 
 
 # checks of what INFO says

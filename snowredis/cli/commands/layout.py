@@ -173,9 +173,7 @@ def _sql(args: argparse.Namespace) -> None:
 
     layout = resolve_layout(layout_text(args))
     if args.fence is not None:
-        trigger = fence(args.database, layout, args.fence, args.column, lag_ms=round(args.lag * 1000))
-        # the client of MariaDB ends a statement at each semicolon
-        statements = iter(["DELIMITER //", f"{trigger} //", "DELIMITER ;"] if args.database == "mariadb" else [trigger])
+        statements = iter([fence(args.database, layout, args.fence, args.column, lag_ms=round(args.lag * 1000))])
     elif args.table is None:
         statements = functions(args.database, layout, prefix=args.prefix, form=args.format)
     else:
@@ -191,12 +189,12 @@ SQL = Command(
     "print functions, partitions and fences for ids in a database",
     """Prints SQL and runs nothing. Without --table: the functions NAME_time, NAME_first_id, NAME_worker and NAME_text,
 in PostgreSQL also those that pg_partman calls; in SQLite, queries with a parameter. With --table: partitions by day or
-month, in UTC. With --fence: a trigger that refuses rows with old ids, for PostgreSQL 14 or later and MariaDB.""",
+month, in UTC. With --fence: a trigger that refuses rows with old ids, for PostgreSQL 14 or later.""",
     [
         ("snowredis sql postgresql | psql shop", "for the default layout"),
         ("snowredis sql mariadb --layout twitter --prefix t", "t_time(), t_worker(), …"),
         ("snowredis sql postgresql --table orders --by day", "partitions of 12 days"),
-        ("snowredis sql mariadb --fence orders --lag 60", "for snowredis.readers"),
+        ("snowredis sql postgresql --fence orders --lag 60", "for snowredis.readers"),
     ],
     _add_sql_arguments,
     _sql,

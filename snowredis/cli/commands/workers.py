@@ -183,7 +183,7 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are cri
         ("snowredis doctor", "host, Redis, its pools and tags"),
         ("snowredis doctor --pool orders", "this Redis, and only this pool"),
         ("snowredis doctor --tag invoices", "only this tag, and no pool"),
-        ("snowredis doctor --database mysql:///shop", "also the fences of a database"),
+        ("snowredis doctor --database postgresql+psycopg:///shop", "also the fences of a database"),
     ],
     _add_doctor_arguments,
     _doctor,
