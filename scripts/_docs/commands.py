@@ -13,8 +13,8 @@ _OTHER_REASONS = {
     ExitCode.OK: "success",
     ExitCode.ERROR: "an unexpected error, a failed check, or a question without an answer",
     ExitCode.USAGE: "the command line is not valid",
-    ExitCode.FOUND_ERRORS: "`snowredis doctor` found errors, or `snowredis merge check --copied` missing rows",
-    ExitCode.FOUND_CLASHES: "`snowredis merge check` found ids that exist twice, or that cannot be right",
+    ExitCode.FOUND_ERRORS: "`snowredis doctor` found errors, or `snowredis merge check` values that cannot be right",
+    ExitCode.FOUND_CLASHES: "`snowredis merge check` found ids that exist twice",
     ExitCode.INTERRUPTED: "Ctrl-C, SIGTERM, or a closed terminal",
 }
 

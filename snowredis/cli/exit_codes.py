@@ -25,10 +25,10 @@ class ExitCode(IntEnum):
     LAYOUT_MISMATCH = 6
     POOL_EXHAUSTED = 7
     LEASE_OR_CLOCK = 8
-    FOUND_ERRORS = 9  # doctor, merge check --copied
+    FOUND_ERRORS = 9  # doctor, merge check
     FOUND_CLASHES = 10  # merge check, migrate proof
     SOURCE_UNREADABLE = 11  # merge: a file, a table or a database
-    MERGE_REFUSED = 12  # merge plan, apply, copy, undo, abandon
+    MERGE_REFUSED = 12  # merge draft, merge run
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or a closed terminal
 
 

@@ -188,8 +188,8 @@ def _lines(columns: list[Column], rows: list[list[str]]) -> list[Line]:
 
 
 _ADVICE_REPEATED = (
-    "Merge nothing yet: give the rows of one side new ids first (snowredis merge plan), and write all of these ids to "
-    "a file with --duplicates."
+    "Copy no rows by hand: snowredis merge draft and run give those of one database new ids. --duplicates writes all "
+    "of these ids to a file."
 )
 _ADVICE_SHARED = (
     "If both go on making ids, give each its own datacenter or its own pool before they are merged, or let one of them "

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
-from snowredis.cli.options import Command, Parser, confirm, positive
-from snowredis.cli.output import Column, Line, print_json, printable, table, wrapped, write
+from snowredis.cli.options import Command, Parser
+from snowredis.cli.output import Line, print_json, printable, wrapped, write
 from snowredis.core.presets import resolve_layout
-from snowredis.merge import Undecided
+from snowredis.merge import MergeError
 from snowredis.merge.progress import Progress
 from snowredis.merge.proof import PROOF
 
 if TYPE_CHECKING:
-    from snowredis.merge.journal import Run
-    from snowredis.merge.pair import Databases
-    from snowredis.merge.plan_file import DomainPlan, Pairs, Plan
+    from snowredis.merge.run import MergeResult
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -32,14 +29,12 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 def _add_check(parser: Parser) -> None:
     add = parser.add_argument
-    add("sources", nargs="*", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
+    add("sources", nargs="+", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
     add("--layout", metavar="LAYOUT", help="name or spec of the layout of the ids (default: 'default')")
     text = "what the process may take at its peak, such as 768M or 4G (default: 1G)"
     add("--memory", type=_bytes, default=_UNITS["G"], metavar="SIZE", help=text)
     add("--json", action="store_true", help="the report as one object; ids are strings in it")
     add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to a .csv or .parquet file")
-    add("--copied", type=Path, metavar="PLAN", help="after the copy: compare all rows of both databases of this plan")
-    _add_urls(parser)
 
 
 def _bytes(text: str) -> int:
@@ -50,10 +45,6 @@ def _bytes(text: str) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    if bool(args.copied) == bool(args.sources):
-        raise CommandError(ExitCode.USAGE, "name sources, or a plan with --copied. Nothing was read.")
-    if args.copied:
-        return _check_copied(args)
     from snowredis.merge.check import as_lines, check_export_path, check_sources, export_duplicates
     from snowredis.merge.sources import parse_sources
     from snowredis.merge.workspace import Workspace
@@ -74,230 +65,87 @@ def _check(args: argparse.Namespace) -> int:
     return ExitCode.FOUND_ERRORS if result.errors else ExitCode.OK
 
 
-def _check_copied(args: argparse.Namespace) -> int:
-    """Compare both databases of a plan after the copy; exit with FOUND_ERRORS if a row is missing."""
-    from snowredis.merge.copying import check_applied
-    from snowredis.merge.verify import Copied
+# --- draft and run ---------------------------------------------------------------------------------------
 
-    with _opened(args, args.copied) as (plan, _, databases, progress):
-        check_applied(plan, databases.changed)
-        with databases.reading() as sides:
-            copied = Copied(plan, databases, sides, progress)
-            findings = list(copied.findings())
-    for text in findings:
-        print(printable(text))
-    if findings:
-        print(f"\n{len(findings)} findings: rows of {printable(plan.changed)} are missing or differ, as above")
-        return ExitCode.FOUND_ERRORS
-    print(
-        f"all {copied.rows:,} rows of {copied.tables} tables of {printable(plan.changed)} are in "
-        f"{printable(plan.kept)}; every counter is above them, and {printable(plan.verdict)}"
-    )
+
+def _add_databases(parser: Parser) -> None:
+    add = parser.add_argument
+    add("first", metavar="FIRST", help="URL of the database that the rows come into, as SQLAlchemy takes it")
+    add("second", metavar="SECOND", help="URL of the database that is only read")
+
+
+def _draft(args: argparse.Namespace) -> int:
+    from snowredis.merge.catalog import Catalog, check_no_old_map
+    from snowredis.merge.databases import transaction
+    from snowredis.merge.draft import TOP, Draft, undecided
+    from snowredis.merge.evidence import Evidence
+    from snowredis.merge.map_file import as_text
+    from snowredis.merge.run import open_two
+
+    engines = open_two(args.first, args.second)
+    with (
+        interrupted_by_signals(),
+        Progress() as progress,
+        transaction(engines[0]) as first,
+        transaction(engines[1]) as second,
+    ):
+        catalogs = Catalog(first, is_first=True), Catalog(second, is_first=False)
+        check_no_old_map(catalogs[1])
+        draft = Draft(Evidence((first, second), catalogs, progress))
+        the_map = draft.map()
+    count = undecided(the_map)
+    print(as_text(the_map, draft.notes, (*TOP, f"{count} undecided")), end="")
+    print(f"{len(the_map.tables)} tables, {count} undecided; next: read and edit every line", file=sys.stderr)
     return ExitCode.OK
 
 
-@contextmanager
-def _opened(args: argparse.Namespace, path: Path) -> Iterator[tuple[Plan, Pairs, Databases, Progress]]:
-    """Open a plan and connect to its databases."""
-    from snowredis.merge.apply import open_databases
-    from snowredis.merge.plan_file import open_plan
-
-    with open_plan(path) as (plan, pairs), interrupted_by_signals(), Progress() as progress:
-        progress.start("reading tables and foreign keys")
-        yield plan, pairs, open_databases(plan, args.kept, args.changed), progress
+def _add_run(parser: Parser) -> None:
+    parser.add_argument("map", metavar="MAP", type=Path, help="the file that `snowredis merge draft` wrote, reviewed")
+    _add_databases(parser)
+    parser.add_argument("--dry-run", action="store_true", help="do everything, say it, and roll it back")
+    text = "where values go that changed by more than an offset, as CSV (default: MAP.pairs.csv)"
+    parser.add_argument("--pairs", metavar="FILE", type=Path, help=text)
 
 
-# --- plan ------------------------------------------------------------------------------------------------
+def _run(args: argparse.Namespace) -> int:
+    from snowredis.merge.run import merge
 
-
-def _add_plan(parser: Parser) -> None:
-    add = parser.add_argument
-    add("kept", metavar="KEPT", help="URL of the database whose ids stay, as SQLAlchemy takes it")
-    add("changed", metavar="CHANGED", help="URL of the database whose ids change where they clash")
-    add("--out", metavar="FILE", type=Path, default=Path("merge.plan"), help="the plan (default: merge.plan)")
-    add("--layout", metavar="LAYOUT", help="name or spec of the layout that the ids were made with")
-    # option, name of the field of Request
-    many = [
-        ("reference", "references", "CHILD=PARENT", "a foreign key without a constraint: child.column=parent.column, "
-         "or also WHERE kind=value for a part of the rows"),
-        ("independent", "independent", "COLUMN", "a column that looks like a reference, and is none"),
-        ("match", "matched", "TABLE=COLUMNS", "a table with rows that both have, and the COLUMNS that name such "
-         "a row; their ids may differ"),
-        ("exclude", "excluded", "TABLE", "a table that takes no part"),
-        ("id", "ids", "COLUMN", "a column whose values get new ones too, such as one of a composite key"),
-        ("counter", "counters", "COLUMN", "its ids are plain numbers, although some are above 2**32"),
-        ("schema", "schemas", "NAME", "a schema that takes part (default: the default one; on PostgreSQL: all)"),
-    ]  # fmt: skip
-    for name, dest, metavar, text in many:
-        add(f"--{name}", dest=dest, metavar=metavar, action="append", default=[], help=f"{text}; repeatable")
-    add("--with-triggers", action="store_true", help="go on although triggers run that cannot be switched off")
-
-
-def _plan(args: argparse.Namespace) -> int:
-    from snowredis.merge.pair import Request
-    from snowredis.merge.planning import make_plan
-
-    if not args.out.parent.is_dir():
-        raise CommandError(ExitCode.BAD_INPUT, f"there is no directory {args.out.parent}; nothing was planned.")
-    request = Request(**{field.name: getattr(args, field.name) for field in fields(Request)})
+    pairs = args.pairs or args.map.with_name(f"{args.map.name}.pairs.csv")
     try:
         with interrupted_by_signals(), Progress() as progress:
-            plan = make_plan(request, args.out, progress)
-    except Undecided as error:
+            result = merge(args.map, (args.first, args.second), progress, commits=not args.dry_run, pairs=pairs)
+    except MergeError as error:
         for text in error.findings:
             print(printable(text))
-        text = f"{len(error.findings)} findings, as above. Nothing was planned; decide or correct each."
-        raise CommandError(ExitCode.MERGE_REFUSED, text) from None
-    write(_lines_of(plan))
-    path = shlex.quote(str(args.out))
-    print(f"\nthe plan is in {path}; next: snowredis merge apply {path} --dry-run")
+        raise CommandError(ExitCode.MERGE_REFUSED, error.message) if error.findings else error from None
+    write(_lines_of(result, pairs, dry_run=args.dry_run))
     return ExitCode.OK
 
 
-def _lines_of(plan: Plan) -> list[Line]:
-    """Return what a plan says, for a person."""
-    lines: list[Line] = [
-        [("ids stay in    ", "dim"), (printable(plan.kept), "")],
-        [("ids change in  ", "dim"), (printable(plan.changed), "")],
-        [],
-    ]
-    columns = [Column("ids of", shrinks=True), *(Column(name, right=True) for name in ("kept", "changed", "clash"))]
-    rows = [
-        (
-            printable(domain.name),
-            f"{domain.kept:,}",
-            f"{domain.changed:,}",
-            (f"{domain.clashes:,}", "warn" if domain.clashes and domain.kind != "match" else ""),
-            f"{domain.renamed:,}",
-            _how(domain),
-        )
-        for domain in plan.domains
-    ]
-    lines += table([*columns, Column("new ids", right=True), Column("how", shrinks=True)], rows)
-    for domain in plan.renamed:
-        of = domain.domain
-        others = [*map(str, of.references), *map(str, of.keys[1:]), *map(str, of.partials)]
-        if others:
-            lines += wrapped([(f"  {printable(domain.name)} is also in ", "dim")], printable(", ".join(others)))
-    for note in plan.notes:
-        lines += wrapped([("note: ", "warn")], printable(note))
-    return lines
-
-
-def _how(domain: DomainPlan) -> str:
-    if domain.kind == "counter":
-        return f"+ {domain.offset:,}"
-    if domain.kind == "layout":
-        lanes = f" of {len(domain.lanes)}" if len(domain.lanes) > 1 else ""
-        return f"same time, an unused worker id{lanes}"
-    return "the ids of the same rows in the other" if domain.kind == "match" else "stay: none clashes"
-
-
-# --- apply, undo, abandon --------------------------------------------------------------------------------
-
-
-def _add_changes(parser: Parser) -> None:
-    parser.add_yes()
-    text = "about how many values one transaction changes (default: 2000000); one id may have more references"
-    parser.add_argument("--batch-rows", type=positive, default=2_000_000, metavar="N", help=text)
-
-
-def _add_urls(parser: Parser) -> None:
-    """Add the URLs of a plan's databases."""
-    text = "of the database whose ids stay (default: as in the plan)"
-    parser.add_argument("--kept", metavar="URL", help=text)
-    text = "of the database whose ids change; plans hold no passwords"
-    parser.add_argument("--changed", metavar="URL", help=text)
-
-
-def _add_apply(parser: Parser) -> None:
-    parser.add_argument("plan", metavar="PLAN", type=Path, help="the file that `snowredis merge plan` wrote")
-    parser.add_argument("--dry-run", action="store_true", help="say what would happen, and stop")
-    _add_urls(parser)
-    _add_changes(parser)
-
-
-def _apply(args: argparse.Namespace) -> int:
-    from snowredis.merge.apply import apply_plan
-    from snowredis.merge.journal import Journal
-
-    with _opened(args, args.plan) as (plan, pairs, databases, progress):
-        begun = Journal(databases.changed).read(plan.id)
-        progress.clear()
-        write(_lines_of(plan))
-        if begun is not None:
-            print(
-                f"begun    by an earlier process ({begun.state}), with {begun.changed:,} values changed; it continues"
-            )
-        if args.dry_run:
-            print("\nnothing was changed")
-            return ExitCode.OK
-        confirm(args, "change this?")
-        run = apply_plan(plan, pairs, databases, batch_rows=args.batch_rows, progress=progress)
-        progress.clear()
-        _print_run(run, "new", plan.verdict)
-        print(f"old and new ids: snowredis_merge_map in {plan.changed}")
-        print(f"next: snowredis merge copy {shlex.quote(str(args.plan))} --run")
-    return ExitCode.OK
-
-
-def _print_run(run: Run, kind: str, verdict: str) -> None:
-    if not run.changed:
-        print("\nno id was changed")
-        return
-    rows = sum(count for count, _ in run.sums.values())
-    print(
-        f"\n{run.ids:,} ids have {kind} values, in {run.changed:,} places; the checksums of {rows:,} rows in "
-        f"{len(run.sums)} tables are as before but for the ids, and {printable(verdict)}"
+def _lines_of(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[Line]:
+    """Yield what a merge did, for a person."""
+    done = ("would be merged", "warn") if dry_run else ("merged", "good")
+    yield from wrapped(
+        [done, (": ", "")],
+        f"{result.rows:,} rows of {result.tables} tables, each as the map says. The rows that were there are "
+        "unchanged, and foreign keys hold",
     )
-
-
-def _add_revert(parser: Parser) -> None:
-    parser.add_argument("changed", metavar="URL", help="of the database whose ids were changed")
-    _add_changes(parser)
-
-
-def _reverting(name: str, text: str, *, finished: bool) -> Command:
-    """Return a command that takes a merge back."""
-
-    def run(args: argparse.Namespace) -> int:
-        from snowredis.merge.apply import revert
-
-        confirm(args, "change this?")
-        with interrupted_by_signals(), Progress() as progress:
-            done = revert(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
-        _print_run(done, "their old", "every foreign key of the catalog leads to a row")
-        return ExitCode.OK
-
-    more = "Needs no plan: the database has the map. If it is stopped, the same command continues."
-    examples = [(f"snowredis merge {name} postgresql://db2/game", "asks first")]
-    return Command(name, text, more, examples, _add_revert, run)
-
-
-# --- copy ------------------------------------------------------------------------------------------------
-
-
-def _add_copy(parser: Parser) -> None:
-    parser.add_argument("plan", metavar="PLAN", type=Path, help="a plan that was applied")
-    parser.add_argument("--run", dest="runs", action="store_true", help="run the commands")
-    _add_urls(parser)
-    parser.add_yes()
-
-
-def _copy(args: argparse.Namespace) -> int:
-    from snowredis.merge.copying import as_script, copy_commands, run_copy
-
-    with _opened(args, args.plan) as (plan, _, databases, progress):
-        commands = copy_commands(plan, databases)
-        progress.clear()
-        if not args.runs:
-            print(as_script(commands), end="")
-            return ExitCode.OK
-        confirm(args, f"copy all rows of {plan.changed} into {plan.kept}?")
-        progress.start("copying")
-        run_copy(commands, plan, databases, progress)
-    print(f"the rows were copied; next: snowredis merge check --copied {shlex.quote(str(args.plan))}")
-    return ExitCode.OK
+    yield from wrapped([("ids: ", "dim")], f"new id = old id + {result.offset:,}, also outside of the database")
+    for group, offset in result.offsets.items():
+        if group:
+            yield from wrapped([("ids: ", "dim")], f"of own = {printable(group)}: old id + {offset:,}")
+    if result.changed:
+        text = f"{result.changed:,} values are others: {'see a run without --dry-run' if dry_run else pairs}"
+        yield from wrapped([("pairs: ", "dim")], printable(text))
+    left, column = result.merges_left
+    if column:
+        text = f"{'more than ' * (left >= 99)}{left} more databases of this size fit; {column} is full first"
+        yield from wrapped([("room: ", "dim")], printable(text))
+    for name, (rows, others) in result.away.items():
+        text = f"{rows:,} rows of {name}, which the first database has; {others:,} of them differ in other columns"
+        yield from wrapped([("stayed away: ", "warn" if others else "dim")], printable(text))
+    for doubt in result.doubts:
+        yield from wrapped([("look again: ", "warn")], printable(f"[{doubt.table}] {doubt.text}"))
 
 
 # --- the groups ------------------------------------------------------------------------------------------
@@ -328,57 +176,35 @@ other ids that cannot be right, and with 0 if all is well.""",
             ("snowredis merge check a.parquet#id b.csv#player_id", "two files"),
             ("snowredis merge check mysql://db1/game#players.id b.csv#id", "a table, a file"),
             ("snowredis merge check a.csv#id b.csv#id --json", "for programs"),
-            ("snowredis merge check --copied merge.plan", "after a copy"),
         ],
         _add_check,
         _check,
     ),
     Command(
-        "plan",
-        "decide the new ids of a merge, and which rows they are in",
-        """Two databases with the same tables are to become one. The ids of KEPT stay. Ids of CHANGED that clash get
-new ones, in every column that refers to them. Reads both databases, and writes a plan for `snowredis merge apply`. No
-process should write to CHANGED from now on.""",
-        [
-            ("snowredis merge plan URL URL", "ids of counters"),
-            ("snowredis merge plan URL URL --layout game", "ids of a preset"),
-            ("snowredis merge plan URL URL --reference a.b=c.id", "no constraint"),
-            ("snowredis merge plan URL URL --match tag=name", "same rows, other ids"),
-        ],
-        _add_plan,
-        _plan,
+        "draft",
+        "write a map of a merge: every table and column once, with a guess and its reason",
+        """Reads both databases, and changes nothing. Edit the map: it says what happens to each column, and `ask` where
+that is open.""",
+        [("snowredis merge draft postgresql://db1/game postgresql://db2/game > game.map", "")],
+        _add_databases,
+        _draft,
     ),
     Command(
-        "apply",
-        "change the ids of a plan, with all that refers to them",
-        """First says what will happen, then asks. No process may write to the database whose ids change; make a backup
-of it. Every commit leaves a consistent database. If it is stopped, in whatever way, the same command continues.""",
+        "run",
+        "merge the second database into the first, by a reviewed map",
+        """Make a backup of the first database. Everything is one transaction of it, which is proved before the COMMIT;
+the second database is only read. What is not known to be right is refused before the first row, all of it at once.""",
         [
-            ("snowredis merge apply merge.plan --dry-run", "what would happen"),
-            ("snowredis merge apply merge.plan", "change the ids; asks first"),
+            ("snowredis merge run game.map URL URL --dry-run", "what would happen"),
+            ("snowredis merge run game.map URL URL", "merge"),
         ],
-        _add_apply,
-        _apply,
+        _add_run,
+        _run,
     ),
-    Command(
-        "copy",
-        "print the commands that copy the rows, or run them",
-        """One transaction for each database, of the databases' own programs: psql, mariadb-dump and mariadb, or SQL for
-sqlite3. Columns go by name, parents come first, triggers are off. A row whose key is there already ends the copy, and
-nothing is copied. Passwords: the programs' own files, or CHANGED_PASSWORD and KEPT_PASSWORD in the environment.""",
-        [
-            ("snowredis merge copy merge.plan", "print the commands"),
-            ("snowredis merge copy merge.plan --run", "run them; asks first"),
-        ],
-        _add_copy,
-        _copy,
-    ),
-    _reverting("undo", "give all ids of a finished merge their old values again", finished=True),
-    _reverting("abandon", "take back a merge that was begun and is not finished", finished=False),
 ]
 MERGE = Command(
     "merge",
-    "find ids that clash between shards, and change them",
+    "find ids that clash between databases, and merge two of them",
     "Needs the extra merge: pip install 'snowredis[merge]'.",
     commands=list(map(_needing_extra, _MERGE_COMMANDS)),
 )

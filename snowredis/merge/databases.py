@@ -36,19 +36,31 @@ _ADVICE = {
     "database of the URL",
 }
 # rows that are fetched at once
+PAGE = 2000
 STREAMED = {"stream_results": True, "yield_per": 20_000}
 # the same text of a time or a float on every server, no hidden rows, no time limits of the server's. They are those of
 # a transaction: behind a pooler, the session is the application's, too
-LOCAL_SETTINGS = (
-    *("SET TRANSACTION READ WRITE", "SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'"),
+_LOCAL_SETTINGS = (
+    *("SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'", "SET LOCAL row_security = off"),
     *("SET LOCAL IntervalStyle = 'postgres'", "SET LOCAL extra_float_digits = 1", "SET LOCAL bytea_output = 'hex'"),
-    *("SET LOCAL row_security = off", "SET LOCAL statement_timeout = 0"),
-    *("SET LOCAL idle_in_transaction_session_timeout = 0", f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'"),
+    *("SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = 0"),
+    f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'",
 )
-MYSQL_SETTINGS = (
+_MYSQL_SETTINGS = (
     "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO', sql_safe_updates = 0, "
-    f"innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S}, group_concat_max_len = {1 << 24}"
+    f"innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S}, group_concat_max_len = {1 << 24}, "
+    "net_write_timeout = 3600, net_read_timeout = 3600, tx_isolation = 'REPEATABLE-READ' "
+    # MariaDB alone reads this: two tables without an index are joined by hashes
+    "/*M! , join_cache_level = 4 */"
 )
+# pairs of an old value and a new one, which statements look up; PostgreSQL has them in the statement
+PAIRS = "snowredis_pairs"
+_TEXT = "VARCHAR(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+_MYSQL_PAIRS = (
+    f"CREATE TEMPORARY TABLE {PAIRS} (rule_ INT NOT NULL, old_ {_TEXT}, new_ {_TEXT}, PRIMARY KEY (rule_, old_)) "
+    "ENGINE = InnoDB"
+)
+_SQLITE_PAIRS = f"CREATE TEMP TABLE {PAIRS} (rule_ INT, old_ TEXT, new_ TEXT, PRIMARY KEY (rule_, old_))"
 
 
 def url_of(engine: sa.Engine) -> str:
@@ -59,17 +71,14 @@ def url_of(engine: sa.Engine) -> str:
 def with_driver(url: sa.URL) -> sa.URL:
     """Return *url* with the driver of its kind of database, if it names none."""
     driver = _DRIVERS.get(url.drivername)
+    if driver == "pymysql" and "charset" not in url.query:
+        url = url.update_query_dict({"charset": "utf8mb4"})
     return url.set(drivername=f"{url.drivername}+{driver}") if driver else url
 
 
 def text_literal(text: str) -> str:
     """Return *text* as a literal of SQL, as all databases but MySQL read it, and DuckDB."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def is_mysql(connection: sa.Connection) -> bool:
-    """Return whether a database is MariaDB or MySQL."""
-    return connection.dialect.name in ("mysql", "mariadb")
 
 
 def open_database(text: str) -> sa.Engine:
@@ -90,7 +99,7 @@ def open_database(text: str) -> sa.Engine:
         # a statement that is prepared on one session of a pooler is unknown to the next
         unprepared = {"prepare_threshold": None} if url.get_driver_name() == "psycopg" else {}
         is_sqlite = url.get_backend_name() == "sqlite"
-        engine = _sqlite(url) if is_sqlite else sa.create_engine(url, connect_args=unprepared)
+        engine = _sqlite(url) if is_sqlite else sa.create_engine(url, connect_args=unprepared, poolclass=sa.NullPool)
     except (ArgumentError, ValueError) as error:
         raise SourceError(
             f"{shown(text)} is not the URL of a database. Nothing was read; write one such as "
@@ -103,9 +112,9 @@ def open_database(text: str) -> sa.Engine:
         ) from error
     # such a column is not read; SQLAlchemy would say so at each table
     warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
-    if engine.dialect.name == "postgresql":
-        event.listen(engine, "begin", _begin_postgresql)
-    else:
+    begin = {"sqlite": _begin_sqlite, "postgresql": _begin_postgresql}.get(engine.dialect.name, _begin_mysql)
+    event.listen(engine, "begin", begin)
+    if engine.dialect.name != "postgresql":
         event.listen(engine, "connect", _set_up_sqlite if is_sqlite else _set_up_mysql)
     with database_errors(engine), engine.connect():
         pass
@@ -120,12 +129,10 @@ def _sqlite(url: sa.URL) -> sa.Engine:
             f"there is no SQLite file {str(path)!r}. Nothing was read; check the path: sqlite:///relative.db, "
             "sqlite:////absolute.db."
         )
-    # a plan may be applied from another directory
-    url = url.set(database=str(path.resolve()))
     uri = f"file:{quote(str(path.resolve()))}?mode=rw"
-    engine = sa.create_engine(url, creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False))
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
+    return sa.create_engine(
+        url, creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False), poolclass=sa.NullPool
+    )
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
@@ -133,21 +140,21 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
     connection.create_function("snowredis_hash", -1, _hash, deterministic=True)
-    connection.create_aggregate("snowredis_sum", 1, _Sum)
+    connection.create_aggregate("snowredis_sum", -1, _Sum)
 
 
 def _hash(*values: object) -> int:
-    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 4
+    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()) >> 1
 
 
 class _Sum:
-    """Sum of numbers that may be greater than SQLite's, as text."""
+    """Sum of the hashes of rows, as text: it may be greater than SQLite's numbers."""
 
     def __init__(self) -> None:
         self._total = 0
 
-    def step(self, value: int) -> None:
-        self._total += value
+    def step(self, *values: object) -> None:
+        self._total += _hash(*values)
 
     def finalize(self) -> str:
         return str(self._total)
@@ -155,20 +162,33 @@ class _Sum:
 
 def _set_up_mysql(connection: Any, _record: object) -> None:
     with contextlib.closing(connection.cursor()) as cursor:
-        cursor.execute(MYSQL_SETTINGS)
+        cursor.execute(_MYSQL_SETTINGS)
+
+
+def _writes(connection: sa.Connection) -> bool:
+    return bool(connection.get_execution_options().get("snowredis_writes", False))
 
 
 def _begin_postgresql(connection: sa.Connection) -> None:
-    for statement in LOCAL_SETTINGS:
+    access = "READ WRITE" if _writes(connection) else "READ ONLY"
+    for statement in (f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, {access}", *_LOCAL_SETTINGS):
         connection.exec_driver_sql(statement)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    writes = connection.get_execution_options().get("snowredis_writes", False)
-    # This has no effect inside a transaction. It is off for changes: SQLite 3.53 reports violations that do not exist,
-    # even at the commit, if many rows of a table that refers to itself have changed.
-    connection.exec_driver_sql(f"PRAGMA foreign_keys = {'OFF' if writes else 'ON'}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    # This has no effect inside a transaction. It is off for changes: foreign keys are compared before the COMMIT
+    connection.exec_driver_sql(f"PRAGMA foreign_keys = {'OFF' if _writes(connection) else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
+
+
+def _begin_mysql(connection: sa.Connection) -> None:
+    if _writes(connection):
+        connection.exec_driver_sql("SET SESSION foreign_key_checks = 0")
+    if connection.get_execution_options().get("snowredis_pairs", False):
+        # a transaction that only reads cannot make it
+        connection.exec_driver_sql(_MYSQL_PAIRS)
+    access = "" if _writes(connection) else ", READ ONLY"
+    connection.exec_driver_sql(f"START TRANSACTION WITH CONSISTENT SNAPSHOT{access}")
 
 
 @contextlib.contextmanager
@@ -179,12 +199,13 @@ def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
         changed: what was changed until then, the start of a sentence; empty: only reading.
     """
     kind = MergeError if changed else SourceError
+    drivers: type[Exception] = engine.dialect.loaded_dbapi.Error
     try:
         yield
-    except StatementError as error:
+    except (StatementError, drivers) as error:
         # str(error) would show the statement and its values
-        reason = " ".join(str(error.orig).split()).rstrip(".")
-        if reason.startswith("user-defined"):
+        reason = " ".join(str(getattr(error, "orig", error)).split()).rstrip(".")
+        if "user-defined" in reason:
             # those of SQLite raise nothing by themselves: a signal came while one ran
             raise KeyboardInterrupt from error
         found = (advice for words, advice in _ADVICE.items() if re.search(words, reason, re.IGNORECASE))
@@ -200,81 +221,103 @@ def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
 @contextlib.contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Connect to read: all of it sees the database at one moment."""
-    options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with (
         database_errors(engine),
-        engine.connect().execution_options(**options) as connection,
+        engine.connect() as connection,
         connection.begin() as transaction,
     ):
         yield connection
         transaction.rollback()
 
 
-@contextlib.contextmanager
-def writing(engine: sa.Engine, changed: str) -> Iterator[sa.Connection]:
-    """Run one transaction that changes the database.
+class Session:
+    """One transaction of one database, in which statements are run as they stand, without parameters."""
 
-    Args:
-        changed: what an error says of the changes until then.
-    """
-    with database_errors(engine, changed), engine.connect().execution_options(snowredis_writes=True) as connection:
+    def __init__(self, engine: sa.Engine, connection: sa.Connection) -> None:
+        self.engine, self.connection = engine, connection
+
+    @property
+    def driver(self) -> Any:
+        """The connection of the driver."""
+        return self.connection.connection.driver_connection
+
+    def run(self, sql: str) -> None:
+        """Run a statement without a result."""
+        self.connection.exec_driver_sql(sql, execution_options={"no_parameters": True}).close()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        found = self.connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
+        return [tuple(row) for row in found]
+
+    def one(self, sql: str) -> tuple[Any, ...]:
+        """Return the only row of a query."""
+        (row,) = self.rows(sql)
+        return row
+
+    def insert(self, start: str, width: int, rows: Sequence[Sequence[Any]]) -> None:
+        """Run INSERT INTO … VALUES for *rows* of *width* values."""
+        mark = "?" if self.engine.dialect.name == "sqlite" else "%s"
+        with contextlib.closing(self.driver.cursor()) as cursor:
+            if mark == "%s":
+                start = start.replace("%", "%%")
+            cursor.executemany(f"{start} VALUES ({', '.join([mark] * width)})", rows)
+
+    def pages(self, sql: str) -> Iterator[Sequence[Any]]:
+        """Yield the rows of a query in pages, as the driver reads them. No other query may run meanwhile."""
+        cursor = self._cursor()
+        decoders = getattr(self.driver, "decoders", None)
         try:
-            with connection.begin():
-                yield connection
-        except BaseException:
-            # settings of this transaction must not reach the next one
-            connection.invalidate()
-            raise
+            if decoders:
+                # pymysql would make of each value what Python takes it for: rows pass as the server sent them
+                self.driver.decoders = {}
+            cursor.execute(sql)
+            if decoders:
+                self.driver.decoders = decoders
+            while page := cursor.fetchmany(PAGE):
+                yield page
+        finally:
+            cursor.close()
 
+    def _cursor(self) -> Any:
+        if self.engine.dialect.name == "postgresql":
+            return self.driver.cursor(name="snowredis_pages")
+        if self.engine.dialect.name == "sqlite":
+            return self.driver.cursor()
+        from pymysql.cursors import SSCursor
 
-def stream(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence[Any]]:
-    """Yield the rows of a query without reading all of them at once.
-
-    Only one query of a connection may be under way (MariaDB).
-    """
-    with connection.execute(query, execution_options=STREAMED) as result:
-        for part in result.partitions():
-            yield from part
-
-
-def count_rows(connection: sa.Connection, table: sa.FromClause) -> int:
-    """Return how many rows *table* has."""
-    return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
-
-
-def row_text(row: Sequence[Any]) -> str:
-    """Return a row for a message: its only value, or all of them."""
-    return shown(row[0] if len(row) == 1 else tuple(row))
+        return self.driver.cursor(SSCursor)
 
 
 @contextlib.contextmanager
-def lock(engine: sa.Engine, name: str) -> Iterator[None]:
-    """Hold the advisory lock *name* of the database, until the end or until this process dies.
+def transaction(engine: sa.Engine, *, writes: bool = False) -> Iterator[Session]:
+    """Run one transaction, which sees the database at one moment. It is rolled back unless session.run("COMMIT")."""
+    refused = "The transaction was rolled back, and nothing was changed" if writes else ""
+    options = {"snowredis_writes": writes, "snowredis_pairs": True}
+    with database_errors(engine, refused), engine.connect().execution_options(**options) as connection:
+        try:
+            connection.begin()
+            if engine.dialect.name == "sqlite":
+                connection.exec_driver_sql(_SQLITE_PAIRS)
+            yield Session(engine, connection)
+        finally:
+            # without a COMMIT until now there is none; settings of this transaction must not reach the next one
+            connection.invalidate()
 
-    SQLite has none: there the journal's compare-and-set alone finds a second process.
+
+def take_lock(session: Session, name: str) -> None:
+    """Take the advisory lock *name* of the database until the transaction ends, or this process dies.
+
+    SQLite has none: there BEGIN IMMEDIATE keeps other writers out.
 
     Raises:
         MergeError: another session holds it, for LOCK_WAIT_S.
     """
-    if engine.dialect.name == "sqlite":
-        yield
-        return
-    with database_errors(engine), engine.connect() as connection:
-        if not _take(connection, name, LOCK_WAIT_S):
-            raise other_process(engine)
-        try:
-            yield
-        finally:
-            # a lock of MariaDB ends with its session, that of PostgreSQL with its transaction
-            connection.invalidate()
-
-
-def other_process(engine: sa.Engine) -> MergeError:
-    """Return the error for a second process that changes ids."""
-    return MergeError(
-        f"another process works on a merge in {url_of(engine)}. Nothing was changed by this one; wait for the other, "
-        "or stop it, and run the same command again."
-    )
+    if session.engine.dialect.name != "sqlite" and not _take(session.connection, name, LOCK_WAIT_S):
+        raise MergeError(
+            f"another process merges into {url_of(session.engine)}. Nothing was changed by this one; wait for the "
+            "other, or stop it, and run the same command again."
+        )
 
 
 def _take(connection: sa.Connection, name: str, wait_s: int) -> bool:

@@ -29,7 +29,7 @@ from sqlalchemy.exc import NoSuchTableError
 
 from snowredis.errors import shown
 from snowredis.merge import SourceError
-from snowredis.merge.databases import STREAMED, count_rows, open_database, reading, text_literal
+from snowredis.merge.databases import STREAMED, open_database, reading, text_literal
 from snowredis.merge.progress import Progress
 from snowredis.merge.workspace import Workspace
 
@@ -312,7 +312,7 @@ def _open_table(source: Source, stack: contextlib.ExitStack) -> _Table:
     engine = open_database(source.location)
     stack.callback(engine.dispose)
     column, connection = column_of(engine, source), stack.enter_context(reading(engine))
-    return connection, column, count_rows(connection, column.table)
+    return connection, column, connection.scalar(sa.select(sa.func.count()).select_from(column.table)) or 0
 
 
 def column_of(engine: sa.Engine, source: Source) -> sa.Column[Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,22 +13,40 @@ from tests.cli.conftest import environment, offline  # noqa: F401 - fixtures
 from tests.support.statements import execute
 
 
-def statements_of(text: str) -> list[str]:
-    """Divide *text* at its lines of "--", or where it has none, at semicolons."""
-    parts = text.split("\n--\n") if "\n--\n" in text else text.split(";")
-    return [part.strip().replace("%", "%%") for part in parts if part.strip()]
-
-
 @pytest.fixture
 def two(request: pytest.FixtureRequest) -> Callable[..., tuple[str, str]]:
-    """Make two databases of a kind: with the statements of both, then those of each, divided by a line of "--"."""
+    """Make two databases of a kind: with statements of both, then those of each, divided by semicolons."""
 
-    def make(kind: str, both: str, own: str = "") -> tuple[str, str]:
+    def make(kind: str, both: str, first: str = "", second: str = "") -> tuple[str, str]:
         server = request.getfixturevalue(f"{kind}_server")
-        of_kept, _, of_changed = own.partition("\n--\n")
         urls = server.new_database(), server.new_database()
-        for url, more in ((urls[0], of_kept), (urls[1], of_changed)):
-            execute(url, *statements_of(both), *statements_of(more))
+        for url, more in zip(urls, (first, second), strict=True):
+            execute(url, *(part for part in f"{both};{more}".split(";") if part.strip()))
         return urls
 
     return make
+
+
+@pytest.fixture
+def merging(offline: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:  # noqa: F811
+    """Draft a map, replace some of its lines, and run it; return the result of the command."""
+
+    def run(urls: tuple[str, str], *edits: tuple[str, str], options: tuple[str, ...] = ()) -> Any:
+        drafted = offline("merge", "draft", *urls)
+        assert drafted.code == 0, drafted.err
+        text = drafted.out.replace("reviewed = false", "reviewed = true")
+        for old, new in edits:
+            assert old in text, f"{old} is not in\n{text}"
+            text = text.replace(old, new)
+        path = tmp_path / "game.map"
+        path.write_text(text)
+        return offline("merge", "run", str(path), *urls, *options)
+
+    return run
+
+
+def schema_of(draft: str) -> str:
+    """Return the checksum of the columns that a draft has."""
+    found = re.search(r'^schema = "(\w+)"', draft, re.MULTILINE)
+    assert found
+    return found[1]

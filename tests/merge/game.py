@@ -1,203 +1,138 @@
-"""Two shards of a game whose ids clash, for tests and scripts: every kind of foreign key, on any of the databases.
-
-A row says in its text column which row it is, so that what it refers to can be compared before and after a merge.
-"""
+"""Two servers of a game, with a row of every kind that a map has a word for, on three kinds of databases."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
-import sqlalchemy as sa
+from snowredis.cli import main
+from tests.support.statements import execute
 
-from snowredis.core.layout import Layout
-from snowredis.core.presets import resolve_layout
-
-# 2026-01-01
-FIRST_TICK = 365 * 86_400_000
-# what the command line says of what the catalog does not: --reference, --id, --match
-PART_OF_KEY, SAME = "quest.id", "kind"
-# the second is a foreign key, which SQLite does not add to a table
-BY_HAND = ["audit.player=player.id", "player.guild=guild.id"]
-# keys that the database does not number, and whose values are also in other tables
-INDEPENDENT = ("player.id", "guild.id", "item.id", "quest.id", "progress.step")
-METADATA = sa.MetaData()
-
-
-def _id(name: str = "id", *arguments: Any, **options: Any) -> sa.Column[int]:
-    return sa.Column(name, sa.BigInteger, *arguments, autoincrement=False, **options)
-
-
-def _player(name: str, **options: Any) -> sa.Column[int]:
-    return _id(name, sa.ForeignKey("player.id"), **options)
-
-
-# a table of both databases whose rows are the same
-KIND = sa.Table("kind", METADATA, _id(primary_key=True), sa.Column("name", sa.String(40), nullable=False))
-PLAYER = sa.Table(
-    "player",
-    METADATA,
-    _id(primary_key=True),
-    sa.Column("name", sa.String(40), nullable=False, unique=True),
-    # to itself
-    _player("mentor", index=True),
-    # in a circle with guild.leader
-    _id("guild", sa.ForeignKey("guild.id", name="player_guild", use_alter=True), index=True),
-    sa.Column("seen", sa.DateTime),
-)
-sa.Table(
-    "guild",
-    METADATA,
-    _id(primary_key=True),
-    sa.Column("name", sa.String(40), nullable=False),
-    _player("leader", nullable=False, index=True),
-)
-sa.Table(
-    "item",
-    METADATA,
-    _id(primary_key=True),
-    _player("owner", nullable=False, index=True),
-    _id("kind", sa.ForeignKey("kind.id"), nullable=False, index=True),
-    sa.Column("text", sa.String(40), nullable=False),
-)
-# a key that is a foreign key
-sa.Table("vip", METADATA, _player("player", primary_key=True), sa.Column("text", sa.String(40)))
-# many to many, of a table with itself
-sa.Table("friend", METADATA, _player("one", primary_key=True), _player("other", primary_key=True, index=True))
-# composite keys
-sa.Table(
-    "quest",
-    METADATA,
-    _id(primary_key=True),
-    sa.Column("step", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("text", sa.String(40)),
-)
-sa.Table(
-    "progress",
-    METADATA,
-    _player("player", primary_key=True),
-    _id("quest", primary_key=True),
-    sa.Column("step", sa.Integer, primary_key=True, autoincrement=False),
-    sa.ForeignKeyConstraint(["quest", "step"], ["quest.id", "quest.step"]),
-    sa.Index("progress_quest", "quest", "step"),
-)
-# no constraint, no key
-sa.Table("audit", METADATA, _id("player", index=True), sa.Column("text", sa.String(40)))
-
-LAYOUT: Layout = resolve_layout(None)
-
-
-def fill(url: str, shard: str, players: int, *, counters: bool, seed: int) -> None:
-    """Make the tables of one shard and fill them.
-
-    Args:
-        shard: its name, which is part of all texts.
-        counters: ids are 1, 2, 3, … in each table; else ids of the default layout, of which a third clash with those
-            of another shard with the same seed.
-    """
-    engine = sa.create_engine(url)
-    METADATA.create_all(engine)
-    # the same for both shards: ticks and sequences; worker ids differ for two of three
-    common, own = random.Random(seed), random.Random(f"{shard}{seed}")
-    ids = {table: list(_ids(table, players, shard, common, counters=counters)) for table in ("player", "guild", "item")}
-    player, guild, item = ids["player"], ids["guild"][: max(1, players // 5)], ids["item"]
-    quests = [(number, step) for number in range(1, 9) for step in range(3)]
-    rows: dict[str, list[dict[str, Any]]] = {
-        "kind": [{"id": number, "name": f"kind {number}"} for number in range(1, 5)],
-        "player": [
-            {"id": an_id, "name": f"{shard} {at}", "mentor": None, "guild": None, "seen": None}
-            for at, an_id in enumerate(player)
-        ],
-        "guild": [
-            {"id": an_id, "name": f"{shard} guild {at}", "leader": own.choice(player)} for at, an_id in enumerate(guild)
-        ],
-        "item": [
-            {"id": an_id, "owner": own.choice(player), "kind": own.randint(1, 4), "text": f"{shard} item {at}"}
-            for at, an_id in enumerate(item)
-        ],
-        "vip": [{"player": an_id, "text": f"{shard} vip {at}"} for at, an_id in enumerate(player) if at % 7 == 0],
-        "friend": [
-            {"one": one, "other": other}
-            for one, other in {(own.choice(player), own.choice(player)) for _ in range(2 * players)}
-        ],
-        "quest": [{"id": number, "step": step, "text": f"{shard} quest {number}"} for number, step in quests],
-        "progress": [
-            {"player": an_id, "quest": number, "step": step}
-            for an_id, (number, step) in {(own.choice(player), own.choice(quests)) for _ in range(players)}
-        ],
-        "audit": [{"player": own.choice(player), "text": f"{shard} audit {at}"} for at in range(players)],
-    }
-    with engine.begin() as connection:
-        for table, values in rows.items():
-            for at in range(0, len(values), 2000):
-                connection.execute(sa.insert(METADATA.tables[table]), values[at : at + 2000])
-        later = [{"of": an_id, "m": own.choice([None, *player]), "g": own.choice([None, *guild])} for an_id in player]
-        for at in range(0, len(later), 2000):
-            connection.execute(
-                sa.update(PLAYER)
-                .where(PLAYER.c.id == sa.bindparam("of"))
-                .values(mentor=sa.bindparam("m"), guild=sa.bindparam("g")),
-                later[at : at + 2000],
-            )
-    engine.dispose()
+# ids of the layout "default", of which the first two are made by both servers
+FLAKES = (7_300_000_000_000_001, 7_300_000_000_000_002, 7_300_000_000_000_500)
+_TABLES = """
+CREATE TABLE accounts (id {int} PRIMARY KEY, name VARCHAR(40) NOT NULL UNIQUE, email VARCHAR(40));
+CREATE TABLE guilds (id {serial}, leader {int}, title VARCHAR(40) NOT NULL);
+CREATE TABLE characters (id {serial}, account_id {int} NOT NULL, partner {int}, guild_id {int},
+    name VARCHAR(40) NOT NULL, level {int} NOT NULL, mount_id {int}, flake {big} UNIQUE,
+    CONSTRAINT of_account FOREIGN KEY (account_id) REFERENCES accounts (id),
+    CONSTRAINT of_guild FOREIGN KEY (guild_id) REFERENCES guilds (id), CONSTRAINT of_name UNIQUE (name));
+CREATE TABLE kinds (id {serial}, name VARCHAR(40) NOT NULL UNIQUE);
+CREATE TABLE items (id {serial}, owner_id {int} NOT NULL, place VARCHAR(10) NOT NULL, kind {int} NOT NULL,
+    made_by {big},
+    CONSTRAINT of_kind FOREIGN KEY (kind) REFERENCES kinds (id));
+CREATE TABLE ranks (id {tiny} PRIMARY KEY, title VARCHAR(40));
+CREATE TABLE members (character_id {int} NOT NULL, rank_id {tiny} NOT NULL, PRIMARY KEY (character_id, rank_id));
+CREATE TABLE notes (about VARCHAR(20), body VARCHAR(60));
+CREATE TABLE counters (name VARCHAR(20) PRIMARY KEY, next_id {big} NOT NULL);
+CREATE TABLE houses (id {int} PRIMARY KEY, street VARCHAR(40))
+"""
+TYPES = {
+    "sqlite": {"int": "INTEGER", "serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "tiny": "INTEGER", "big": "INTEGER"},
+    "postgresql": {"int": "integer", "serial": "serial PRIMARY KEY", "tiny": "smallint", "big": "bigint"},
+    "mariadb": {"int": "INT", "serial": "INT AUTO_INCREMENT PRIMARY KEY", "tiny": "TINYINT UNSIGNED", "big": "BIGINT"},
+}
+TABLES = ("accounts", "guilds", "characters", "kinds", "items", "ranks", "members", "notes", "counters", "houses")
+JOIN = {"mariadb": "CONCAT(name, '-2')"}
+# the map of a person, without its checksum
+MAP = """
+reviewed = true
+schema = "SCHEMA"
+[accounts]
+rows = "first"
+keep = ["id", "name", "email"]
+[guilds]
+rows = "copy"
+id = ["id", "leader"]
+keep = ["title"]
+[characters]
+rows = "copy"
+id = ["id", "partner", "guild_id"]
+keep = ["account_id", "name", "level"]
+none = ["mount_id"]
+flake = ["flake"]
+sure = ["level", "account_id"]
+taken.name = "TAKEN"
+[kinds]
+rows = "copy"
+match = ["name"]
+id = ["id"]
+keep = ["name"]
+[items]
+rows = "copy"
+id = ["id"]
+flake = ["made_by"]
+of.kind = "kinds"
+keep = ["place"]
+sql.owner_id = "CASE WHEN place = 'SHOP' THEN owner_id ELSE owner_id + :offset END"
+[ranks]
+rows = "copy"
+id = ["id"]
+own.id = "ranks"
+keep = ["title"]
+[members]
+rows = "copy"
+id = ["character_id", "rank_id"]
+own.rank_id = "ranks"
+[notes]
+rows = "copy"
+id = ["about"]
+sql.body = "BODY"
+[counters]
+rows = "first"
+top = ["next_id"]
+keep = ["name"]
+[houses]
+rows = "skip"
+"""
+BODY = {
+    "sqlite": "'about ' || CAST(substr(body, 7) + :offset AS TEXT)",
+    "postgresql": "'about ' || CAST(CAST(substr(body, 7) AS bigint) + :offset AS text)",
+    "mariadb": "CONCAT('about ', SUBSTR(body, 7) + :offset)",
+}
 
 
-def _ids(table: str, players: int, shard: str, common: random.Random, *, counters: bool) -> Iterator[int]:
-    count = 3 * players if table == "item" else players
-    if counters:
-        yield from range(1, count + 1)
-        return
-    tick = FIRST_TICK
-    for at in range(count):
-        tick += common.choice([0, 0, 1, 5000])
-        # a third on the same worker id of both shards
-        worker = 1 if at % 3 == 0 else 2 if shard == "a" else 3
-        yield LAYOUT.compose(tick=tick, worker=worker, sequence=at % LAYOUT.sequences)
+def fill(url: str, kind: str, side: str, size: int) -> None:
+    """Make the tables of one server, with *size* characters; kinds have other ids on each."""
+    kinds = ["sword", "bow"] if side == "A" else ["bow", "axe"]
+    rows = [
+        f"INSERT INTO accounts VALUES ({i}, 'player{i}', '{side if i == 2 else ''}p{i}@x')" for i in range(1, size + 1)
+    ]
+    rows += [f"INSERT INTO guilds (id, leader, title) VALUES ({i}, {i}, '{side} guild {i}')" for i in (1, 2, 3)]
+    for i in range(1, size + 1):
+        name = "Bob" if i == 1 else f"{side}{'xyz'[i % 3]}{i}"
+        flake = FLAKES[i - 1] + (side == "B" and i == 3) if i <= 3 else "NULL"
+        values = f"{i}, {i}, {i % size + 1}, {i % 3 + 1 if i % 2 else 'NULL'}, '{name}', {i % 7 * 1000}, 0, {flake}"
+        rows.append(
+            "INSERT INTO characters (id, account_id, partner, guild_id, name, level, mount_id, flake) "
+            f"VALUES ({values})"
+        )
+    rows += [f"INSERT INTO kinds (id, name) VALUES ({at}, '{name}')" for at, name in enumerate(kinds, 1)]
+    for i in range(1, 2 * size + 1):
+        owner, place = (i % size + 1, "BAG") if i % 4 else (9, "SHOP")
+        rows.append(
+            "INSERT INTO items (id, owner_id, place, kind, made_by) VALUES "
+            f"({i}, {owner}, '{place}', {i % 2 + 1}, {FLAKES[i % 2]})"
+        )
+    rows += [f"INSERT INTO ranks VALUES ({i}, '{side} rank {i}')" for i in range(1, 6)]
+    rows += [f"INSERT INTO members VALUES ({i}, {i % 5 + 1})" for i in range(1, size + 1)]
+    rows += [f"INSERT INTO notes VALUES ('{i}', 'about {i}')" for i in range(1, size + 1)]
+    rows += [f"INSERT INTO counters VALUES ('items', {2 * size + (1 if side == 'A' else 50)})"]
+    rows += [f"INSERT INTO houses VALUES ({i}, '{side} street {i}')" for i in range(1, 20)]
+    if kind == "postgresql":
+        rows += [
+            f"SELECT setval('{name}_id_seq', (SELECT max(id) FROM {name}))"
+            for name in ("guilds", "characters", "kinds", "items")
+        ]
+    execute(url, *_TABLES.format(**TYPES[kind]).split(";"), *rows)
 
 
-def story(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Return all rows with names in place of ids, sorted: the same before and after ids change."""
-    engine = sa.create_engine(url)
-    tables = METADATA.tables
-    with engine.connect() as connection:
-        names = dict(map(tuple, connection.execute(sa.select(PLAYER.c.id, PLAYER.c.name))))
-        guilds = dict(map(tuple, connection.execute(sa.select(tables["guild"].c.id, tables["guild"].c.name))))
-        quests = dict(map(tuple, connection.execute(sa.select(tables["quest"].c.id, tables["quest"].c.text))))
-
-        def row_of(table: sa.Table, row: Any) -> tuple[Any, ...]:
-            values = []
-            for column in table.c:
-                value = getattr(row, column.name)
-                refers = {key.column.table.name for key in column.foreign_keys} | (
-                    {"player"} if (table.name, column.name) == ("audit", "player") else set()
-                )
-                if "player" in refers:
-                    value = None if value is None else names[value]
-                elif "guild" in refers:
-                    value = None if value is None else guilds[value]
-                elif (table.name, column.name) in (("quest", "id"), ("progress", "quest")):
-                    value = quests[value]
-                elif column.name == "id" and table.name in ("player", "guild", "item"):
-                    continue
-                values.append(value)
-            return tuple(values)
-
-        found = {
-            name: sorted((row_of(table, row) for row in connection.execute(sa.select(table))), key=repr)
-            for name, table in tables.items()
-        }
-    engine.dispose()
-    return found
+def write_map(path: Path, kind: str, schema: str, text: str = MAP) -> Path:
+    """Write the map of a person for a kind of database."""
+    taken = JOIN.get(kind, "name || '-2'")
+    path.write_text(text.replace("SCHEMA", schema).replace("TAKEN", taken).replace("BODY", BODY[kind]))
+    return path
 
 
-def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Return all rows as they are, sorted."""
-    engine = sa.create_engine(url)
-    with engine.connect() as connection:
-        found = {
-            name: sorted((tuple(row) for row in connection.execute(sa.select(table))), key=repr)
-            for name, table in METADATA.tables.items()
-        }
-    engine.dispose()
-    return found
+def run(path: Path, first: str, second: str, *options: str) -> int:
+    """Run the command; return its exit code."""
+    return main(["merge", "run", str(path), first, second, *options])

@@ -49,16 +49,16 @@ def test_no_command_leaves_a_setting_or_a_lock_in_the_sessions_of_a_pooler(
         )
     before = {name: sessions(pgbouncer_of, name) for name in names}
     kept, changed = (pooled(pgbouncer_of, name) for name in names)
-    plan = str(tmp_path / "plan")
+    drafted = offline("merge", "draft", kept, changed).out
+    path = tmp_path / "game.map"
+    path.write_text(drafted.replace("reviewed = false", "reviewed = true"))
     for argv, code in (
         (["merge", "check", f"a={kept}#players.id", f"b={changed}#players.id"], ExitCode.FOUND_CLASHES),
         (["migrate", "proof", f"{kept}#players.id"], ExitCode.OK),
-        (["merge", "plan", kept, changed, "--out", plan], ExitCode.OK),
-        (["merge", "apply", plan, "--yes"], ExitCode.OK),
-        (["merge", "undo", changed, "--yes"], ExitCode.OK),
-        (["merge", "apply", plan, "--yes"], ExitCode.OK),
-        (["merge", "copy", plan, "--run", "--yes"], ExitCode.OK),
-        (["merge", "check", "--copied", plan], ExitCode.OK),
+        (["merge", "draft", kept, changed], ExitCode.OK),
+        (["merge", "run", str(path), kept, changed, "--dry-run"], ExitCode.OK),
+        (["merge", "run", str(path), kept, changed], ExitCode.OK),
+        (["merge", "run", str(path), kept, changed], ExitCode.MERGE_REFUSED),
     ):
         done = offline(*argv)
         assert done.code == code, done.out + done.err

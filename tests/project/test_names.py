@@ -41,7 +41,6 @@ SYNONYMS = {
 OF_OTHERS = {
     *((f"snowredis/servers/{name}.py", "node") for name in ("clients", "connections", "failover")),
     ("snowredis/servers/failover.py", "_ClusterNode"),
-    ("snowredis/merge/schema.py", "_REFERENCE"),
 }
 # words that tests and scripts use in their common meaning: connections that are cut, machines that are simulated
 COMMON_IN_TESTS = {"cut", "cuts", "machine", "node", "ns", "reference", "turn", "watch"}

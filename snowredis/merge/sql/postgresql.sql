@@ -1,25 +1,27 @@
 -- Queries of the catalog of PostgreSQL, by name.
 
--- tables: facts of tables, and why one is not on the list of what can be copied
-SELECT NULLIF(n.nspname, current_schema()) AS schema, c.relname AS tab, '' AS what, c.relkind::text AS value,
-    CASE WHEN c.relkind = 'f' THEN 'is a foreign table: --exclude it'
+-- tables: every table, and why it is not copied
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, '' AS refusal, false AS first,
+    CASE WHEN c.relkind = 'f' THEN 'is a foreign table'
     WHEN EXISTS (SELECT FROM pg_class p WHERE p.relispartition AND p.relkind = 'f' AND pg_partition_root(p.oid)
     = c.oid) THEN 'has a partition that is a foreign table: detach it'
     WHEN EXISTS (SELECT FROM pg_inherits JOIN pg_class h ON h.oid = inhrelid
     WHERE NOT h.relispartition AND c.oid IN (inhparent, inhrelid)) THEN
     'is part of an inheritance (INHERITS), so its rows are in two tables: make it a table of its own'
     WHEN EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) THEN
-    'has a rule, which may change what an UPDATE or an INSERT does: drop the rule, and create it again afterwards'
-    WHEN EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e')
-    THEN 'belongs to an extension: --exclude it'
+    'has a rule, which may change what an INSERT does: drop the rule, and create it again afterwards'
+    WHEN c.relrowsecurity AND NOT pg_has_role(c.relowner, 'USAGE') THEN
+    'has row security, which may hide rows from this user: connect as its owner'
     WHEN EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'x') THEN
     'has an EXCLUDE constraint, which rows of both may break together: drop it, and add it again afterwards'
     WHEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND to_jsonb(i)->>'indnullsnotdistinct' = 'true') THEN
     'has a key with NULLS NOT DISTINCT, which rows of both may break together: drop it, and add it again afterwards'
-    END AS refusal FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND n.nspname !~ '^pg_|^information_schema$';
+    END AS refused FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND n.nspname !~ '^pg_|^information_schema$'
+    AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e')
+    ORDER BY 1 NULLS FIRST, 2;
 
--- columns: the same of columns; a domain or an array is of a type, which may be a domain or an array again
+-- columns: every column, and why its values are not copied; a domain or an array is of a type, which may be a domain or an array again
 WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS level
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped
@@ -39,14 +41,15 @@ WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS le
     'tstzrange', 'daterange', 'int4multirange', 'int8multirange', 'nummultirange', 'tsmultirange',
     'tstzmultirange', 'datemultirange'
     )) AS is_known FROM deep
-    JOIN pg_type t ON t.oid = type GROUP BY 1, 2) SELECT NULLIF(n.nspname, current_schema()) AS schema,
-    c.relname AS tab, a.attname::text AS what, concat_ws(' ', format_type(a.atttypid, a.atttypmod), CASE
+    JOIN pg_type t ON t.oid = type GROUP BY 1, 2) SELECT NULLIF(n.nspname, current_schema()) AS schema_name,
+    c.relname AS tab, a.attname::text AS col, format_type(a.atttypid, a.atttypmod) AS type, concat_ws(' ', format_type(a.atttypid, a.atttypmod), CASE
     WHEN a.attnotnull THEN 'NOT NULL' END, NULLIF(l.collname, 'default'), CASE
-    WHEN a.attgenerated <> '' THEN 'AS ' || pg_get_expr(d.adbin, d.adrelid) END, details) AS value, CASE
+    WHEN a.attgenerated <> '' THEN 'AS ' || pg_get_expr(d.adbin, d.adrelid) END, details) AS description, a.attgenerated <> '' AS is_generated,
+    a.attidentity <> '' OR pg_get_expr(d.adbin, d.adrelid) ~* 'nextval' AS is_counter, l.collname AS collation, CASE
     WHEN base IN ('oid', 'regclass', 'lo') THEN
     'is an oid, such as of a large object, which is not in the table: copy what it leads to, and make it a column of bytea or text'
     WHEN NOT is_known THEN 'is of the type ' || base ||
-    ', which was never tried: --exclude the table, or change the type'
+    ', which was never tried: change the type'
     WHEN a.attgenerated = '' AND (pg_get_expr(d.adbin, d.adrelid) ~* 'nextval' AND NOT EXISTS (SELECT
     FROM pg_depend p JOIN pg_class s ON s.oid = p.refobjid
     WHERE p.refclassid = 'pg_class'::regclass AND p.objid = d.oid AND s.relkind = 'S') OR EXISTS (SELECT
@@ -58,48 +61,48 @@ WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS le
     JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     LEFT JOIN pg_collation l ON l.oid = a.attcollation
     LEFT JOIN pg_attrdef d ON d.adrelid = attrelid AND d.adnum = a.attnum
-    WHERE n.nspname !~ '^pg_|^information_schema$';
+    WHERE n.nspname !~ '^pg_|^information_schema$' ORDER BY 1 NULLS FIRST, 2, a.attnum;
 
--- partitions: the partitioned table, the outermost one, of every partition
-SELECT NULLIF(n.nspname, current_schema()), c.relname, NULLIF(rn.nspname, current_schema()), r.relname
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    JOIN pg_class r ON r.oid = pg_partition_root(c.oid)
-    JOIN pg_namespace rn ON rn.oid = r.relnamespace
-    WHERE c.relispartition AND c.relkind IN ('r', 'p');
+-- keys: columns of unique keys without a condition or an expression
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, x.relname AS name, a.attname AS col,
+    i.indisprimary AS is_primary FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+    JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY k (num, at)
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.num
+    WHERE i.indisunique AND i.indexprs IS NULL AND i.indpred IS NULL AND k.at <= i.indnkeyatts
+    AND NOT c.relispartition AND n.nspname !~ '^pg_|^information_schema$' ORDER BY 1, 2, i.indisprimary DESC, 3, k.at;
 
--- partition_conditions: the whole condition of each partition that holds rows itself
-SELECT pg_get_partition_constraintdef(oid) AS condition
-    FROM pg_class WHERE relispartition AND relkind = 'r' AND pg_partition_root(oid) = to_regclass(:root)
-    AND pg_get_partition_constraintdef(oid) IS NOT NULL;
+-- foreign_keys: columns of foreign keys; those of a partition count for its partitioned table
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, k.conname || k.oid AS name,
+    a.attname AS col, NULLIF(pn.nspname, current_schema()) AS parent_schema, p.relname AS parent,
+    b.attname AS parent_col, k.conrelid::regclass || ' ALTER CONSTRAINT ' || quote_ident(k.conname) || '|' || CASE
+    WHEN k.condeferred THEN 'DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN
+    'DEFERRABLE INITIALLY IMMEDIATE' ELSE 'NOT DEFERRABLE' END AS timing
+    FROM pg_constraint k
+    JOIN pg_class c ON c.oid = COALESCE(pg_partition_root(k.conrelid), k.conrelid)
+    JOIN pg_class p ON p.oid = COALESCE(pg_partition_root(k.confrelid), k.confrelid)
+    JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_namespace pn ON pn.oid = p.relnamespace
+    CROSS JOIN unnest(k.conkey, k.confkey) WITH ORDINALITY u (mine, its, at)
+    JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.mine
+    JOIN pg_attribute b ON b.attrelid = k.confrelid AND b.attnum = u.its
+    WHERE k.contype = 'f' AND k.conparentid = 0 ORDER BY 1, 2, 3, u.at;
 
--- with_partitions: tables and their partitions
-SELECT oid FROM pg_class WHERE oid IN (SELECT to_regclass(n)
-    FROM unnest(CAST(:names AS text[])) n) OR relispartition AND pg_partition_root(oid) IN (SELECT
-    to_regclass(n) FROM unnest(CAST(:names AS text[])) n);
+-- triggers: triggers that are on, of partitions too
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, r.relname AS tab, t.tgname AS name, t.tgenabled AS mode,
+    t.tgrelid::regclass::text AS definition FROM pg_trigger t
+    JOIN pg_class r ON r.oid = COALESCE(pg_partition_root(t.tgrelid), t.tgrelid)
+    JOIN pg_namespace n ON n.oid = r.relnamespace
+    WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND t.tgenabled IN ('O', 'A') ORDER BY 5, 3;
 
--- constraints: constraints of partitions follow those of the partitioned table, unless a partition has its own
-SELECT conrelid::regclass::text AS relation, conname AS name
-    FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 AND NOT condeferrable AND (conrelid = ANY(:oids)
-    OR confrelid = ANY(:oids)) ORDER BY 1, 2;
-
--- triggers: triggers that run at an UPDATE
-SELECT tgrelid::regclass::text AS relation, tgname AS name, tgenabled AS mode
-    FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgrelid = ANY(:oids) ORDER BY 1, 2;
-
--- identities: columns that are always generated
-SELECT attrelid::regclass::text AS relation, attname AS name
-    FROM pg_attribute WHERE attidentity = 'a' AND NOT attisdropped AND attrelid = ANY(:oids) ORDER BY 1, 2;
-
--- sequences: sequences that a column owns (serial, identity), those that its default uses, and the others
-SELECT s.oid::regclass::text AS seq, q.seqincrement AS step, NULLIF(n.nspname, current_schema()) AS schema,
-    t.relname AS tab, a.attname AS col FROM pg_class s
-    JOIN pg_sequence q ON q.seqrelid = s.oid LEFT
+-- counters: the greatest number that each sequence gave, and the columns that it numbers
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, t.relname AS tab, a.attname AS col,
+    s.oid::regclass::text AS name, pg_sequence_last_value(s.oid) AS last FROM pg_class s LEFT
     JOIN (SELECT objid AS seq, refobjid AS tab, refobjsubid AS col
     FROM pg_depend WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND deptype IN
     ('a', 'i') AND refobjsubid > 0 UNION SELECT d.refobjid, f.adrelid, f.adnum
     FROM pg_depend d JOIN pg_attrdef f ON d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid AND
     d.refclassid = 'pg_class'::regclass) u ON u.seq = s.oid
-    LEFT JOIN pg_class t ON t.oid = u.tab LEFT
+    LEFT JOIN pg_class t ON t.oid = COALESCE(pg_partition_root(u.tab), u.tab) LEFT
     JOIN pg_namespace n ON n.oid = t.relnamespace
-    LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = u.col
-    WHERE s.relkind = 'S' ORDER BY 1, 3, 4, 5;
+    LEFT JOIN pg_attribute a ON a.attrelid = u.tab AND a.attnum = u.col
+    WHERE s.relkind = 'S' ORDER BY 4, 1, 2, 3;

@@ -1,16 +1,41 @@
 -- Queries of the catalog of SQLite, by name.
 
--- tables: facts of tables, and why one is not on the list of what can be copied
-SELECT l.name AS tab, '' AS what, l.type || CASE
-    WHEN l.strict THEN ' STRICT' ELSE '' END AS value, m.sql, CASE
-    WHEN l.type <> 'table' THEN 'is a ' || l.type ||
-    ' table: drop it, with its triggers, and make it again afterwards'
-    END AS refusal FROM pragma_table_list l JOIN sqlite_master m ON m.name = l.name
-    WHERE l.schema = 'main' AND l.type <> 'view' AND l.name NOT LIKE 'sqlite\_%' ESCAPE '\';
+-- tables: every table, and why it is not copied
+SELECT NULL AS schema_name, l.name AS tab, '' AS refusal, 0 AS first, CASE
+    WHEN l.type <> 'table' THEN 'is a ' || l.type || ' table: drop it, with its triggers, and make it again afterwards'
+    WHEN m.sql LIKE '%ON CONFLICT%' AND (m.sql LIKE '%ON CONFLICT REPLACE%' OR m.sql LIKE '%ON CONFLICT IGNORE%') THEN
+    'has an ON CONFLICT clause, with which a row can be lost silently: make the table again without it'
+    END AS refused FROM pragma_table_list l JOIN sqlite_master m ON m.name = l.name
+    WHERE l.schema = 'main' AND l.type <> 'view' AND l.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY 2;
 
--- columns: the same of columns
-SELECT m.name AS tab, x.name AS what, x.type || CASE
-    WHEN x."notnull" THEN ' NOT NULL' ELSE ''
-    END || CASE WHEN x.hidden THEN ' generated' ELSE ''
-    END AS value, NULL AS refusal FROM sqlite_master m
-    JOIN pragma_table_xinfo(m.name) x WHERE m.type = 'table';
+-- columns: every column; a table without an INTEGER PRIMARY KEY has a rowid, too
+SELECT NULL AS schema_name, m.name AS tab, x.name AS col, x.type AS type, x.type || CASE
+    WHEN x."notnull" THEN ' NOT NULL' ELSE '' END || CASE WHEN x.hidden THEN ' generated' ELSE '' END AS description,
+    x.hidden IN (2, 3) AS is_generated, x.pk = 1 AND upper(x.type) = 'INTEGER' AND NOT EXISTS (SELECT 1
+    FROM pragma_table_xinfo(m.name) o WHERE o.pk > 1) AND NOT l.wr AS is_counter,
+    NULL AS collation, NULL AS refusal FROM sqlite_master m
+    JOIN pragma_table_list l ON l.name = m.name AND l.schema = 'main' JOIN pragma_table_xinfo(m.name) x
+    WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY m.name, x.cid;
+
+-- keys: columns of unique keys
+SELECT NULL AS schema_name, m.name AS tab, 'key' AS name, x.name AS col, 1 AS is_primary, x.pk AS position
+    FROM sqlite_master m JOIN pragma_table_xinfo(m.name) x
+    WHERE m.type = 'table' AND x.pk > 0 AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\'
+    UNION ALL SELECT NULL, m.name, i.name, c.name, 0, c.seqno
+    FROM sqlite_master m JOIN pragma_index_list(m.name) i JOIN pragma_index_info(i.name) c
+    WHERE m.type = 'table' AND i."unique" AND NOT i.partial AND i.origin <> 'pk' AND c.name IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM pragma_index_info(i.name) e WHERE e.name IS NULL)
+    ORDER BY 2, 5 DESC, 3, 6;
+
+-- foreign_keys: columns of foreign keys
+SELECT NULL AS schema_name, m.name AS tab, f.id AS name, f."from" AS col, NULL AS parent_schema, f."table" AS parent,
+    f."to" AS parent_col, '' AS timing
+    FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
+    WHERE m.type = 'table' ORDER BY m.name, f.id, f.seq;
+
+-- triggers: triggers, which are dropped and made again
+SELECT NULL AS schema_name, tbl_name AS tab, name, '' AS mode, sql AS definition
+    FROM sqlite_master WHERE type = 'trigger' ORDER BY name;
+
+-- counters: the greatest number that each AUTOINCREMENT gave
+SELECT NULL AS schema_name, name AS tab, NULL AS col, NULL AS name, seq AS last FROM sqlite_sequence ORDER BY name;

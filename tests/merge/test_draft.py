@@ -1,0 +1,188 @@
+"""What a draft sees in the values of two databases, and what it leaves open."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from tests.support.statements import rows_of
+
+Two = Callable[..., tuple[str, str]]
+Cli = Callable[..., Any]
+PEOPLE = "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)"
+
+
+def people(side: str, count: int = 60) -> str:
+    return ";".join(f"INSERT INTO people (id, name) VALUES ({i}, '{side} no{i}')" for i in range(1, count + 1))
+
+
+@pytest.fixture
+def draft(two: Two, offline: Cli) -> Callable[..., str]:
+    """Draft a map of people and one more table; return the lines of that table."""
+
+    def run(table: str, rows: Callable[[str], Iterable[str]], kind: str = "sqlite") -> str:
+        sides = {
+            side: f"{people(side)};{';'.join(f'INSERT INTO t VALUES ({row})' for row in rows(side))}" for side in "AB"
+        }
+        urls = two(kind, f"{PEOPLE};CREATE TABLE t ({table})", sides["A"], sides["B"])
+        done = offline("merge", "draft", *urls)
+        assert done.code == 0, done.err
+        return str(done.out).split("[t]")[1]
+
+    return run
+
+
+def asked(text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line.startswith("ask ")]
+    return json.loads(lines[0].partition("=")[2]) if lines else []
+
+
+INSIDE = {
+    "text": ("v TEXT", lambda s: (f"'{s}', 'player.{i}.badge'" for i in range(1, 61)), "number 1"),
+    "another sign": ("v TEXT", lambda s: (f"'{s}', 'of|{i}|x'" for i in range(1, 61)), "number 1"),
+    "bytes with digits": (
+        "v BLOB",
+        lambda s: (f"'{s}', CAST('{i},{i % 7 + 1}' AS BLOB)" for i in range(1, 61)),
+        "number 1",
+    ),
+    "bytes": (
+        "v BLOB",
+        lambda s: (f"'{s}', x'{struct.pack('<I', i).hex()}'" for i in range(1, 61)),
+        "bytes, the lowest first",
+    ),
+    "json": ("v TEXT", lambda s: (f"'{s}', '{{\"a\": {{\"who\": {i}}}}}'" for i in range(1, 61)), "$.a.who"),
+    "a list in json": ("v TEXT", lambda s: (f"'{s}', '[{i}, {i % 9 + 1}]'" for i in range(1, 61)), "$[]"),
+    "keys of json": ("v TEXT", lambda s: (f"'{s}', '{{\"{i}\": true}}'" for i in range(1, 61)), "$, keys"),
+}
+
+
+@pytest.mark.parametrize("kind", INSIDE)
+def test_ids_inside_of_values_are_asked_about_with_the_place(draft: Callable[..., str], kind: str) -> None:
+    column, rows, place = INSIDE[kind]
+    text = draft(f"s TEXT, {column}", rows)
+    assert asked(text) == ["v"]
+    assert f"ids of people.id inside ({place})" in text
+
+
+def test_ids_in_an_array_of_postgresql_are_asked_about(draft: Callable[..., str]) -> None:
+    text = draft("s TEXT, v integer[]", lambda s: (f"'{s}', ARRAY[{i}, 3]" for i in range(1, 61)), "postgresql")
+    assert asked(text) == ["v"]
+
+
+def test_a_column_that_says_of_which_table_the_ids_are_is_named(draft: Callable[..., str]) -> None:
+    def rows(side: str) -> Iterable[str]:
+        for i in range(1, 61):
+            yield f"'{side}', 'player', {i}"
+            yield f"'{side}', 'npc', {90_000 + i}"
+
+    text = draft("s TEXT, kind TEXT, sender INTEGER", rows)
+    assert asked(text) == ["sender"]
+    assert "all where kind is player" in text
+
+
+def test_halves_of_an_id_in_two_columns_are_asked_about(two: Two, offline: Cli) -> None:
+    many = {s: ";".join(f"INSERT INTO people VALUES ({150_000 + i}, '{s}{i}')" for i in range(60)) for s in "AB"}
+    halves = ";".join(
+        f"INSERT INTO t VALUES ({254 if i % 2 else 0}, {(150_000 + i) & 0xFFFF if i % 2 else 0}, {(150_000 + i) >> 16 if i % 2 else 0})"
+        for i in range(60)
+    )
+    urls = two(
+        "sqlite",
+        f"{PEOPLE}; CREATE TABLE t (card0 INT, card2 INT, card3 INT)",
+        f"{many['A']};{halves}",
+        f"{many['B']};{halves}",
+    )
+    text = offline("merge", "draft", *urls).out
+    assert "card2 and card3 are the low and high 16 bits of ids of people.id" in text
+
+
+def test_families_of_columns_are_one_line_and_one_question(draft: Callable[..., str]) -> None:
+    columns = ", ".join(f"item{n} INTEGER" for n in range(6))
+    text = draft(
+        f"s TEXT, {columns}",
+        lambda s: (
+            f"'{s}', " + ", ".join(str(i * (1, 7, 11, 13, 17, 19)[n] % 60 + 1) for n in range(6)) for i in range(60)
+        ),
+    )
+    assert asked(text) == [f"item{n}" for n in range(6)]
+    assert "# item0 to item5: " in text
+
+
+def test_the_rowid_of_sqlite_moves_where_a_column_leads_to_it(two: Two, merging: Cli) -> None:
+    sides = {
+        s: ";".join(f"INSERT INTO block VALUES ('{s}{i}')" for i in range(1, 101))
+        + ";"
+        + ";".join(f"INSERT INTO spawn VALUES ({i}, {i * 2}, '{s}{i * 2}')" for i in range(1, 51))
+        for s in "AB"
+    }
+    urls = two(
+        "sqlite", "CREATE TABLE block (what TEXT); CREATE TABLE spawn (id INTEGER PRIMARY KEY, block_rowid INT, what TEXT)",
+        sides["A"], sides["B"],
+    )  # fmt: skip
+    done = merging(urls)
+    assert done.code == 0, done.out + done.err
+    wrong = "SELECT count(*) FROM spawn s LEFT JOIN block b ON b.rowid = s.block_rowid WHERE b.what IS NOT s.what"
+    assert rows_of(urls[0], wrong) == [(0,)]
+
+
+def test_rows_that_only_look_alike_are_never_left_away_by_a_guess(draft: Callable[..., str]) -> None:
+    # dense ids and few different values: most rows of both are the same by chance
+    text = draft(
+        "id INTEGER PRIMARY KEY, place TEXT", lambda _: (f"{i}, '{'bag' if i % 5 else 'shop'}'" for i in range(1, 90))
+    )
+    assert 'rows = "?"' in text
+
+
+def test_rows_of_the_application_are_those_of_the_first(draft: Callable[..., str]) -> None:
+    text = draft("name TEXT PRIMARY KEY, value TEXT", lambda _: (f"'key{i}', 'value{i}'" for i in range(20)))
+    assert 'rows = "first"' in text
+    assert "20 of 20 rows are the same in both databases" in text
+
+
+def test_the_same_things_under_other_ids_are_asked_about(draft: Callable[..., str]) -> None:
+    text = draft(
+        "id INTEGER PRIMARY KEY, street TEXT, owner TEXT", lambda s: (f"{i}, 'Street {i}', '{s}{i}'" for i in range(50))
+    )
+    assert 'rows = "?"' in text
+    assert 'match = ["street"]' in text
+
+
+def test_ids_of_a_layout_get_a_word_of_their_own(two: Two, offline: Cli) -> None:
+    base = 7_300_000_000_000_000
+    sides = {
+        s: ";".join(f"INSERT INTO t VALUES ({base + i * 4_194_304 + n}, '{s}{i}')" for i in range(50))
+        for n, s in enumerate("AB")
+    }
+    refers = {
+        s: ";".join(f"INSERT INTO u VALUES ({i}, {base + i * 4_194_304 + n})" for i in range(50))
+        for n, s in enumerate("AB")
+    }
+    tables = "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT); CREATE TABLE u (n INTEGER PRIMARY KEY, t_id BIGINT)"
+    urls = two("postgresql", tables, f"{sides['A']};{refers['A']}", f"{sides['B']};{refers['B']}")
+    text = offline("merge", "draft", *urls).out
+    assert 'flake = ["id"]' in text
+    assert 'flake = ["t_id"]' in text
+
+
+def test_a_counter_in_a_table_is_asked_about(draft: Callable[..., str]) -> None:
+    text = draft("next_val INTEGER", lambda _: ["61"])
+    assert asked(text) == ["next_val"]
+    assert "the next number of people.id (top)" in text
+
+
+def test_names_that_are_words_or_have_odd_characters_are_no_matter(two: Two, merging: Cli) -> None:
+    tables = 'CREATE TABLE "schema" ("rows" INTEGER PRIMARY KEY, "keep" TEXT); CREATE TABLE "a.b %c" ("i d" INTEGER PRIMARY KEY, "x:y" TEXT)'
+    rows = "INSERT INTO \"schema\" VALUES (1, 'x%s');INSERT INTO \"a.b %%c\" VALUES (1, '%%s')".replace("x%s", "x%%s")
+    urls = two(
+        "sqlite",
+        tables,
+        rows.replace("%%", "%"),
+        rows.replace("%%", "%").replace("x", "y"),
+    )
+    done = merging(urls)
+    assert done.code == 0, done.out + done.err
+    assert rows_of(urls[0], 'SELECT count(*) FROM "schema"') == [(2,)]

@@ -1,0 +1,155 @@
+"""What is refused before the first row: all of it at once, each with what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.cli.exit_codes import ExitCode
+from tests.merge import game
+from tests.merge.conftest import schema_of
+from tests.support.statements import execute, rows_of
+
+Two = Callable[..., tuple[str, str]]
+Cli = Callable[..., Any]
+
+
+@pytest.fixture
+def refused(sqlite_server: Any, tmp_path: Path, offline: Cli) -> Callable[..., str]:
+    """Change lines of the map of two servers of a game, and return what is refused."""
+    urls = sqlite_server.new_database(), sqlite_server.new_database()
+    for url, side in zip(urls, "AB", strict=True):
+        game.fill(url, "sqlite", side, 30)
+    schema = schema_of(offline("merge", "draft", *urls).out)
+
+    def run(*edits: tuple[str, str], statements: tuple[str, ...] = ()) -> str:
+        text = game.MAP
+        for old, new in edits:
+            assert old in text
+            text = text.replace(old, new, 1)
+        execute(urls[1], *statements)
+        path = game.write_map(tmp_path / "game.map", "sqlite", schema, text)
+        before = rows_of(urls[0], "SELECT * FROM characters")
+        done = offline("merge", "run", str(path), *urls)
+        assert done.code == ExitCode.MERGE_REFUSED, done.out
+        assert rows_of(urls[0], "SELECT * FROM characters") == before
+        return str(done.out + done.err)
+
+    return run
+
+
+LINES = {
+    "the map is not reviewed": [("reviewed = true", "reviewed = false")],
+    "the columns are not those": [('schema = "SCHEMA"', 'schema = "0123"')],
+    "[houses] is not in the map": [('[houses]\nrows = "skip"\n', "")],
+    "[palaces] is in the map, and there is no such table": [("[houses]", "[palaces]\nrows = \"skip\"\n[houses]")],
+    "[guilds] leader is undecided (ask)": [('id = ["id", "leader"]', 'id = ["id"]\nask = ["leader"]')],
+    "[guilds] leader is not in the map": [('id = ["id", "leader"]', 'id = ["id"]')],
+    "[guilds] leader stands there twice": [('keep = ["title"]', 'keep = ["title", "leader"]')],
+    "[guilds] there is no column motto": [('keep = ["title"]', 'keep = ["title", "motto"]')],
+    '[guilds] rows = "?"': [('[guilds]\nrows = "copy"', '[guilds]\nrows = "?"')],
+    "taken.name is undecided": [("TAKEN", "?")],
+    "orders is no word of a map": [('keep = ["title"]', 'keep = ["title"]\norders = ["x"]')],
+    "keep = 'title': write a list": [('keep = ["title"]', 'keep = "title"')],
+    "color is no word at the top": [("reviewed = true", 'reviewed = true\ncolor = "red"')],
+    "guilds is no table with match": [('of.kind = "kinds"', 'of.kind = "guilds"')],
+    "there is no :offset_ranks2": [("owner_id + :offset END", "owner_id + :offset_ranks2 END")],
+    "own.rank_id = \"ranks\": the column does not move": [
+        ('id = ["character_id", "rank_id"]', 'id = ["character_id"]\nkeep = ["rank_id"]')
+    ],
+    # a foreign key whose ends do not move alike, in each direction
+    "[characters] guild_id is in keep, and refers to guilds.id, which is in id": [
+        ('id = ["id", "partner", "guild_id"]', 'id = ["id", "partner"]'),
+        ('keep = ["account_id"', 'keep = ["guild_id", "account_id"'),
+    ],
+    "[characters] account_id is in id, and refers to accounts.id, which is in keep": [
+        ('id = ["id", "partner"', 'id = ["account_id", "id", "partner"'),
+        ('keep = ["account_id", ', "keep = ["),
+    ],
+    'write of.kind = "kinds"': [('of.kind = "kinds"', ""), ('[items]\nrows = "copy"\nid = ["id"', '[items]\nrows = "copy"\nid = ["kind", "id"')],
+    "have the name of a row that is there, such as 'Bob'": [('taken.name = "TAKEN"\n', "")],
+    "have the id of a row that is there": [
+        ('[ranks]\nrows = "copy"\nid = ["id"]\nown.id = "ranks"\nkeep = ["title"]', '[ranks]\nrows = "copy"\nkeep = ["id", "title"]'),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("says", LINES)
+def test_each_wrong_line_is_named_with_what_to_write(refused: Callable[..., str], says: str) -> None:
+    assert says in refused(*LINES[says])
+
+
+def test_everything_is_refused_at_once(refused: Callable[..., str]) -> None:
+    said = refused(("reviewed = true", "reviewed = false"), ('keep = ["title"]', 'keep = ["title", "motto"]'))
+    assert "2 refusals" in said
+    assert "reviewed = true" in said
+    assert "motto" in said
+
+
+def test_columns_without_values_when_the_map_was_made_are_refused_with_values(refused: Callable[..., str]) -> None:
+    said = refused(statements=("UPDATE characters SET mount_id = 5 WHERE id = 2",))
+    assert "[characters] mount_id had no values when the map was made, and has 1 now: id or keep?" in said
+
+
+def test_a_keep_that_the_evidence_speaks_against_is_refused_until_it_is_sure(two: Two, merging: Cli) -> None:
+    rows = "; ".join(f"INSERT INTO item (owner) VALUES ({i % 40 + 1})" for i in range(100))
+    people = {s: ";".join(f"INSERT INTO people (name) VALUES ('{s}{i}')" for i in range(40)) for s in "AB"}
+    urls = two(
+        "sqlite",
+        "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE item (id INTEGER PRIMARY KEY, owner INT)",
+        f"{people['A']};{rows}",
+        f"{people['B']};{rows}",
+    )
+    wrong = ('id   = ["id", "owner"]', 'id   = ["id"]\nkeep = ["owner"]')
+    refused = merging(urls, wrong)
+    assert refused.code == ExitCode.MERGE_REFUSED
+    assert '[item] owner is in keep, and ids of people.id: move it to id, or write sure = ["owner"]' in refused.out
+    sure = merging(urls, (wrong[0], f'{wrong[1]}\nsure = ["owner"]'))
+    assert sure.code == 0, sure.out + sure.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "both", "second", "says"),
+    [
+        ("mariadb", "CREATE TABLE t (id TINYINT UNSIGNED PRIMARY KEY)", "INSERT INTO t VALUES (250)", "does not fit into t.id"),
+        ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY) ENGINE=MyISAM", "", "ALTER TABLE `t` ENGINE=InnoDB"),
+        ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY)", "ALTER TABLE t MODIFY id BIGINT", "differs between"),
+        ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY, n VARCHAR(9))", "ALTER TABLE t MODIFY n VARCHAR(9) COLLATE utf8mb4_bin", "utf8mb4_bin"),
+        ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY); CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET NEW.id = NEW.id", "", "DROP TRIGGER `x`"),
+        ("postgresql", "CREATE TABLE t (id int PRIMARY KEY, p oid)", "", "is an oid"),
+        ("postgresql", "CREATE TABLE t (id int PRIMARY KEY); CREATE RULE r AS ON INSERT TO t DO ALSO NOTHING", "", "has a rule"),
+        ("sqlite", "CREATE TABLE t (id INTEGER PRIMARY KEY, n TEXT UNIQUE ON CONFLICT IGNORE)", "", "ON CONFLICT"),
+        ("sqlite", "CREATE TABLE t (id INTEGER PRIMARY KEY)", "CREATE TABLE snowredis_merge_map (x INT)", "snowredis 0.1 has changed ids there"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_merged_are_refused(
+    two: Two, offline: Cli, tmp_path: Path, kind: str, both: str, second: str, says: str
+) -> None:
+    urls = two(kind, both, "", second)
+    drafted = offline("merge", "draft", *urls)
+    if drafted.code == 0:
+        path = tmp_path / "game.map"
+        path.write_text(drafted.out.replace("reviewed = false", "reviewed = true").replace('"?"', '"copy"'))
+        drafted = offline("merge", "run", str(path), *urls)
+    assert drafted.code == ExitCode.MERGE_REFUSED, drafted.out + drafted.err
+    assert says in drafted.out + drafted.err
+
+
+def test_one_database_and_two_kinds_are_refused(sqlite_server: Any, postgresql_server: Any, offline: Cli) -> None:
+    url = sqlite_server.new_database()
+    execute(url, "CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    assert "are one database" in offline("merge", "draft", url, url).err
+    other = postgresql_server.new_database()
+    assert "both databases must be of one kind" in offline("merge", "draft", url, other).err
+
+
+def test_a_file_that_is_no_map_is_refused(tmp_path: Path, offline: Cli) -> None:
+    path = tmp_path / "game.map"
+    for text in (None, "rows ="):
+        if text:
+            path.write_text(text)
+        done = offline("merge", "run", str(path), "sqlite:///a", "sqlite:///b")
+        assert (done.code, "is not a map" in done.err) == (ExitCode.MERGE_REFUSED, True)

@@ -1,0 +1,167 @@
+"""Merges on three kinds of databases: every word of a map, the proof, the mark, and what stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.cli.exit_codes import ExitCode
+from snowredis.merge import MergeError
+from snowredis.merge.progress import Progress
+from snowredis.merge.run import merge
+from tests.merge import game
+from tests.merge.conftest import schema_of
+from tests.support.statements import execute, rows_of
+
+KINDS = ("sqlite", "postgresql", "mariadb")
+Two = Callable[..., tuple[str, str]]
+Cli = Callable[..., Any]
+
+
+@pytest.fixture(params=KINDS)
+def servers(request: pytest.FixtureRequest, tmp_path: Path, offline: Cli) -> tuple[Path, str, str]:
+    """Two servers of a game, and the map of a person."""
+    server = request.getfixturevalue(f"{request.param}_server")
+    urls = server.new_database(), server.new_database()
+    for url, side, size in zip(urls, "AB", (40, 30), strict=True):
+        game.fill(url, request.param, side, size)
+    path = game.write_map(tmp_path / "game.map", request.param, schema_of(offline("merge", "draft", *urls).out))
+    return path, *urls
+
+
+def contents(url: str) -> dict[str, list[Any]]:
+    return {name: sorted(rows_of(url, f"SELECT * FROM {name}"), key=str) for name in game.TABLES}
+
+
+def test_every_row_comes_with_the_ids_that_the_map_says(servers: tuple[Path, str, str], offline: Cli) -> None:
+    path, first, second = servers
+    before, of_second = contents(first), contents(second)
+    assert offline("merge", "run", str(path), first, second, "--dry-run").code == 0
+    assert contents(first) == before
+    done = offline("merge", "run", str(path), first, second)
+    assert done.code == 0, done.out + done.err
+    assert contents(second) == of_second
+    after = contents(first)
+    came = {name: [row for row in rows if row not in before[name]] for name, rows in after.items()}
+    assert all(len(after[name]) == len(before[name]) + len(came[name]) for name in after if name != "counters")
+    # whose are they? by names, as in the second database
+    who = (
+        "SELECT c.name, p.name, g.title FROM characters c JOIN characters p ON p.id = c.partner "
+        "LEFT JOIN guilds g ON g.id = c.guild_id"
+    )
+    expected = [tuple("Bob-2" if each == "Bob" else each for each in row) for row in rows_of(second, who)]
+    assert sorted(map(str, expected)) == sorted(map(str, rows_of(first, f"{who} WHERE c.id > 1000")))
+    assert came["accounts"] == came["houses"] == []
+    assert sorted(name for _, name in after["kinds"]) == ["axe", "bow", "sword"]
+    kinds = "SELECT k.name, COUNT(*) FROM items i JOIN kinds k ON k.id = i.kind WHERE i.id > 1000 GROUP BY k.name"
+    assert sorted(rows_of(first, kinds)) == [("axe", 30), ("bow", 30)]
+    assert {owner for _, owner, place, *_ in came["items"] if place == "SHOP"} == {9}
+    assert all(owner > 1000 for _, owner, place, *_ in came["items"] if place == "BAG")
+    assert sorted(came["ranks"]) == [(10 + i, f"B rank {i}") for i in range(1, 6)]
+    assert {rank for _, rank in came["members"]} == set(range(11, 16))
+    assert {body for _, body in came["notes"]} == {f"about {1000 + i}" for i in range(1, 31)}
+    assert [about for about, _ in sorted(came["notes"])] == sorted(str(1000 + i) for i in range(1, 31))
+    assert after["counters"] == [("items", 1110)]
+    # ids of a layout: those of both got others, everywhere
+    flakes = [row[-1] for row in after["characters"] if row[-1]]
+    assert len(flakes) == len(set(flakes)) == 6
+    assert {row[-1] for row in came["items"]} <= {row[-1] for row in came["characters"]}
+    pairs = path.with_name("game.map.pairs.csv").read_text().splitlines()
+    assert pairs[0] == "where,old,new"
+    assert "characters.name,Bob,Bob-2" in pairs
+    assert len(pairs) == 5
+    for said in ("new id = old id + 1,000", "of own = ranks: old id + 10", "30 rows of accounts", "1 of them differ"):
+        assert said in " ".join(done.out.split())
+
+
+def test_a_second_run_is_refused_even_if_the_second_database_has_changed_since(
+    servers: tuple[Path, str, str], offline: Cli
+) -> None:
+    path, first, second = servers
+    assert offline("merge", "run", str(path), first, second).code == 0
+    after = contents(first)
+    execute(second, "INSERT INTO ranks VALUES (77, 'new')", "UPDATE characters SET name = 'other' WHERE id = 1")
+    refused = offline("merge", "run", str(path), first, second)
+    assert refused.code == ExitCode.MERGE_REFUSED
+    assert "this second database was merged at" in refused.err
+    assert contents(first) == after
+
+
+def test_the_next_ids_of_the_first_database_are_above_all_that_either_has_given(
+    servers: tuple[Path, str, str], offline: Cli
+) -> None:
+    path, first, second = servers
+    # rows that are gone may stand in a log
+    execute(second, "INSERT INTO guilds (title) VALUES ('gone')", "DELETE FROM guilds WHERE title = 'gone'")
+    assert offline("merge", "run", str(path), first, second).code == 0
+    execute(first, "INSERT INTO guilds (title) VALUES ('new')")
+    ((new,),) = rows_of(first, "SELECT id FROM guilds WHERE title = 'new'")
+    assert new == 1005
+
+
+@pytest.mark.parametrize("at", ["guilds", "items", "proved", "COMMIT"])
+def test_an_end_at_any_step_leaves_the_first_database_as_it_was(servers: tuple[Path, str, str], at: str) -> None:
+    path, first, second = servers
+    before = contents(first)
+
+    def stop(step: str) -> None:
+        if step == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        merge(path, (first, second), Progress(), pause=stop)
+    assert contents(first) == before
+    # sequences of PostgreSQL are in no transaction
+    assert merge(path, (first, second), Progress()).offset in (1000, 10_000 if at == "COMMIT" else 1000)
+
+
+def test_a_row_that_changes_on_its_way_is_found_before_the_commit(
+    servers: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from snowredis.merge.translation import Translation
+
+    path, first, second = servers
+    before, values = contents(first), Translation.values
+
+    def wrong(self: Any, name: str, columns: Any = None) -> list[str]:
+        found = values(self, name, columns)
+        # the copy of titles; the proof asks for all columns
+        return [*found[:-1], "'lost'"] if name == "guilds" and not proving else found
+
+    proving: list[str] = []
+    monkeypatch.setattr(Translation, "values", wrong)
+    with pytest.raises(MergeError, match=r"proof failed.*\[guilds\] the rows that came are not"):
+        merge(path, (first, second), Progress(), pause=lambda step: proving.append(step) if step == "items" else None)
+    assert contents(first) == before
+
+
+TRIGGERS = {
+    "sqlite": ["CREATE TRIGGER made AFTER INSERT ON t BEGIN INSERT INTO log VALUES ('made'); END"],
+    "postgresql": [
+        "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN INSERT INTO log VALUES (''made''); RETURN NEW; END'",
+        "CREATE TRIGGER made AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION logs()",
+        "ALTER TABLE t ENABLE ALWAYS TRIGGER made",
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", TRIGGERS)
+def test_triggers_do_not_run_and_are_there_afterwards(request: pytest.FixtureRequest, kind: str, merging: Cli) -> None:
+    server = request.getfixturevalue(f"{kind}_server")
+    urls = server.new_database(), server.new_database()
+    for url, side in zip(urls, "AB", strict=True):
+        key = "INTEGER PRIMARY KEY" if kind == "sqlite" else "serial PRIMARY KEY"
+        table = f"CREATE TABLE t (id {key}, parent integer REFERENCES t (id), name text)"
+        rows = f"INSERT INTO t (id, parent, name) VALUES (1, NULL, '{side}a'), (2, 1, '{side}b'), (3, 3, '{side}c')"
+        execute(url, table, "CREATE TABLE log (what text)", rows, *TRIGGERS[kind])
+    done = merging(urls)
+    assert done.code == 0, done.out + done.err
+    children = "SELECT c.name, p.name FROM t c JOIN t p ON p.id = c.parent WHERE c.id > 3 ORDER BY 1"
+    assert rows_of(urls[0], children) == [("Bb", "Ba"), ("Bc", "Bc")]
+    assert rows_of(urls[0], "SELECT count(*) FROM log") == [(0,)]
+    execute(urls[0], "INSERT INTO t (id, name) VALUES (100, 'after')")
+    assert rows_of(urls[0], "SELECT count(*) FROM log") == [(1,)]
