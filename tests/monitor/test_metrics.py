@@ -102,8 +102,8 @@ def test_prometheus_sees_pools_and_two_exporters_agree(server: RedisServer, pool
     assert found[f"snowredis_pool_up{label}"] == 1
     assert (found[f"snowredis_pool_used{label}"], found[f"snowredis_pool_free{label}"]) == (1, 1023)
     assert found[f'snowredis_pool_used{{pool="{other}"}}'] == 0
-    assert found[f'snowredis_pool_workers{{pool="{pool}",state="healthy"}}'] == 1
-    assert (found[f"snowredis_pool_claims_total{label}"], found[f"snowredis_pool_deaths_total{label}"]) == (1, 0)
+    assert found[f'snowredis_pool_workers{{pool="{pool}",state="alive"}}'] == 1
+    assert (found[f"snowredis_pool_claims_total{label}"], found[f"snowredis_pool_died_total{label}"]) == (1, 0)
     assert found[f"snowredis_pool_layout_left_seconds{label}"] > 60 * 365 * 86_400
     assert set(found) == set(same)
     assert [
@@ -148,7 +148,7 @@ def test_a_redis_that_is_away_is_a_number_and_no_error(tmp_path: Path) -> None:
     found = shown(registry)
     for pool in ("orders", "users"):
         assert found[f'snowredis_pool_up{{pool="{pool}"}}'] == 0
-        assert found[f'snowredis_pool_condition{{condition="redis-unavailable",pool="{pool}"}}'] == 2
+        assert found[f'snowredis_pool_condition{{condition="redis-unavailable",pool="{pool}"}}'] == 1
         assert found[f'snowredis_pool_condition{{condition="pool-missing",pool="{pool}"}}'] == 0
     # the rest is unknown, and not 0
     assert {name.partition("{")[0] for name in found} == {

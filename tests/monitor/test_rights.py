@@ -274,7 +274,7 @@ def test_whoever_looks_sees_everything_and_changes_nothing(
         if command[1:2] != ("snowredis:other",):
             assert refused(url, *command), command
     assert main(["pool", "delete", POOL, "--yes", "--force", "--url", url]) == 4
-    assert main(["generate", "--pool", POOL, "--ttl", "3", "--url", url]) == 4
+    assert main(["generate", "--pool", POOL, "--url", url]) == 4
 
 
 def test_nobody_finds_a_token_in_redis(url_of: Callable[[str], str], own_server: RedisServer) -> None:

@@ -186,7 +186,7 @@ def test_alerts_and_page_have_the_same_severities() -> None:
     """An alert of one level of a condition has the severity of that name."""
     rules = (Path(__file__).parents[2] / "docs" / "alerts.yml").read_text("utf-8")
     found = re.findall(r'condition=~?"[\w|-]+"}\) == (\d)\n        labels: {severity: (\w+)}', rules)
-    assert len(found) == 5
+    assert len(found) == 7
     assert all(LEVELS[int(level)] == severity for level, severity in found)
 
 

@@ -18,9 +18,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # noqa: RUF012 as BaseCommand's
 
     def add_arguments(self, parser: Any) -> None:
-        parser.add_argument("--json", action="store_true", help="JSON: one object; with --watch one per line")
-        parser.add_argument("--all", action="store_true", help="also show worker ids whose lease has ended")
-        parser.add_argument("--watch", nargs="?", const="2", metavar="SECONDS", help="repeat, every 2 s by default")
+        parser.add_argument("--json", action="store_true", help="JSON: one object")
 
     def handle(self, **options: Any) -> None:
         """Print the table or the JSON. Raises CommandError where the URL is not text."""
@@ -31,8 +29,7 @@ class Command(BaseCommand):
                 "redis-py client name its URL: snowredis workers --url redis://…"
             )
         arguments = ["workers", "--url", settings["url"], "--pool", settings["pool"]]
-        arguments += [f"--{name}" for name in ("json", "all") if options[name]]
-        arguments += [f"--watch={options['watch']}"] if options["watch"] else []
+        arguments += ["--json"] if options["json"] else []
         # the stream of call_command(stdout=…), without Django's wrapper, which adds a newline to each piece
         with contextlib.redirect_stdout(getattr(self.stdout, "_out", sys.stdout)):
             code = main(arguments)
