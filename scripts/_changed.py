@@ -29,7 +29,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors.py": MOST,
     "integrations": ("integrations",),
     "kinds": ("kinds",),
-    "lent_worker.py": ("cli", "snowflake/generator"),
     "merge": ("merge",),
     "monitor": ("monitor", "cli", "web"),
     "numbers": ("numbers", "kinds"),

@@ -6,8 +6,7 @@
     ids.next_id()
 
 Make ids: connect() and aconnect() return a generator; next_id(), next_ids(), anext_id() and anext_ids() use the one of
-the process, whose settings configure() sets and which close() closes. generator() makes other kinds of ids, and
-worker_id() leases a number for a program that makes its own.
+the process, whose settings configure() sets and which close() closes. generator() makes other kinds of ids.
 
 Read ids: decode(), encode() and parse(). Operate: WorkerPool shows a pool. Before a fork: preload(). At SIGTERM:
 close_on_sigterm(). Errors are in snowredis.errors; help(snowredis.connect) has the settings.
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from snowredis.core.text import parse as parse
     from snowredis.kinds.base import IdGenerator as IdGenerator
     from snowredis.kinds.lookup import generator as generator
-    from snowredis.lent_worker import worker_id as worker_id
     from snowredis.monitor.lease import Lease as Lease
     from snowredis.monitor.pool import PoolInfo as PoolInfo
     from snowredis.process.sigterm import close_on_sigterm as close_on_sigterm
@@ -69,7 +67,6 @@ _NAMES_OF = {
     "core.text": ("decode", "encode", "parse"),
     "kinds.base": ("IdGenerator",),
     "kinds.lookup": ("generator",),
-    "lent_worker": ("worker_id",),
     "monitor.lease": ("Lease",),
     "monitor.pool": ("PoolInfo",),
     "process.sigterm": ("close_on_sigterm",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,6 +10,7 @@ from snowredis.core.layout import Layout
 from snowredis.environment import settings_of_process
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
+from snowredis.process.log import log
 from snowredis.settings import SETTINGS, Server, Settings, check_settings
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.open import has_registry, layout_of, open_store
@@ -18,9 +18,6 @@ from snowredis.snowflake.protocol import Store
 
 if TYPE_CHECKING:
     from snowredis.process.coroutines import Connecting
-
-
-log = logging.getLogger("snowredis")
 
 # a fleet may need months to move to another layout
 END_WARNING_MS = 365 * 24 * 3600 * 1000

@@ -130,7 +130,6 @@ def _warn_if_mistyped(variable: str, known: tuple[str, ...]) -> None:
     near = nearest(variable, known)
     if near:
         # loaded only for this: commands start faster without it
-        import logging
+        from snowredis.process.log import log
 
-        log = logging.getLogger("snowredis")
         log.warning("the variable %s is unknown, and ignored. Did you mean %s?", variable, near)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +19,10 @@ from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
 from snowredis.core.sql import CLOCK_US, FENCE, FENCE_BODY, check_lag, fence_condition, quoted
 from snowredis.errors import ConfigError
+from snowredis.process.log import log
 
 __all__ = ["Cursor", "Fence", "Page", "Watermark", "database_session", "fences"]
 
-_log = logging.getLogger("snowredis")
 # pause between two readings of the open transactions
 _POLL_S = 0.02
 # a condition that all ids fulfil, and that stands in no query. It shows in a plan where ids of tables are compared
@@ -273,7 +272,7 @@ class Watermark:
         if passed:
             self.mark, self.passed_us, self._candidate = mark, at_us, None
         else:
-            _log.warning("readers wait for an open transaction: %s", "; ".join(self.waits_for[:3]) or "unknown")
+            log.warning("readers wait for an open transaction: %s", "; ".join(self.waits_for[:3]) or "unknown")
         self.behind_ms = now_us // 1000 - self.layout.ms_at(self.mark >> self.layout.timestamp_shift)
         return self.mark
 

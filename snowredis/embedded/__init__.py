@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from typing import IO, NamedTuple, Self
 from urllib.parse import quote, unquote
 
 from snowredis.errors import ConfigError, StoreUnavailable, as_cause
+from snowredis.process.log import log
 
 try:
     import fcntl
@@ -32,8 +32,6 @@ except ImportError:
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["FRESH_KEY", "Server", "ServerKind", "find_server", "join", "resolve", "start", "stop"]
-
-log = logging.getLogger("snowredis")
 
 SOCKET = "redis.sock"
 # of a server that has not got FRESH_KEY yet

@@ -7,7 +7,6 @@ would come that claims.
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -15,8 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from snowredis.errors import GeneratorClosed, PoolExhausted, StoreUnavailable
-
-log = logging.getLogger("snowredis")
+from snowredis.process.log import log
 
 # a process takes requests after this time at the latest
 CLAIM_TIMEOUT_S = 5.0

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import logging
 import os
 import signal
 from collections.abc import Callable, MutableMapping
@@ -31,10 +30,10 @@ from typing import Any
 from snowredis.errors import SnowredisError
 from snowredis.integrations.claims import CLAIM_TIMEOUT_S, claim_within
 from snowredis.process.exit import EXIT
+from snowredis.process.log import Log, log
+from snowredis.process.sigterm import CloseAtSignal
 
 __all__ = ["on_starting", "post_worker_init", "worker_exit"]
-
-log = logging.getLogger("snowredis")
 
 # classes of workers that use sockets and threads as they are
 PLAIN_WORKERS = ("sync", "gthread")
@@ -54,7 +53,7 @@ def _log_errors(hook: Hook) -> Hook:
             hook(*arguments)
         except Exception:
             # the logger of the server or of the worker: gunicorn's error log
-            logger = getattr(arguments[0], "log", log)
+            logger = Log(getattr(arguments[0], "log", None))
             logger.exception("snowredis: %s() failed; gunicorn goes on", hook.__name__)
 
     return logging_hook
@@ -80,20 +79,11 @@ def post_worker_init(worker: Any) -> None:
     PROCESS.label = PROCESS.label or f"gunicorn {worker.cfg.proc_name}"
     # --preload makes generators, and their locks, before gevent patches threading
     renew_foreign_locks()
+    # uvicorn's workers shut down when they get a signal, and raise it again at their end: no worker_exit() follows
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _end_by_signal)
+            signal.signal(number, CloseAtSignal(signal.SIG_DFL))
     claim_all()
-
-
-def _end_by_signal(number: int, _frame: Any) -> None:
-    """Release the leases, then end by the signal as if there was no handler.
-
-    uvicorn's workers shut down when they get a signal, and raise it again at their end: no worker_exit() follows.
-    """
-    EXIT.close_all()
-    signal.signal(number, signal.SIG_DFL)
-    signal.raise_signal(number)
 
 
 @_log_errors

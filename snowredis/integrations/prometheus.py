@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import os
 import threading
 import weakref
@@ -34,6 +33,7 @@ from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
+from snowredis.process.log import log
 from snowredis.settings import required_pool
 from snowredis.snowflake.context import BOUNDS_S, Durations
 
@@ -247,6 +247,3 @@ class PoolCollector:
         with self._lock, ThreadPoolExecutor(min(_AT_ONCE, len(watches))) as executor:
             readings = dict(zip(watches, executor.map(PoolPoller.read, watches.values()), strict=True))
         return map(as_prometheus, families_of(readings))
-
-
-log = logging.getLogger("snowredis")

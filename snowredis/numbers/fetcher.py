@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import logging
 import os
 import random
 import socket
@@ -25,6 +24,7 @@ from snowredis.numbers.path import Segment
 from snowredis.numbers.settings import share_text
 from snowredis.numbers.tag_store import NumbersClosed, NumbersExhausted
 from snowredis.process.clock import Clock
+from snowredis.process.log import log
 from snowredis.process.names import PROCESS, owner_text, random_name
 
 
@@ -100,8 +100,6 @@ class TagClient:
         self.away = True
         self.silent = self.silent or isinstance(error, StoreUnavailable)
 
-
-log = logging.getLogger("snowredis")
 
 # between two requests of a process to one server, whether it needs segments of it or not
 REPORT_S = 10.0

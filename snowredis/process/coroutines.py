@@ -11,19 +11,32 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Generator as Steps
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from snowredis.process.fork import GUARD
-from snowredis.process.threads import locked, start_thread
+from snowredis.process.log import log
+from snowredis.process.threads import locked, may_start_threads, start_thread
 
 T = TypeVar("T")
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:
-    """Call *function* in a daemon thread; return a future of its result or error. Blocks 0.1 s at most."""
+    """Call *function* in a daemon thread; return a future of its result or error. Blocks 0.1 s at most.
+
+    At the exit of the interpreter, when no thread is started any more, it is called here.
+    """
     future: Future[T] = Future()
-    start_thread(lambda: _finish(future, function), "snowredis-async")
+    _start(lambda: _finish(future, function))
     return future
+
+
+def _start(run: Callable[[], object]) -> None:
+    """Call *run* in a daemon thread; at the exit of the interpreter, call it here."""
+    if may_start_threads():
+        start_thread(run, "snowredis-async")
+    else:
+        run()
 
 
 async def in_thread(function: Callable[[], T]) -> T:
@@ -81,7 +94,7 @@ class OneThread:
         future: Future[T] = Future()
         if locked(self._lock, lambda: self._add(future, function)):
             try:
-                start_thread(self._run, "snowredis-async")
+                _start(self._run)
             except BaseException:
                 self._is_running = False
                 raise
@@ -107,9 +120,14 @@ class OneThread:
 
 def _finish(future: Future[T], function: Callable[[], T]) -> None:
     try:
-        future.set_result(function())
+        give = partial(future.set_result, function())
     except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
-        future.set_exception(error)
+        give = partial(future.set_exception, error)
+    try:
+        give()
+    except Exception:
+        # concurrent.futures logs what a callback raises, such as a loop that is closed; and a handler may raise there
+        log.exception("a coroutine did not get its result")
 
 
 async def result_of(future: Future[T], *, cancels: bool = False) -> T:

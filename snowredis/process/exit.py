@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import logging
 import os
 import sys
 import threading
@@ -22,9 +21,8 @@ from enum import IntEnum
 from typing import NoReturn, Protocol
 
 from snowredis.process.fork import listed, run_in_forked_children
+from snowredis.process.log import log
 from snowredis.process.threads import with_lock
-
-log = logging.getLogger("snowredis")
 
 # the longest that an exit is delayed, however many generators there are, even if Redis does not reply
 EXIT_BOUND_S = 3.0
@@ -50,8 +48,10 @@ class ExitHook:
         self._armed_pid = 0
         # a signal handler may make a generator while its thread is making one
         self._lock = threading.RLock()
-        # a thread, and what it does when it has finished its conversation with the store
+        # a thread, and what it does when it has finished its conversation with the store, or close_all()
         self._postponed: tuple[int, Callable[[], None]] | None = None
+        # the thread that runs close_all(); 0: none
+        self._closing = 0
 
     @with_lock
     def close_at_exit(self, member: Closable) -> None:
@@ -64,7 +64,7 @@ class ExitHook:
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
-        self._postponed = None
+        self._postponed, self._closing = None, 0
 
     def arm(self) -> None:
         """Register with multiprocessing, as its last finalizer, in a child of it: that ends without atexit."""
@@ -83,16 +83,24 @@ class ExitHook:
         """Undo hold()."""
         self._held.pop(member, None)
 
-    def postpone(self, action: Callable[[], None]) -> None:
-        """Let *action* run in this thread when its conversation with the store is over."""
+    def run_alone(self, action: Callable[[], None]) -> None:
+        """Run *action*, which a signal handler asks for, now, or when this thread may be interrupted.
+
+        Not in the middle of a conversation with the store, nor of close_all(): the locks of a client, or of a handler
+        of metrics, may be held there, and are not reentrant.
+        """
         self._postponed = threading.get_ident(), action
+        self.run_postponed()
 
     def run_postponed(self) -> None:
-        """Run what this thread postponed, if anything. Called at the end of each conversation with the store."""
-        postponed = self._postponed
-        if postponed is not None and postponed[0] == threading.get_ident():
-            self._postponed = None
-            postponed[1]()
+        """Run what this thread postponed, if anything. Called at the end of what may not be interrupted."""
+        postponed, here = self._postponed, threading.get_ident()
+        if postponed is None or postponed[0] != here or self._closing == here:
+            return
+        if any(getattr(member, "_talks_here", False) for member in self.members):
+            return
+        self._postponed = None
+        postponed[1]()
 
     @property
     def members(self) -> list[Closable]:
@@ -100,7 +108,20 @@ class ExitHook:
         return listed(self._members)
 
     def close_all(self) -> None:
-        """Close all members. Blocks for EXIT_BOUND_S, and for one close() more."""
+        """Close all members. Blocks for EXIT_BOUND_S, and for one close() more.
+
+        Does nothing in a signal handler that interrupts this very method: that goes on afterwards.
+        """
+        if self._closing == threading.get_ident():
+            return
+        self._closing = threading.get_ident()
+        try:
+            self._close_all()
+        finally:
+            self._closing = 0
+            self.run_postponed()
+
+    def _close_all(self) -> None:
         deadline_s = time.monotonic() + EXIT_BOUND_S
         held = [member for member, pid in list(self._held.items()) if pid == os.getpid()]
         closed: set[Closable] = set()

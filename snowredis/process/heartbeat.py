@@ -9,17 +9,20 @@ from typing import Protocol
 
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
+from snowredis.process.log import log
 from snowredis.process.threads import start_thread
 
 # a thread that waits ends within a millisecond; one that talks to Redis may need seconds
 _LONGEST_WAIT_S = 0.2
+# after a beat that raised
+_AGAIN_S = 0.5
 
 
 class Beating(Protocol):
     """An object that the heartbeat thread calls: a generator."""
 
     def _beat(self) -> float:
-        """Renew or replace the lease as needed; return the seconds until the next call. Must not raise."""
+        """Renew or replace the lease as needed; return the seconds until the next call."""
 
 
 class Heartbeat:
@@ -30,7 +33,9 @@ class Heartbeat:
 
     def __init__(self, generator: Callable[[], Beating | None], abandon: Callable[[], None], guard: ForkGuard) -> None:
         self._guard, self._generation = guard, guard.generation
-        self._stopped = threading.Event()
+        # released by stop(), which a signal handler may call at any moment: setting a threading.Event is not reentrant
+        self._stopping = threading.Lock()
+        self._stopping.acquire()
         # this lock is held until the thread ends
         self._running = threading.Lock()
         self._thread = 0
@@ -48,7 +53,9 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""
-        self._stopped.set()
+        # released already: this was called before
+        with contextlib.suppress(RuntimeError):
+            self._stopping.release()
 
     def join(self) -> None:
         """Wait for the thread to end, after stop(): Python aborts if an interpreter ends that has another thread.
@@ -80,7 +87,7 @@ class Heartbeat:
             self._running.release()
 
     def _beat(self, delay_s: float) -> None:
-        while not self._stopped.wait(delay_s):
+        while not self._stopping.acquire(timeout=delay_s):
             if self._guard.forked_since(self._generation):
                 return
             generator = self._generator()
@@ -88,5 +95,10 @@ class Heartbeat:
                 EXIT.drop(self)
                 self._abandon()
                 return
-            delay_s = generator._beat()
+            try:
+                delay_s = generator._beat()
+            except (Exception, SystemExit):
+                # whoever raised it: the lease of a process that lives has to be renewed
+                delay_s = _AGAIN_S
+                log.exception("the heartbeat failed, and goes on")
             del generator

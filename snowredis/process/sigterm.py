@@ -51,9 +51,9 @@ class CloseAtSignal:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle the signal. If its thread is talking to Redis, do so when the reply has come, or none in time."""
         ENDS.note(End.SIGTERM)
-        if any(getattr(member, "_talks_here", False) for member in EXIT.members):
-            EXIT.postpone(lambda: self(number, frame))
-            return
+        EXIT.run_alone(lambda: self._end(number, frame))
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
         EXIT.close_all()
         if callable(self._previous):
             self._previous(number, frame)

@@ -10,11 +10,14 @@ is a handler now.
 from __future__ import annotations
 
 import _thread
+import atexit
 import collections
 import functools
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -29,8 +32,9 @@ FREE_THREADED = "free-threading build" in sys.version
 # a position past the end of every iterator. Not how many are left: until Python 3.11 the position counts from the
 # beginning, and would go back if another thread took some meanwhile
 PAST_END = sys.maxsize
-# a thread runs within a millisecond; on a busy machine the caller need not wait for it
-_LONGEST_WAIT_S = 0.1
+# a thread runs within a millisecond; on a busy machine the caller need not wait for it. The interpreter waits longer:
+# CPython before 3.11.6 and 3.12.1 ends by SIGSEGV if a thread begins after its state was freed
+_LONGEST_WAIT_S, _LAST_WAIT_S = 0.1, 3.0
 
 
 def exhaust(numbers: Any) -> None:
@@ -89,6 +93,56 @@ def with_lock(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
     return call
 
 
+class _Starts:
+    """The threads of this process that were started and do not run yet; none is started once the exit has begun."""
+
+    def __init__(self) -> None:
+        # a lock that the thread releases when it runs, and the process that started it
+        self._waiting: dict[Any, int] = {}
+        self._is_registered = self.ended = False
+
+    def start(self, run: Callable[[], object]) -> None:
+        if not self._is_registered:
+            self._is_registered = True
+            atexit.register(self._end)
+        if self.ended:
+            raise RuntimeError("no thread is started: the interpreter is about to end")
+        waiting = _thread.allocate_lock()
+        waiting.acquire()
+
+        def begin() -> None:
+            waiting.release()
+            run()
+
+        self._waiting[waiting] = os.getpid()
+        try:
+            _thread.start_new_thread(begin, ())
+        except BaseException:
+            del self._waiting[waiting]
+            raise
+        self._wait(waiting, _LONGEST_WAIT_S)
+
+    def _wait(self, waiting: Any, seconds: float) -> None:
+        if waiting.acquire(timeout=seconds):
+            self._waiting.pop(waiting, None)
+
+    def _end(self) -> None:
+        """At exit: start no thread from now on, and wait until those that were started run, _LAST_WAIT_S at most."""
+        self.ended, until_s = True, time.monotonic() + _LAST_WAIT_S
+        for waiting, pid in list(self._waiting.items()):
+            # a forked child has none of its parent's threads
+            if pid == os.getpid():
+                self._wait(waiting, max(0.0, until_s - time.monotonic()))
+
+
+_STARTS = _Starts()
+
+
+def may_start_threads() -> bool:
+    """Return False once the exit of the interpreter has begun."""
+    return not _STARTS.ended
+
+
 def start_thread(run: Callable[[], object], name: str) -> None:
     """Start a daemon thread that calls *run*, and return when it runs. Blocks 0.1 s at most.
 
@@ -96,21 +150,17 @@ def start_thread(run: Callable[[], object], name: str) -> None:
     thread, and would wait forever.
 
     Raises:
-        RuntimeError: the system has no more threads, or the interpreter is about to end.
+        RuntimeError: the system has no more threads, or the exit of the interpreter has begun.
     """
-    waiting = _thread.allocate_lock()
-    waiting.acquire()
 
     def begin() -> None:
-        waiting.release()
         threading.current_thread().name = name
         try:
             run()
         finally:
             _forget_thread()
 
-    _thread.start_new_thread(begin, ())
-    waiting.acquire(timeout=_LONGEST_WAIT_S)
+    _STARTS.start(begin)
 
 
 def _forget_thread() -> None:

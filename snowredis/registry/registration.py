@@ -14,7 +14,6 @@ any time: a process asks it when it starts, only to notice a number that two poo
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import socket
@@ -24,6 +23,7 @@ from typing import Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, SnowredisError, StoreUnavailable
+from snowredis.process.log import log
 from snowredis.registry.registry import NO_NUMBER, NumberPlace, RedisRegistry, Registry, RegistryReply, RegistryStatus
 from snowredis.servers.clients import address, close_client, open_client
 from snowredis.servers.runner import translated
@@ -41,8 +41,6 @@ from snowredis.snowflake.protocol import (
     signature_fields,
 )
 from snowredis.snowflake.replies import Renewed, Seen
-
-log = logging.getLogger("snowredis")
 
 _POOL = re.compile(r"snowredis:\{([A-Za-z0-9_.-]{1,64})\}")
 

@@ -136,7 +136,13 @@ def _limited(connection_class: type[Any]) -> type[Any]:
     """Return a subclass of a redis-py connection class that keeps to time_limit()."""
     if issubclass(connection_class, _Limited):
         return connection_class
-    return type(f"Limited{connection_class.__name__}", (_Limited, connection_class), {})
+    bases: tuple[type[Any], ...] = (_Limited, connection_class)
+    if issubclass(connection_class, redis.Connection):
+        from snowredis.servers.resolving import ResolvedConnection
+
+        # last: below what wraps the socket of a connection, such as TLS
+        bases = (*(base for base in bases if base is not redis.Connection), ResolvedConnection)
+    return type(f"Limited{connection_class.__name__}", bases, {})
 
 
 class _Limited:

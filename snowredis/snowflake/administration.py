@@ -6,7 +6,6 @@ simulation runs the scripts otherwise.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -14,6 +13,7 @@ from typing import TypeAlias, TypeVar
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.process.clock import now_ms
+from snowredis.process.log import log
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.failover import Acknowledged, on_one_connection, save_snapshot
 from snowredis.servers.runner import translated
@@ -21,8 +21,6 @@ from snowredis.servers.scripts import flag, text_of
 from snowredis.snowflake.protocol import is_deleted
 from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, ScriptStore
 from snowredis.snowflake.replies import Absent, CreateReply, Reply, Seen
-
-log = logging.getLogger("snowredis")
 
 _Reply = TypeVar("_Reply", bound=Reply)
 

@@ -5,7 +5,6 @@ The counters are for metrics: counted where the generator waits or logs, never f
 
 from __future__ import annotations
 
-import logging
 import random
 import weakref
 from bisect import bisect_left
@@ -17,12 +16,11 @@ from snowredis.core.lanes import ClockRules, Wait
 from snowredis.errors import ClockSkewed, LayoutError, LayoutMismatch, SnowredisError
 from snowredis.process.clock import Clock
 from snowredis.process.fork import ForkGuard
+from snowredis.process.log import log
 from snowredis.process.names import boot_id
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.replies import Reply, Seen
-
-log = logging.getLogger("snowredis")
 
 # --- counters ----------------------------------------------------------------------------------------
 
@@ -252,7 +250,8 @@ class PoolView:
         # the Redis clock, ms since 1970, minus our monotonic clock; None before the first reply
         self._redis_lead_ms: float | None = None
         self.renewed_at_s = -1e9
-        # wall clock and monotonic clock at the last reply that granted something, and the run of the kernel at a claim
+        # wall clock and monotonic clock at the last reply that granted something, and the run of the kernel; "" if that
+        # was unknown, as without a free descriptor
         self._clocks_s, self._boot_id = (0.0, 0.0), ""
 
     def learn(self, reply: Reply, sent_s: float) -> None:
@@ -263,6 +262,9 @@ class PoolView:
         most_ms = reply.redis_ms - sent_s * 1000
         known_ms = (least_ms + most_ms) / 2 if self._redis_lead_ms is None else self._redis_lead_ms
         self._redis_lead_ms = min(max(known_ms, least_ms), most_ms)
+
+    def log_alarm(self, reply: Reply) -> None:
+        """Log the alarm that *reply* raises, if any. Called when all that the reply granted is stored."""
         if reply.alarm:
             log.critical("pool %s: ALARM: %s (ms since 1970)", self._context.config.name, reply.alarm.text)
 
@@ -274,13 +276,8 @@ class PoolView:
     def note_renewed(self) -> tuple[float, float]:
         """Note that a reply granted something; return wall clock and monotonic clock, in s."""
         self.renewed_at_s = self._context.clock.monotonic()
-        self._clocks_s = (self._context.clock.time(), self.renewed_at_s)
+        self._clocks_s, self._boot_id = (self._context.clock.time(), self.renewed_at_s), boot_id()
         return self._clocks_s
-
-    def note_claimed(self) -> tuple[float, float]:
-        """Note, as note_renewed() does, that a worker id was claimed."""
-        self._boot_id = boot_id()
-        return self.note_renewed()
 
     def note_taken(self, clocks_s: tuple[float, float]) -> None:
         """Note that a lease was taken over, whose process had its last reply when the clocks showed *clocks_s*."""
@@ -292,7 +289,8 @@ class PoolView:
 
         After a snapshot of the machine was resumed, or the machine was suspended, they differ.
         """
-        return self.agree_since(self._clocks_s) and boot_id() == self._boot_id
+        here = boot_id()
+        return self.agree_since(self._clocks_s) and (not here or not self._boot_id or here == self._boot_id)
 
     def agree_since(self, clocks_s: tuple[float, float]) -> bool:
         """Return whether wall clock and monotonic clock went on alike since they showed *clocks_s*."""

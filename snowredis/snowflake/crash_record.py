@@ -15,16 +15,14 @@ from __future__ import annotations
 import binascii
 import contextlib
 import json
-import logging
 import sys
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
+from snowredis.process.log import log
 from snowredis.snowflake.protocol import NO_STATS, PresentedLease, WorkerStats
-
-log = logging.getLogger("snowredis")
 
 # the form of the text; a text of another version of snowredis is no record
 FORMAT = 3

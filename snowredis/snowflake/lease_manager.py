@@ -7,17 +7,19 @@ generator, in the middle of every method here: LeaseSlot says why nothing goes w
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
 import socket
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.process import VERSION
 from snowredis.process.exit import EXIT
+from snowredis.process.log import log
 from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake import protocol
@@ -26,8 +28,6 @@ from snowredis.snowflake.lease import Claimed, HeldLease, LeaseSlot
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import Granted, Lost, PoolFull, Settling
 from snowredis.snowflake.sweep import DeadProcesses
-
-log = logging.getLogger("snowredis")
 
 # longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
 LOCK_LIMIT_S = 5.0
@@ -49,7 +49,7 @@ class Conversation:
         self.lock = threading.RLock()
         self.busy: Any = None
         self._thread = 0
-        self._at_end: Callable[[], None] | None = None
+        self._at_end: deque[Callable[[], None]] = deque()
 
     @property
     def is_here(self) -> bool:
@@ -81,8 +81,11 @@ class Conversation:
                     finally:
                         # a child that was forked in between has another lock, which may be in use already
                         if self.busy is lock:
-                            self.busy = None
-                            self._run_at_end()
+                            try:
+                                # part of the conversation: no signal handler does the same in the middle of it
+                                self._run_at_end()
+                            finally:
+                                self.busy = None
                             EXIT.run_postponed()
                 if lock is self.lock:
                     reason = f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s"
@@ -91,6 +94,9 @@ class Conversation:
             finally:
                 if acquired:
                     lock.release()
+                    if self._at_end and self.busy is None:
+                        # added by a thread that saw this conversation just now
+                        self.at_end(_nothing)
 
     def _refuse_second(self, lock: Any) -> None:
         if self.busy is lock:
@@ -103,19 +109,24 @@ class Conversation:
 
     def at_end(self, action: Callable[[], None]) -> None:
         """Call *action* now, or after the conversation that is under way, in this thread or in another one."""
-        self._at_end = action
+        self._at_end.append(action)
         if self.busy is not self.lock:
-            self._run_at_end()
+            # if another thread begins one meanwhile, that calls it
+            with contextlib.suppress(StoreUnavailable):
+                self.run(_nothing)
 
     def _run_at_end(self) -> None:
-        action, self._at_end = self._at_end, None
-        if action is not None:
-            action()
+        while self._at_end:
+            self._at_end.popleft()()
 
     def after_fork(self) -> None:
         """Replace the lock, in a forked child: the thread that holds it may not exist here."""
         self.lock = threading.RLock()
-        self._at_end = None
+        self._at_end.clear()
+
+
+def _nothing() -> None:
+    """Do nothing, in a conversation for what is done at its end."""
 
 
 class LeaseManager:
@@ -231,6 +242,8 @@ class LeaseManager:
             return Claimed()
         self._note_reply(granted=isinstance(reply, Granted))
         self.view.learn(reply, sent_s)
+        if not isinstance(reply, Granted):
+            self.view.log_alarm(reply)
         if isinstance(reply, Settling):
             return Claimed(settling_ms=max(1, reply.wait_ms))
         if isinstance(reply, PoolFull):
@@ -239,11 +252,12 @@ class LeaseManager:
         if not isinstance(reply, Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
-        clocks_s = self.view.note_claimed()
+        clocks_s = self.view.note_renewed()
         fresh = HeldLease.granted(reply, self.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
         is_held = self.slot.hold(fresh, protocol.NO_STATS, fresh=True)
         self.counts.claims += 1
+        self.view.log_alarm(reply)
         return Claimed(replaced=replaced, granted=fresh, void=not is_held)
 
     def _note_reply(self, *, granted: bool) -> None:
@@ -330,11 +344,13 @@ class LeaseManager:
             elif self.view.clocks_agree:
                 self.slot.keep_lane(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
+            self.view.log_alarm(reply)
             return False
         clocks_s = self.view.note_renewed()
         self.counts.renewals += 1
         self.counts.heartbeats.add(self.view.renewed_at_s - sent_s)
         self.slot.hold(held.renewed(reply, self.config.layout)._replace(clocks_s=clocks_s), stats)
+        self.view.log_alarm(reply)
         if reply.adopted:
             worker = held.lease.worker
             log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)
@@ -405,6 +421,7 @@ class LeaseManager:
             raise
         self.view.learn(reply, sent_s)
         self.slot.clear_record()
+        self.view.log_alarm(reply)
         return True
 
     def disown(self) -> None:

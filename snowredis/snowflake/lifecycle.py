@@ -14,7 +14,8 @@ from snowredis.core.lanes import SEALED
 from snowredis.core.values import utc_text
 from snowredis.process.exit import EXIT
 from snowredis.process.heartbeat import Heartbeat
-from snowredis.process.threads import locked
+from snowredis.process.log import log
+from snowredis.process.threads import locked, may_start_threads
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context
 from snowredis.snowflake.crash_record import Credentials
@@ -22,8 +23,6 @@ from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import NO_STATS, WorkerStats, ids_until_ms
 from snowredis.snowflake.replies import pool_id
-
-log = logging.getLogger("snowredis")
 
 # for how long an outage lane is opened at once. This is recorded before: after a kill, the process that takes the lease
 # over waits for the rest of it
@@ -128,8 +127,6 @@ class LeaseLifecycle:
             if claimed.void:
                 # suspended meanwhile, so no id was made; in a forked child this does nothing
                 self._leases.release(fresh, "0" * len(fresh.lanes_ms))
-            else:
-                log.info("pool %s: claimed worker id %d", self._pool, fresh.lease.worker)
             self._go_back()
         if old is not None:
             opened = locked(self._generator._lock, self._allocator.seal_through, old)
@@ -137,6 +134,8 @@ class LeaseLifecycle:
         if fresh is not None:
             # a clock-back under another lease is no event of this one
             self._clock_backs_before = self._leases.counts.clock_backs
+            if not claimed.void:
+                log.info("pool %s: claimed worker id %d", self._pool, fresh.lease.worker)
         if self._leases.held is not None:
             # Redis replies; the next claims find the worker ids
             self._release_dead()
@@ -288,8 +287,8 @@ class LeaseLifecycle:
     def _check_clocks(self) -> None:
         """Close the outage lane if this machine may have been stored, or copied, since the last reply."""
         if self.has_opened and not self._leases.view.clocks_agree:
-            log.warning("pool %s: %s", self._pool, _CLOSED)
             self._close_outage_lane()
+            log.warning("pool %s: %s", self._pool, _CLOSED)
 
     def _go_back(self) -> None:
         """Go back to the other lanes, now that Redis has granted something that is not over on this host's clock."""
@@ -326,7 +325,8 @@ class LeaseLifecycle:
                 if self._heartbeat is heartbeat:
                     self._heartbeat = None
                 text = "no heartbeat thread (%s): leases are renewed only while ids are made"
-                log.log(logging.DEBUG if self._refused else logging.WARNING, text, error)
+                is_news = not self._refused and may_start_threads()
+                log.log(logging.WARNING if is_news else logging.DEBUG, text, error)
                 self._refused = True
 
     def _new_heartbeat(self) -> Heartbeat | None:

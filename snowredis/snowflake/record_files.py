@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from snowredis.process.exit import ENDS, End
 from snowredis.process.fork import GUARD
+from snowredis.process.log import log
 from snowredis.process.names import ProcessName, own_name, parent_name
 from snowredis.snowflake.crash_record import HEADER_BYTES, NO_RECORD, PAGE_BYTES, CrashRecord
 from snowredis.snowflake.protocol import Store
@@ -35,8 +36,6 @@ try:
 except ImportError:
     # a Python that was built without libffi
     ctypes = None  # type: ignore[assignment]
-
-log = logging.getLogger("snowredis")
 
 # the directory of the records, or "off"
 VARIABLE = "SNOWREDIS_CRASH_RECORDS"

@@ -5,7 +5,6 @@ ScriptStore is independent of redis-py: a subclass runs the scripts, in Redis (R
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from abc import abstractmethod
@@ -18,8 +17,6 @@ from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
 from snowredis.settings import MinReplicas
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.replies import Reply, Seen
-
-log = logging.getLogger("snowredis")
 
 # how long a claim that was refused for its settings is not sent again
 REFUSED_FOR_MS = 1_000

@@ -6,19 +6,17 @@ open; SharedWaits is the state that the calls of a generator share.
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import Future
 
 from snowredis import errors
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
 from snowredis.core.values import utc_text
 from snowredis.process.clock import MAX_SLEEP_S, Clock, FrozenClockCheck, nap
+from snowredis.process.log import log
 from snowredis.snowflake.allocator import IdAllocator, NoLease, Step
 from snowredis.snowflake.context import Context
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.lifecycle import LeaseLifecycle
-
-log = logging.getLogger("snowredis")
 
 # a shorter wait is not worth a line
 MIN_WAIT_MS = 1_000

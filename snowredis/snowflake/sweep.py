@@ -8,7 +8,6 @@ process at a time has a file: that which renamed it.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import random
 import time
@@ -18,14 +17,13 @@ from typing import NamedTuple, Protocol, TypeVar
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.process.exit import End
+from snowredis.process.log import log
 from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_name
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, Credentials, read_page
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, PresentedLease, ReleaseRequest, Store
 from snowredis.snowflake.record_files import Directory, FileName, RecordsOff, find_directory, find_place
 from snowredis.snowflake.replies import Granted, Released, Seen
-
-log = logging.getLogger("snowredis")
 
 # it leaves the program's own random numbers alone, and forked children do not share its state
 RANDOM = random.SystemRandom()

@@ -1,4 +1,4 @@
-"""`run` and worker_id(): a program of any kind has a worker id, and never longer than it is reserved."""
+"""`run`: a program of any kind has a worker id, and never longer than it is reserved."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import snowredis
-from snowredis import ConfigError, WorkerPool
+from snowredis import WorkerPool
 from snowredis.cli.commands.run import _Killer
+from snowredis.cli.program_lease import ProgramLease
 from snowredis.core.layout import layout_spec
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
 from tests.support import warm
-from tests.support.programs import run
 from tests.support.programs import start as begin
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -171,14 +170,6 @@ def test_the_program_ends_before_its_reservation(
         os.kill(redis_pid, signal.SIGCONT)
 
 
-def test_a_worker_id_that_is_claimed_again_has_no_time_that_was_used_even_if_the_clock_is_set_back() -> None:
-    """The program that makes ids with it may be another one, which does not know what the first one used."""
-    with snowredis.worker_id("orders", url=memory_pool()) as mine:
-        before, until_ms = [mine.worker, mine.from_ms], mine.until_ms
-        mine.claim()
-        assert mine.worker != before[0] or mine.from_ms >= until_ms
-
-
 def tell(killer: _Killer, times: int) -> None:
     for _ in range(times):
         killer.tell(0, 1)
@@ -240,20 +231,6 @@ def read_until(terminal: int, text: bytes) -> None:
         seen += os.read(terminal, 4096)
 
 
-def test_a_forked_child_has_no_worker_id_of_its_parent_until_it_claims_one() -> None:
-    with snowredis.worker_id("orders", url=memory_pool()) as mine:
-        worker, child = mine.worker, os.fork()
-        if not child:
-            code = 1
-            with contextlib.suppress(BaseException):
-                code = 2 * bool(mine.left_s or mine.until_ms)
-                with contextlib.suppress(snowredis.LeaseExpired):
-                    code = 4 + mine.worker
-            os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert mine.worker == worker
-
-
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 def test_programs_in_node_and_python_repeat_no_id(start: Start, own_server: RedisServer) -> None:
     programs = [start("node", str(ROOT / "examples/node_ids.js"), "50000") for _ in range(2)]
@@ -312,68 +289,43 @@ def test_what_cannot_run_is_an_error_before_a_worker_id_is_claimed(start: Start,
     assert process.returncode == 2
 
 
-def test_a_worker_id_in_python_is_valid_until_it_is_closed() -> None:
+def test_a_worker_id_is_valid_until_it_is_closed() -> None:
     pool = memory_pool()
-    with snowredis.worker_id("orders", url=pool) as mine, snowredis.worker_id("orders", url=pool) as other:
+    with ProgramLease({"pool": "orders", "url": pool}) as mine, ProgramLease({"pool": "orders", "url": pool}) as other:
         assert {mine.worker, other.worker} == {0, 1}
-        assert datetime.now(UTC) < mine.valid_until
         assert mine.from_ms <= time.time() * 1000
         assert 20 < mine.left_s <= 33
     assert mine.left_s == 0
     # the other program may have used every namespace
     (store,) = pool._stores.values()
     assert all(min(record.lanes_ms[:-1]) >= mine.from_ms + 20_000 for record in store._records.values())
-    with snowredis.worker_id("orders", url=pool) as third:
+    with ProgramLease({"pool": "orders", "url": pool}) as third:
         assert third.worker == 2
-
-
-def test_a_callback_hears_of_a_lost_worker_id(own_server: RedisServer) -> None:
-    WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=4000, max_clock_lead_ms=300, redis_skew_ms=300))
-    lost: list[float] = []
-    settings = {"url": own_server.url, "ttl": 4, "max_clock_lead": 0.3, "redis_skew": 0.3}
-    with snowredis.worker_id("p", grace=1, on_loss=lambda: lost.append(mine.left_s), **settings) as mine:
-        own_server.kill()
-        eventually(lambda: lost, "the callback", 10)
-        assert 0 < lost[0] <= 1.05
-
-
-def test_the_end_of_the_process_is_no_loss(own_server: RedisServer) -> None:
-    WorkerPool(own_server.url, "p").create(PoolConfig(name="p"))
-    assert run("tests.cli.programs.ends_with_a_worker_id", own_server.url) == ""
 
 
 def test_the_outage_lane_is_not_for_other_programs(own_server: RedisServer) -> None:
     """Their ids have 0 in the backup bits. So no worker id is valid in an outage, neither an old nor a new one."""
     WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=2000, outage_reserve_ms=3_600_000))
-    settings: dict[str, Any] = {"url": own_server.url, "ttl": 2, "outage_reserve": 3600, "grace": 0.5}
+    settings: dict[str, Any] = {"url": own_server.url, "pool": "p", "ttl": 2, "outage_reserve": 3600}
     killed = begin("tests.snowflake.crashes.programs.makes_ids", own_server.url, "p", "2")
     assert killed.stdin is not None
     assert killed.stdout is not None
     killed.stdin.write("\n")
     killed.stdin.flush()
     assert int(killed.stdout.readline())
-    with snowredis.worker_id("p", **settings) as mine:
+    with ProgramLease(settings) as mine:
         own_server.kill()
         killed.kill()
         killed.communicate()
         eventually(lambda: not mine.left_s, "the end of the reservation", 10)
-        with pytest.raises(snowredis.StoreUnavailable):
-            mine.claim()
         assert not mine._ids.in_outage_lane
         with pytest.raises(snowredis.StoreUnavailable):
-            snowredis.worker_id("p", **settings)
+            ProgramLease(settings)
 
 
-def test_the_grace_is_short_for_a_short_ttl_and_one_that_is_too_long_is_refused() -> None:
-    with snowredis.worker_id(url=memory_pool(), ttl=1) as mine:
-        assert 0 < mine.grace < 0.5
-    with pytest.raises(ConfigError, match="grace"):
-        snowredis.worker_id(url=memory_pool(), grace=15)
-
-
-def test_no_crash_record_is_kept_of_a_lent_worker_id(own_server: RedisServer) -> None:
+def test_no_crash_record_is_kept_of_the_worker_id_of_a_program(own_server: RedisServer) -> None:
     WorkerPool(own_server.url, "p").create(PoolConfig(name="p"))
-    with snowredis.worker_id("p", url=own_server.url) as mine:
+    with ProgramLease({"pool": "p", "url": own_server.url}) as mine:
         held = mine._ids._lease_manager.held
         assert held is not None
         assert not held.is_recorded

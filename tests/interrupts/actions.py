@@ -71,6 +71,7 @@ CALLS: dict[str, Callable[[Stage], None]] = {
     "clock_far_ahead": _far_ahead,
     "beat": operations.beat,
     "close": operations.close,
+    "sigterm": operations.sigterm,
     "suspend": _suspend_and_go_on,
 }
 

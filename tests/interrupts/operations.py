@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from snowredis.process.sigterm import CloseAtSignal
 from tests.interrupts.stage import Stage, StageClock
 
 
@@ -120,6 +122,11 @@ def close(stage: Stage) -> None:
     stage.ids.close()
 
 
+def sigterm(stage: Stage) -> None:
+    """Do what close_on_sigterm() does at SIGTERM, in a program whose own handler lets it go on."""
+    CloseAtSignal(lambda *_: None)(signal.SIGTERM, None)
+
+
 def suspend(stage: Stage) -> None:
     stage.ids.suspend()
 
@@ -177,6 +184,7 @@ OPERATIONS: dict[str, Operation] = {
     "close": Operation(working, close),
     "close_late": Operation(at_the_end_of_a_tick, close),
     "suspend_late": Operation(at_the_end_of_a_tick, suspend),
+    "close_heartbeat": Operation(working, close, background=True, threading_too=True),
     "close_unused": Operation(claimed, close),
     "anext_new_tick": Operation(in_a_new_tick, anext_id_here),
     "anext_new_range": Operation(in_a_new_range, anext_id_here),

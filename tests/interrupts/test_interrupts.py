@@ -74,6 +74,20 @@ def test_a_handler_may_suspend_close_or_beat_while_a_tick_begins(explorer: Explo
         check(explorer.sweep("new_range", action, step=43))
 
 
+@pytest.mark.parametrize(
+    ("operation", "step"), [("close_heartbeat", 7), ("close", 29), ("claim", 97), ("renew", 97), ("suspend", 97)]
+)
+def test_sigterm_at_any_moment_closes_the_generators_and_hangs_nobody(
+    explorer: Explorer, operation: str, step: int
+) -> None:
+    check(explorer.sweep(operation, "handler:sigterm", step=step))
+
+
+def test_two_sigterms_hang_nobody(explorer: Explorer) -> None:
+    two = ("handler:sigterm", 300), ("handler:sigterm", 310)
+    check(explorer.play(Case("close_heartbeat", tuple((name, at + k) for name, at in two))) for k in range(0, 900, 53))
+
+
 def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer) -> None:
     check(explorer.sweep("resume", "handler:next_id", end=60))
 

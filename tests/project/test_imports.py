@@ -24,19 +24,18 @@ MAY_IMPORT = {
     "errors": {"signatures"},
     "process": {"errors"},
     "settings": {"errors"},
-    "embedded": {"errors"},
+    "embedded": {"errors", "process.log"},
     "core": {"errors", "settings"},
-    "environment": {"settings", "core"},
+    "environment": {"settings", "core", "process.log"},
     "servers": {"errors", "settings", "process", "embedded"},
     "snowflake": {"errors", "settings", "core", "process", "servers"},
-    "registry": {"errors", "signatures", "settings", "core", "servers", "snowflake"},
+    "registry": {"errors", "signatures", "settings", "core", "process.log", "servers", "snowflake"},
     "connection": {"errors", "settings", "environment", "core", "process", "snowflake", "registry"},
-    "lent_worker": {"errors", "core", "process", "snowflake", "connection"},
     "kinds": {"errors", "settings", "environment", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "environment", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
-    "readers": {"errors", "core"},
+    "readers": {"errors", "core", "process.log"},
     "monitor": {
         *("errors", "signatures", "settings", "core", "process.clock", "servers", "snowflake", "numbers", "readers")
     },
@@ -51,10 +50,10 @@ MAY_IMPORT |= {
     "snowredis": LOWER - {"environment", "numbers", "registry", "servers", "settings", "signatures"},
     # "cli": a framework's own commands show what ours show
     "integrations": {*LOWER, "snowredis", "cli"}
-    - {"lent_worker", "numbers", "readers", "registry", "servers", "signatures", "worker_pool"},
+    - {"numbers", "readers", "registry", "servers", "signatures", "worker_pool"},
     # "integrations": metrics are shown there, too
     "web": {*LOWER, "snowredis", "integrations"}
-    - {"embedded", "lent_worker", "numbers", "process_generator", "readers", "registry", "signatures", "testing"},
+    - {"embedded", "numbers", "process_generator", "readers", "registry", "signatures", "testing"},
     # "servers.runner": gameday writes what nothing below the commands writes
     "cli": {*LOWER, "snowredis", "web", "servers.runner"}
     - {"kinds", "process_generator", "readers", "servers", "testing"},
@@ -69,6 +68,7 @@ IMPORTS_REDIS = (
     "snowredis.servers.connections",
     "snowredis.servers.failover",
     "snowredis.servers.refusals",
+    "snowredis.servers.resolving",
     "snowredis.servers.runner",
 )
 # what is loaded in a process that may never use Redis: it imports none of these, however indirectly

@@ -35,7 +35,6 @@ FUNCTIONS = {
     "preload": "()",
     "close": "()",
     "close_on_sigterm": "()",
-    "worker_id": "(pool, *, grace, on_loss, **settings)",
     "decode": "(an_id, layout)",
     "encode": "(an_id, form, *, layout)",
     "generator": "(kind, **settings)",

@@ -19,7 +19,7 @@ from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, positive, seconds, settings
 
 if TYPE_CHECKING:
-    from snowredis.lent_worker import WorkerId
+    from snowredis.cli.program_lease import ProgramLease
 
 # passed on to the program, as far as this system has them
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
@@ -95,7 +95,7 @@ class _Killer:
 class _Program:
     """One run of the program, in a process group of its own."""
 
-    def __init__(self, words: list[str], held: list[WorkerId], killer: _Killer) -> None:
+    def __init__(self, words: list[str], held: list[ProgramLease], killer: _Killer) -> None:
         self._killer = killer
         self.kill_s = min(_KILL_S, held[0].ttl_ms / 4000)
         self.code: int | None = None
@@ -190,7 +190,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from snowredis.lent_worker import worker_id
+    from snowredis.cli.program_lease import ProgramLease
 
     words = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not words:
@@ -206,7 +206,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         # before the handlers: until there is a program, signals end this process
         with warnings_on_stderr(), contextlib.ExitStack() as stack:
-            held = [stack.enter_context(worker_id(url=url, grace=0, **options)) for _ in range(args.processes)]
+            held = [stack.enter_context(ProgramLease({"url": url, **options})) for _ in range(args.processes)]
             ttl_s = held[0].ttl_ms / 1000
             signals, grace_s = _Signals(), min(5.0 if args.grace is None else args.grace, ttl_s / 4)
             return _supervise(_Program(words, held, killer), held, killer, signals, grace_s)
@@ -214,7 +214,7 @@ def _run(args: argparse.Namespace) -> int:
         killer.close()
 
 
-def _supervise(program: _Program, held: list[WorkerId], killer: _Killer, signals: _Signals, grace_s: float) -> int:
+def _supervise(program: _Program, held: list[ProgramLease], killer: _Killer, signals: _Signals, grace_s: float) -> int:
     """Wait for the end of the program; return its exit code. Raises CommandError if it had to be ended."""
     workers = ", ".join(str(each.worker) for each in held)
     try:

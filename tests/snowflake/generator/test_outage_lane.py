@@ -216,6 +216,34 @@ def test_it_stays_closed_on_another_boot(fleet: Fleet, monkeypatch: pytest.Monke
         ids.next_id()
 
 
+@pytest.mark.parametrize(("at_the_claim", "at_the_renewal"), [("", ""), ("", "this"), ("this", "")])
+def test_it_opens_if_the_boot_id_cannot_be_read_at_one_moment(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, at_the_claim: str, at_the_renewal: str
+) -> None:
+    """Without a free descriptor, or in another root directory, nothing is known, and nothing differs."""
+    monkeypatch.setattr(context, "boot_id", lambda: at_the_claim)
+    ids = fleet.generator()
+    fleet.make(ids)
+    monkeypatch.setattr(context, "boot_id", lambda: at_the_renewal)
+    ids._beat()
+    fleet.redis.away = True
+    monkeypatch.setattr(context, "boot_id", lambda: "this" if at_the_renewal else "")
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+
+
+def test_it_is_the_boot_id_of_the_last_renewal_that_counts(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that goes on elsewhere, and renewed its lease there, is no copy."""
+    monkeypatch.setattr(context, "boot_id", lambda: "before")
+    ids = fleet.generator()
+    fleet.make(ids)
+    monkeypatch.setattr(context, "boot_id", lambda: "after")
+    ids._beat()
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+
+
 def test_a_small_clock_step_in_the_middle_of_an_outage_stops_nobody(fleet: Fleet, ids: SnowflakeGenerator) -> None:
     fleet.make(ids)
     fleet.redis.away = True

@@ -1,0 +1,71 @@
+"""The log of snowredis. An error of the application's logging filters and handlers is printed, and changes nothing.
+
+A filter that adds the id of a request may raise outside of requests, and a handler while its server is away. What a
+thread or a hook of ours does must not depend on that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+from typing import Any
+
+from snowredis.process.threads import is_interruption
+
+
+class Log:
+    """Passes lines to a *logger*, by default the logger "snowredis". No method raises.
+
+    Only what a signal handler or another thread raises here goes on, and a SystemExit that ends the program.
+    """
+
+    def __init__(self, logger: Any = None) -> None:
+        self._logger = logger or logging.getLogger("snowredis")
+
+    def debug(self, text: str, *args: object) -> None:
+        self._send(logging.DEBUG, text, args)
+
+    def info(self, text: str, *args: object) -> None:
+        self._send(logging.INFO, text, args)
+
+    def warning(self, text: str, *args: object) -> None:
+        self._send(logging.WARNING, text, args)
+
+    def error(self, text: str, *args: object) -> None:
+        self._send(logging.ERROR, text, args)
+
+    def critical(self, text: str, *args: object) -> None:
+        self._send(logging.CRITICAL, text, args)
+
+    def exception(self, text: str, *args: object) -> None:
+        """Log an error with the traceback of the exception that is being handled."""
+        self._send(logging.ERROR, text, args, exc_info=True)
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        self._send(level, text, args)
+
+    def _send(self, level: int, text: str, args: tuple[object, ...], **options: Any) -> None:
+        try:
+            # the third frame up is that of the caller
+            self._logger.log(level, text, *args, stacklevel=3, **options)
+        except (Exception, SystemExit) as error:
+            # in other threads than the main thread, a SystemExit ends no program
+            ends = isinstance(error, SystemExit) and threading.current_thread() is threading.main_thread()
+            if ends or is_interruption(error):
+                raise
+            if logging.raiseExceptions:
+                _print(error, text, args)
+
+
+def _print(error: BaseException, text: str, args: tuple[object, ...]) -> None:
+    """Print a line that could not be logged, as logging does. Does nothing where nobody can see it."""
+    with contextlib.suppress(Exception):
+        reason = f"{type(error).__name__}: {error}"
+        print(
+            f"snowredis: a filter or handler of logging raised {reason}. The line was: {text % args}", file=sys.stderr
+        )
+
+
+log = Log()

@@ -1,0 +1,218 @@
+"""A filter or a handler of the application's logging that raises at every call changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import snowredis
+from snowredis.integrations import gunicorn
+from snowredis.process import coroutines
+from snowredis.process.exit import ExitHook
+from snowredis.process.fork import GUARD
+from snowredis.process.heartbeat import Heartbeat
+from snowredis.process.log import Log, log
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.testing import ManualClock, memory_pool
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+
+
+class Broken(logging.Handler):
+    """Handler, or filter, that raises at every call; counts the calls."""
+
+    def __init__(self, error: type[BaseException] = RuntimeError) -> None:
+        super().__init__()
+        self.error, self.calls = error, 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.filter(record)
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        return self.filter(record)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self.calls += 1
+        raise self.error(f"no request for {record.msg}")
+
+
+@pytest.fixture(params=["filter", "handler"])
+def broken(request: pytest.FixtureRequest) -> Iterator[Broken]:
+    made, logger = Broken(), logging.getLogger("snowredis")
+    level, logger.level = logger.level, logging.DEBUG
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
+    logger.addFilter(made) if request.param == "filter" else logger.addHandler(made)
+    yield made
+    logger.removeFilter(made)
+    logger.removeHandler(made)
+    logger.setLevel(level)
+
+
+def test_a_line_that_cannot_be_logged_is_printed(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    log.warning("worker id %d is lost", 7)
+    assert broken.calls == 1
+    assert "worker id 7 is lost" in capsys.readouterr().err
+
+
+def test_a_record_has_the_place_of_the_caller(caplog: pytest.LogCaptureFixture) -> None:
+    log.warning("here")
+    assert caplog.records[-1].funcName == "test_a_record_has_the_place_of_the_caller"
+
+
+def test_an_error_of_a_signal_handler_goes_through_a_log_call() -> None:
+    class TimeLimit(Exception):
+        """Of a job."""
+
+    def end_job(*_: object) -> None:
+        raise TimeLimit
+
+    before = signal.signal(signal.SIGALRM, end_job)
+    try:
+        with pytest.raises(TimeLimit):
+            Log(SimpleNamespace(log=lambda *_, **__: signal.raise_signal(signal.SIGALRM))).warning("any")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("broken", ["handler"], indirect=True)
+def test_a_handler_that_ends_the_program_does_so_in_the_main_thread_only(broken: Broken) -> None:
+    broken.error = SystemExit
+    with pytest.raises(SystemExit):
+        log.critical("the end")
+    ended: list[bool] = []
+
+    def elsewhere() -> None:
+        log.critical("no end")
+        ended.append(False)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert ended == [False]
+
+
+def test_a_generator_claims_renews_loses_and_releases_as_without_it(broken: Broken) -> None:
+    clock = ManualClock()
+    pool = memory_pool(clock=clock)
+    with pool.connect() as ids:
+        first = ids.next_id()
+        ids._beat()
+        clock.step(-5)
+        assert ids.next_id() > first
+        clock.step(-60_000)
+        ids.next_id()
+        clock.step(60_000)
+        for store in pool._stores.values():
+            store._records.clear()
+        ids._beat()
+        clock.advance(60_000)
+        ids._beat()
+        assert ids.next_id() > first
+    assert broken.calls > 3
+    with pool.connect() as other:
+        other.next_id()
+
+
+def test_the_heartbeat_thread_goes_on_whatever_a_beat_raises(broken: Broken) -> None:
+    beats: list[int] = []
+
+    class Beating:
+        def _beat(self) -> float:
+            beats.append(threading.get_ident())
+            raise (SystemExit if len(beats) == 1 else ValueError)("somebody else's")
+
+    beating = Beating()
+    heartbeat = Heartbeat(lambda: beating, lambda: None, GUARD)
+    heartbeat.start(0.0, "beats")
+    eventually(lambda: len(beats) >= 3, "beats after errors")
+    heartbeat.close()
+    assert len(set(beats)) == 1
+    assert broken.calls >= 2
+
+
+def test_the_heartbeat_renews_after_an_outage_beside_a_broken_logger(broken: Broken, own_server: RedisServer) -> None:
+    snowredis.WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=1200))
+    ids = snowredis.connect(own_server.url, pool="p", ttl=1.2, claim_timeout=5)
+    ids.claim()
+    own_server.kill(signal.SIGSTOP)
+    eventually(lambda: ids.counts.renewals_failed > 0, "a failed renewal")
+    own_server.kill(signal.SIGCONT)
+    renewals = ids.counts.renewals
+    eventually(lambda: ids.counts.renewals > renewals + 1, "renewals after the outage")
+    ids.close()
+
+
+def test_all_generators_are_closed_at_exit_though_one_raises(broken: Broken) -> None:
+    hook, closed = ExitHook(), []
+
+    class Member:
+        def __init__(self, raises: bool) -> None:
+            self._raises = raises
+
+        def close(self) -> None:
+            closed.append(self)
+            if self._raises:
+                raise ValueError("cannot")
+
+    members = [Member(True), Member(False), Member(True)]
+    for member in members:
+        hook._members.add(member)
+    hook.close_all()
+    assert len(closed) == 3
+    assert broken.calls == 2
+
+
+def test_one_thread_for_coroutines_goes_on_after_a_callback_that_raises(broken: Broken) -> None:
+    def callback(_: Future[int]) -> None:
+        raise ValueError("the loop is closed")
+
+    logger = logging.getLogger("concurrent.futures")
+    logger.addFilter(broken)
+    try:
+        future: Future[int] = Future()
+        future.add_done_callback(callback)
+        coroutines._finish(future, lambda: 7)
+        assert future.result() == 7
+    finally:
+        logger.removeFilter(broken)
+    one = coroutines.OneThread()
+    assert asyncio.run(one.call(lambda: 8)) == 8
+
+
+def test_a_hook_of_gunicorn_raises_nothing_if_the_log_of_its_worker_does(broken: Broken) -> None:
+    worker = SimpleNamespace(log=SimpleNamespace(log=lambda *_, **__: 1 // 0), pid=os.getpid())
+    gunicorn.post_worker_init(worker)
+
+
+AT_EXIT = """
+import logging, sys, snowredis
+class Broken(logging.Filter):
+    def filter(self, record): raise RuntimeError("Working outside of request context.")
+logging.basicConfig(level=logging.DEBUG)
+logging.getLogger().handlers[0].addFilter(Broken())
+made = [snowredis.connect(sys.argv[1], pool="p", claim_timeout=5) for _ in range(3)]
+for each in made: each.next_id()
+print(len({each.lease.worker for each in made}))
+"""
+
+
+def test_leases_are_released_at_exit_beside_a_broken_logger(own_server: RedisServer) -> None:
+    pool = snowredis.WorkerPool(own_server.url, "p")
+    pool.create(PoolConfig(name="p"))
+    done = subprocess.run([sys.executable, "-c", AT_EXIT, own_server.url], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["3"]
+    assert done.returncode == 0
+    assert pool.info().used == 0

@@ -1,0 +1,60 @@
+"""Once the exit of the interpreter has begun, no thread is started, and those that were started run before its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import snowredis
+from snowredis.snowflake.protocol import PoolConfig
+from tests.support.servers import RedisServer
+
+# exit handlers run in the reverse order: "late" is registered before the first thread is started, "early" after it
+PROGRAM = """
+import asyncio, atexit, sys, threading, snowredis
+from snowredis.process import threads
+connect = lambda: snowredis.connect(sys.argv[1], pool="p", claim_timeout=5)
+made = []
+def make(when):
+    ids = connect()
+    made.append(ids)
+    an_id = ids.next_id()
+    beats = sum(thread.name == "snowredis-p" for thread in threading.enumerate())
+    print(when, threads.may_start_threads(), an_id > 0, beats, asyncio.run(ids.anext_id()) > an_id)
+atexit.register(make, "late")
+make("before")
+atexit.register(make, "early")
+"""
+
+
+def test_a_generator_that_is_made_at_exit_makes_ids_and_releases_its_lease_without_a_thread(
+    own_server: RedisServer,
+) -> None:
+    pool = snowredis.WorkerPool(own_server.url, "p")
+    pool.create(PoolConfig(name="p"))
+    done = subprocess.run([sys.executable, "-c", PROGRAM, own_server.url], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["before True True 1 True", "early True True 2 True", "late False True 0 True"]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert pool.info().claims == 3
+
+
+SLOW = """
+import _thread, sys, time
+from snowredis.process.threads import start_thread
+start = _thread.start_new_thread
+def slow(run, arguments):
+    def late(*given):
+        time.sleep(0.5)
+        run(*given)
+    return start(late, arguments)
+_thread.start_new_thread = slow
+start_thread(lambda: print("runs", flush=True), "late")
+print("started", flush=True)
+"""
+
+
+def test_the_interpreter_waits_for_a_thread_that_was_started_and_does_not_run_yet() -> None:
+    done = subprocess.run([sys.executable, "-c", SLOW], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split()[0] == "started"
+    # the thread begins before the interpreter ends; what it does then may come too late
+    assert done.stderr == ""
