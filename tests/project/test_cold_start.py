@@ -18,7 +18,7 @@ from tests.support.servers import RedisServer
 # most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code
 # in them, without comments, docstrings and blank lines. A change that needs more says why. The last file: what
 # the log raises is kept from all others
-MOST_FILES, MOST_CODE_LINES = 37, 5_000
+MOST_FILES, MOST_CODE_LINES = 37, 5_050
 # most functions of snowredis on the way from a call to redis-py, and the files in which they are
 MOST_FRAMES = {"claim": (10, 6), "renew": (8, 5), "release": (9, 5)}
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
