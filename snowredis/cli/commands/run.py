@@ -176,7 +176,7 @@ def _pass_terminal(group: int, to: int) -> None:
             signal.signal(signal.SIGTTOU, before)
 
 
-def _left_s(held: list[WorkerId]) -> float:
+def _left_s(held: list[ProgramLease]) -> float:
     return min(each.left_s for each in held)
 
 
