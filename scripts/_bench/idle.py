@@ -16,7 +16,7 @@ import redis
 
 import snowredis
 from scripts._bench.server import Server
-from snowredis.snowflake.lifecycle import BEAT_SHARES
+from snowredis.snowflake.pace import BEAT_SHARES
 from snowredis.snowflake.protocol import PoolConfig
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -26,7 +26,7 @@ from scripts._bench.server import OWNER, STATS, Server, private_server
 from snowredis.core.layout import Layout
 from snowredis.process.clock import now_ms
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.lifecycle import BEAT_SHARES
+from snowredis.snowflake.pace import BEAT_SHARES
 from snowredis.snowflake.protocol import (
     ClaimRequest,
     PoolConfig,

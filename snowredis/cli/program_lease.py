@@ -13,7 +13,7 @@ from snowredis.connection import connect
 from snowredis.core.layout import layout_spec
 from snowredis.errors import LeaseLost
 from snowredis.process.clock import now_ms
-from snowredis.snowflake.lease import Lease
+from snowredis.snowflake.lease import OwnLease
 
 _EVERY_S = 0.1
 
@@ -54,7 +54,7 @@ class ProgramLease:
             time.sleep(min(wait_ms / 1000, _EVERY_S))
 
     @staticmethod
-    def _end_of(lease: Lease) -> tuple[int, float]:
+    def _end_of(lease: OwnLease) -> tuple[int, float]:
         return lease.until_ms, time.monotonic() + lease.until_ms / 1000 - time.time()
 
     @property

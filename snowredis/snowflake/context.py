@@ -19,6 +19,7 @@ from snowredis.process.fork import ForkGuard
 from snowredis.process.log import log
 from snowredis.process.names import boot_id
 from snowredis.snowflake.fast_path import FastPath
+from snowredis.snowflake.pace import Pace
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.replies import Reply, Seen
 
@@ -217,6 +218,7 @@ class Context(NamedTuple):
     counts: Counts
     clock_backs: ClockBackLog
     refusals: RefusalLog
+    pace: Pace
 
     @property
     def generator(self) -> FastPath:
@@ -303,7 +305,3 @@ class PoolView:
     def renewed_ago_s(self) -> float:
         """Time since the last renewal or claim that succeeded."""
         return self._context.clock.monotonic() - self.renewed_at_s
-
-    def just_renewed(self) -> bool:
-        """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
-        return self.renewed_ago_s < min(0.2, self._context.config.heartbeat_ms / 2000)

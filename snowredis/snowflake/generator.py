@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout, Parts
-from snowredis.errors import LeaseLost
+from snowredis.errors import LeaseLost, SnowredisError
 from snowredis.process.clock import SYSTEM, Clock, ClockReading
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, ForkGuard
@@ -26,6 +26,7 @@ from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.lease import OwnLease
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.lifecycle import LeaseLifecycle
+from snowredis.snowflake.pace import Asked, Pace
 from snowredis.snowflake.protocol import Store
 from snowredis.snowflake.slow_path import SlowPath
 
@@ -73,24 +74,25 @@ class SnowflakeGenerator(FastPath):
         self._config, self._clock, self._random_bytes = store.config, clock, random_bytes
         self._lock = threading.RLock()
         self._generation = guard.generation
-        counts = Counts()
+        counts, rng = Counts(), random.Random(random_bytes(8))
         self._context = context = Context(
             weak_generator=WeakGenerator(self),
             config=store.config,
             clock=clock,
             guard=guard,
             rules=rules or ClockRules(),
-            random=random.Random(random_bytes(8)),
+            random=rng,
             counts=counts,
             clock_backs=ClockBackLog(store.config.name, counts),
             refusals=RefusalLog(store.config.name, clock.monotonic, store.config.ttl_ms / 1000),
+            pace=Pace(store.config.heartbeat_ms / 1000, claim_timeout, rng),
         )
         leases = LeaseManager(store, context, label, random_bytes)
         self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
         # set after the settings were checked: if this is set, __del__() reads where the ids are
         self._lease_manager = leases
         self._lifecycle = LeaseLifecycle(context, leases, self._allocator)
-        self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
+        self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle)
         guard.reset_in_child(self)
         EXIT.close_at_exit(self)
 
@@ -255,6 +257,19 @@ class SnowflakeGenerator(FastPath):
         if held is None:
             raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
         return held.lease
+
+    def claim_in_background(self) -> None:
+        """Let the heartbeat claim a worker id now, and again until there is one. Does not block; never raises.
+
+        Without a heartbeat thread, as on a test clock, this is one attempt, which blocks as a claim.
+        """
+        self._check()
+        self._lifecycle.claim_in_background()
+
+    @property
+    def claim_failure(self) -> SnowredisError | None:
+        """Why the heartbeat got no worker id when it tried last; None: it got one, or has not tried yet."""
+        return self._context.pace.failure(Asked.BEAT) if self._lease_manager.held is None else None
 
     async def aclaim(self) -> OwnLease:
         """Claim a worker id. Async version of claim(): does not block the event loop."""

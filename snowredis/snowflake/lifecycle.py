@@ -21,23 +21,13 @@ from snowredis.snowflake.context import Context
 from snowredis.snowflake.crash_record import Credentials
 from snowredis.snowflake.lease import Claimed, HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.pace import Asked
 from snowredis.snowflake.protocol import NO_STATS, WorkerStats, ids_until_ms
 from snowredis.snowflake.replies import pool_id
 
 # for how long an outage lane is opened at once. This is recorded before: after a kill, the process that takes the lease
 # over waits for the rest of it
 OUTAGE_MS = 1_000
-# how soon the heartbeat asks Redis again after a failure; a renewal has most of a ttl for it
-BEAT_AGAIN_S = 0.5
-# how soon a call that needs more time asks Redis again after a failed renewal
-RENEW_AGAIN_S = 0.5
-# how soon another worker id that fits the clock is asked for again
-REPLACE_AGAIN_S = 0.5
-# how soon a lease is renewed first. A claim that is never renewed counts as one whose reply was lost, and for a lease
-# that was taken over, Redis still names the process that has ended
-FIRST_BEAT_S = 0.5
-# a heartbeat comes after a random share of its time, so that not all workers send theirs together
-BEAT_SHARES = (0.85, 1.0)
 # leases of dead processes that are released by a claim, for which an id has to wait; and how often so by a heartbeat
 MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
 
@@ -61,14 +51,11 @@ class LeaseLifecycle:
         self._leases, self._allocator = leases, allocator
         self._pool = context.config.name
         self._heartbeat: Heartbeat | None = None
-        # whether an outage was logged, and whether a refused thread was
-        self._failing = self._refused = False
-        # the reason and the time of the last failed renewal; empty if none failed since. The text only: an error refers
-        # to frames, which refer to the generator
-        self._failure, self._failed_at_s = "", -1e9
+        self._pace = context.pace
+        # whether a refused thread was logged
+        self._refused = False
         # the clock and ids_made at the last stats()
         self._last_rate = (self._clock.monotonic(), 0)
-        self._replace_again_s = -1e9
         # the part of counts.clock_backs that happened under earlier leases
         self._clock_backs_before = 0
 
@@ -81,7 +68,8 @@ class LeaseLifecycle:
         """
         leases, now_ms = self._leases, self._context.now_ms()
         until_ms = leases.held.lease.until_ms if leases.held else 0
-        replies = not self._failure and leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
+        is_recent = leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
+        replies = is_recent and self._pace.failure(Asked.RENEWAL) is None
         is_over = leases.held is not None and replies and not self.has_opened and until_ms <= now_ms
         if is_over or not leases.view.clocks_agree:
             return until_ms
@@ -92,13 +80,15 @@ class LeaseLifecycle:
     @property
     def renewal_failure(self) -> tuple[str, int] | None:
         """Why the last renewal failed, and when the one before succeeded, on the Redis clock; None: it succeeded."""
-        reason, view = self._failure, self._leases.view
+        failure, view = self._pace.failure(Asked.RENEWAL), self._leases.view
         since_ms = self._context.now_ms() - view.offset_ms - round(view.renewed_ago_s * 1000)
-        return (reason, since_ms) if reason and self._leases.held is not None else None
+        return (str(failure), since_ms) if failure is not None and self._leases.held is not None else None
 
     def claim(self, wait_ms: int, instead_of: int = 0, *, gives_up: bool = True) -> Claimed:
         """Claim a worker id, and release the lease that it replaces. See LeaseManager.send_claim()."""
         conversation = self._leases.conversation
+        if refusal := self._pace.refusal(Asked.SETTINGS, self._clock.monotonic()):
+            raise refusal
         try:
             # this comes first: ids contain the number of the pool. A process that does not know it takes nothing over
             conversation.run(self._leases.prepare)
@@ -114,11 +104,13 @@ class LeaseLifecycle:
                 if not is_away or not conversation.run(self._take_over):
                     self._explain(error)
                     raise
-                self._failure, self._failed_at_s = "Redis does not reply", self._clock.monotonic()
+                self._pace.failed(Asked.RENEWAL, error, self._clock.monotonic())
                 return Claimed()
-            self._failure = ""
+            self._pace.succeeded(Asked.RENEWAL)
+            self._pace.succeeded(Asked.SETTINGS)
         except errors.SnowredisError as error:
             if isinstance(error, errors.LayoutMismatch):
+                self._pace.failed(Asked.SETTINGS, error, self._clock.monotonic())
                 self._seal_if_lost()
             self._check_clocks()
             raise
@@ -139,7 +131,21 @@ class LeaseLifecycle:
         if self._leases.held is not None:
             # Redis replies; the next claims find the worker ids
             self._release_dead()
+        if claimed.settling_ms:
+            self.log_floor(self._leases.view.floor_ms - self._context.now_ms())
         return claimed
+
+    def log_floor(self, left_ms: float) -> None:
+        """Log that ids are *left_ms* away, once for each wait for a floor."""
+        if self._pace.says_floor(left_ms / 1000, self._clock.monotonic()):
+            log.warning(
+                "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
+                "restarted. A pool that no process has used before is created without this wait by: snowredis pool "
+                "create %s",
+                self._pool,
+                left_ms / 1000,
+                self._pool,
+            )
 
     def _explain(self, error: errors.StoreUnavailable) -> None:
         """Say in *error* what it means for a process that has just started, in a pool with outage lanes."""
@@ -181,7 +187,7 @@ class LeaseLifecycle:
         return max(lease.opens[-1], layout.first_tick_from(taken.outage_used_ms)) <= soon < lease.outage_until
 
     def renew_in_need(self) -> None:
-        """Renew for a call that needs more time, once each RENEW_AGAIN_S; open the outage lane if that fails.
+        """Renew for a call that needs more time, once each AGAIN_S; open the outage lane if that fails.
 
         Blocks:
             for one round trip to Redis.
@@ -189,18 +195,20 @@ class LeaseLifecycle:
         Raises:
             LeaseExpired: Redis does not reply, and no outage lane is open.
         """
-        held, reason = self._leases.held, self._failure
+        held = self._leases.held
         cause: BaseException | None = None
-        if held is None or (reason and self.beats and self.open_outage_lane()):
+        if held is None or (self._pace.failure(Asked.RENEWAL) and self.beats and self.open_outage_lane()):
             return
-        if not reason or self._clock.monotonic() - self._failed_at_s >= RENEW_AGAIN_S:
+        refusal = self._pace.refusal(Asked.RENEWAL, self._clock.monotonic())
+        if refusal is None:
             try:
                 self._renew()
                 self.start_heartbeat()
                 return
             except errors.StoreUnavailable as error:
-                reason, cause = str(error), errors.as_cause(error)
+                refusal, cause = error, errors.as_cause(error)
         if not self.open_outage_lane():
+            reason = str(refusal)
             if held.lease.outage_until and not self._leases.view.clocks_agree:
                 reason = f"{reason.rstrip('.')}. {_CLOSED}"
             raise errors.LeaseExpired(self._pool, held.lease.worker, reason) from cause
@@ -209,13 +217,13 @@ class LeaseLifecycle:
         """Renew; return False if the lease is lost, and sealed. See LeaseManager.send_renewal()."""
         try:
             renewed = self._leases.conversation.run(self._leases.send_renewal, self.stats())
-            self._failure = ""
+            self._pace.succeeded(Asked.RENEWAL)
             if renewed:
                 self._go_back()
             return renewed
         except errors.StoreUnavailable as error:
             # the time of the end: an attempt may have taken long
-            self._failure, self._failed_at_s = str(error), self._clock.monotonic()
+            self._pace.failed(Asked.RENEWAL, error, self._clock.monotonic())
             self._check_clocks()
             raise
         finally:
@@ -230,8 +238,7 @@ class LeaseLifecycle:
         held, now_s = self._leases.held, self._clock.monotonic()
         if held is None:
             return
-        if now_s < self._replace_again_s:
-            # refused a moment ago: Redis is not asked for every id
+        if self._pace.refusal(Asked.REPLACEMENT, now_s):
             raise errors.ClockMovedBack(behind_ms, self._context.rules.policy)
         claimed, cause = Claimed(), None
         try:
@@ -242,15 +249,17 @@ class LeaseLifecycle:
             cause = errors.as_cause(error)
         if claimed.settling_ms or cause is not None:
             self._context.clock_backs.note(behind_ms, "refusal", self._allocator.ids_made)
-            self._replace_again_s = now_s + REPLACE_AGAIN_S
-            raise errors.ClockMovedBack(behind_ms, self._context.rules.policy) from cause
+            refused = errors.ClockMovedBack(behind_ms, self._context.rules.policy)
+            self._pace.failed(Asked.REPLACEMENT, refused, now_s)
+            raise refused from cause
         if claimed.replaced is not None:
             self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
 
     @property
     def is_in_need(self) -> bool:
         """True if an outage lane may be opened: Redis did not reply, or the lease was lost."""
-        return bool(self._failure) or self.has_opened or self._leases.slot.lost_lease is not None
+        is_away = self._pace.failure(Asked.RENEWAL) is not None
+        return is_away or self.has_opened or self._leases.slot.lost_lease is not None
 
     @property
     def has_opened(self) -> bool:
@@ -310,8 +319,16 @@ class LeaseLifecycle:
         clock_backs = self._leases.counts.clock_backs - self._clock_backs_before
         return WorkerStats(made, max(0, rate), self._leases.view.offset_ms, namespace, clock_backs)
 
-    def start_heartbeat(self) -> None:
+    def claim_in_background(self) -> None:
+        """Let the heartbeat claim a worker id, if there is none; without a thread, try once here. Never raises."""
+        self.start_heartbeat(0.0)
+        if not self.beats and self._leases.held is None:
+            self.beat()
+
+    def start_heartbeat(self, first_s: float | None = None) -> None:
         """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock.
+
+        Its first call comes after *first_s*.
 
         Called after each claim and each renewal that a call needs: where the system refuses a thread, leases are
         renewed inside next_id() only, until it allows one. A warning says so, once.
@@ -320,7 +337,8 @@ class LeaseLifecycle:
         if heartbeat is not None and self._heartbeat is heartbeat:
             EXIT.arm()
             try:
-                heartbeat.start(min(FIRST_BEAT_S, self.beat_after_s()), f"snowredis-{self._pool}")
+                first_s = self._pace.beat_in_s(is_first=True) if first_s is None else first_s
+                heartbeat.start(first_s, f"snowredis-{self._pool}")
             except RuntimeError as error:
                 if self._heartbeat is heartbeat:
                     self._heartbeat = None
@@ -335,10 +353,6 @@ class LeaseLifecycle:
         self._heartbeat = heartbeat = Heartbeat(self._context.weak_generator, self._leases.abandon, self._context.guard)
         return heartbeat
 
-    def beat_after_s(self) -> float:
-        """Return the seconds until the next beat."""
-        return self._context.config.heartbeat_ms / 1000 * self._context.random.uniform(*BEAT_SHARES)
-
     def beat(self) -> float:
         """Renew the lease, or claim another if it is lost. Never raises.
 
@@ -348,27 +362,30 @@ class LeaseLifecycle:
         Blocks:
             one round trip to Redis; one more for each lease that is claimed or released.
         """
+        settling_ms, is_first = 0, False
         try:
             if self._leases.held is not None and self._renew():
                 self._after_renewal()
-                return self.beat_after_s()
-            if not (self._leases.closed or self._leases.suspended):
+            elif not (self._leases.closed or self._leases.suspended):
                 settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
                 self._release_if_ended()
-                return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
-        except errors.SnowredisError as error:
+                held = self._leases.held
+                is_first = held is not None
+                if held is not None and self._pace.succeeded(Asked.BEAT):
+                    log.warning("pool %s: this process has worker id %d now", self._pool, held.lease.worker)
+        except Exception as error:
             # a warning once for each outage, not twice a second
-            level = logging.DEBUG if self._failing else logging.WARNING
-            log.log(level, "pool %s: heartbeat failed, trying again: %s", self._pool, error)
-            self._failing = True
-        except Exception:
-            log.exception("pool %s: heartbeat failed, trying again", self._pool)
-        return min(BEAT_AGAIN_S, self.beat_after_s())
+            is_news = self._pace.failed(Asked.BEAT, error, self._clock.monotonic())
+            if isinstance(error, errors.SnowredisError):
+                level = logging.WARNING if is_news else logging.DEBUG
+                log.log(level, "pool %s: heartbeat failed, trying again: %s", self._pool, error)
+            else:
+                log.exception("pool %s: heartbeat failed, trying again", self._pool)
+        return self._pace.beat_in_s(settling_ms, is_first=is_first)
 
     def _after_renewal(self) -> None:
         """Log that Redis replies again, if it did not, and release what dead processes left."""
-        if self._failing:
-            self._failing = False
+        if self._pace.succeeded(Asked.BEAT):
             log.warning("pool %s: Redis replies again", self._pool)
         # a few at a time: other threads may want to talk to Redis
         for number in range(TIMES_AT_BEAT):
@@ -456,3 +473,4 @@ class LeaseLifecycle:
     def after_fork(self) -> None:
         """Forget the parent's heartbeat thread and its counts, in a forked child."""
         self._heartbeat, self._clock_backs_before = None, 0
+        self._pace.reset()

@@ -18,8 +18,6 @@ from snowredis.settings import MinReplicas
 from snowredis.snowflake import protocol, replies
 from snowredis.snowflake.replies import Reply, Seen
 
-# how long a claim that was refused for its settings is not sent again
-REFUSED_FOR_MS = 1_000
 # pool.lua: what it returns in place of the signature that refused the caller before
 LOST = "lost=1"
 # the last one is run by a generator only on an embedded server that has just started, else when a person asks for it
@@ -72,8 +70,8 @@ class ScriptStore(Scripted):
         self._constants = ",".join(map(str, (*numbers, *others)))
         # time of the last reply, on the caller's clock; there is no connection before the first one
         self._replied_ms = sys.maxsize
-        # the last refusal of a claim for its settings, and when it came; until a claim is not refused
-        self._refusal: tuple[tuple[str, str, str], int] | None = None
+        # the signature that refused the last claim; empty if none did
+        self._refused_by = ""
 
     def use(self, config: protocol.PoolConfig) -> None:
         """Go on with another shard number, which is in the signature only."""
@@ -98,24 +96,19 @@ class ScriptStore(Scripted):
             raise self.unknown(texts) from None
 
     def claim(self, request: protocol.ClaimRequest, seen: Seen) -> replies.ClaimReply:
-        before, refused_ms = self._refusal or (None, 0)
-        if before is not None and 0 <= request.caller_ms - refused_ms < REFUSED_FOR_MS:
-            # a process that goes on calling next_id() would ask at each call
-            raise LayoutMismatch(*before)
+        before = self._refused_by
         # the end of a pool: a process that was refused says so, and creates no pool that Redis has lost
-        sizes = (self.config.layout.workers, self.config.layout.namespaces, int(before is not None))
+        sizes = (self.config.layout.workers, self.config.layout.namespaces, int(bool(before)))
         expected = (replies.Granted, replies.Settling, replies.Behind, replies.PoolFull)
         try:
             reply: replies.ClaimReply = self._call(
                 "claim", expected, seen, request.caller_ms, *script_arguments(request), *sizes
             )
         except LayoutMismatch as error:
-            stored = error.stored
-            if before is not None and stored == LOST:
-                stored = f"{before[1].removesuffix(LOST).rstrip()} {LOST}"
-            self._refusal = ((self.config.name, stored, self.signature), request.caller_ms)
-            raise LayoutMismatch(*self._refusal[0]) from None
-        self._refusal = None
+            is_lost = before and error.stored == LOST
+            self._refused_by = f"{before.removesuffix(LOST).rstrip()} {LOST}" if is_lost else error.stored
+            raise self.mismatch(self._refused_by) from None
+        self._refused_by = ""
         return reply
 
     def renew(self, request: protocol.RenewRequest, seen: Seen) -> replies.RenewReply:

@@ -1,7 +1,7 @@
 """The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed.
 
 ClaimWait is one call's wait for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to
-open; SharedWaits is the state that the calls of a generator share.
+open. When it asks Redis again: pace.py.
 """
 
 from __future__ import annotations
@@ -11,106 +11,22 @@ from concurrent.futures import Future
 from snowredis import errors
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
 from snowredis.core.values import utc_text
-from snowredis.process.clock import MAX_SLEEP_S, Clock, FrozenClockCheck, nap
+from snowredis.process.clock import MAX_SLEEP_S, FrozenClockCheck, nap
 from snowredis.process.log import log
 from snowredis.snowflake.allocator import IdAllocator, NoLease, Step
 from snowredis.snowflake.context import Context
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.lifecycle import LeaseLifecycle
-
-# a shorter wait is not worth a line
-MIN_WAIT_MS = 1_000
-# pause before a full pool is asked again; it doubles, so that a thousand who wait do not load Redis. The time until the
-# next lease ends makes it FULL_PAUSE_S at most
-FIRST_PAUSE_S, FULL_PAUSE_S, LAST_PAUSE_S = 0.02, 0.5, 2.0
-# longest pause before a Redis that did not reply in time is asked again
-TIMED_OUT_PAUSE_S = 1.0
-# how long a refusal for the clock is repeated, so that Redis is not asked for every id
-SKEWED_FOR_S = 0.5
-
-
-class SharedWaits:
-    """State that waiting calls of one generator share: the notices, a refusal for the clock, and one timeout.
-
-    Args:
-        timeout_s: how long calls may wait for a worker id, of a full pool or a slow Redis. Together: otherwise each
-            thread, and each request that follows, would wait for all of it, one after another.
-    """
-
-    def __init__(self, pool: str, clock: Clock, timeout_s: float) -> None:
-        self._pool, self._clock, self._timeout_s = pool, clock, timeout_s
-        # end of the wait for a floor that was logged
-        self._logged_until_s = -1e9
-        # the last ClockSkewed, and until when it is raised again
-        self._skew, self._skewed_until_s = (0, 0), -1e9
-        # the wait that counts for the timeout: when it began, and its last failure
-        self._began_s = 0.0
-        self._failed_s: float | None = None
-
-    def log_floor(self, left_ms: float) -> None:
-        """Log that ids are *left_ms* away, once for each wait for a floor."""
-        now_s = self._clock.monotonic()
-        if left_ms > MIN_WAIT_MS and now_s > self._logged_until_s:
-            self._logged_until_s = now_s + left_ms / 1000 + 1
-            log.warning(
-                "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
-                "restarted. A pool that no process has used before is created without this wait by: snowredis pool "
-                "create %s",
-                self._pool,
-                left_ms / 1000,
-                self._pool,
-            )
-
-    def skewed(self, offset_ms: int, limit_ms: int) -> errors.ClockSkewed:
-        """Return the error, which check_skew() raises again for SKEWED_FOR_S."""
-        self._skew, self._skewed_until_s = (offset_ms, limit_ms), self._clock.monotonic() + SKEWED_FOR_S
-        return errors.ClockSkewed(offset_ms, limit_ms)
-
-    def check_skew(self) -> None:
-        """Raise the error of skewed() again if that was called less than SKEWED_FOR_S ago."""
-        if self._clock.monotonic() < self._skewed_until_s:
-            raise errors.ClockSkewed(*self._skew)
-
-    def gives_up(self, began_s: float) -> bool:
-        """Return whether a call that began at *began_s* gives up if the pool is full now."""
-        now_s = self._clock.monotonic()
-        return now_s >= (began_s if self._is_first(now_s) else self._began_s) + self._timeout_s
-
-    def _is_first(self, now_s: float) -> bool:
-        """Return whether a failure begins a wait: after a longer silence, there may have been worker ids meanwhile."""
-        return self._failed_s is None or now_s - self._failed_s > self._timeout_s
-
-    def left_s(self, error: errors.PoolExhausted | errors.StoreUnavailable, began_s: float) -> float:
-        """Return how long a call that began at *began_s* may go on waiting after *error*; 0 or less: not at all."""
-        if isinstance(error, errors.StoreUnavailable) and not error.timed_out:
-            return 0
-        now_s = self._clock.monotonic()
-        if self._is_first(now_s):
-            self._began_s = began_s
-            if self._timeout_s > 0:
-                reason = "Redis does not reply in time"
-                if isinstance(error, errors.PoolExhausted):
-                    reason = f"all {error.capacity} worker ids are leased"
-                text = "pool %s: %s; waiting for a worker id, for %g s at most"
-                log.warning(text, self._pool, reason, self._timeout_s)
-        self._failed_s = now_s
-        return self._began_s + self._timeout_s - now_s
-
-    def end(self) -> None:
-        """Forget the failures: there is a worker id."""
-        self._failed_s = None
+from snowredis.snowflake.pace import FIRST_PAUSE_S, Asked, CallPause
 
 
 class ClaimWait:
     """The waits of one call that needs a lease."""
 
-    def __init__(self, context: Context, leases: LeaseManager, lifecycle: LeaseLifecycle, shared: SharedWaits) -> None:
+    def __init__(self, context: Context, leases: LeaseManager, lifecycle: LeaseLifecycle) -> None:
         self._context, self._clock, self._leases = context, context.clock, leases
-        self._lifecycle, self._shared = lifecycle, shared
-        self._began_s = self._clock.monotonic()
-        # when it is time to ask again
-        self._due_s = self._began_s
-        self._pause_s = FIRST_PAUSE_S
+        self._lifecycle, self._pace = lifecycle, context.pace
+        self._pause = CallPause(self._clock.monotonic())
 
     def ask_if_due(self) -> bool:
         """Ask for a worker id if it is time for that, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
@@ -121,20 +37,22 @@ class ClaimWait:
         Raises:
             PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
         """
-        leases, config, shared = self._leases, self._context.config, self._shared
+        leases, config, pace, pause = self._leases, self._context.config, self._pace, self._pause
         now_s = self._clock.monotonic()
-        shared.check_skew()
-        if now_s < self._due_s:
-            shared.log_floor(leases.view.floor_ms - self._context.now_ms())
-            nap(self._clock, self._due_s - now_s)
+        if refusal := pace.refusal(Asked.CLAIM, now_s):
+            raise refusal
+        if now_s < pause.due_s:
+            self._lifecycle.log_floor(leases.view.floor_ms - self._context.now_ms())
+            nap(self._clock, pause.due_s - now_s)
             return False
         try:
-            gives_up = shared.gives_up(self._began_s)
+            gives_up = pace.gives_up(pause, now_s)
             settling_ms = self._lifecycle.claim(self._context.longest_wait_ms, gives_up=gives_up).settling_ms
         except (errors.PoolExhausted, errors.StoreUnavailable) as error:
-            left_s = shared.left_s(error, self._began_s)
-            if left_s > 0 or (not gives_up and isinstance(error, errors.PoolExhausted)):
-                self._due_s = self._clock.monotonic() + min(self._pause_after(error), left_s)
+            failed_s = self._clock.monotonic()
+            if pace.begins_wait(pause, error, failed_s):
+                self._log_wait(error)
+            if pace.waits(pause, error, failed_s, gave_up=gives_up):
                 return False
             if leases.lost_worker is not None:
                 raise errors.LeaseLost(config.name, leases.lost_worker, str(error)) from errors.as_cause(error)
@@ -143,26 +61,26 @@ class ClaimWait:
             stalled_ms = (self._clock.monotonic() - now_s) * 1000
             if error.behind_ms - stalled_ms <= self._context.longest_wait_ms:
                 # the request was late, and not the clock
-                self._due_s = self._clock.monotonic() + FIRST_PAUSE_S
+                pause.due_s = self._clock.monotonic() + FIRST_PAUSE_S
                 return False
-            raise shared.skewed(-error.behind_ms, self._context.longest_wait_ms) from None
-        shared.end()
-        if not settling_ms:
-            return True
-        shared.log_floor(leases.view.floor_ms - self._context.now_ms())
-        if now_s - self._began_s > 2 * config.floor_ms / 1000 + 1:
+            raise self._skewed(-error.behind_ms, self._context.longest_wait_ms) from None
+        pace.replied(pause, settling_ms, now_s)
+        if settling_ms and now_s - pause.began_s > 2 * config.floor_ms / 1000 + 1:
             raise errors.LeaseExpired(config.name, -1, self._why_floor())
-        # the floor may be raised once more meanwhile, so look now and then
-        self._due_s = now_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
-        return False
+        return not settling_ms
 
-    def _pause_after(self, error: errors.PoolExhausted | errors.StoreUnavailable) -> float:
-        if isinstance(error, errors.StoreUnavailable):
-            # processes that timed out together do not ask together again
-            return self._context.random.uniform(0, TIMED_OUT_PAUSE_S)
-        pause_s = max(self._pause_s, min(FULL_PAUSE_S, error.next_expiry_ms / 1000))
-        self._pause_s = min(LAST_PAUSE_S, 2 * self._pause_s)
-        return pause_s
+    def _skewed(self, offset_ms: int, limit_ms: int) -> errors.ClockSkewed:
+        """Return the error, which is raised again for a while."""
+        error = errors.ClockSkewed(offset_ms, limit_ms)
+        self._pace.failed(Asked.CLAIM, error, self._clock.monotonic())
+        return error
+
+    def _log_wait(self, error: errors.PoolExhausted | errors.StoreUnavailable) -> None:
+        reason = "Redis does not reply in time"
+        if isinstance(error, errors.PoolExhausted):
+            reason = f"all {error.capacity} worker ids are leased"
+        text = "pool %s: %s; waiting for a worker id, for %g s at most"
+        log.warning(text, self._context.config.name, reason, self._pace.timeout_s)
 
     def _why_floor(self) -> str:
         """Return why the floor has not passed after twice the time that a loss explains."""
@@ -183,18 +101,19 @@ class ClaimWait:
         limit_ms = 2 * config.floor_ms + config.layout.tick_ms
         if ms > limit_ms:
             self._lifecycle.release()
-            raise self._shared.skewed(-int(ms), limit_ms)
+            raise self._skewed(-int(ms), limit_ms)
         if self._leases.view.floor_ms > self._context.now_ms():
             # else another process had reserved these times
-            self._shared.log_floor(ms)
+            self._lifecycle.log_floor(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
-        if self._leases.held is not None and not self._clock.background and not self._leases.view.just_renewed():
+        is_old = not self._pace.just_renewed(self._leases.view.renewed_ago_s)
+        if self._leases.held is not None and not self._clock.background and is_old:
             self._lifecycle.renew_in_need()
         nap(self._clock, ms / 1000)
 
     def end(self) -> None:
         """Count how long the call waited, now that there is a worker id and one of its lanes is open."""
-        self._context.counts.claim_waits.add(self._clock.monotonic() - self._began_s)
+        self._context.counts.claim_waits.add(self._clock.monotonic() - self._pause.began_s)
 
 
 class SlowPath:
@@ -211,12 +130,10 @@ class SlowPath:
         leases: LeaseManager,
         allocator: IdAllocator,
         lifecycle: LeaseLifecycle,
-        claim_timeout_s: float,
     ) -> None:
         self._context, self._guard = context, context.guard
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
-        self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
-        self._shared = SharedWaits(self._pool, context.clock, claim_timeout_s)
+        self.clock, self._pool = context.clock, context.config.name
         self.preparing: Future[int] | None = None
 
     def next_id(self, *, only_claim: bool = False) -> int:
@@ -257,7 +174,7 @@ class SlowPath:
                     self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
                     raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
                 else:
-                    claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle, self._shared)
+                    claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle)
                     if not isinstance(decision, NotOpen):
                         self._ask_for_lease(claim_wait)
                     elif not (self._lifecycle.is_in_need and self._lifecycle.open_outage_lane()):
@@ -293,9 +210,8 @@ class SlowPath:
             raise errors.ClockStopped(still_ms, self._context.rules.policy)
 
     def after_fork(self) -> None:
-        """Forget, in a forked child, which errors the parent had and what its threads were doing."""
+        """Forget, in a forked child, what the threads of the parent were doing."""
         self.preparing = None
-        self._shared = SharedWaits(self._pool, self.clock, self._claim_timeout_s)
 
     def _wait(self, wait: Wait) -> None:
         self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
@@ -323,7 +239,7 @@ class SlowPath:
         held = self._leases.held
         if held is None:
             return
-        if not self._leases.view.just_renewed():
+        if not self._context.pace.just_renewed(self._leases.view.renewed_ago_s):
             self._lifecycle.renew_in_need()
             return
         config = self._context.config

@@ -187,7 +187,7 @@ class Process(SimulatedProcess):
             delay_s = self.generator._beat()
 
     def _first_beat_s(self) -> float:
-        return self.generator._lifecycle.beat_after_s()
+        return self.generator._context.pace.beat_in_s()
 
     def begin_call(self) -> None:
         claims = [claim for claim in self.claims if all(claim is not each for each in self.refused_claims)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
+import random
 import re
 import subprocess
 import sys
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.pace import Pace
 from snowredis.snowflake.protocol import ClaimRequest
 from snowredis.snowflake.replies import Behind, ClaimReply, Seen
-from snowredis.snowflake.slow_path import SharedWaits
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 
@@ -40,16 +40,10 @@ def test_the_first_wait_is_one_line_on_stderr(server: RedisServer) -> None:
     assert warning == WARNING.format("first") + "\n"
 
 
-def test_one_warning_a_wait_and_another_for_the_next(caplog: pytest.LogCaptureFixture) -> None:
-    clock = ManualClock()
-    shared = SharedWaits("p", clock, 0.0)
-    for left_ms in (30_000, 25_000, 100):
-        shared.log_floor(left_ms)
-        clock.advance(5_000)
-    clock.advance(85_000)
-    shared.log_floor(900)
-    shared.log_floor(30_000)
-    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+def test_one_warning_a_wait_and_another_for_the_next() -> None:
+    pace = Pace(10, 0.0, random.Random(1))
+    waits = ((30, 0), (25, 5), (0.1, 10), (0.9, 100), (30, 100))
+    assert [pace.says_floor(left_s, now_s) for left_s, now_s in waits] == [True, False, False, False, True]
 
 
 def test_a_request_that_was_late_is_no_clock_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
