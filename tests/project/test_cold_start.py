@@ -18,14 +18,16 @@ from tests.support.servers import RedisServer
 # most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code
 # in them, without comments, docstrings and blank lines. A change that needs more says why. The last file: what
 # the log raises is kept from all others
-MOST_FILES, MOST_CODE_LINES = 37, 5_050
+MOST_FILES, MOST_CODE_LINES = 40, 5_300
 # most functions of snowredis on the way from a call to redis-py, and the files in which they are
 MOST_FRAMES = {"claim": (10, 6), "renew": (8, 5), "release": (9, 5)}
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
 # packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
 NEEDED: dict[str, set[str] | None] = {
     "core": {"lanes", "layout", "values"},
-    **dict.fromkeys(("process", "servers", "snowflake", "connection", "errors", "settings", "signatures"), None),
+    **dict.fromkeys(
+        ("process", "servers", "snowflake", "connection", "environment", "errors", "settings", "signatures"), None
+    ),
 }
 NOT_NEEDED = {"snowredis.snowflake.memory_store"}
 # modules of the standard library: for the page that forks wipe, host names, Lua files and records, and what redis-py
