@@ -55,7 +55,7 @@ export class Layout {
 export class Settings {
   constructor(signature) {
     const parts = Object.fromEntries(signature.split(" ").map((part) => part.split(/=(.*)/s)));
-    if (parts.format !== "5" || parts.registry) throw refusal("SIGNATURE", `not format 5, or a registry: ${signature}`);
+    if (parts.format !== "5") throw refusal("SIGNATURE", `not format 5: ${signature}`);
     const times = ["ttl", "max_clock_lead", "redis_skew", "failover_slack", "outage_reserve"];
     const [ttlMs, lead, skew, slack, outage] = times.map((name) => Number(parts[`${name}_ms`] ?? 0));
     const [others, third, layout] = [lead + skew + slack, Math.floor(ttlMs / 3), new Layout(parts.layout)];

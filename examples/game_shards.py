@@ -1,6 +1,6 @@
 # Type:     python examples/game_shards.py
 # Needs:    pip install 'snowredis[merge]'; and redis-server, or else pip install 'fakeredis[lua]'
-# You see:  two game shards, each with its own Redis and its own database, numbered by a registry, make players and
+# You see:  two game shards, each with its own Redis and its own database, numbered by a tag, make players and
 #           items in bursts; a server is killed with kill -9, another's clock is set back by 45 s; then both databases
 #           are merged with plain INSERTs, and nothing clashes. The same with AUTOINCREMENT clashes: `snowredis merge
 #           check` finds every clash, and `merge draft` and `merge run` merge without any. With --keep DIR the
@@ -31,7 +31,6 @@ from snowredis.process.clock import StepClock
 
 LAYOUT = snowredis.layouts["game-shards"]
 SHARDS = ("eu", "us")
-REGISTRY = "world"
 SERVERS = [f"{shard}-{number}" for shard in SHARDS for number in (1, 2, 3)]
 KILLED, IN_ITS_PLACE, SET_BACK = "eu-2", "eu-4", "us-2"
 SET_BACK_S = 12
@@ -70,7 +69,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def url_of(home: Path, name: str) -> str:
-    """Return the URL of a private Redis: of a shard, or of the registry."""
+    """Return the URL of a private Redis: of a shard, or of the tag that numbers them."""
     return f"embedded://{home / name}"
 
 
@@ -81,8 +80,6 @@ def serve(name: str, directory: Path, home: Path) -> None:
     settings: snowredis.connection.Settings = {
         "layout": LAYOUT,
         "datacenter": "auto",
-        "registry": REGISTRY,
-        "registry_url": url_of(home, "registry"),
         # a burst borrows ticks ahead of the clock instead of waiting for them
         "overflow": "ahead",
         "max_ahead_ms": AHEAD_MS,
@@ -125,12 +122,12 @@ def snowredis_command(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def number_shards(home: Path) -> None:
-    """Create the registry, and each shard's pool with a number of it, as an operator would."""
-    registry = url_of(home, "registry")
-    commands = [("registry", "create", REGISTRY, "--url", registry, "--layout", "game-shards")]
+    """Create the tag, and each shard's pool with a number of it, as an operator would."""
+    numbers = url_of(home, "numbers")
+    commands = [("numbers", "create", "shards", "--url", numbers, "--layout", "game-shards")]
     for shard in SHARDS:
         create = ("pool", "create", f"shard-{shard}", "--url", url_of(home, shard), "--layout", "game-shards")
-        commands.append((*create, "--datacenter", "auto", "--registry", REGISTRY, "--registry-url", registry))
+        commands.append((*create, "--datacenter", "auto", "--numbers-url", numbers))
     for command in commands:
         done = snowredis_command(*command)
         print(done.stdout.partition("\n")[0].partition(" at ")[0] or done.stderr)
@@ -357,7 +354,7 @@ def report_of_counters(directory: Path) -> list[tuple[str, bool]]:
         still_owned = count(mended, "item JOIN player ON player.id = owner AND player.server = item.server")
     return [
         *checks,
-        ("merge check finds no id twice in the shards that a registry numbered", clashes == 0),
+        ("merge check finds no id twice in the shards that were numbered", clashes == 0),
         (
             "merge check finds every clash of the counters",
             found == both and {code for code, _ in bad} == {10},
@@ -384,9 +381,9 @@ def main() -> int:
         for shard in SHARDS:
             connect(directory / f"{shard}.db").executescript(TABLES.format(counter="")).close()
             connect(directory / f"{shard}-counters.db").executescript(TABLES.format(counter="AUTOINCREMENT")).close()
-        # a private Redis for each shard, and one for the registry
+        # a private Redis for each shard, and one for their numbers
         home = Path(temporary).resolve()
-        homes = [home / name for name in (*SHARDS, "registry")]
+        homes = [home / name for name in (*SHARDS, "numbers")]
         try:
             for each in homes:
                 snowredis.embedded.start(each)

@@ -40,7 +40,6 @@ from scripts.sanitize import ROOT, compile_extension
 
 FILES = (
     *("snowflake/*.py", "snowflake/lua/*.lua", "snowflake/_fastpath.c", "servers/lua/*.lua", "servers/runner.py"),
-    *("registry/*.py", "registry/lua/*.lua"),
     *("process/fork.py", "process/names.py", "process/clock.py", "core/lanes.py", "core/layout.py"),
 )
 # texts and counters for people
@@ -53,9 +52,9 @@ LIMIT_CPU_S = 60
 # most time of a stage: a busy machine needs several times as much, and a test that waits for ever does not end
 LIMIT_S = 600
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=0"]
-FOLDERS = [f"tests/{name}" for name in ("snowflake", "process", "servers", "registry", "core")]
+FOLDERS = [f"tests/{name}" for name in ("snowflake", "process", "servers", "core")]
 GENERATOR, CRASHES = "tests/snowflake/generator", "tests/snowflake/crashes"
-RULES = [f"tests/simulation/test_{name}.py" for name in ("rules", "registry")]
+RULES = [f"tests/simulation/test_{name}.py" for name in ("rules",)]
 # arguments of Python
 STAGES = [
     [*PYTEST, *FOLDERS, "-m", "not server"],
@@ -64,8 +63,8 @@ STAGES = [
     ["scripts/soak.py", "--schedules", "60", "--jobs", "1"],
 ]
 LAST_STAGE = {
-    ".py": [*PYTEST, f"{GENERATOR}/test_implementations.py", "tests/registry", CRASHES, "-k", "not [redis"],
-    ".lua": [*PYTEST, "tests/registry/test_contract.py", "tests/snowflake/lease/test_broken_pools.py"],
+    ".py": [*PYTEST, f"{GENERATOR}/test_implementations.py", CRASHES, "-k", "not [redis"],
+    ".lua": [*PYTEST, "tests/snowflake/lease/test_broken_pools.py"],
     ".c": [*PYTEST, *(f"{GENERATOR}/test_{name}.py" for name in ("extension", "threads_and_signals", "forks"))],
 }
 

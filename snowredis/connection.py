@@ -13,8 +13,7 @@ from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.log import log
 from snowredis.settings import SETTINGS, Server, Settings, check_settings
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.open import has_registry, layout_of, open_store
-from snowredis.snowflake.protocol import Store
+from snowredis.snowflake.open import layout_of, open_store
 
 if TYPE_CHECKING:
     from snowredis.process.coroutines import Connecting
@@ -35,8 +34,8 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
         pool: the set of worker ids: processes that must not repeat each other's ids use the same; letters,
             digits, _ . -
         layout: how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`
-        datacenter: value of the layout's datacenter bits; `auto`: the shard number that the registry has given
-            to this pool
+        datacenter: value of the layout's datacenter bits; `auto`: the number that `snowredis pool create
+            --datacenter auto` gave to this pool
         ttl: how long a lease and a reservation last without a heartbeat; a heartbeat is sent every ttl / 3, with
             a long failover_slack every ttl / 6
         label: name of this process, shown to people who look at the pool; at most 100 characters
@@ -48,9 +47,6 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
 
     Rarely needed:
         fields: values of the parts of the datacenter bits that the layout names, instead of `datacenter`
-        registry: name of the registry of shard numbers, in which no two pools have the same number; a pool that
-            has no number there is refused
-        registry_url: the Redis of the registry, if it is another one
         max_clock_lead: how far a host's clock may be ahead of the Redis clock before its reservations get
             shorter
         redis_skew: how far the clocks of two Redis servers may differ
@@ -110,7 +106,7 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
         overflow=used["overflow"],
     )
     return SnowflakeGenerator(
-        _open_store(url, used),
+        open_store(url, used),
         clock=clock,
         rules=rules,
         # ids of a test are the same in every run
@@ -119,16 +115,6 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
         claim_timeout=used["claim_timeout"],
         label=used["label"],
     )
-
-
-def _open_store(url: Server, settings: Mapping[str, Any]) -> Store:
-    if not has_registry(settings):
-        return open_store(url, settings)
-    # loaded for pools of a registry only
-    from snowredis.registry.registration import open_registered
-
-    # 0 is the default: a pool whose registry is named has its number
-    return open_registered(url, {**settings, "datacenter": settings["datacenter"] or "auto"})
 
 
 def check_end(layout: Layout, now_ms: int) -> None:

@@ -7,7 +7,6 @@ SnowredisError
 ├── InvalidId (ValueError)          a number or text that is not a valid id
 ├── SettingsMismatch                stored with other settings, or in another format
 │   └── LayoutMismatch              … a pool, with another layout or other constants
-│       └── ShardNumberRefused      … it lacks its number of a registry, or another pool has it
 ├── PoolExhausted                   every worker id is leased
 ├── LeaseExpired                    the reserved time ran out and could not be extended
 │   └── LeaseLost                   the lease was lost, and no other worker id could be claimed
@@ -47,7 +46,6 @@ __all__ = [
     "PoolNotFound",
     "ServerUnidentified",
     "SettingsMismatch",
-    "ShardNumberRefused",
     "SnowredisError",
     "StoreReadOnly",
     "StoreRefused",
@@ -127,7 +125,7 @@ class SettingsMismatch(SnowredisError):
     Subclasses say what it is and what to do.
 
     Attributes:
-        name: of the pool, tag or registry.
+        name: of the pool or tag.
         stored, given: all settings in Redis, and of this process, as they are stored in Redis.
         differences: name -> its values in Redis and in this process, as text for people.
     """
@@ -179,26 +177,6 @@ class LayoutMismatch(SettingsMismatch):
         from snowredis.signatures import layout_advice
 
         return layout_advice(self.pool, self.stored, self.given)
-
-
-class ShardNumberRefused(LayoutMismatch):
-    """The pool has no number of its registry, or another pool has it; nothing was claimed.
-
-    Two pools with the same number would repeat each other's ids.
-
-    Attributes:
-        registry: its name.
-        reason: what is wrong and what to do, as sentences.
-    """
-
-    def __init__(self, pool: str, registry: str, reason: str) -> None:
-        super().__init__(pool, "", "")
-        self.args = (pool, registry, reason)
-        self.registry, self.reason = registry, reason
-
-    def __str__(self) -> str:
-        pool = f"pool {self.pool!r}, " if self.pool else ""
-        return f"{pool}registry {self.registry!r} of shard numbers: {self.reason}"
 
 
 class PoolExhausted(SnowredisError):

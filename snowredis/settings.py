@@ -229,8 +229,8 @@ class CommonSettings(TypedDict, total=False):
         "how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`", of_pool=True)]
     datacenter: Annotated[Datacenter, _setting(
         DATACENTER, 0, "0",
-        "value of the layout's datacenter bits; `auto`: the shard number that the registry has given to "
-        "this pool", of_pool=True)]
+        "value of the layout's datacenter bits; `auto`: the number that `snowredis pool create "
+        "--datacenter auto` gave to this pool", of_pool=True)]
     ttl: Annotated[float, _setting(
         SECONDS, 30.0, "30 s",
         "how long a lease and a reservation last without a heartbeat; a heartbeat is sent every ttl / 3, with "
@@ -256,13 +256,6 @@ class Settings(CommonSettings, total=False):
         FIELDS, None, "none",
         "values of the parts of the datacenter bits that the layout names, instead of `datacenter`", of_pool=True)]
 
-    registry: Annotated[str | None, _setting(
-        NAME, None, "none, or default if datacenter is auto",
-        "name of the registry of shard numbers, in which no two pools have the same number; a pool that "
-        "has no number there is refused", of_pool=True)]
-    registry_url: Annotated["Server | None", _setting(
-        URL, None, "the pool's own Redis",
-        "the Redis of the registry, if it is another one")]
     max_clock_lead: Annotated[float | None, _setting(
         SECONDS, None, "ttl / 12",
         "how far a host's clock may be ahead of the Redis clock before its reservations get shorter", of_pool=True)]

@@ -1,4 +1,4 @@
-"""Signatures: settings and format of a pool, tag or registry as they are stored in Redis, and messages about them.
+"""Signatures: settings and format of a pool or tag as they are stored in Redis, and messages about them.
 
 The text may come from Redis: what snowredis does not write is escaped and shortened.
 """
@@ -81,9 +81,6 @@ def layout_advice(pool: str, stored: str, given: str) -> str:
         )
     if "changed" in there:
         return "The layout of the pool was changed: start this process again with the new one."
-    registry = there.get("registry", "").partition("/")[0]
-    if registry and " registry=" not in given:
-        return f'Its number is that of a registry: use datacenter="auto" and registry={registry!r}.'
     # the default of outage_reserve follows the layout
     if all(name.startswith("layout") or name == "outage_reserve" for name in differences(stored, given)):
         return (
@@ -94,13 +91,14 @@ def layout_advice(pool: str, stored: str, given: str) -> str:
 
 
 # format of what is stored in Redis -> the versions that write and read it. A number stands for one form of everything;
-# a pool, tag or registry has the number of the version that changed its own form last
+# a pool or tag has the number of the version that changed its own form last
 FORMATS = {
     1: "development versions before 0.1.0",
-    2: "snowredis 0.1.0 and later (pools, tags of segments, registries: development versions before 0.1.0)",
+    2: "development versions before 0.1.0",
     3: "development versions before 0.1.0",
-    4: "snowredis 0.1.0 and later (tags of segments, registries; pools: development versions before 0.1.0)",
+    4: "development versions before 0.1.0",
     5: "snowredis 0.1.0 and later (pools)",
+    6: "snowredis 0.1.0 and later (tags)",
 }
 
 

@@ -23,8 +23,7 @@ from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig
 
 if TYPE_CHECKING:
-    from snowredis.numbers.settings import TagConfig
-    from snowredis.numbers.stores import MemoryTagStore
+    from snowredis.numbers.stores import MemoryTag
 
 __all__ = ["ManualClock", "MemoryPool", "memory_pool", "use"]
 
@@ -79,7 +78,7 @@ class MemoryPool:
         self.clock = clock
         self._new = new
         self._stores: dict[str, MemoryStore] = {}
-        self._tags: dict[str, MemoryTagStore] = {}
+        self._tags: dict[str, MemoryTag] = {}
 
     def memory_store(self, config: PoolConfig) -> MemoryStore:
         """Return the store of the pool *config.name*. Raises LayoutMismatch if it was opened with other settings."""
@@ -88,15 +87,11 @@ class MemoryPool:
             raise LayoutMismatch(config.name, store.config.signature, config.signature)
         return store
 
-    def tag_store(self, config: TagConfig) -> MemoryTagStore:
-        """Return the store of the tag *config.tag*. Raises NumbersDiffer if it was opened with other settings."""
-        from snowredis.numbers.stores import MemoryTagStore
-        from snowredis.numbers.tag_store import NumbersDiffer
+    def tag_store(self, tag: str) -> MemoryTag:
+        """Return the store of the tag."""
+        from snowredis.numbers.stores import MemoryTag
 
-        store = self._tags.setdefault(config.tag, MemoryTagStore(config, self._server_time_ms))
-        if store.config.signature != config.signature:
-            raise NumbersDiffer(config.tag, store.config.signature, config.signature)
-        return store
+        return self._tags.setdefault(tag, MemoryTag(tag, self._server_time_ms))
 
     def _server_time_ms(self) -> int:
         server_time_ms = getattr(self.clock, "server_time_ms", None)

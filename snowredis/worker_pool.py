@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
@@ -147,9 +147,7 @@ class LayoutChange:
 
 def config_of(info: PoolInfo) -> PoolConfig:
     """Return the constants of the pool as it is stored."""
-    registration = info.settings.get("registry", "").partition("/")[2]
-    config = pool_config({"pool": info.name} | info.options)
-    return replace(config, registration=registration)
+    return pool_config({"pool": info.name} | info.options)
 
 
 def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
@@ -165,9 +163,9 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
     if layout == info.layout:
         raise ConfigError(f"pool {info.name!r} has this layout already. Nothing was changed.")
     place = (info.layout.datacenter_bits, info.layout.datacenter_shift)
-    if config.registry and place != (layout.datacenter_bits, layout.datacenter_shift):
+    if config.datacenter and place != (layout.datacenter_bits, layout.datacenter_shift):
         raise ConfigError(
-            f"pool {info.name!r} has the number {config.datacenter} of registry {config.registry!r}, and the new "
+            f"pool {info.name!r} has the datacenter {config.datacenter}, and the new "
             "layout has its datacenter bits in another place, where other pools may have other bits. Nothing "
             "was changed. Use a layout with the same datacenter bits in the same place."
         )

@@ -25,7 +25,7 @@ from tests.support.started import Watch, starts_something
 
 TESTS = Path(__file__).parent
 # all that is collected in a run with -m "not server": elsewhere nearly every test starts something, or copies databases
-QUICK = {"core", "kinds", "numbers", "process", "registry", "servers", "snowflake"}
+QUICK = {"core", "kinds", "numbers", "process", "servers", "snowflake"}
 # … but these, which count in seconds what others count in ms: schedules, leaks, every bytecode, SQL, ids of days
 THOROUGH = {
     *("test_collisions.py", "test_extension.py", "test_interruptions.py", "test_memory_and_scripts.py"),

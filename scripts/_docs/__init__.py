@@ -20,15 +20,14 @@ GENERATED: dict[str, Callable[[], str]] = {
     "json-records": events.records,
     "layouts": layouts.presets,
     "lua-scripts": lua.of_leases,
-    "lua-segments": lua.of_segments,
-    "lua-dated": lua.of_dated_numbers,
+    "lua-numbers": lua.of_numbers,
     "pool-metrics": metrics.of_pools,
     "process-metrics": metrics.of_processes,
     "segment-metrics": metrics.of_segments,
     "service-metrics": metrics.of_the_service,
     "loaded-code": loaded.what_runs,
     "settings": settings.of_connect,
-    "dated-settings": settings.of_dated_numbers,
+    "number-settings": settings.of_numbers,
     "service-settings": settings.of_the_service,
 }
 _MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)

@@ -6,7 +6,6 @@ import re
 
 from scripts._docs.tables import table
 from snowredis.numbers import stores as numbers
-from snowredis.registry import registry
 from snowredis.servers.scripts import PROLOGUE, read_lua
 from snowredis.snowflake import redis_store
 from snowredis.snowflake.administration import POOL_SCRIPTS
@@ -21,21 +20,14 @@ def lua_of(name: str) -> str:
 
 
 def of_leases() -> str:
-    """Return a section for each script of leases and registries; first for the parts that they begin with."""
+    """Return a section for each script of leases; first for the parts that they begin with."""
     texts = [lua_of(name) for name in (*PROLOGUE, "pool", *POOL_SCRIPTS)]
-    texts += [read_lua(name, registry.__file__) for name in ("registry", *registry.REGISTRY_SCRIPTS)]
     return "\n\n".join(map(_section, texts))
 
 
-def of_segments() -> str:
-    """Return a section for each script of segments; first for the part that they begin with."""
-    names = ("common", *numbers.SCRIPTS)
-    return "\n\n".join(_section(read_lua(name, numbers.__file__)) for name in names)
-
-
-def of_dated_numbers() -> str:
-    """Return the section for the script of dated numbers."""
-    return _section(read_lua("dated", numbers.__file__))
+def of_numbers() -> str:
+    """Return a section for each script of numbers; first for the part that they begin with."""
+    return "\n\n".join(_section(read_lua(name, numbers.__file__)) for name in ("tag", *numbers.SCRIPTS))
 
 
 def _section(source: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts._docs.tables import table
-from snowredis.numbers.settings import DATED_SETTINGS
+from snowredis.numbers.settings import NUMBER_SETTINGS
 from snowredis.settings import SETTINGS, Setting
 from snowredis.web import PREFIX
 from snowredis.web.settings import SERVICE_SETTINGS
@@ -21,9 +21,9 @@ def of_connect() -> str:
     return table(("setting", "default", "of the pool", "what it is"), rows)
 
 
-def of_dated_numbers() -> str:
-    """Return the table of the settings of dated numbers."""
-    return _table("setting", ((one.name, one) for one in DATED_SETTINGS.values()))
+def of_numbers() -> str:
+    """Return the table of the settings of numbers."""
+    return _table("setting", ((one.name, one) for one in NUMBER_SETTINGS.values()))
 
 
 def of_the_service() -> str:

@@ -21,7 +21,6 @@ from snowredis.cli.commands.ids import DECODE, GENERATE, WHOIS
 from snowredis.cli.commands.layout import LAYOUT, SQL
 from snowredis.cli.commands.numbers import NUMBERS
 from snowredis.cli.commands.pool import POOL
-from snowredis.cli.commands.registry import REGISTRY
 from snowredis.cli.commands.run import RUN
 from snowredis.cli.commands.serve import SERVE
 from snowredis.cli.commands.workers import DOCTOR, EVENTS, METRICS, WORKERS
@@ -32,7 +31,7 @@ from snowredis.cli.output import discard_stdout, emit, printable
 # errors of a write to a full disk, to a file that is too large, or to a broken device
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
-_COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]
+_COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, WHOIS, EVENTS, POOL, NUMBERS, METRICS]
 _COMMANDS += [DOCTOR, GAMEDAY, SERVE, RUN, SQL]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.

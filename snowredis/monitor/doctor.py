@@ -1,7 +1,7 @@
 """All checks: those of this host and its Redis are in checks.py. Here are those of what is in that Redis.
 
-Each pool: its status, workers and durability. The tags: whether those of segments are open, and what a restart costs
-them. And the rights: which commands the credentials of this process may run on the keys of pools and tags.
+Each pool: its status, workers and durability. The tags: whether they are open, and what a restart costs them. And the
+rights: which commands the credentials of this process may run on the keys of pools and tags.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from snowredis.monitor.lease import count
 from snowredis.monitor.pool import PoolInfo, setting_ms
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
 from snowredis.numbers import stores
-from snowredis.numbers.administration import tag_info
-from snowredis.numbers.tag_store import NumbersBroken
+from snowredis.numbers.administration import read_tag
+from snowredis.numbers.protocol import NumbersBroken
 from snowredis.servers.clients import address, close_client, is_cluster, open_client
 from snowredis.servers.runner import server_of, translated
 from snowredis.servers.scripts import Script, text_of
@@ -125,7 +125,7 @@ def _info(client: Any, section: str) -> dict[str, Any]:
 Call = tuple[str, int]
 # how many arguments ACL DRYRUN needs after the key of a command
 _ARGUMENTS = {
-    **dict.fromkeys(("del", "unlink", "hkeys", "zcard"), 0),
+    **dict.fromkeys(("del", "unlink", "zcard"), 0),
     **dict.fromkeys(("hget", "hmget", "hdel", "hexists", "hscan", "zrem"), 1),
     **dict.fromkeys(("hset", "hincrby", "zadd", "zcount", "zrange", "zrangebyscore"), 2),
     "xadd": 3,
@@ -156,13 +156,9 @@ def pool_needs(name: str) -> Needs:
     return Needs(f"pool {name}", pool_keys(name), _calls_in(map(load, SCRIPTS)))
 
 
-# script of a kind of tags, of segments or of dated numbers -> its keys by the name of the tag
-_KEYS_OF: dict[str, Callable[[str], Sequence[str]]] = {"take": stores.tag_keys, "dated": stores.dated_keys}
-
-
-def tag_needs(script: str, name: str) -> Needs:
-    """Return what generators of tag *name* need that run *script*, one of _KEYS_OF."""
-    return Needs(f"tag {name}", _KEYS_OF[script](name), _calls_in([stores.load(script)]))
+def tag_needs(name: str) -> Needs:
+    """Return what generators of tag *name* need."""
+    return Needs(f"tag {name}", stores.tag_keys(name), _calls_in([stores.load("take")]))
 
 
 def _calls_in(scripts: Iterable[Script]) -> list[Call]:
@@ -224,87 +220,61 @@ def _try_script(client: Any) -> Found:
 MAX_TAGS = 100
 # states of a tag that hands out no numbers
 _STATES = {"unknown": "of another version", "closed": "closed, so that they hand out no numbers"}
-# fields that say whether a tag is open
-_FIELDS = ("signature", "reason", "next", "alarm")
 
 
-def find_tags(client: Any, name: str | None) -> dict[str, list[str]]:
-    """Return the names of all tags, or of the one with this *name* if it exists, for each of _KEYS_OF.
-
-    Raises StoreRefused: it may not be read whether there are any.
-    """
+def find_tags(client: Any, name: str | None) -> list[str]:
+    """Return the names of all tags, or of the one with this *name* if it exists. Raises StoreUnavailable."""
     if name is None:
-        return {script: list(_scan(client, keys_of("*")[0])) for script, keys_of in _KEYS_OF.items()}
-    found: dict[str, list[str]] = {script: [] for script in _KEYS_OF}
-    refused: StoreRefused | None = None
-    for script, keys_of in _KEYS_OF.items():
-        try:
-            with translated(address(client)):
-                found[script] += [name] if client.hget(keys_of(name)[0], "signature") is not None else []
-        except StoreRefused as error:
-            refused = error
-    if refused is not None and not any(found.values()):
-        raise refused
-    return found
+        return list(_scan(client, stores.tag_keys("*")[0]))
+    with translated(address(client)):
+        return [name] if client.hmget(stores.tag_keys(name)[0], "signature") != [None] else []
 
 
 def tags_at(url: Any) -> tuple[str, list[str]]:
-    """Return the address of a server, and the names of its tags: of MAX_TAGS of each kind at most.
-
-    Raises StoreUnavailable.
-    """
+    """Return the address of a server, and the names of its tags, MAX_TAGS at most. Raises StoreUnavailable."""
     server = open_client(url)
     try:
         with translated(server.where):
-            return server.where, sorted(set().union(*find_tags(server.client, None).values()))
+            return server.where, sorted(find_tags(server.client, None))
     finally:
         close_client(server.client)
 
 
 def check_tags(client: Any, name: str | None) -> Iterator[Condition]:
     """Check the tag *name*, or all tags."""
-    needed: list[Needs] = []
+    # its generators need the same if it does not exist
+    names = [] if name is None else [name]
     try:
         with translated(address(client)):
-            found = find_tags(client, name)
-            needed = [tag_needs(script, each) for script, names in found.items() for each in names]
-            result = check_segments(client, found["take"])
-        if name is not None and not needed:
+            names = find_tags(client, name)
+        result = _check_open(client, names)
+        if name is not None and not names:
             result = critical(f"there is no tag {name}", f"once: snowredis numbers create {name}")
     except SnowredisError as failure:
         result = not_checked(failure)
-        if not needed and isinstance(failure, StoreRefused):
-            # its generators need the same if it does not exist
-            needed = [] if name is None else [tag_needs("take", name)]
-            result = result._replace(advice="" if needed else "name the tag with --tag")
-    yield result.of("segments")
-    if needed:
-        yield check_rights(client, needed).of("rights of tags")
+        if not names and isinstance(failure, StoreRefused):
+            result = result._replace(advice="name the tag with --tag")
+    yield result.of("tags")
+    if names:
+        yield check_rights(client, [tag_needs(each) for each in names]).of("rights of tags")
 
 
-def check_segments(client: Any, tags: Sequence[str]) -> Found:
-    """Check that *tags* of segments are open, and that a restart of this Redis loses none of their segments."""
+def _check_open(client: Any, tags: Sequence[str]) -> Found:
+    """Check that *tags* are open, and that a restart of this Redis loses none of their numbers."""
     if not tags:
-        return ok("no tags of segments here")
+        return ok("no tags of numbers here")
     # each problem -> the tags that have it
     found: dict[str, list[str]] = {}
     for tag in tags:
-        values = client.hmget(stores.tag_keys(tag)[0], _FIELDS)
-        fields = {name: text_of(value) for name, value in zip(_FIELDS, values, strict=True) if value is not None}
-        if "signature" not in fields:
-            # deleted meanwhile, or a key of another program
-            continue
         try:
-            info = tag_info(address(client), tag, fields)
+            info = read_tag(stores.RedisTag(client, tag))
         except NumbersBroken as failure:
             found.setdefault("not readable", []).append(f"{tag} ({failure.reason})")
             continue
-        if info.state != "open":
+        # None: deleted meanwhile, or a key of another program
+        if info is not None and info.state != "open":
             why = f" ({info.reason.text})" if info.reason else ""
             found.setdefault(_STATES[info.state], []).append(f"{tag}{why}")
-        if info.alarm is not None:
-            text = f"{tag} {info.alarm.first} to {info.alarm.last}"
-            found.setdefault("numbers may have been handed out twice", []).append(text)
     if found:
         return critical(
             "; ".join(f"{what}: {', '.join(names)}" for what, names in found.items()),
@@ -312,11 +282,12 @@ def check_segments(client: Any, tags: Sequence[str]) -> Found:
         )
     if not int(client.info("persistence").get("aof_enabled", 1)):
         return warning(
-            f"{len(tags)} tags of segments, and no append-only file: a crash of Redis loses what was handed out since "
+            f"{len(tags)} tags of numbers, and no append-only file: a crash of Redis loses what was handed out since "
             "the last snapshot, and closes them",
-            "set appendonly yes; with appendfsync always, a tag with durability=assured is closed by no restart",
+            "set appendonly yes; with appendfsync always, a tag that was created with --durability assured is closed "
+            "by no restart",
         )
-    return ok(f"{len(tags)} tags of segments, all open; append-only file")
+    return ok(f"{len(tags)} tags of numbers, all open; append-only file")
 
 
 def _scan(client: Any, pattern: str) -> Iterator[str]:

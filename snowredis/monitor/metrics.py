@@ -121,8 +121,6 @@ SEGMENTS = _metrics("snowredis_segment_", ("tag",), (
     ("waits_total", "{wait}", "counts.waits", "waits of callers for a segment, the first one included"),
     ("failures_total", "{request}", "counts.failures", "requests for segments that failed"),
     ("closed_total", "{reply}", "counts.closed", "replies that the tag is closed"),
-    ("alarms_total", "{alarm}", "counts.alarms", "replies that numbers may have been handed out twice"),
-    ("dropped_total", "{number}", "counts.dropped", "numbers that are left out, about"),
     ("left", "{number}", "left", "numbers at hand, prefetched ones included", {"merged": "livesum"}),
     ("step", "{number}", "step", "numbers of the newest segment", {"merged": "livemax"}),
     ("tag_rate", "{number}/s", "tag_rate", "numbers a second that Redis hands out to all processes",

@@ -20,31 +20,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from snowredis.numbers.administration import DatedInfo as DatedInfo
-    from snowredis.numbers.administration import NumbersAlarm as NumbersAlarm
     from snowredis.numbers.administration import TagInfo as TagInfo
-    from snowredis.numbers.administration import change_tag as change_tag
     from snowredis.numbers.administration import create_tag as create_tag
     from snowredis.numbers.administration import delete_tag as delete_tag
-    from snowredis.numbers.administration import open_dated as open_dated
     from snowredis.numbers.administration import open_tag as open_tag
-    from snowredis.numbers.administration import show_dated as show_dated
     from snowredis.numbers.administration import show_tag as show_tag
+    from snowredis.numbers.administration import take_shard_number as take_shard_number
     from snowredis.numbers.dated import DatedGenerator as DatedGenerator
+    from snowredis.numbers.protocol import NumbersBroken as NumbersBroken
+    from snowredis.numbers.protocol import NumbersClosed as NumbersClosed
+    from snowredis.numbers.protocol import NumbersDiffer as NumbersDiffer
+    from snowredis.numbers.protocol import NumbersExhausted as NumbersExhausted
     from snowredis.numbers.segments import SegmentGenerator as SegmentGenerator
-    from snowredis.numbers.tag_store import NumbersBroken as NumbersBroken
-    from snowredis.numbers.tag_store import NumbersClosed as NumbersClosed
-    from snowredis.numbers.tag_store import NumbersDiffer as NumbersDiffer
-    from snowredis.numbers.tag_store import NumbersExhausted as NumbersExhausted
     from snowredis.numbers.transaction import TransactionNumbers as TransactionNumbers
 
 # module -> its names. Loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
 _NAMES = {
-    "administration": "DatedInfo NumbersAlarm TagInfo change_tag create_tag delete_tag open_dated open_tag show_dated "
-    "show_tag",
+    "administration": "TagInfo create_tag delete_tag open_tag show_tag take_shard_number",
     "dated": "DatedGenerator",
+    "protocol": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
     "segments": "SegmentGenerator",
-    "tag_store": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
     "transaction": "TransactionNumbers",
 }
 

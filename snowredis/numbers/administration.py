@@ -1,6 +1,6 @@
-"""Administer tags, each on one server: create, open, change, delete, show. Each function connects, and closes again.
+"""Administer tags, each on one server: create, open, delete, show; and take a shard number.
 
-A tag may have segments, dated numbers, or both: they have keys of their own. The command line is built on this.
+Each function connects, and closes again. The command line is built on this.
 """
 
 from __future__ import annotations
@@ -9,351 +9,256 @@ import contextlib
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-from snowredis.core.as_json import IdNumber, Shown, TimeMs, in_json
-from snowredis.errors import ConfigError, shown
-from snowredis.numbers import tag_store
+from snowredis.core.as_json import IdNumber, TimeMs, in_json
+from snowredis.core.layout import Layout
+from snowredis.core.presets import resolve_layout
+from snowredis.errors import ConfigError
+from snowredis.numbers import protocol
 from snowredis.numbers.dated import DatedGenerator
-from snowredis.numbers.formats import MAX_NUMBER as MAX_DATED
-from snowredis.numbers.formats import Calendar
-from snowredis.numbers.settings import SEGMENT_SETTINGS, TagConfig, parse_signature, with_defaults
-from snowredis.numbers.stores import DatedStore, open_stores, refuse_several
-from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, NumbersExhausted, OpenRequest
-from snowredis.settings import Server
+from snowredis.numbers.formats import Calendar, NumberFormat
+from snowredis.numbers.masters import Master
+from snowredis.numbers.protocol import MAX_NUMBER, ClosedReason, NumbersBroken, OpenRequest
+from snowredis.numbers.settings import NUMBER_SETTINGS, TAG_CONSTANTS
+from snowredis.numbers.stores import FORMAT, RedisTag, open_tag_store
+from snowredis.settings import Server, check_settings
 
-_DATED_SIGNATURE = re.compile(
-    r"format=\d+ period=(hour|day|month|year) zone=([\w/+-]+) durability=(detect|assured)", re.ASCII
+# the tag of shard numbers, if no other is named
+SHARDS = "shards"
+_WHOLE = re.compile(r"[0-9]{1,16}")
+_FIELDS = (
+    *("signature", "reason", "format", "durability", "slack_ms", "start", "stride", "maximum"),
+    *("closed_until", "closed_at", "losses"),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NumbersAlarm:
-    """Numbers that may have been handed out twice.
-
-    Attributes:
-        first, last: the numbers.
-        at_ms: when that was noticed, ms since 1970.
-    """
-
-    first: IdNumber
-    last: IdNumber
-    at_ms: TimeMs
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TagInfo:
-    """State of the segments of a tag on one server, as it is stored there.
+    """State of a tag on one server, as it is stored there. A restart that no process noticed yet does not show.
 
     Attributes:
         where: the server's address.
-        config: its constants; None if the tag is stored in another format.
-        signature: its constants as they are stored.
-        position: the lowest position that was not handed out.
-        next_number: its number; beyond the maximum if all are handed out.
-        reason: why the tag is closed; None if it is open.
+        settings: its constants by name, and its format.
+        period: label of the current period, by the clock of Redis, such as "2026-11-22"; "" if there is one that never
+            ends.
+        next_number: the lowest number of it that is not handed out; beyond the maximum if all are.
+        maximum: the highest.
+        reason: why it hands out nothing; None if it is open.
         closed_ms: since when, ms since 1970.
-        last_ms: time of the last request, ms since 1970.
-        segments, handed_out: how many segments, and numbers, were handed out.
-        alarms: how many alarms there were.
-        alarm: the newest; or None.
-        clients: how many generators are known.
+        opens_ms: when the first period begins that is open by itself, ms since 1970; None if there is none, or if this
+            one is open.
     """
 
+    tag: str
     where: str
-    config: TagConfig | None
-    signature: Annotated[str, Shown("hidden")]
-    position: IdNumber
+    settings: Mapping[str, str]
+    period: str = ""
     next_number: IdNumber = 0
+    maximum: IdNumber = 0
     reason: ClosedReason | None = None
     closed_ms: TimeMs = 0
-    last_ms: TimeMs = 0
-    segments: int = 0
-    handed_out: IdNumber = 0
-    alarms: int = 0
-    alarm: NumbersAlarm | None = None
-    clients: int = 0
-
-    @property
-    def state(self) -> str:
-        """Return "open", "closed", or "unknown" for another format."""
-        return "unknown" if self.config is None else "open" if self.reason is None else "closed"
-
-    @property
-    @in_json
-    def remaining(self) -> Annotated[int | None, Shown("id")]:
-        """Number of numbers that are not handed out; None if it is not known."""
-        return None if self.config is None else max(0, self.config.size - self.position)
-
-
-@dataclass(frozen=True, slots=True)
-class DatedInfo:
-    """State of the dated numbers of a tag, as it is stored.
-
-    Attributes:
-        where: the server's address.
-        period: "hour", "day", "month" or "year".
-        zone: name of the time zone of the period.
-        durability: "detect" or "assured".
-        format: of the texts, as the process has it that made the first number of the newest period; "" without one.
-        label: the current period, by the clock of Redis, such as "2026-11-22".
-        last_number: the last number of it that was handed out; 0: none.
-        reason: why it hands out no numbers; None if it does.
-        opens_ms: when the first period begins that is open by itself, ms since 1970; None if the current one is open.
-    """
-
-    where: str
-    period: str
-    zone: str
-    durability: str
-    format: str
-    label: str
-    last_number: IdNumber
-    reason: ClosedReason | None = None
     opens_ms: TimeMs | None = None
 
     @property
+    @in_json
     def state(self) -> str:
-        """Return "open" or "closed"."""
-        return "open" if self.reason is None else "closed"
+        """Return "open", "closed", or "unknown" for another version."""
+        return "unknown" if "durability" not in self.settings else "open" if self.reason is None else "closed"
+
+    @property
+    @in_json
+    def why(self) -> str:
+        """Return why it is closed, for people; "" if it is not."""
+        return self.reason.text if self.reason else ""
+
+    @property
+    @in_json
+    def is_dated(self) -> bool:
+        """Return whether its numbers are texts of periods."""
+        return bool(self.settings.get("format"))
 
 
-# --- segments ------------------------------------------------------------------------------------------
+def _datacenter_of(layout: Layout) -> str:
+    """Return what the signature of a tag says of the datacenter bits that its numbers are for. Raises ConfigError."""
+    if not layout.datacenter_bits:
+        raise ConfigError(
+            f"the layout {layout} has no datacenter bits, which hold the shard number. Use a layout that has some: "
+            "`snowredis layout` lists the presets, game-shards and twitter are two of them"
+        )
+    return f"period=ever datacenter={layout.datacenter_bits}/{layout.datacenter_shift}"
 
 
-def _open_store(url: Server, **settings: Any) -> Any:
-    """Return the store of a tag, with its share in *settings*. Raises ConfigError."""
-    refuse_several(url)
-    return open_stores(url, with_defaults(settings))[0]
+def create_tag(url: Server, tag: str, *, layout: Layout | str | None = None, **settings: Any) -> int:
+    """Create a tag that is new, or that Redis lost: no number from *start* on was ever handed out. A person says so.
 
-
-def create_tag(url: Server, tag: str, **settings: Any) -> int:
-    """Create a tag of segments that is new: no number of it was ever handed out. A person says so.
-
-    *settings* are its constants: start, maximum, share, durability, failover_slack. With share="1/2", the server hands
-    out every second number, and another one, created with share="2/2", the others.
+    *settings* are its constants: start, stride, maximum, durability, failover_slack. With stride=2, the server hands
+    out every second number, and another one, created with start=2, those in between. With period, zone, year_begins and
+    format, its numbers are dated. With *layout*, they are shard numbers for its datacenter bits.
 
     Returns:
         its first number.
 
     Raises:
-        ConfigError: it exists, or processes have reported numbers of it.
-        StoreUnavailable, NumbersDiffer: the server does not reply, or has the tag with other constants.
+        ConfigError: it exists, or processes saw higher numbers of it.
+        StoreUnavailable, NumbersDiffer: the server does not reply, or has the tag with other settings.
     """
-    with contextlib.closing(_open_store(url, tag=tag, **settings)) as store:
-        reply = store.open(OpenRequest("create"))
-    if isinstance(reply, tag_store.NotNew):
-        raise ConfigError(
-            f"the tag {tag!r} is not new: it exists, or processes have reported numbers of it. Nothing was changed. "
-            f"If it is closed, open it with: snowredis numbers open {tag} --from N"
-        )
-    first: int = store.config.number_at(0)
-    return first
-
-
-def open_tag(url: Server, tag: str, first: int | None, **settings: Any) -> int:
-    """Open a closed tag of segments: no number from *first* on was ever handed out. A person says so.
-
-    With *first* None: none beyond those that processes have reported. The tag opens there or later. An open tag is
-    moved on to *first*. *settings* are needed only where the tag is not stored: else its constants are used.
-
-    Returns:
-        the first number that is handed out next.
-
-    Raises:
-        ConfigError: *first* is beyond the maximum, or the tag is stored in another format.
-        StoreUnavailable: the server does not reply.
-
-    Blocks:
-        for failover_slack, if the tag was closed only now.
-    """
-    with contextlib.closing(_open_store(url, tag=tag, **settings)) as store:
-        signature = store.stored_signature()
-        if signature is not None:
-            store.use(parse_signature(tag, signature))
-        config: TagConfig = store.config
-        if first is not None and first > config.maximum:
+    used = check_settings(settings, NUMBER_SETTINGS, " of tags")
+    constants = {name: used.pop(name, TAG_CONSTANTS[name].default) for name in TAG_CONSTANTS}
+    start, slack_s = constants["start"], constants["failover_slack"]
+    if used:
+        if (start, constants["stride"]) != (1, 1):
             raise ConfigError(
-                f"{first} is beyond the maximum {config.maximum} of the tag {tag!r}, so no number would be left. "
-                f"Nothing was opened. Check the number, or create another tag with: --start {first}"
+                "dated numbers begin with 1 in each period: start and stride are for others. Leave them out."
             )
-        request = OpenRequest("word", 0 if first is None else config.position_from(first))
-        while isinstance(reply := store.open(request), tag_store.SettlingTag):
-            time.sleep(min(reply.wait_ms, 1000) / 1000)
-    return config.number_at(reply.next)
-
-
-def change_tag(
-    url: Server,
-    tag: str,
-    *,
-    maximum: int | None = None,
-    durability: Literal["detect", "assured"] | None = None,
-    failover_slack: float | None = None,
-) -> int:
-    """Give an open tag of segments other constants, in one step. Its numbers go on where they are.
-
-    Processes use up what they have, and need the new settings for more: restart them. What is not named stays as it is
-    stored. Start and share are fixed: for others, create another tag, with a start above the numbers of this one.
-
-    Returns:
-        the first number that is handed out next.
-
-    Raises, with nothing changed:
-        ConfigError: a constant that cannot work; there is no such tag.
-        NumbersClosed: the tag is closed: open it first.
-        NumbersExhausted: no number would be left.
-        NumbersDiffer: another person changed it meanwhile.
-        StoreUnavailable: the server does not reply.
-    """
-    named = {"maximum": maximum, "durability": durability, "failover_slack": failover_slack}
-    given = {name: SEGMENT_SETTINGS[name].check(value) for name, value in named.items() if value is not None}
-    with contextlib.closing(_open_store(url, tag=tag)) as store:
-        signature = store.stored_signature()
-        if signature is None:
-            raise ConfigError(f"there is no tag {tag!r} at {store.where}. Nothing was changed.")
-        store.use(parse_signature(tag, signature))
-        if "failover_slack" in given:
-            given["failover_slack_ms"] = round(given.pop("failover_slack") * 1000)
-        config = replace(store.config, **given)
-        reply = store.change(config)
-        if isinstance(reply, tag_store.Closed):
-            raise store.closed(reply)
-        if isinstance(reply, tag_store.Exhausted):
-            raise NumbersExhausted(tag, config.maximum)
-    following: int = config.number_at(reply.next)
-    return following
-
-
-def delete_tag(url: Server, tag: str) -> bool:
-    """Delete the segments of a tag, of any format, and its dated numbers. Returns False if there were none.
-
-    Processes keep what they have of segments, and report it if the tag is used again.
-    """
-    with contextlib.closing(_open_store(url, tag=tag)) as store, contextlib.closing(DatedStore(url, tag, "")) as dated:
-        deleted = [store.delete(), dated.delete()]
-    return any(deleted)
-
-
-def show_tag(url: Server, tag: str) -> TagInfo | None:
-    """Return the state of the segments of a tag; None if there are none. Runs no script and writes nothing.
-
-    Raises StoreUnavailable and its subclasses.
-    """
-    with contextlib.closing(_open_store(url, tag=tag)) as store:
-        fields = store.read()
-        return tag_info(store.where, tag, fields) if "signature" in fields else None
-
-
-def tag_info(where: str, tag: str, fields: Mapping[str, str]) -> TagInfo:
-    """Return the state of a tag whose hash has *fields* on the server *where*. Raises NumbersBroken."""
-    signature, position = fields["signature"], _whole(fields, "next")
-    try:
-        config = parse_signature(tag, signature)
-    except ConfigError:
-        return TagInfo(where, None, signature, position)
-    reason = _reason(where, tag, fields) if fields.get("reason") else None
-    alarm = [int(text) for text in fields.get("alarm", "").split(" ") if _WHOLE.fullmatch(text)]
-    return TagInfo(
-        where,
-        config,
-        signature,
-        position,
-        next_number=config.number_at(position),
-        reason=reason,
-        closed_ms=_whole(fields, "closed_at") if reason is not None else 0,
-        last_ms=_whole(fields, "last"),
-        segments=_whole(fields, "segments"),
-        handed_out=_whole(fields, "handed_out"),
-        alarms=_whole(fields, "alarms"),
-        alarm=NumbersAlarm(config.number_at(alarm[0]), config.number_at(max(0, alarm[1] - 1)), alarm[2])
-        if len(alarm) == 3
-        else None,
-        clients=sum(name.startswith("c:") for name in fields),
-    )
-
-
-def _reason(where: str, tag: str, fields: Mapping[str, str]) -> ClosedReason:
-    """Return why a tag is closed. Raises NumbersBroken."""
-    code = fields.get("reason", "")
-    try:
-        return ClosedReason(code)
-    except ValueError:
-        raise NumbersBroken(where, tag, "reason", code) from None
-
-
-_WHOLE = re.compile(r"[0-9]{1,16}")
-
-
-def _whole(fields: Mapping[str, str], name: str, default: int = 0) -> int:
-    """Return a field that holds a whole number, or *default*."""
-    text = fields.get(name, "")
-    return int(text) if _WHOLE.fullmatch(text) else default
-
-
-# --- dated numbers -------------------------------------------------------------------------------------
-
-
-def show_dated(url: Any, tag: str) -> DatedInfo | None:
-    """Return the state of the dated numbers of *tag*; None if there are none. Runs no script and writes nothing.
-
-    A restart of Redis that no process has noticed yet does not show.
-
-    Raises StoreUnavailable and its subclasses, ConfigError.
-    """
-    with contextlib.closing(DatedStore(url, tag, "")) as store:
-        where, fields = store.where, store.read()
-        if "signature" not in fields:
-            return None
-        now_ms = store.now_ms()
-    found = _DATED_SIGNATURE.fullmatch(fields["signature"])
-    if found is None:
+        with DatedGenerator(tag, url, **used, maximum=constants["maximum"]) as ids:
+            created = ids.create(durability=constants["durability"], failover_slack=slack_s)
+    else:
+        place = None if layout is None else resolve_layout(layout)
+        highest = MAX_NUMBER if place is None else place.datacenters - 1
+        maximum = constants["maximum"] or highest
+        if not start <= maximum <= highest:
+            raise ConfigError(f"there is no number from {start} to {maximum}, of {highest} at most. Raise maximum.")
+        more: dict[str, Any] = {} if slack_s is None else {"slack_ms": round(slack_s * 1000)}
+        more |= {} if place is None else {"periods": _datacenter_of(place)}
+        request = OpenRequest("create", from_number=start, stride=constants["stride"], maximum=maximum)
+        with contextlib.closing(open_tag_store(url, tag, **more)) as store:
+            durability = constants["durability"] or store.durability
+            created = _said(store, request._replace(durability=durability)) is not None
+    if not created:
         raise ConfigError(
-            f"the dated numbers of {tag!r} have a signature that this version of snowredis does not write: "
-            f"{shown(fields['signature'])}. Use the version that created them, or another tag."
+            f"the tag {tag!r} is not new: it exists, or processes saw higher numbers of it. Nothing was changed. See: "
+            f"snowredis numbers show {tag}"
         )
-    period: Any = found[1]
-    calendar = Calendar(period, found[2])
-    current = calendar.at(now_ms)
-
-    closed_until = _whole(fields, "closed_until")
-    reason, opens_ms = None, None
-    opened = fields.get(f"o:{current.label}") == fields.get("closed_until")
-    if current.first_ms < closed_until and not opened:
-        reason, opens_ms = _reason(where, tag, fields), calendar.first_from(current, closed_until)
-    return DatedInfo(
-        where=where,
-        period=period,
-        zone=found[2],
-        durability=found[3],
-        format=fields.get("format", ""),
-        label=current.label,
-        last_number=_whole(fields, f"n:{current.label}", 1) - 1,
-        reason=reason,
-        opens_ms=opens_ms,
-    )
+    return int(start)
 
 
-def open_dated(url: Any, tag: str, next_number: int, period: str | None = None, **settings: Any) -> int:
-    """Let a period of dated numbers that are stored go on from *next_number*, with the constants of the tag.
+def _said(store: Any, request: OpenRequest) -> int | None:
+    """Send what a person says until the tag has settled. Returns the next number; None if there is nothing to do."""
+    while isinstance(reply := store.send(request), protocol.SettlingTag):
+        time.sleep(min(reply.wait_ms, 1000) / 1000)
+    if isinstance(reply, protocol.AbsentTag):
+        raise ConfigError(
+            f"this Redis does not know the tag {store.tag!r}, nor its start, stride and maximum. Nothing was opened. "
+            f"Create it above all numbers in use: snowredis numbers create {store.tag} --start N"
+        )
+    return int(reply.next) if isinstance(reply, protocol.Opened) else None
+
+
+def open_tag(url: Server, tag: str, first: int, period: str | None = None) -> int:
+    """Open a closed tag, or a period: no number from *first* on was ever handed out. A person says so.
+
+    An open one is moved on to *first*.
 
     Args:
         period: label of the period of which that is known; None: the current one.
-        settings: redis_skew and failover_slack, if they are not the defaults.
 
     Returns:
-        the next number.
+        the number that is handed out next; higher than *first* if processes saw higher ones.
 
-    Raises and blocks as DatedGenerator.open(); ConfigError if there are none.
+    Raises:
+        ConfigError: *first* is beyond the maximum, Redis does not know the tag, or the period is over.
+        StoreUnavailable: the server does not reply.
+
+    Blocks:
+        until failover_slack after the tag was closed; of dated numbers 6 s longer.
     """
-    info = show_dated(url, tag)
+    info = show_tag(url, tag)
     if info is None:
         raise ConfigError(
-            f"this Redis knows no dated numbers of {tag}. Nothing was opened. Let a process ask for a number, which "
-            f"makes them known, then repeat this. If they are new: snowredis numbers create {tag} --period day"
+            f"this Redis does not know the tag {tag!r}. Nothing was opened. Create it, above all numbers in use: "
+            f"snowredis numbers create {tag}"
         )
-    constants: dict[str, Any] = {"period": info.period, "zone": info.zone, "durability": info.durability}
-    constants |= {"format": info.format} if info.format else {"maximum": MAX_DATED}
-    with DatedGenerator(tag, url, **constants, **settings) as ids:
-        return ids.open(next_number, period)
+    if info.state == "unknown":
+        raise ConfigError(f"the tag {tag!r} is of another version of snowredis, which has to open it: {info.settings}")
+    if first > info.maximum:
+        raise ConfigError(
+            f"{first} is beyond the maximum {info.maximum} of the tag {tag!r}, so no number would be left. Nothing was "
+            "opened. Check the number."
+        )
+    if info.is_dated:
+        with DatedGenerator(tag, url, **_of_dates(info.settings)) as ids:
+            return ids.open(first, period)
+    names = ("period", "datacenter")
+    periods = " ".join(f"{name}={info.settings[name]}" for name in names if name in info.settings)
+    with contextlib.closing(open_tag_store(url, tag, periods=periods)) as store:
+        return int(_said(store, OpenRequest("open", from_number=first)) or 0)
+
+
+def delete_tag(url: Server, tag: str) -> bool:
+    """Delete a tag of any version. Returns False if there was none. Processes keep what they have of segments."""
+    with contextlib.closing(open_tag_store(url, tag)) as store:
+        return bool(store.delete())
+
+
+def show_tag(url: Server, tag: str) -> TagInfo | None:
+    """Return the state of a tag; None if there is none. Runs no script and writes nothing.
+
+    Raises StoreUnavailable and its subclasses.
+    """
+    with contextlib.closing(open_tag_store(url, tag)) as store:
+        return read_tag(store)
+
+
+def read_tag(store: RedisTag) -> TagInfo | None:
+    """Return the state of the tag of *store*, as show_tag()."""
+    fields = store.read(*_FIELDS)
+    if "signature" not in fields:
+        return None
+    settings = dict(part.partition("=")[::2] for part in fields["signature"].split())
+    if settings.pop("format", "") != str(FORMAT):
+        return TagInfo(tag=store.tag, where=store.where, settings=settings)
+    settings |= {name: fields[name] for name in ("format", "durability", "start", "stride") if fields.get(name)}
+
+    def whole(name: str, stored: Mapping[str, str] = fields, default: str = "") -> int:
+        text = stored.get(name, default)
+        if not _WHOLE.fullmatch(text):
+            raise NumbersBroken(store.where, store.tag, name, text)
+        return int(text)
+
+    settings["failover_slack"] = f"{whole('slack_ms') / 1000:g} s"
+    known: Any = _of_dates(settings)
+    calendar = Calendar(known.get("period", "ever"), known.get("zone", "UTC"), known.get("year_begins", 1))
+    current, around, maximum = calendar.at(store.now_ms()), "", whole("maximum")
+    if "format" in settings:
+        form = NumberFormat(settings["format"], calendar.period, store.tag)
+        around, maximum = form.around(current), min(maximum, form.maximum)
+    stored = store.read(f"n:{around}", f"o:{around}")
+    whole("stride")
+    closed_until, reason = whole("closed_until"), None
+    if current.first_ms < closed_until and stored.get(f"o:{around}") != fields.get("losses"):
+        try:
+            reason = ClosedReason(fields.get("reason", ""))
+        except ValueError:
+            raise NumbersBroken(store.where, store.tag, "reason", fields.get("reason", "")) from None
+    return TagInfo(
+        tag=store.tag,
+        where=store.where,
+        settings=settings,
+        period=current.label,
+        next_number=max(whole("start"), whole(f"n:{around}", stored, "0")),
+        maximum=maximum,
+        reason=reason,
+        closed_ms=whole("closed_at") if reason else 0,
+        opens_ms=calendar.first_from(current, closed_until) if reason and current.label else None,
+    )
+
+
+def _of_dates(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of dated numbers that a tag stores."""
+    known: dict[str, Any] = {name: settings[name] for name in ("period", "zone", "format") if name in settings}
+    return known | ({"year_begins": int(settings["year_begins"])} if "year_begins" in settings else {})
+
+
+def take_shard_number(url: Server, layout: Layout, tag: str = SHARDS) -> int:
+    """Return a number that no other shard gets, for the datacenter bits of *layout*.
+
+    Raises:
+        NumbersClosed: Redis does not know the tag, or may have forgotten numbers.
+        NumbersExhausted: all numbers were given.
+        NumbersDiffer: the tag is for datacenter bits of another layout, in another place.
+        ConfigError: the layout has no datacenter bits.
+    """
+    with contextlib.closing(open_tag_store(url, tag, periods=_datacenter_of(layout))) as store:
+        return int(Master(store).take(1).first)

@@ -14,19 +14,16 @@ from snowredis.core.description import IdDescription
 from snowredis.core.values import check_count
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.kinds.base import GeneratorBase, IdKind
-from snowredis.numbers import tag_store
+from snowredis.numbers import protocol
 from snowredis.numbers.formats import Calendar, NumberFormat, Period, PeriodName
-from snowredis.numbers.settings import DATED_SETTINGS, as_options
-from snowredis.numbers.stores import REPLY_LIFE_MS, DatedStore
-from snowredis.numbers.tag_store import NumbersClosed, NumbersExhausted, PeriodRequest
+from snowredis.numbers.protocol import NumbersClosed, NumbersExhausted, OpenRequest, TakeRequest
+from snowredis.numbers.settings import DATED_SETTINGS, TAG_CONSTANTS, as_options
+from snowredis.numbers.stores import REPLY_LIFE_MS, SETTLE_MS, open_tag_store
 from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import with_lock
-from snowredis.servers.scripts import with_format
 from snowredis.settings import check_settings, required_url
 
-# version of what is stored; see FORMATS in snowredis.signatures
-FORMAT = 2
 # replies that say "it is another period now" before this gives up: at a boundary there is one, after the first call two
 _MAX_MOVES = 5
 
@@ -41,15 +38,12 @@ class DatedGenerator(GeneratorBase[str]):
     Args:
         tag: name of the numbers: processes that must not repeat each other's use the same; letters, digits, _ . -
         url: the Redis, as snowredis.connect() takes it, but one server.
-        period: numbers start again each "hour", "day", "month" or "year".
+        period: numbers start again each "hour", "day", "month" or "year", or never: "ever".
         zone: name of the time zone of the period. An hour that comes twice is one period.
-        format: text of a number, as for str.format(), with the fields date (the beginning of the period), number and
-            tag. It has to show the whole period.
+        format: text of a number, as for str.format(), with the fields date and end (the beginning and the last day of
+            the period), number and tag. It has to show the whole period. The tag keeps the place of the number in it.
         maximum: the highest number of a period; default: the highest that has as many digits as the format says.
-        durability: "detect": Redis may lose writes in a restart or failover, and numbers then stop until the next
-            period, or until open(); "assured": it never does.
-        redis_skew: how far the clocks of two Redis servers may differ, s.
-        failover_slack: how long a deposed master may go on answering, s; default: 0, under Sentinel and Cluster 15.
+        year_begins: the month with which a year begins, such as 4.
         min_replicas: how many replicas must have each number before it is used, or "all".
 
     Raises:
@@ -63,35 +57,33 @@ class DatedGenerator(GeneratorBase[str]):
         *,
         period: PeriodName = "day",
         zone: str = "UTC",
+        year_begins: int = 1,
         format: str | None = None,  # noqa: A002 - it is one
         maximum: int | None = None,
-        durability: Literal["detect", "assured"] = "detect",
-        redis_skew: float = 2.5,
-        failover_slack: float | None = None,
         min_replicas: int | Literal["all"] = 0,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in DATED_SETTINGS}
-        check_settings(given, DATED_SETTINGS)
+        check_settings(given, DATED_SETTINGS, " of dated numbers")
         self.tag = tag
-        self._calendar = Calendar(period, zone)
+        self._calendar = Calendar(period, zone, year_begins)
         self._format = NumberFormat(format, period, tag, maximum)
-        self._store = DatedStore(
+        before, after = self._format.place
+        names: dict[str, Any] = {"period": period, "zone": zone, "place": f"{before}/{after}"}
+        names |= {"year_begins": year_begins} if year_begins != 1 else {}
+        self._store = open_tag_store(
             required_url(url),
             tag,
-            with_format(FORMAT, f"period={period} zone={zone} durability={durability}"),
-            assured=durability == "assured",
-            skew_ms=round(redis_skew * 1000),
-            slack_ms=None if failover_slack is None else round(failover_slack * 1000),
-            maximum=self._format.maximum,
-            format=self._format.text,
             min_replicas=min_replicas,
+            periods=" ".join(f"{name}={value}" for name, value in names.items()),
+            format=self._format.text,
+            settle_ms=SETTLE_MS,
         )
-        constants = {name: value for name, value in given.items() if DATED_SETTINGS[name].of_pool}
+        constants = ("period", "zone", "year_begins", "format")
         usual = {name: DATED_SETTINGS[name].default for name in constants} | {"period": None}
-        self._options = as_options({name: value for name, value in constants.items() if value != usual[name]})
+        self._options = as_options({name: given[name] for name in constants if given[name] != usual[name]})
         self._wall_ms: Callable[[], int] = now_ms
         self._offset_ms = 0
-        # label -> the next number after the highest that this process saw; of the newest periods only
+        # text around the numbers of the newest period -> the next one after the highest that this process saw
         self._seen: dict[str, int] = {}
         self._closed = False
         # guards _seen; never held while Redis is asked
@@ -126,12 +118,22 @@ class DatedGenerator(GeneratorBase[str]):
         count = check_count(count)
         return GUARD.in_one_process(lambda: self._make(count) if count else [])
 
-    def create(self) -> bool:
+    def create(
+        self, *, durability: Literal["detect", "assured"] | None = None, failover_slack: float | None = None
+    ) -> bool:
         """Say that the tag is new, as the person who introduces it. Returns False if it is known already.
+
+        Args:
+            durability: "detect": Redis may lose writes in a restart or failover, and numbers then stop until the next
+                period, or until open(); "assured": it never does, which is the default of embedded://.
+            failover_slack: how long a deposed master may go on answering, s; default: 0, under Sentinel and Cluster 15.
 
         Blocks for a round trip. Raises StoreUnavailable, NumbersDiffer.
         """
-        return isinstance(self._ask_now(lambda period: PeriodRequest("create", period))[0], tag_store.Opened)
+        durability = TAG_CONSTANTS["durability"].check(durability or self._store.durability)
+        if failover_slack is not None:
+            self._store.slack_ms = round(TAG_CONSTANTS["failover_slack"].check(failover_slack) * 1000)
+        return isinstance(self._store.send(OpenRequest("create", durability=durability)), protocol.Opened)
 
     def open(self, next_number: int, period: str | None = None) -> int:
         """Let a period go on from *next_number*: somebody knows that no number from there on was used.
@@ -158,10 +160,12 @@ class DatedGenerator(GeneratorBase[str]):
         GUARD.check()
         label = period
         while True:
-            reply, at = self._ask_now(lambda period: PeriodRequest("open", period, next_number), label)
-            if isinstance(reply, tag_store.Opened):
+            reply, at = self._ask_now(
+                lambda period: OpenRequest("open", period, self._format.around(period), next_number), label
+            )
+            if isinstance(reply, protocol.Opened):
                 return reply.next
-            if not isinstance(reply, tag_store.SettlingTag):
+            if not isinstance(reply, protocol.SettlingTag):
                 raise self._store.unknown([type(reply).__name__])
             # the person spoke of this period, which may be over after the wait
             label = at.label
@@ -178,38 +182,39 @@ class DatedGenerator(GeneratorBase[str]):
         while True:
             asked_s = time.monotonic()
             granted, period = self._take(count)
-            self._note_seen(period.label, granted.until_position)
+            self._note_seen(self._format.around(period), granted.next)
             # if this process was stopped for longer, a person may have handed out its numbers again
             passed_ms = abs(self._redis_ms() - granted.redis_ms)
             if max(passed_ms, 1000 * (time.monotonic() - asked_s)) < REPLY_LIFE_MS:
-                numbers = range(granted.from_position, granted.until_position)
-                return [self._format.write(period.date, number) for number in numbers]
+                return [self._format.write(period, number) for number in granted.numbers]
 
     @with_lock
-    def _note_seen(self, label: str, following: int) -> None:
-        self._seen = {label: max(self._seen.get(label, 1), following)}
+    def _note_seen(self, around: str, following: int) -> None:
+        self._seen = {around: max(self._seen.get(around, 0), following)}
 
     def _redis_ms(self) -> int:
         """Return the time of Redis' clock, as the last reply showed it."""
         return self._wall_ms() + self._offset_ms
 
-    def _take(self, count: int) -> tuple[tag_store.GrantedNumbers, Period]:
-        reply, period = self._ask_now(
-            lambda period: PeriodRequest("take", period, count, self._seen.get(period.label, 1))
-        )
+    def _take(self, count: int) -> tuple[protocol.GrantedNumbers, Period]:
+        def request(period: Period) -> TakeRequest:
+            around = self._format.around(period)
+            return TakeRequest(period, around, self._seen.get(around, 0), count, count, self._format.maximum)
+
+        reply, period = self._ask_now(request)
         match reply:
-            case tag_store.GrantedNumbers():
+            case protocol.GrantedNumbers():
                 return reply, period
-            case tag_store.Exhausted():
+            case protocol.Exhausted():
                 raise NumbersExhausted(self.tag, self._format.maximum, period.label, reply.left)
-            case tag_store.Shut():
-                wait_ms = self._calendar.first_from(period, reply.since_ms) - reply.redis_ms
+            case protocol.Shut():
+                wait_ms = self._calendar.first_from(period, reply.since_ms) - reply.redis_ms if period.label else 0
                 raise NumbersClosed(self.tag, reply.reason, reply.next, period.label, wait_ms, self._options)
         raise self._store.unknown([type(reply).__name__])
 
     def _ask_now(
-        self, request: Callable[[Period], PeriodRequest], label: str | None = None
-    ) -> tuple[tag_store.PeriodReply, Period]:
+        self, request: Callable[[Period], TakeRequest | OpenRequest], label: str | None = None
+    ) -> tuple[protocol.TakeReply | protocol.OpenReply, Period]:
         """Run the script for the period that it is now, by the clock of Redis.
 
         Raises ConfigError if that is not the period *label*, if one is given.
@@ -221,14 +226,10 @@ class DatedGenerator(GeneratorBase[str]):
             asked = request(period)
             if label not in (None, period.label):
                 # this request only learns the time of Redis
-                asked = PeriodRequest("take", period._replace(from_ms=0, until_ms=0))
+                asked = TakeRequest(period._replace(from_ms=0, until_ms=0), asked.around)
             reply = self._store.send(asked)
             self._offset_ms = reply.redis_ms - self._wall_ms()
-            if isinstance(reply, tag_store.ForgottenPeriod):
-                raise StoreUnavailable(
-                    self._store.where, f"its clock went back to {period.label}, which it has forgotten"
-                )
-            if not isinstance(reply, tag_store.OtherPeriod):
+            if not isinstance(reply, protocol.OtherPeriod):
                 return reply, period
             if label is not None and self._calendar.at(reply.redis_ms).label != label:
                 raise ConfigError(

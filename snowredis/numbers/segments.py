@@ -3,100 +3,119 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import itertools
+import operator
 import threading
-import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeAlias
 
 from snowredis.core.description import IdDescription
 from snowredis.core.values import MAX_BATCH, as_int64, check_count
-from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
-from snowredis.kinds.base import IdKind
-from snowredis.numbers.fetcher import Fetcher, SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.path import Segment, SegmentPath, no_numbers
-from snowredis.numbers.settings import SEGMENT_SETTINGS, Servers, with_defaults
-from snowredis.numbers.tag_store import TagStore
-from snowredis.numbers.waiting import Prefetcher, Threads, copy_of
+from snowredis.errors import ConfigError, GeneratorClosed, GeneratorSuspended, StoreUnavailable
+from snowredis.kinds.base import GeneratorBase, IdKind
+from snowredis.numbers.buffer import Buffer, Threads, copy_of
+from snowredis.numbers.masters import Masters, SegmentCounts, Steps
+from snowredis.numbers.protocol import MAX_NUMBER
+from snowredis.numbers.settings import SEGMENT_SETTINGS, servers_of
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
-from snowredis.process.threads import with_lock
-from snowredis.settings import required_url
+from snowredis.process.threads import FREE_THREADED, exhaust, with_lock
+from snowredis.settings import check_settings, required_url
 
 WAIT_S = 10.0
 
 # A generator function that takes numbers. Where it has to wait, it yields for what, for how many s at most, and how
 # many numbers are wanted.
-Waits: TypeAlias = Generator[tuple[Prefetcher, float, int], None, None]
+Waits: TypeAlias = Generator[tuple[Buffer, float, int], None, None]
+# the numbers that are left of a part of a segment, and the fork guard's ``is_reset``: read by next_id()
+Block: TypeAlias = tuple[Iterator[int], Any]
 
 
-class SegmentGenerator(SegmentPath):
+@dataclass(frozen=True, slots=True)
+class SegmentStatus:
+    """State of one generator at a moment.
+
+    Attributes:
+        tag: its tag.
+        made: about how many numbers this generator made in this process.
+        left: about how many numbers it has at hand, prefetched ones included.
+        step: how many numbers the newest segment has.
+        tag_rate: numbers a second that Redis hands out to all processes; None if that is not known yet.
+        remaining: how many numbers of the tag are not handed out; None if that is not known.
+        used_up_in_s: when they are used up at that rate, s; None if it is not known, or never.
+        counts: the counters.
+    """
+
+    tag: str
+    made: int
+    left: int
+    step: int
+    tag_rate: float | None
+    remaining: int | None
+    used_up_in_s: float | None
+    counts: SegmentCounts
+
+
+class SegmentGenerator(GeneratorBase[int]):
     """The numbers of one tag: short, and nearly in sequence. Made by snowredis.generator("segment", tag=...).
 
     Thread-safe, and safe in signal handlers. A forked child fetches segments of its own. Numbers of one process grow,
     unless several threads or a signal handler make them at once, there are several servers, or a batch failed, whose
     numbers are used next. A crash, a fork or close() leaves gaps: at most the segment in use and the next one.
 
+    Taking a number reads no clock and takes no lock: it checks that this process was not forked, and that numbers are
+    left. Each part of a segment becomes one iterator, so that no number is taken twice, whoever publishes it when.
+
     Args:
-        stores: the tag on its server, or its shares on several.
-        steps: sizes of its segments.
-        prefetch: fetch segments before they are needed; else each one when a caller waits for it.
+        stores: the tag on its server, or on several that hand out numbers between each other.
+        steps: sizes of its segments; with 1 as the most, each one is fetched when a caller waits for it.
         wait_s: how long a caller waits for a segment.
-        label: name of this process, for people.
-        clock, guard, random_bytes, threads: replaced in tests.
+        clock, guard, threads: replaced in tests.
     """
 
     def __init__(
         self,
-        stores: Sequence[TagStore],
+        stores: Sequence[Any],
         steps: Steps,
         *,
-        prefetch: bool = True,
         wait_s: float = WAIT_S,
-        label: str = "",
         clock: Clock = SYSTEM,
         guard: ForkGuard = GUARD,
-        random_bytes: Callable[[int], bytes] = os.urandom,
-        threads: Callable[[], Threads] = Threads,
+        threads: Threads | None = None,
     ) -> None:
-        super().__init__()
-        self._lock = threading.RLock()
-        self._stores, self._steps = tuple(stores), steps
-        self._clock, self._guard, self._random_bytes, self._threads = clock, guard, random_bytes, threads
-        self._wait_s, self._ahead = wait_s, prefetch
+        self._block: Block = (iter(()), b"")
+        self._stores, self._steps, self._wait_s = tuple(stores), steps, wait_s
+        self._clock, self._guard, self._threads = clock, guard, threads or Threads()
+        self._is_ahead = steps.max_step > 1
         self._closed = self._suspended = False
         self._counts = SegmentCounts()
-        # counts what makes numbers of before unusable: drops, suspend(), forks
-        self._era = 0
-        # numbers that the parent made before this process was forked
-        self._made_before = 0
-        self._fetcher = Fetcher(
-            self._stores,
-            steps,
-            self._counts,
-            label=label,
-            drop=weakref.WeakMethod(self._drop),
-            start=threads().start,
-            clock=clock,
-            random_bytes=random_bytes,
-        )
-        self._prefetcher = Prefetcher(self._fetcher, clock, threads(), ahead=prefetch)
+        # numbers of all parts that were published, without those that were dropped
+        self._published = 0
+        self._masters = Masters(self._stores, steps, self._counts, clock)
+        self._new_locks()
+        self._buffer = self._new_buffer()
         guard.reset_in_child(self)
-        # a thread that is forgotten with its generator ends
-        self._to_stop = [self._prefetcher]
-        weakref.finalize(self, _stop, self._to_stop).atexit = False
+
+    def _new_locks(self) -> None:
+        # reentrant; the second one is held while numbers are taken, where range iterators are not atomic
+        self._lock, self._taking = threading.RLock(), threading.RLock()
+
+    def _new_buffer(self) -> Buffer:
+        return Buffer(self._masters.fetch, self._threads, self._clock)
 
     # --- state -------------------------------------------------------------------------------------
 
     @property
     def tag(self) -> str:
         """The tag's name."""
-        return self._stores[0].config.tag
+        return str(self._stores[0].tag)
 
     @property
     def description(self) -> IdDescription:
         """Return the description of its numbers."""
-        return describe(self._stores[0].config.maximum)
+        return DESCRIPTION
 
     @property
     def closed(self) -> bool:
@@ -111,11 +130,54 @@ class SegmentGenerator(SegmentPath):
     @property
     def status(self) -> SegmentStatus:
         """Return what this generator has and knows at the moment. Does not block."""
-        _, left, made = self._position
-        left += sum(len(segment.numbers) for segment in list(self._prefetcher.ready))
-        return self._fetcher.status(made=made - self._made_before, left=left)
+        left = operator.length_hint(self._block[0])
+        views = [master.view for master in self._masters.all]
+        known = [view.left for view in views if view is not None]
+        rates = [master.rate for master in self._masters.all if master.rate is not None]
+        rate = sum(rates) if rates else None
+        remaining = sum(known) if len(known) == len(views) else None
+        return SegmentStatus(
+            tag=self.tag,
+            made=self._published - left,
+            left=left + sum(map(len, list(self._buffer.ready))),
+            step=self._steps.size,
+            tag_rate=rate,
+            remaining=remaining,
+            used_up_in_s=remaining / rate if remaining is not None and rate else None,
+            counts=self._counts,
+        )
 
     # --- numbers -----------------------------------------------------------------------------------
+
+    def next_id(self) -> int:
+        """Make one number. Thread-safe, and safe in signal handlers and finalizers.
+
+        Returns:
+            An int, from the tag's start to its maximum, which no other call returns, here or elsewhere.
+
+        Raises:
+            NumbersClosed: the tag is closed, and the segments that this process has are used up.
+            NumbersExhausted: there is no number.
+            StoreUnavailable, NumbersDiffer: there is no segment left, and Redis hands out none.
+            GeneratorClosed: after close().
+
+        Blocks:
+            at the first call, for a round trip to Redis; afterwards only if segments are used up faster than they are
+            fetched, or while Redis does not reply.
+        """
+        numbers, is_reset = self._block
+        if is_reset:
+            for number in numbers:
+                return number
+        return self._next_slow()
+
+    def _next_id_locked(self) -> int:
+        taken = self._take_now(1)
+        return taken[0] if taken else self._next_slow()
+
+    if FREE_THREADED:
+        _next_id_locked.__doc__ = next_id.__doc__
+        next_id = _next_id_locked
 
     def next_ids(self, count: int) -> list[int]:
         """Make *count* numbers at once.
@@ -127,7 +189,7 @@ class SegmentGenerator(SegmentPath):
             Exactly *count* ints, in the order in which next_id() would make them.
 
         Raises:
-            As next_id(); nothing of the batch is returned then, and its numbers are not used.
+            As next_id(); nothing of the batch is returned then, and its numbers are used next.
         """
         count = check_count(count)
         return self._guard.in_one_process(lambda: self._batch(count))
@@ -170,14 +232,22 @@ class SegmentGenerator(SegmentPath):
     def _fill(self, view: memoryview) -> None:
         filled = 0
         while filled < len(view):
-            count = self._fill_now(view[filled : filled + MAX_BATCH])
-            if not count:
+            # one call of C, as list() for a batch
+            part = self._take_now(min(len(view) - filled, MAX_BATCH), lambda numbers: array("q", numbers))
+            if not part:
                 self._run(self._waits(len(view) - filled))
-            filled += count
+            view[filled : filled + len(part)] = memoryview(array("q", part))
+            filled += len(part)
+
+    def _take_now(self, count: int, collect: Callable[[Iterator[int]], Sequence[int]] = list) -> Sequence[int]:
+        """Take up to *count* numbers that are here."""
+        with self._taking if FREE_THREADED else contextlib.nullcontext():
+            numbers, is_reset = self._block
+            return collect(itertools.islice(numbers, count)) if is_reset else ()
 
     def _fill_up(self, batch: list[int], count: int) -> Waits:
         """Add numbers to the empty *batch*. If that fails, others use all of them."""
-        generation, era = self._guard.generation, self._era
+        buffer = self._buffer
         try:
             while len(batch) < count:
                 part = self._take_now(count - len(batch))
@@ -185,26 +255,10 @@ class SegmentGenerator(SegmentPath):
                     yield from self._waits(count - len(batch))
                 batch += part
         except BaseException:
-            if self._guard.is_still(generation):
-                self._put_back(batch, era)
+            if batch and buffer is self._buffer and self._guard.is_reset:
+                self._published -= len(batch)
+                buffer.ready.appendleft(batch[:])
             raise
-
-    @with_lock
-    def _put_back(self, numbers: list[int], era: int) -> None:
-        """Let others use *numbers* of a batch that failed, unless they were dropped since."""
-        if era != self._era or self._closed or self._suspended:
-            return
-        start, stride = self._stores[0].config.start, self._stores[0].config.share[1]
-        # those of other servers handed out none of these numbers
-        servers = {store.config.share[0]: index for index, store in enumerate(self._stores) if store.knows_share}
-        segments: list[Segment] = []
-        for number in numbers:
-            first = number
-            if segments and segments[-1].numbers.stop == number:
-                first = segments.pop().numbers.start
-            server = servers[(number - start) % stride]
-            segments.append(Segment(server, range(first, number + stride, stride)))
-        self._prefetcher.ready.extendleft(reversed(segments))
 
     def _waits(self, wanted: int) -> Waits:
         """Yield each wait until there are numbers to take: others may take them first. Raises as next_id().
@@ -215,85 +269,80 @@ class SegmentGenerator(SegmentPath):
             return
         started_s = self._clock.monotonic()
         self._counts.waits += 1
-        prefetcher, failures = self._prefetcher, self._prefetcher.failures
+        buffer, failures = self._buffer, self._buffer.failures
         while not self._advance():
-            if prefetcher is not self._prefetcher:
+            if buffer is not self._buffer:
                 # forked: a child begins again
-                prefetcher, failures = self._prefetcher, self._prefetcher.failures
+                buffer, failures = self._buffer, self._buffer.failures
             left_s = self._wait_s - (self._clock.monotonic() - started_s)
-            error = prefetcher.error
-            if error is not None and (left_s <= 0 or prefetcher.failures > failures):
+            error = buffer.error
+            if error is not None and (left_s <= 0 or buffer.failures > failures):
                 raise copy_of(error)
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
-            yield prefetcher, left_s, wanted
+            yield buffer, left_s, wanted
         waited_s = self._clock.monotonic() - started_s
         self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
 
     @staticmethod
     def _run(waits: Waits) -> None:
         with contextlib.closing(waits):
-            for prefetcher, seconds, wanted in waits:
-                prefetcher.wait(seconds, wanted)
+            for buffer, seconds, wanted in waits:
+                buffer.wait(seconds, wanted)
 
     @staticmethod
     async def _run_async(waits: Waits) -> None:
         with contextlib.closing(waits):
-            for prefetcher, seconds, wanted in waits:
-                await prefetcher.wait_async(seconds, wanted)
+            for buffer, seconds, wanted in waits:
+                await buffer.wait_async(seconds, wanted)
 
     def _advance(self) -> bool:
-        """Publish the next numbers that are here, if the current ones are used up. Returns False if there are none."""
+        """Publish the next part that is here, if the current one is used up. Returns False if there is none."""
         self._guard.check()
-        return self._publish_next()
+        found, is_ahead = self._publish_next()
+        if is_ahead:
+            self._buffer.fetch_ahead()
+        return found
 
     @with_lock
-    def _publish_next(self) -> bool:
+    def _publish_next(self) -> tuple[bool, bool]:
+        """Return whether there are numbers, and whether the next segment is to be fetched."""
         if self._closed:
             raise GeneratorClosed(self.tag, "segment")
         if self._suspended:
             raise GeneratorSuspended(self.tag)
-        # read before anything is taken: a call that goes on in a forked child finds another segment then
-        current, left, made = self._position
-        prefetcher = self._prefetcher
-        if left:
-            return True
+        # read before the part is taken: a child that is forked here has another guard's flag, and another buffer
+        buffer, is_reset = self._buffer, self._guard.is_reset
+        numbers, was_reset = self._block
+        if was_reset and operator.length_hint(numbers):
+            return True, False
         try:
-            segment = prefetcher.ready.popleft()
+            part = buffer.ready.popleft()
         except IndexError:
-            return False
-        if self._supersede(current, segment):
-            # a process that makes one number with step=1 needs no second segment
-            prefetcher.fetch_ahead(not prefetcher.ready and made > self._made_before)
-        else:
-            prefetcher.ready.appendleft(segment)
-        return True
-
-    @with_lock
-    def _drop(self, server: int, from_number: int) -> None:
-        """Use no number of *server* from that one on, of all segments that are here."""
-        self._era += 1
-
-        def has_some(segment: Segment) -> bool:
-            return segment.server == server and segment.numbers[-1] >= from_number
-
-        ready = self._prefetcher.ready
-        for segment in filter(has_some, list(ready)):
-            ready.remove(segment)
-            self._counts.dropped += len(segment.numbers)
-        if has_some(self._position[0]):
-            self._seal()
-
-    def _seal(self) -> None:
-        """Let nobody take what is left of the current segment."""
-        while True:
-            current, left, _ = self._position
-            if self._supersede(current, no_numbers()):
-                self._counts.dropped += left
-                return
+            return False, False
+        new, is_first = iter(part), not self._published
+        self._published += len(part)
+        self._block = (new, is_reset)
+        if buffer is not self._buffer:
+            # a signal handler called suspend() or close(), or forked
+            exhaust(new)
+            return False, False
+        # a process that makes one number with step=1 needs no second segment
+        return True, self._is_ahead and not buffer.ready and not is_first
 
     # --- life --------------------------------------------------------------------------------------
+
+    def _drop_all(self) -> Buffer:
+        """Use nothing of what is at hand, or under way. Returns the buffer that is void."""
+        old, self._buffer = self._buffer, self._new_buffer()
+        old.is_void = True
+        # what is published later, by a caller that this interrupted, is dropped by that caller
+        numbers, _ = self._block
+        self._block = (iter(()), b"")
+        self._published -= operator.length_hint(numbers)
+        exhaust(numbers)
+        return old
 
     @with_lock
     def suspend(self) -> None:
@@ -303,17 +352,13 @@ class SegmentGenerator(SegmentPath):
         are suspended has none.
         """
         self._suspended = True
-        self._era += 1
-        self._seal()
-        self._prefetcher.renew()
-        self._steps.after_fork()
+        self._drop_all().end_waits()
+        self._steps.begin()
 
     @with_lock
     def resume(self) -> None:
         """Allow numbers again after suspend(). Does nothing if it was not suspended."""
-        if self._suspended:
-            self._prefetcher.renew()
-            self._suspended = False
+        self._suspended = False
 
     @with_lock
     def close(self) -> None:
@@ -321,8 +366,9 @@ class SegmentGenerator(SegmentPath):
         if self._closed:
             return
         self._closed = True
-        self._seal()
-        self._prefetcher.stop()
+        self._drop_all().end_waits()
+        for store in self._stores:
+            store.close()
 
     async def aclose(self) -> None:
         """Stop making numbers. Async version of close()."""
@@ -334,18 +380,14 @@ class SegmentGenerator(SegmentPath):
 
     def _after_fork(self) -> None:
         """In a forked child: forget the parent's segments; the first number fetches one of its own."""
-        self._lock = threading.RLock()
-        self._era += 1
-        self._seal()
+        self._new_locks()
+        self._drop_all()
         for store in self._stores:
             store.after_fork()
-        self._steps.after_fork()
+        self._steps.begin()
         # the parent counts what it made, and still has
         self._counts.clear()
-        self._made_before = self._position[2]
-        self._fetcher = self._fetcher.successor()
-        self._prefetcher = Prefetcher(self._fetcher, self._clock, self._threads(), ahead=self._ahead)
-        self._to_stop[:] = [self._prefetcher]
+        self._published = 0
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
@@ -358,43 +400,47 @@ class SegmentGenerator(SegmentPath):
         return f"<snowredis.SegmentGenerator tag={self.tag!r}{state}>"
 
 
-def _stop(prefetchers: list[Prefetcher]) -> None:
-    for prefetcher in prefetchers:
-        prefetcher.stop()
+DESCRIPTION = IdDescription(
+    "segment",
+    int,
+    MAX_NUMBER.bit_length(),
+    len(str(MAX_NUMBER)),
+    sortable=True,
+    guessable=True,
+    leaks=("volume",),
+    needs=("redis",),
+)
 
 
-def describe(maximum: int) -> IdDescription:
-    """Return the description of the numbers of a tag that ends at *maximum*."""
-    bits, length = max(1, maximum.bit_length()), len(str(maximum))
-    return IdDescription(
-        "segment", int, bits, length, sortable=True, guessable=True, leaks=("volume",), needs=("redis",)
-    )
-
-
-def open_generator(url: Servers | None, **settings: Any) -> SegmentGenerator:
+def open_generator(url: Any = None, *, lasts_s: float | None = None, **settings: Any) -> SegmentGenerator:
     """Return a generator of the numbers of a tag; *settings* are those of SEGMENT_SETTINGS.
 
     Connects to nothing yet, but starts embedded://. Raises ConfigError for a setting, or a combination, that cannot
     work.
+
+    Args:
+        lasts_s: how long a segment shall last, for tests.
     """
     # loads redis-py
-    from snowredis.numbers.stores import open_stores
+    from snowredis.numbers.stores import open_tag_store
 
-    used, url = with_defaults(settings), required_url(url)
-    steps = Steps(used["step"], used["max_step"], used["period"])
-    stores = open_stores(url, used)
-    clock = getattr(url, "clock", None) or SYSTEM
-    return SegmentGenerator(stores, steps, prefetch=used["prefetch"], label=used["label"], clock=clock)
-
-
-def _describe(settings: Mapping[str, Any]) -> IdDescription:
-    return describe(settings.get("maximum", SEGMENT_SETTINGS["maximum"].default))
+    defaults = {name: setting.default for name, setting in SEGMENT_SETTINGS.items()}
+    used, url = defaults | check_settings(settings, SEGMENT_SETTINGS, " of segments"), required_url(url)
+    servers = servers_of(url)
+    stores = [open_tag_store(server, used["tag"], min_replicas=used["min_replicas"]) for server in servers]
+    places = [store.where if store.where != "memory" else id(store) for store in stores]
+    if not stores or len(set(places)) < len(places):
+        raise ConfigError(
+            f"url names {'a server twice' if stores else 'no server'}. Name each independent server once."
+        )
+    steps = Steps(used["step"], used["max_step"], *([] if lasts_s is None else [lasts_s]))
+    return SegmentGenerator(stores, steps, clock=getattr(url, "clock", None) or SYSTEM)
 
 
 SEGMENT = IdKind(
     name="segment",
     summary="short numbers, nearly in sequence, for one business tag; handed out by Redis in segments",
     settings=SEGMENT_SETTINGS,
-    describe=_describe,
+    describe=lambda _: DESCRIPTION,
     open=lambda settings: open_generator(**{"url": None, **settings}),
 )

@@ -1,4 +1,4 @@
-"""Run the Lua scripts of something that is stored in Redis: a pool, a tag of numbers, a registry.
+"""Run the Lua scripts of something that is stored in Redis: a pool, a tag of numbers.
 
 One mechanism for all of them: the common beginning of the scripts, the nonce that shows that a reply belongs to its
 request, the signature with the format, the three refusals that every script has, and the parser of all other replies.

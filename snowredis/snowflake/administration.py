@@ -27,11 +27,7 @@ _Reply = TypeVar("_Reply", bound=Reply)
 # how often replicas are asked whether they have what a person did; WAIT_MS each
 ATTEMPTS = 6
 # all scripts of pools
-POOL_SCRIPTS = (*SCRIPTS, "note_number", "end")
-
-
-class NumberNoted(Reply):
-    """Reply to a note: the pool stores that the registry has confirmed its shard number."""
+POOL_SCRIPTS = (*SCRIPTS, "end")
 
 
 class Ends(Reply, end_ms=int, next_signature=str, over=flag):
@@ -58,7 +54,6 @@ class Early(Reply, earliest_ms=int):
     earliest_ms: int
 
 
-NoteReply: TypeAlias = NumberNoted | Absent
 EndReply: TypeAlias = Ends | Early | Absent
 
 
@@ -69,12 +64,6 @@ class Administration(ScriptStore):
 
     def create(self, caller_ms: int) -> CreateReply:
         return self._lasting(lambda: super(Administration, self).create(caller_ms))
-
-    def note_number(self, highest: int, caller_ms: int) -> NoteReply:
-        """Note in the pool that its registry has confirmed its number, and the *highest* one that it has given."""
-        expected = (NumberNoted, Absent)
-        reply: NoteReply = self._call("note_number", expected, Seen(), caller_ms, highest)
-        return reply
 
     def end(self, caller_ms: int, *, layout: Layout | None = None, at_ms: int = 0) -> EndReply:
         """Give the pool an end, once; a pool that has one keeps it.

@@ -160,7 +160,7 @@ class LeaseManager:
 
     @property
     def config(self) -> protocol.PoolConfig:
-        """The pool's constants; those of a pool of a registry lack its number before the first claim."""
+        """The pool's constants; those of a shard lack its number before the first claim."""
         return self.store.config
 
     @property

@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from snowredis.snowflake.memory_store import MemoryStore
 
 
-# the registry of datacenter="auto", if no other is named
-DEFAULT_REGISTRY = "default"
-
-
-def has_registry(settings: Mapping[str, Any]) -> bool:
-    """Return True if *settings* describe a pool that has its number from a registry of shard numbers."""
-    return settings.get("registry") is not None or settings.get("datacenter") == "auto"
-
-
 def layout_of(setting: Layout | str | None) -> Layout:
     """Return the Layout that a setting names. Raises ConfigError, LayoutError; see resolve_layout()."""
     if setting is None or isinstance(setting, Layout):
@@ -65,14 +56,12 @@ def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolC
         if used["datacenter"]:
             raise ConfigError("fields say the datacenter bits; leave datacenter out")
         used["datacenter"] = layout.datacenter_of(used["fields"])
-    automatic = used["datacenter"] == "auto"
     durations = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
     return PoolConfig(
         name=required_pool(used["pool"], url),
         layout=layout,
         # "auto" is not known yet
-        datacenter=0 if automatic else used["datacenter"],
-        registry=used["registry"] or (DEFAULT_REGISTRY if automatic else ""),
+        datacenter=0 if used["datacenter"] == "auto" else used["datacenter"],
         durability=used["durability"],
         **durations,
     )
@@ -91,12 +80,18 @@ def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = 
     settings = check_settings(settings)
     server, config = open_pool(url, settings, creates=True)
     if is_in_memory(server):
+        if settings.get("datacenter") == "auto":
+            raise ConfigError("a pool in memory has no shard number. Give the number itself, such as datacenter=1")
         memory_store: MemoryStore = server.memory_store(config)
         return memory_store
     from snowredis.snowflake.redis_store import RedisStore
 
     kind: type[RedisStore] = RedisStore
-    if administers:
+    if settings.get("datacenter") == "auto":
+        from snowredis.snowflake.shard_store import ShardStore
+
+        kind = ShardStore
+    elif administers:
         from snowredis.snowflake.administration import PoolAdministration
 
         kind = PoolAdministration

@@ -70,8 +70,6 @@ class PoolConfig:
 
     Attributes:
         name: of the pool.
-        registration: id under which the registry of shard numbers has given *datacenter* to this pool; empty as long as
-            it is not known, and without a registry.
 
     The others are the settings of connect() with these names; -1 stands for their default, a twelfth of the ttl or that
     of outage_reserve.
@@ -89,8 +87,6 @@ class PoolConfig:
     failover_slack_ms: int = 0
     outage_reserve_ms: int = -1
     durability: str = "detect"
-    registry: str = ""
-    registration: str = ""
 
     def __post_init__(self) -> None:
         # connect() takes None for the default; here it is refused
@@ -111,7 +107,7 @@ class PoolConfig:
                 )
         object.__setattr__(self, "datacenter", check("datacenter", self.datacenter))
         if not isinstance(self.datacenter, int):  # a caller without types
-            raise ConfigError(f"datacenter={self.datacenter!r} names no number; a registry knows it")
+            raise ConfigError(f"datacenter={self.datacenter!r} names no number; the pool in Redis knows it")
         if not 0 <= self.datacenter < self.layout.datacenters:
             raise ConfigError(
                 f"datacenter={self.datacenter} does not fit {self.layout.datacenter_bits} datacenter bits: 0 to "
@@ -122,8 +118,6 @@ class PoolConfig:
                 object.__setattr__(self, option, self.ttl_ms // 12)
         self._check_outage_reserve()
         check("durability", self.durability)
-        if self.registry:
-            check("registry", self.registry)
         needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
         if self.ttl_ms < 100 or self.ttl_ms <= needed:
             raise ConfigError(
@@ -181,8 +175,7 @@ class PoolConfig:
             f"failover_slack_ms={self.failover_slack_ms}"
             # left out if they are not used
             + (f" outage_reserve_ms={self.outage_reserve_ms}" if self.outage_reserve_ms else "")
-            + (f" durability={self.durability}" if self.durability != "detect" else "")
-            + (f" registry={self.registry}/{self.registration}" if self.registry else ""),
+            + (f" durability={self.durability}" if self.durability != "detect" else ""),
         )
 
 
@@ -350,9 +343,9 @@ class Store(Protocol):
         """
 
     def prepare(self) -> None:
-        """Learn what a claim needs and ``config`` may lack: the number of a pool of a registry.
+        """Learn what a claim needs and ``config`` may lack: the number of a shard.
 
-        Blocks for a few round trips, at the first call only. Raises StoreUnavailable, LayoutMismatch.
+        Blocks for a round trip, at the first call only. Raises StoreUnavailable, LayoutMismatch.
         """
 
     def after_fork(self) -> None:

@@ -406,7 +406,6 @@ def test_counters_of_several_processes_are_added_up_and_survive_the_death_of_a_w
         assert 0 < segments["snowredis_segment_left"] <= 2_000
         assert segments["snowredis_segment_step"] == 1_000
         # what the first child had left when it was closed; the parent goes on with its own
-        assert 300 <= segments["snowredis_segment_dropped_total"] <= 2_300
         assert set(segments) <= {metric.name for metric in SEGMENTS}
         worker.stdin.write("\n")
         worker.stdin.flush()
@@ -420,7 +419,7 @@ def test_counters_of_several_processes_are_added_up_and_survive_the_death_of_a_w
 
 
 def test_opentelemetry_observes_segments_by_tag(reader: Any) -> None:
-    ids = snowredis.generator("segment", url=memory_pool(), tag="observed", step=10, maximum=1_000_000)
+    ids = snowredis.generator("segment", url=memory_pool(), tag="observed", step=10)
     ids.next_ids(25)
 
     def points() -> dict[str, Any]:

@@ -16,7 +16,7 @@ import snowredis
 from snowredis.cli import main
 from snowredis.errors import StoreRefused
 from snowredis.monitor.doctor import _ARGUMENTS, _OF_SCRIPTS, Call, pool_needs, tag_needs
-from snowredis.numbers import DatedGenerator, create_tag
+from snowredis.numbers import create_tag
 from snowredis.numbers.stores import tag_keys
 from snowredis.snowflake.protocol import PoolConfig, WorkerStats
 from snowredis.worker_pool import WorkerPool
@@ -102,7 +102,7 @@ def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
     pool = pool_needs(POOL)
     assert allowed_by("generator") == needed_commands(pool.calls)
     assert keys_of("generator") == set(pool.keys)
-    needed = [*pool.calls, *tag_needs("take", "t").calls, *tag_needs("dated", "t").calls]
+    needed = [*pool.calls, *tag_needs("t").calls]
     assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS, "time", "info"}
 
 
@@ -119,56 +119,32 @@ def keys_of(rule: str) -> set[str]:
     return {word[1:] for word in RULES[rule].split() if word.startswith("~")}
 
 
-def test_the_rules_of_tags_are_what_their_scripts_use() -> None:
-    segments, dated = tag_needs("take", "invoices"), tag_needs("dated", "invoices")
-    assert allowed_by("segments") == needed_commands(segments.calls)
-    assert keys_of("segments") == set(segments.keys) == set(tag_keys("invoices"))
-    assert allowed_by("dated") == needed_commands(dated.calls)
-    assert keys_of("dated") == set(dated.keys)
+def test_the_rule_of_tags_is_what_their_scripts_use() -> None:
+    needs = tag_needs("invoices")
+    assert allowed_by("numbers") == needed_commands(needs.calls)
+    assert keys_of("numbers") == set(needs.keys) == set(tag_keys("invoices"))
 
 
 def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
     url_of: Callable[[str], str], own_server: RedisServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     create_tag(own_server.url, "invoices")
-    url = url_of("segments")
+    url = url_of("numbers")
     with snowredis.generator("segment", url=url, tag="invoices") as ids:
         assert ids.next_ids(2_000)[-1] == 2_000
-    dated_url = url_of("dated")
-    numbers = DatedGenerator("invoices", dated_url)
-    assert numbers.create()
-    assert numbers.next_id().endswith("-000001")
-    numbers.close()
-    assert main(["numbers", "show", "invoices", "--url", url]) == 4
-    for rule, seen, unseen in (("segments", "handed out", "dated"), ("dated", "dated numbers", "handed out")):
-        own_server.client().execute_command(*RULES[rule].split(), "+hgetall")
-        capsys.readouterr()
-        assert main(["numbers", "show", "invoices", "--url", url if rule == "segments" else dated_url]) == 0
-        shown = capsys.readouterr().out
-        assert (seen in shown, unseen in shown) == (True, False)
-        own_server.client().execute_command(*RULES[rule].split(), "-hgetall")
+    assert main(["numbers", "show", "invoices", "--url", url]) == 0
+    assert main(["numbers", "open", "invoices", "--from", "5000", "--yes", "--url", url]) == 0
     for command in HARM:
         assert refused(url, *command), command
-        assert refused(dated_url, *command), command
 
 
-# what is taken from the rule of segments, and what doctor says then
+# what is taken from the rule of tags, and what doctor says then
 LACKS = [
     ((), "rights of tags: ok: user invoices-app may run all commands that generators of tag invoices need"),
-    (("-zadd",), "rights of tags: warning: user invoices-app may not run the 'zadd' command of tag invoices"),
+    (("-hset",), "rights of tags: warning: user invoices-app may not run the 'hset' command of tag invoices"),
     (
-        ("-hmget", "-xadd"),
-        "rights of tags: warning: user invoices-app may not run the 'hmget' command nor run the 'xadd' command of tag "
-        "invoices",
-    ),
-    (
-        ("~snowredis:segment:{invoices}:clients",),
-        "rights of tags: warning: user invoices-app may not access the 'snowredis:segment:{invoices}:clients' key of "
-        "tag invoices",
-    ),
-    (
-        ("~snowredis:segment:{invoices}", "-evalsha"),
-        "rights of tags: warning: user invoices-app may not access the 'snowredis:segment:{invoices}' key nor run the "
+        ("~snowredis:{invoices}:numbers", "-evalsha"),
+        "rights of tags: warning: user invoices-app may not access the 'snowredis:{invoices}:numbers' key nor run the "
         "'evalsha' command of tag invoices",
     ),
 ]
@@ -185,8 +161,8 @@ def test_doctor_says_which_rights_on_a_tag_are_missing(
 ) -> None:
     monkeypatch.setattr("snowredis.monitor.checks.check_host", list)
     create_tag(own_server.url, "invoices")
-    url = url_of("segments")
-    words = [word for word in RULES["segments"].split() if word not in lacks]
+    url = url_of("numbers")
+    words = [word for word in RULES["numbers"].split() if word not in lacks]
     words += ["+acl|whoami", "+acl|dryrun", *(word for word in lacks if word.startswith("-"))]
     own_server.client().execute_command(*words)
     code = main(["doctor", "--url", url, "--tag", "invoices", "--json"])
@@ -196,22 +172,6 @@ def test_doctor_says_which_rights_on_a_tag_are_missing(
     # the pool of the same user is none of its business
     assert not [line for line in shown if line.startswith(("rights: ", "pool"))]
     assert code == 1
-
-
-def test_doctor_finds_the_rights_on_the_dated_numbers_of_a_tag_too(
-    own_server: RedisServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    numbers = DatedGenerator("receipts", own_server.url)
-    numbers.create()
-    numbers.close()
-    own_server.client().execute_command(
-        *RULES["dated"].replace("{invoices}", "{receipts}").split(), "-hkeys", "+acl|whoami", "+acl|dryrun"
-    )
-    url = f"unix://invoices-dated-app:SECRET@{own_server.socket}"
-    main(["doctor", "--url", url, "--tag", "receipts"])
-    assert "user invoices-dated-app may not run the 'hkeys' command of tag receipts" in capsys.readouterr().out
-    assert main(["doctor", "--url", own_server.url, "--tag", "no-such-tag"]) == 9
-    assert "there is no tag no-such-tag" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,9 @@ class Stage:
         self._clock.set(at.timestamp() - time.time())
 
     def generator(self, tag: str = "orders", **settings: Any) -> DatedGenerator:
-        ids = DatedGenerator(tag, self.server.url, **{"redis_skew": 0.0, **settings})
-        ids.create()
+        constants = {name: settings.pop(name) for name in ("durability", "failover_slack") if name in settings}
+        ids = DatedGenerator(tag, self.server.url, **settings)
+        ids.create(**constants)
         return ids
 
 

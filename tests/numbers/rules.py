@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from snowredis.numbers.fetcher import REPORT_S, Fetcher
+from snowredis.numbers.buffer import Buffer
 from snowredis.numbers.segments import SegmentGenerator
 
 
@@ -21,7 +21,6 @@ class Rule(NamedTuple):
         classes: faults of the schedules that need it.
         seed: of a schedule that fails without it, and passes with it.
         complaint: what the checker says then.
-        reported: as SegmentSimulation's.
     """
 
     what: str
@@ -29,152 +28,109 @@ class Rule(NamedTuple):
     patch: Callable[[pytest.MonkeyPatch], None] | None
     classes: tuple[str, ...]
     seed: int
-    complaint: str = r"was made by \w+ and \w+"
-    reported: bool = False
+    complaint: str = r"was made by \w+ and \w+|handed out \d+, though"
 
     def edit(self, name: str, source: str) -> str:
         """Return the text of a script without the rule."""
-        if self.replaced is None:
-            return source
-        before, after = self.replaced
-        return source.replace(before, after)
+        return source if self.replaced is None else source.replace(*self.replaced)
+
+
+def _patched(attribute: str, value: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(SegmentGenerator, attribute, value)
 
 
 def _nothing(*_: object, **__: object) -> None:
     """Stand in for a method that does nothing."""
 
 
+def _suspend_only(self: SegmentGenerator) -> None:
+    self._suspended = True
+
+
+def _drop_the_part_only(self: SegmentGenerator) -> Buffer:
+    self._block = (iter(()), b"")
+    return self._buffer
+
+
 RULES: Mapping[str, Rule] = {
+    "count": Rule(
+        "N1: the next number of a period grows with what is handed out",
+        ("next_number = first + count * stride", "next_number = first"),
+        None,
+        ("pause",),
+        0,
+    ),
     "other-server": Rule(
-        "a tag on a Redis that may have lost its last writes is closed",
-        ("if not assured and v[3] ~= tag.identity then", "if false then"),
+        "N2: a tag on a Redis that may have lost its last writes is closed",
+        ("elseif v[2] ~= id then", "elseif false then"),
         None,
         ("failover", "snapshot"),
-        0,
-    ),
-    "no-tag": Rule(
-        "a tag that Redis does not know is closed",
-        ("    close(tag, 'no-tag')\n", "    close(tag, 'no-tag')\n    open(tag, 0, 'new')\n"),
-        None,
-        ("wipe",),
-        1,
-    ),
-    "lost-segments": Rule(
-        "a segment that Redis forgot closes the tag, and raises an alarm if others may have it",
-        ("local lost = received > 0 and", "local lost = false and"),
-        None,
-        ("rollback",),
-        78,
-    ),
-    "serial-requests": Rule(
-        "a request that is late, or of a copy of the process, is not answered with another segment",
-        ("if r and (r.received > received + 1", "if false and (r.received > received + 1"),
-        None,
-        ("clone",),
-        1,
-    ),
-    "deposed-master": Rule(
-        "a tag is opened only when no deposed master answers any more",
-        ("local wait = how == 'create' and 0 or slack", "local wait = 0"),
-        None,
-        ("split",),
-        2,
-    ),
-    "deposed-again": Rule(
-        "the slack of a deposed master counts from the newest failover, also if the tag was closed before",
-        ("    tag.closed_at = now\n", ""),
-        None,
-        ("split",),
-        15,
-    ),
-    "clock-ahead": Rule(
-        "a tag that was closed while Redis' clock was ahead can be opened when the clock is right",
-        ("tag.closed_at = math.min(tag.closed_at, now)", ""),
-        None,
-        ("ahead",),
-        3,
-        "makes no numbers",
-    ),
-    "gaps": Rule(
-        "what was handed out by a lost history only is no cause for an alarm",
-        ("tag.gaps = table.concat(gaps, ',')", "tag.gaps = ''"),
-        None,
-        ("failover", "moved"),
-        11,
-        r"an alarm without a cause.*; [1-9]\d* numbers were lost",
-    ),
-    "seen-numbers": Rule(
-        "what any process saw handed out is not handed out again",
-        ("if top > tag.next then", "if false then"),
-        None,
-        ("wipe",),
-        0,
-        reported=True,
-    ),
-    "alarm-drops": Rule(
-        "a process drops numbers that others may have",
-        None,
-        lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda number: number == 0)),
-        ("rollback",),
-        78,
-        "which had dropped it",
-    ),
-    "copy-drops": Rule(
-        "a copy of a process drops what both have, as soon as it is told so",
-        None,
-        lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda number: number > 0)),
-        ("clone",),
-        1,
-    ),
-    "reports": Rule(
-        "each server is told which segments a process has, also one that hands out none while others do",
-        None,
-        lambda patch: patch.setattr(Fetcher, "report", lambda _: REPORT_S),
-        ("rollback", "down"),
-        75,
-    ),
-    "fork-drops": Rule(
-        "a forked child has no segment of its parent",
-        None,
-        lambda patch: patch.setattr(SegmentGenerator, "_after_fork", _nothing),
-        ("fork",),
-        0,
-    ),
-    "fork-names": Rule(
-        "a forked child sends requests under a name of its own",
-        None,
-        lambda patch: patch.setattr(Fetcher, "begin", _only_first(Fetcher.begin)),
-        ("fork", "loss"),
         5,
     ),
-    "suspend-drops": Rule(
-        "a clone of a suspended process has no segment",
+    "no-tag": Rule(
+        "N2: a tag that Redis does not know is closed",
+        (
+            "    lost = 'no-tag'\n",
+            "    stride, is_open = 1, true\n"
+            "    for _, name in ipairs({ 'closed_until', 'closed_at', 'losses' }) do put(name, '0') end\n"
+            "    put('signature', signature) put('identity', id) put('database', database)\n",
+        ),
         None,
-        lambda patch: patch.setattr(SegmentGenerator, "suspend", _suspend_only),
-        ("suspended",),
+        ("wipe",),
+        0,
+    ),
+    "stride": Rule(
+        "N2: a tag that Redis does not know is created, since other servers may have the numbers in between",
+        ("if stride == 0 then return done('absent') end", ""),
+        lambda patch: patch.setattr("tests.numbers.simulation.CREATES", False),
+        ("wipe",),
+        0,
+        "made by|makes no numbers",
+    ),
+    "rolled-back": Rule(
+        "N3: numbers that a process shows, and that Redis forgot, close the tag",
+        ("elseif seen > next_number and is_open then", "elseif false then"),
+        None,
+        ("rollback",),
+        15,
+        "though it was shown",
+    ),
+    "deposed-master": Rule(
+        "N4: a tag is opened only when no deposed master answers any more",
+        ("closed_at + slack + settle - now", "0 * settle"),
+        None,
+        ("split",),
+        0,
+    ),
+    "deposed-again": Rule(
+        "N4: the slack of a deposed master counts from the newest failover, also if the tag was closed before",
+        (
+            "put('closed_at', fmt(now))\n  end\n  if not known",
+            "if v[11] == '0' or v[15] == v[13] then put('closed_at', fmt(now)) end\n  end\n  if not known",
+        ),
+        None,
+        ("split",),
+        1,
+    ),
+    "clock-ahead": Rule(
+        "N4: a tag that was closed while Redis' clock was ahead can be opened when the clock is right",
+        ("if closed_at > now then", "if false then"),
+        None,
+        ("ahead",),
+        11,
+        "makes no numbers",
+    ),
+    "fork-drops": Rule(
+        "a forked child has no segment of its parent", None, _patched("_after_fork", _nothing), ("fork",), 0
+    ),
+    "suspend-drops": Rule(
+        "a clone of a suspended process has no segment", None, _patched("suspend", _suspend_only), ("suspended",), 0
+    ),
+    "new-buffer": Rule(
+        "what was ready or under way before suspend() or a fork is void",
+        None,
+        _patched("_drop_all", _drop_the_part_only),
+        ("fork", "suspended"),
         0,
     ),
 }
-
-
-def _drop_if(wanted: Callable[[int], bool]) -> Callable[[SegmentGenerator, int, int], None]:
-    """Return a SegmentGenerator._drop that drops only from *wanted* numbers on: 0 means that this is a copy."""
-    drop = SegmentGenerator._drop
-
-    def drop_some(self: SegmentGenerator, server: int, from_number: int) -> None:
-        if wanted(from_number):
-            drop(self, server, from_number)
-
-    return drop_some
-
-
-def _only_first(begin: Callable[[Fetcher], None]) -> Callable[[Fetcher], None]:
-    def begin_once(fetcher: Fetcher) -> None:
-        if not fetcher._clients:
-            begin(fetcher)
-
-    return begin_once
-
-
-def _suspend_only(self: SegmentGenerator) -> None:
-    self._suspended = True

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from snowredis.numbers.stores import tag_keys
-from tests.numbers.simulated_process import Copies, SegmentProcess
-from tests.simulation.network import Network
+from tests.numbers.simulated_process import SegmentProcess, TagRedis
 from tests.simulation.redis_faults import AHEAD_S, WRITES
-from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
@@ -21,7 +18,7 @@ FAULTY_US = 20_000_000
 Fault = Callable[["SegmentSimulation"], None]
 
 
-def _network(sim: SegmentSimulation) -> Network:
+def _network(sim: SegmentSimulation) -> Any:
     return sim.random.choice(sim.networks)
 
 
@@ -115,13 +112,6 @@ def wipe(sim: SegmentSimulation) -> None:
     server.wipe()
 
 
-def evict(sim: SegmentSimulation) -> None:
-    sim.fired["evict"] += 1
-    key = sim.random.choice(tag_keys("sim"))
-    sim.say("%s is evicted", key)
-    _network(sim).master.data.pop(key, None)
-
-
 def _lost_us(sim: SegmentSimulation, most_us: int) -> int:
     return sim.random.choice((0, sim.random.randint(0, most_us)))
 
@@ -145,11 +135,15 @@ def rollback(sim: SegmentSimulation) -> None:
     sim.fired["rollback"] += 1
     server = _network(sim).master
     sim.say("%s is rolled back in place", server.name)
+    before = server.next_number
     server.data = server.data_at(sim.world.now_us - sim.random.randint(0, 10_000_000))
+    server.shown = 0
+    # what is handed out again before a process shows that it was forgotten cannot be prevented
+    sim.checker.forgotten[server.index] = range(server.next_number, before)
 
 
-def _promote(sim: SegmentSimulation, network: Network, *, split_us: int = 0, lost_us: int) -> None:
-    new = RedisModel(sim.world, f"{network.master.name}+")
+def _promote(sim: SegmentSimulation, network: Any, *, split_us: int = 0, lost_us: int) -> None:
+    new = TagRedis(sim, network.master.index, f"{network.master.name}+")
     new.offset_us = sim.random.randint(-200_000, 200_000)
     # clients come to the new master at once: the slack counts from there
     sim.promote(network, new, lost_us=lost_us, split_us=split_us)
@@ -164,7 +158,7 @@ def split(sim: SegmentSimulation) -> None:
     network = _network(sim)
     if not network.strayed:
         sim.fired["split"] += 1
-        slack_us = sim.configs[0].failover_slack_ms * 1000
+        slack_us = sim.slack_ms * 1000
         split_us = sim.random.randint(1, max(1, slack_us - 500_000))
         _promote(sim, network, split_us=split_us, lost_us=_lost_us(sim, 3_000_000))
 
@@ -219,7 +213,6 @@ def suspended(sim: SegmentSimulation) -> None:
     if process is None or len(sim.living) >= 12:
         return
     parent = process
-    parent.suspended = True
     parent.generator.suspend()
 
     def snapshot_machine() -> None:
@@ -232,18 +225,6 @@ def suspended(sim: SegmentSimulation) -> None:
         parent.generator.resume()
 
     sim.world.after(sim.random.randint(0, 3_000_000), snapshot_machine)
-
-
-def clone(sim: SegmentSimulation) -> None:
-    """Clone a process that runs: both have the same segments until one of them asks for more."""
-    process = sim.someone()
-    if process is not None and process.copies is None and len(sim.living) < 12:
-        sim.fired["clone"] += 1
-        process.copies = Copies(process)
-        copy = process.clone()
-        copy.copies = process.copies
-        sim.say("%s is a clone of %s, which runs", copy.name, process.name)
-        copy.run()
 
 
 def signal(sim: SegmentSimulation) -> None:
@@ -264,7 +245,6 @@ FAULTS: dict[str, Fault] = {
     "duplicate": _noise("duplicate"),
     "reorder": _noise("reorder"),
     "wipe": wipe,
-    "evict": evict,
     "snapshot": snapshot,
     "failover": failover,
     "split": split,
@@ -279,8 +259,6 @@ FAULTS: dict[str, Fault] = {
     "fork": _offspring("fork", lambda parent: parent.fork()),
     "bypass": _offspring("bypass", lambda parent: parent.fork(bypass=True)),
     "suspended": suspended,
-    # a clone is never drawn by chance: numbers repeat
-    "clone": clone,
     "signal": signal,
     "redis_clock": redis_clock,
     "ahead": ahead,

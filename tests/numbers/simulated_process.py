@@ -2,46 +2,66 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from snowredis.numbers.fetcher import Steps, TagClient
+from snowredis.numbers.buffer import Threads
+from snowredis.numbers.masters import Steps
 from snowredis.numbers.segments import SegmentGenerator
-from snowredis.numbers.settings import TagConfig
-from snowredis.numbers.stores import ScriptTagStore
-from snowredis.numbers.waiting import Threads
+from snowredis.numbers.stores import TagStore, tag_keys
 from tests.simulation.base import SimulatedProcess
+from tests.simulation.redis_model import RedisModel
 from tests.simulation.stand_ins import Host, SimClock, SimGuard
 from tests.simulation.world import SimLock, Task
 
 if TYPE_CHECKING:
     from tests.numbers.simulation import SegmentSimulation
 
-
-# a number that was taken before a drop is made within this time
-TAKEN_US = 100_000
-# indexes of arguments of take.lua
-CLIENT, REQUEST_ID = 7, 9
+# index of an argument of take.lua
+SEEN = 9
 
 
-class SimTagStore(ScriptTagStore):
+class TagRedis(RedisModel):
+    """A server that judges itself: it hands out nothing that a process has shown to be handed out."""
+
+    def __init__(self, sim: SegmentSimulation, index: int, name: str) -> None:
+        super().__init__(sim.world, name)
+        self._sim, self.index = sim, index
+        # the highest number that a process showed, since memory was rolled back in place
+        self.shown = 0
+
+    @property
+    def next_number(self) -> int:
+        tag = self._of(tag_keys("sim")[0])
+        return max(int(tag.get("n:", 0)), int(tag.get("start", 1)))
+
+    def eval(self, source: str, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
+        before = self.next_number
+        reply = super().eval(source, keys, args)
+        if "\n-- take: " in source and reply[0] != "unidentified":
+            self.shown = max(self.shown, int(args[SEEN]))
+            if reply[0] == "granted" and (int(args[SEEN]) > before or int(reply[3]) < self.shown):
+                self._sim.checker.complain(f"{self.name} handed out {reply[3]}, though it was shown {self.shown}")
+        return reply
+
+
+class SimTagStore(TagStore):
     """A server as one process reaches it."""
 
-    def __init__(self, process: SegmentProcess, index: int, config: TagConfig) -> None:
-        super().__init__(config, random_bytes=process.random_bytes)
+    def __init__(self, process: SegmentProcess, index: int) -> None:
+        super().__init__("sim", random_bytes=process.random_bytes)
         self.where = f"server {index}"
         self._process, self._index = process, index
 
     def run(self, script: Any, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:
-        sim, process = self._process.sim, self._process
-        reply = sim.networks[self._index].call(process, script.name, script.source, keys, args)
-        if script.name == "take":
-            if reply[0] == "granted":
-                sim.checker.granted(self._index, str(args[CLIENT]), reply)
-            if process.copies is not None:
-                process.copies.heard(process, self._index, str(args[REQUEST_ID]), reply)
+        network = self._process.sim.networks[self._index]
+        reply: Sequence[str] = network.call(self._process, script.name, script.source, keys, args)
         return reply
+
+    def after_fork(self) -> None:
+        """Nothing to do."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -76,59 +96,34 @@ class SimWaiter:
             self._world.wake(self._task)
 
 
+class SimFlag:
+    """A lock that is never waited for, as that of a fetch."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def locked(self) -> bool:
+        return self._is_held
+
+    def acquire(self, blocking: bool) -> bool:
+        assert not blocking
+        was_held, self._is_held = self._is_held, True
+        return not was_held
+
+    def release(self) -> None:
+        self._is_held = False
+
+
 class SimThreads(Threads):
     def __init__(self, process: SegmentProcess) -> None:
         self._process = process
-        self._sleeper: Task | None = None
-        self._woken = False
         self.new_waiter = lambda: SimWaiter(process)
-        self.new_lock = lambda: SimLock(process.world)
+        self.new_lock = SimFlag
+        self.ident = lambda: id(process.world.current)
+        self.sleep = lambda seconds: process.world.sleep(max(1, round(seconds * 1e6)))
 
     def start(self, run: Callable[[], None]) -> None:
         self._process.world.spawn(self._process, run)
-
-    def ident(self) -> int:
-        return id(self._process.world.current)
-
-    def sleep(self, seconds: float) -> None:
-        world = self._process.world
-        if not self._woken:
-            self._sleeper = world.current
-            world.block(max(1, round(seconds * 1e6)))
-            self._sleeper = None
-        self._woken = False
-
-    def wake(self) -> None:
-        self._woken = True
-        if self._sleeper is not None:
-            self._process.world.wake(self._sleeper)
-
-
-class Copies:
-    """A process and a clone of it that was made while it ran.
-
-    Nobody can prevent that both make the same numbers of a server until it granted one of them a segment, and the other
-    one has asked it, too: the server calls that one a copy, and it drops what it has.
-    """
-
-    def __init__(self, process: SegmentProcess) -> None:
-        # a request that is under way is one of both
-        self._pending = {client._request_id for client in process.clients}
-        # by server: who was granted a segment first, and when the other one got a reply, us
-        self._owners: dict[int, SegmentProcess] = {}
-        self._told_us: dict[int, int] = {}
-
-    def heard(self, process: SegmentProcess, server: int, request_id: str, reply: Sequence[str]) -> None:
-        if server not in self._owners:
-            if reply[0] == "granted" and request_id not in self._pending:
-                self._owners[server] = process
-        elif process is not self._owners[server]:
-            self._told_us.setdefault(server, process.world.now_us)
-
-    def excuse(self, second: SegmentProcess, server: int, at_us: int) -> bool:
-        """Return whether it was not to be prevented that *second* made a number of the other one."""
-        told_us = self._told_us.get(server)
-        return told_us is None or second is self._owners[server] or at_us <= told_us + TAKEN_US
 
 
 class SegmentProcess(SimulatedProcess):
@@ -136,24 +131,17 @@ class SegmentProcess(SimulatedProcess):
 
     def __init__(self, sim: SegmentSimulation, host: Host, like: SegmentProcess | None = None) -> None:
         super().__init__(sim, host)
-        self.suspended = False
-        self.copies: Copies | None = None
         # what happens at the next interruption
         self.armed: Callable[[], None] | None = None
         self.guard = SimGuard(self)  # type: ignore[arg-type]
-        stores = [SimTagStore(self, index, config) for index, config in enumerate(sim.configs)]
         self.generator = SegmentGenerator(
-            stores,
+            [SimTagStore(self, index) for index in range(len(sim.networks))],
             Steps(sim.step, sim.max_step, 2.0),
             wait_s=5.0,
             clock=SegmentClock(self),  # type: ignore[arg-type]
             guard=self.guard,
-            random_bytes=self.random_bytes,
-            threads=lambda: SimThreads(self),
+            threads=SimThreads(self),
         )
-        # number -> when this process was told to drop it, us
-        self.dropped: dict[int, int] = {}
-        self.generator._fetcher._drop = lambda: self._drop_and_note
         self.new_locks()
         if like is not None:
             self._copy(like)
@@ -162,33 +150,20 @@ class SegmentProcess(SimulatedProcess):
     def _copy(self, other: SegmentProcess) -> None:
         """Have the memory of *other*, but no thread."""
         mine, theirs = self.generator, other.generator
-        segment, left, _ = theirs._position
-        if left:
-            mine._supersede(mine._position[0], segment._replace(numbers=segment.numbers[-left:]))
-        mine._prefetcher.ready = deque(theirs._prefetcher.ready)
-        mine._prefetcher._fetches_ahead = theirs._prefetcher._fetches_ahead
-        for client, original in zip(mine._fetcher._clients, theirs._fetcher._clients, strict=True):
-            for name, value in vars(original).items():
-                if name not in ("store", "_random_name", "_owner"):
-                    setattr(client, name, value)
+        numbers, was_reset = theirs._block
+        mine._block = (copy.copy(numbers), self.guard.is_reset if was_reset else b"")
+        mine._published = theirs._published
+        mine._buffer.ready = deque(theirs._buffer.ready)
+        mine._buffer._is_ahead = theirs._buffer._is_ahead
+        for master, original in zip(mine._masters.all, theirs._masters.all, strict=True):
+            master.seen, master.since, master.view = original.seen, original.since, original.view
         mine._suspended = theirs._suspended
-
-    def _drop_and_note(self, server: int, from_number: int) -> None:
-        segments = [self.generator._position[0], *self.generator._prefetcher.ready]
-        for segment in segments:
-            if segment.server == server and segment.numbers[-1] >= from_number:
-                self.dropped |= dict.fromkeys(segment.numbers, self.world.now_us)
-        self.generator._drop(server, from_number)
-
-    @property
-    def forgot(self) -> bool:
-        """True if it does not report which segments it had."""
-        return not self.alive or self.generator.closed or self.suspended
 
     def random_bytes(self, count: int) -> bytes:
         return self.world.random.getrandbits(8 * count).to_bytes(count, "big")
 
     def new_locks(self) -> None:
+        # the other one is held for no step of a schedule: so schedules are the same on builds without a GIL
         self.generator._lock = SimLock(self.world, self.interrupted)
 
     def interrupted(self) -> None:
@@ -219,23 +194,4 @@ class SegmentProcess(SimulatedProcess):
 
     def clone(self) -> SegmentProcess:
         """Return a copy that nobody tells of: of a suspended process."""
-        clone = SegmentProcess(self.sim, self.sim.new_host(), self)
-        # the copied thread goes on
-        if self.generator._prefetcher._run_token is not None:
-            clone.generator._prefetcher.wake()
-        return clone
-
-    @property
-    def clients(self) -> Sequence[TagClient]:
-        return self.generator._fetcher._clients
-
-
-class Operator:
-    """A person who opens closed tags: a sender of requests."""
-
-    def __init__(self, sim: SegmentSimulation) -> None:
-        self.sim, self.name, self.host = sim, "operator", sim.new_host()
-        self.alive, self.paused_until_us = True, 0
-
-    def random_bytes(self, count: int) -> bytes:
-        return self.sim.world.random.getrandbits(8 * count).to_bytes(count, "big")
+        return SegmentProcess(self.sim, self.sim.new_host(), self)

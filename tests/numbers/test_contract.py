@@ -1,240 +1,159 @@
-"""Contract of the store of segments on a real redis-server, and what the store in memory does of it."""
+"""Contract of the store of a tag on a real redis-server, and what the store in memory does of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from snowredis.errors import ConfigError
-from snowredis.numbers import tag_store as replies
-from snowredis.numbers.fetcher import TagClient
-from snowredis.numbers.settings import TagConfig, parse_signature, with_defaults
-from snowredis.numbers.stores import MemoryTagStore, RedisTagStore, open_stores, tag_keys
-from snowredis.numbers.tag_store import ClosedReason, NumbersBroken, OpenRequest, TakeRequest
-from snowredis.testing import memory_pool
+from snowredis.numbers import NumbersBroken, NumbersClosed, NumbersExhausted, create_tag
+from snowredis.numbers import protocol as replies
+from snowredis.numbers.masters import Master
+from snowredis.numbers.protocol import ClosedReason, OpenRequest, TakeRequest
+from snowredis.numbers.stores import MemoryTag, RedisTag, tag_keys
 from tests.support.servers import RedisServer
 
 
-@dataclass
-class Place:
-    """A tag and what can be done to it. *make* returns another store of the same tag."""
-
-    store: Any
-    make: Callable[..., Any]
-    wipe: Callable[[], object]
-
-    def client(self, store: Any = None) -> TagClient:
-        return TagClient(store or self.store, lambda: uuid4().hex, '{"host":"h"}')
-
-    def create(self) -> Place:
-        assert self.store.open(OpenRequest("create")).changed
-        return self
-
-    def word(self, position: int) -> Any:
-        return self.store.open(OpenRequest("word", position))
-
-
-def place_of(request: pytest.FixtureRequest, **settings: Any) -> Place:
-    config = TagConfig(tag=request.getfixturevalue("tag"), **settings)
-    server: RedisServer = request.getfixturevalue("server")
-    return Place(
-        RedisTagStore(server.url, config),
-        lambda **more: RedisTagStore(server.url, replace(config, **more)),
-        lambda: server.client().delete(*tag_keys(config.tag)),
-    )
-
-
 @pytest.fixture
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    found = place_of(request)
-    yield found
-    found.store.close()
+def store(server: RedisServer, tag: str) -> Any:
+    return RedisTag(server.url, tag)
 
 
-def positions(reply: Any) -> tuple[int, int]:
-    assert isinstance(reply, replies.GrantedNumbers), reply
-    return reply.from_position, reply.until_position
+def created(store: Any, **constants: Any) -> Any:
+    assert isinstance(store.send(OpenRequest("create", **constants)), replies.Opened)
+    return store
 
 
-def test_a_tag_that_nobody_created_hands_out_nothing(place: Place) -> None:
-    reply = place.client().ask(10)
-    assert isinstance(reply, replies.Closed)
+def taken(store: Any, wanted: int = 1, seen: int = 0) -> Any:
+    reply = store.send(TakeRequest(wanted=wanted, seen=seen))
+    return list(reply.numbers) if isinstance(reply, replies.GrantedNumbers) else reply
+
+
+def opened(store: Any, number: int) -> Any:
+    return store.send(OpenRequest("open", from_number=number))
+
+
+def test_a_tag_that_nobody_created_hands_out_nothing(store: Any) -> None:
+    reply = taken(store)
+    assert isinstance(reply, replies.Shut)
     assert reply.reason is ClosedReason.NO_TAG
-    place.create()
-    assert isinstance(place.store.open(OpenRequest("create")), replies.NotNew)
+    # its stride is not known
+    assert isinstance(opened(store, 50), replies.AbsentTag)
+    created(store)
+    assert isinstance(store.send(OpenRequest("create")), replies.ExistingTag)
 
 
-def test_segments_follow_each_other_whoever_asks(place: Place) -> None:
-    place.create()
-    one, other = place.client(), place.client()
-    got = [positions(client.ask(size)) for client, size in ((one, 10), (other, 5), (one, 1), (other, 100))]
-    assert got == [(0, 10), (10, 15), (15, 16), (16, 116)]
-    assert isinstance(one.ask(0), replies.Noted)
-    assert positions(one.ask(4)) == (116, 120)
+@pytest.mark.parametrize("kind", ["redis", "memory"])
+def test_numbers_follow_each_other_whoever_asks(store: Any, kind: str) -> None:
+    store = created(store if kind == "redis" else MemoryTag("t", lambda: 1_000_000))
+    assert [taken(store, count) for count in (3, 1, 2)] == [[1, 2, 3], [4], [5, 6]]
+    reply = store.send(TakeRequest(wanted=9, highest=8))
+    assert (list(reply.numbers), reply.left) == ([7, 8], 0)
+    assert isinstance(store.send(TakeRequest(wanted=9, least=2, highest=9)), replies.Exhausted)
+    assert taken(store) == [9]
 
 
-def test_a_repeated_request_gets_the_same_segment_and_a_late_one_none(place: Place) -> None:
-    place.create()
-    first = TakeRequest("aa", 0, "01", (), "", 0, 10, "{}")
-    granted = place.store.take(first)
-    assert positions(place.store.take(first)) == positions(granted) == (0, 10)
-    second = first._replace(received=1, request_id="02", segments=((0, 10),), incarnation=granted.incarnation)
-    assert positions(place.store.take(second)) == (10, 20)
-    assert isinstance(place.store.take(first._replace(request_id="03")), replies.CopiedClient)
-    third = second._replace(received=2, request_id="04", segments=((0, 10), (10, 20)))
-    assert positions(place.store.take(third)) == (20, 30)
-    # late, or of a copy of the process
-    assert isinstance(place.store.take(first), replies.CopiedClient)
-    assert isinstance(place.store.take(second._replace(request_id="05")), replies.CopiedClient)
-    assert positions(place.store.take(third)) == (20, 30)
+def test_servers_with_a_stride_hand_out_numbers_between_each_other(store: Any) -> None:
+    created(store, from_number=2, stride=3, maximum=20)
+    assert taken(store, 3) == [2, 5, 8]
+    assert opened(store, 12).next == 14
+    assert taken(store, 9) == [14, 17, 20]
+    assert taken(store).left == 0
 
 
-def test_a_copied_client_goes_on_under_another_name(place: Place) -> None:
-    place.create()
-    one = place.client()
-    one.ask(10)
-    copy = place.client()
-    vars(copy).update({**vars(one), "store": copy.store})
-    assert positions(one.ask(10)) == (10, 20)
-    copy._request_id = "0a"
-    assert isinstance(copy.ask(10), replies.CopiedClient)
-    assert positions(copy.ask(10)) == (20, 30)
-    assert positions(one.ask(10)) == (30, 40)
+def test_what_a_process_shows_after_a_loss_is_not_handed_out_again(store: Any, server: RedisServer) -> None:
+    created(store)
+    taken(store, 1000)
+    server.client().delete(*tag_keys(store.tag))
+    assert taken(store, seen=701).next == 701
+    assert taken(store, seen=1001).next == 1001
+    # it is not new, and a person who says too little is refused
+    for number in (1, 800):
+        assert isinstance(store.send(OpenRequest("create", from_number=number)), replies.ExistingTag)
+    created(store, from_number=1001)
+    assert taken(store) == [1001]
 
 
-def test_what_a_process_reports_after_a_loss_is_not_handed_out_again(place: Place) -> None:
-    place.create()
-    client, silent = place.client(), place.client()
-    client.ask(10)
-    silent.ask(1000)
-    client.ask(10)
-    place.wipe()
-    assert isinstance(silent.ask(0), replies.Closed)
-    reply = client.ask(10)
-    assert isinstance(reply, replies.Closed)
-    assert (reply.next, reply.alarm) == (1020, None)
-    assert isinstance(place.store.open(OpenRequest("create")), replies.NotNew)
-    # a word that is too low
-    assert place.word(50).changed
-    assert positions(client.ask(10)) == (1020, 1030)
-    assert positions(silent.ask(10)) == (1030, 1040)
+def test_an_open_tag_is_moved_on_but_never_back(store: Any) -> None:
+    created(store)
+    assert opened(store, 100).next == 100
+    assert opened(store, 7).next == 100
+    assert taken(store) == [100]
 
 
-def test_a_word_moves_an_open_tag_on_but_never_back(place: Place) -> None:
-    place.create()
-    client = place.client()
-    client.ask(10)
-    assert place.word(100).changed
-    assert not place.word(7).changed
-    assert positions(client.ask(10)) == (100, 110)
-
-
-def test_a_wrong_word_closes_the_tag_as_soon_as_it_shows_and_names_the_numbers(place: Place) -> None:
-    place.create()
-    absent, other = place.client(), place.client()
-    absent.ask(100)
-    place.wipe()
-    # nobody has reported, and it is wrong
-    assert place.word(20).changed
-    assert positions(other.ask(50)) == (20, 70)
-    reply = absent.ask(0)
-    assert isinstance(reply, replies.Closed)
-    assert reply.reason is ClosedReason.ROLLED_BACK
-    assert reply.next == 100
-    assert reply.alarm is not None
-    assert reply.alarm[0] <= 20
-    assert reply.alarm[1] == 70
-    place.word(0)
-    assert positions(absent.ask(10)) == (100, 110)
-
-
-def test_the_store_in_memory_hands_out_segments() -> None:
-    store = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000)
-    place = Place(store, lambda **_: store, lambda: None)
-    one, other = place.client(), place.client()
-    assert [positions(one.ask(5)), positions(other.ask(15))] == [(0, 5), (5, 20)]
-    assert isinstance(other.ask(0), replies.Noted)
-    assert [positions(one.ask(8)), positions(one.ask(8))] == [(20, 28), (28, 30)]
-    assert isinstance(one.ask(8), replies.Exhausted)
-
-
-def test_memory_that_was_rolled_back_is_noticed_and_the_numbers_are_named(
-    request: pytest.FixtureRequest, server: RedisServer
-) -> None:
-    place = place_of(request).create()
-    key, redis = tag_keys(place.store.config.tag)[0], server.client()
-    one, two, three = place.client(), place.client(), place.client()
-    one.ask(10)
+def test_memory_that_was_rolled_back_is_noticed_when_a_process_shows_more(store: Any, server: RedisServer) -> None:
+    key, redis = tag_keys(store.tag)[0], server.client()
+    created(store)
     before: Any = redis.hgetall(key)
-    one.ask(10)
+    taken(store, 10)
     redis.delete(key)
     redis.hset(key, mapping=before)
-    assert positions(two.ask(15)) == (10, 25)
-    reply = one.ask(0)
-    assert isinstance(reply, replies.Closed)
-    assert (reply.reason, reply.alarm, reply.next) == (ClosedReason.ROLLED_BACK, (10, 20), 25)
-    assert str(redis.hget(key, "alarm")).startswith("10 20 ")
-    assert isinstance(two.ask(5), replies.Closed)
-    place.word(0)
-    assert [positions(client.ask(5)) for client in (one, two, three)] == [(25, 30), (30, 35), (35, 40)]
+    assert taken(store, 4) == [1, 2, 3, 4]
+    reply = taken(store, seen=11)
+    assert (reply.reason, reply.next) == (ClosedReason.ROLLED_BACK, 11)
+    assert isinstance(taken(store), replies.Shut)
+    assert opened(store, 3).next == 11
+    assert taken(store) == [11]
 
 
-def test_a_restart_closes_the_tag_unless_it_is_assured(own_server: RedisServer) -> None:
-    settings_of: dict[str, dict[str, Any]] = {"plain": {}, "assured": {"durability": "assured"}}
-    made = {
-        name: Place(RedisTagStore(own_server.url, TagConfig(tag=name, **settings)), lambda: None, lambda: None)
-        for name, settings in settings_of.items()
-    }
-    clients = {name: place.create().client() for name, place in made.items()}
-    for client in clients.values():
-        assert positions(client.ask(10)) == (0, 10)
+@pytest.mark.parametrize("durability", ["detect", "assured"])
+def test_a_restart_closes_the_tag_unless_it_is_assured(own_server: RedisServer, tag: str, durability: str) -> None:
+    store = created(RedisTag(own_server.url, tag), durability=durability)
+    assert taken(store) == [1]
     own_server.save()
     own_server.restart()
-    for place in made.values():
-        place.store.reconnect()
-    closed = clients["plain"].ask(10)
-    assert isinstance(closed, replies.Closed)
-    assert closed.reason is ClosedReason.OTHER_SERVER
-    made["plain"].word(0)
-    assert positions(clients["plain"].ask(10)) == (10, 20)
-    assert positions(clients["assured"].ask(10)) == (10, 20)
+    store.reconnect()
+    reply = taken(store)
+    if durability == "detect":
+        assert reply.reason is ClosedReason.OTHER_SERVER
+        assert opened(store, 2).next == 2
+        reply = taken(store)
+    assert reply == [2]
 
 
-def test_a_value_that_no_script_wrote_is_refused(request: pytest.FixtureRequest, server: RedisServer) -> None:
-    place = place_of(request).create()
-    server.client().hset(tag_keys(place.store.config.tag)[0], "next", "-7")
-    with pytest.raises(NumbersBroken, match=r"field 'next' holds '-7'.*snowredis numbers delete"):
-        place.client().ask(1)
+@pytest.mark.parametrize("field", ["next", "stride", "closed_until", "losses", "slack_ms"])
+def test_a_value_that_no_script_wrote_is_refused(store: Any, server: RedisServer, field: str) -> None:
+    field = field.replace("next", "n:")
+    created(store)
+    taken(store)
+    server.client().hset(tag_keys(store.tag)[0], field, "-7")
+    with pytest.raises(NumbersBroken, match=rf"field '{field}' holds '-7'.*snowredis numbers delete"):
+        taken(store)
+    if field != "n:":
+        server.client().hdel(tag_keys(store.tag)[0], field)
+        with pytest.raises(NumbersBroken):
+            taken(store)
 
 
-@pytest.mark.parametrize("share", [(0, 1), (1, 3)])
-def test_positions_and_numbers_belong_to_each_other(share: tuple[int, int]) -> None:
-    config = TagConfig(tag="t", start=10, maximum=100, share=share)
-    numbers = [config.number_at(position) for position in range(config.size)]
-    assert numbers == list(range(10 + share[0], 101, share[1]))
-    for number in range(5, 101):
-        position = config.position_from(number)
-        assert position == sum(each < number for each in numbers)
-    assert parse_signature("t", config.signature) == config
+def test_a_master_knows_what_it_was_told(store: Any, server: RedisServer) -> None:
+    created(store, maximum=20)
+    master = Master(store)
+    assert list(master.take(10).numbers) == [*range(1, 11)]
+    opened(store, 16)
+    assert (list(master.take(10).numbers), master.seen) == ([*range(16, 21)], 21)
+    with pytest.raises(NumbersExhausted, match="up to its maximum 20"):
+        master.take(1)
+    server.client().delete(*tag_keys(store.tag))
+    with pytest.raises(NumbersClosed, match=r"snowredis numbers create tag-\d+ --start N"):
+        master.take(1)
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"tag": "a b"},
-        {"tag": ""},
-        {"tag": "t", "start": -1},
-        {"tag": "t", "start": 5, "maximum": 4},
-        {"tag": "t", "maximum": 2**63},
-        {"tag": "t", "start": 1, "maximum": 2, "share": "1/3"},
-        {"tag": "t", "share": "3/2"},
-        {"tag": "t", "failover_slack": -1},
+        {"start": -1},
+        {"start": 5, "maximum": 4},
+        {"maximum": 2**63},
+        {"stride": 0},
+        {"failover_slack": -1},
+        {"durability": "none"},
+        {"layout": "default"},
+        {"layout": "game-shards", "maximum": 5000},
+        {"period": "day", "start": 7},
     ],
 )
-def test_constants_that_cannot_work_are_refused(settings: dict[str, Any]) -> None:
+def test_constants_that_cannot_work_are_refused(server: RedisServer, settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        open_stores(memory_pool(), with_defaults(settings))
+        create_tag(server.url, **{"tag": "t", **settings})

@@ -17,15 +17,13 @@ import snowredis
 from snowredis.errors import ConfigError, GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.numbers import (
     NumbersClosed,
-    NumbersDiffer,
     NumbersExhausted,
     SegmentGenerator,
     create_tag,
     delete_tag,
     open_tag,
-    show_tag,
 )
-from snowredis.numbers.fetcher import Steps
+from snowredis.numbers.masters import Steps
 from snowredis.numbers.segments import open_generator
 from snowredis.numbers.settings import servers_of
 from snowredis.testing import memory_pool
@@ -56,8 +54,6 @@ def test_numbers_are_in_sequence_and_only_the_first_caller_waits(ids: SegmentGen
     assert list(buffer) == list(range(306, 506))
     assert ids.next_ids(0) == []
     assert (ids.tag, ids.status.made, ids.status.tag) == ("t", 505, "t")
-    assert ids.status.next_number is not None
-    assert ids.status.next_number > 505
     assert ids.counts.waits <= 3
 
 
@@ -66,7 +62,7 @@ def test_a_number_at_a_time_waits_for_the_first_segment_only() -> None:
         for number in range(1, 1000):
             assert ids.next_id() == number
             if number % 100 == 95:
-                eventually(lambda: ids._prefetcher.ready)
+                eventually(lambda: ids._buffer.ready)
         assert (ids.counts.waits, ids.counts.segments) == (1, 11)
 
 
@@ -92,9 +88,9 @@ def test_the_step_follows_the_consumption() -> None:
     assert steps.next_size(3604.0) == 25_000
     steps.fetched(100, 10_000.0)
     assert steps.next_size(100_000.0) == 100
-    for step, max_step, period in [(0, 1, 1.0), (5, 4, 1.0), (1, 2, 0.0), (1.5, 2, 1.0)]:
+    for step, max_step in [(0, 1), (5, 4), (1.5, 2)]:
         with pytest.raises(ConfigError):
-            open_generator(memory_pool(), tag="t", step=step, max_step=max_step, period=period)
+            open_generator(memory_pool(), tag="t", step=step, max_step=max_step)
 
 
 def test_threads_and_coroutines_share_a_generator(ids: SegmentGenerator) -> None:
@@ -133,15 +129,6 @@ def test_a_closed_generator_makes_nothing(ids: SegmentGenerator) -> None:
         pickle.dumps(ids)
 
 
-def test_the_thread_ends_with_a_generator_that_is_forgotten() -> None:
-    ids = open_generator(memory_pool(), tag="t")
-    ids.next_id()
-    prefetcher = ids._prefetcher
-    eventually(lambda: prefetcher._thread_ident)
-    del ids
-    eventually(lambda: not prefetcher._thread_ident)
-
-
 def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
     first = ids.next_id()
     ids.resume()
@@ -153,41 +140,20 @@ def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
     assert ids.next_id() > 10
 
 
-def test_a_range_that_is_used_up_is_an_error() -> None:
-    with open_generator(memory_pool(), tag="t", start=0, maximum=4, step=3) as ids:
+def test_a_range_that_is_used_up_is_an_error(server: RedisServer) -> None:
+    tag = next(_tags)
+    create_tag(server.url, tag, start=0, maximum=4)
+    with open_generator(server.url, tag=tag, step=3) as ids:
         assert ids.next_ids(5) == [0, 1, 2, 3, 4]
         with pytest.raises(NumbersExhausted, match="up to its maximum 4"):
             ids.next_id()
         assert ids.status.remaining == 0
 
 
-def test_numbers_that_others_may_have_are_not_made(own_server: RedisServer, caplog: Any) -> None:
-    redis = own_server.client()
-    ids = created(own_server.url, step=100, max_step=100)
-    key = f"snowredis:segment:{{{ids.tag}}}"
-    before: Any = redis.hgetall(key)
-    mine = ids.next_ids(5)
-    redis.delete(key)
-    redis.hset(key, mapping=before)
-    with open_generator(own_server.url, tag=ids.tag, step=50) as other:
-        assert other.next_id() == mine[0]
-        # the next report tells what was forgotten; it is due at once
-        ids._prefetcher.fetcher._clients[0].contacted_s = ids._prefetcher._report_at_s = 0.0
-        ids._prefetcher.wake()
-        eventually(lambda: ids.counts.alarms)
-        with pytest.raises(NumbersClosed, match="Redis forgot numbers"):
-            ids.next_id()
-        assert "numbers from 1 to 50 may have been handed out twice" in caplog.text
-        assert ids.counts.dropped == 95
-        # whoever has the other half of them goes on
-        assert other.next_ids(10)
-    ids.close()
-
-
 def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server: RedisServer) -> None:
     ids = created(own_server.url, step=100, max_step=100)
     numbers = [ids.next_id() for _ in range(50)]
-    eventually(lambda: ids._prefetcher.ready)
+    eventually(lambda: ids._buffer.ready)
     own_server.save()
     own_server.kill()
     numbers += [ids.next_id() for _ in range(150)]
@@ -197,7 +163,7 @@ def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server
     own_server.start()
     with pytest.raises(NumbersClosed, match="restarted, failed over or replaced"):
         eventually(ids.next_id, ignored=(StoreUnavailable,))
-    open_tag(own_server.url, ids.tag, None)
+    open_tag(own_server.url, ids.tag, 201)
     assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 201
     ids.close()
 
@@ -212,18 +178,17 @@ def test_forks_and_signal_handlers_get_numbers_of_their_own(server: RedisServer,
 
 
 def shared(tag: str, *servers: RedisServer) -> list[str]:
-    """Create *tag* with a share on each of *servers*; return their URLs."""
+    """Create *tag* on each of *servers*, which hand out numbers between each other; return their URLs."""
     for number, server in enumerate(servers, 1):
-        create_tag(server.url, tag, share=f"{number}/{len(servers)}")
+        create_tag(server.url, tag, start=number, stride=len(servers))
     return [server.url for server in servers]
 
 
-def test_each_of_several_servers_hands_out_its_share_and_any_may_be_away(
+def test_several_servers_hand_out_numbers_in_turn_and_any_may_be_away(
     server: RedisServer, own_server: RedisServer
 ) -> None:
     tag = next(_tags)
     urls = shared(tag, server, own_server)
-    # in any order: each server knows its share
     with (
         open_generator(urls, tag=tag, step=5, max_step=5) as ids,
         open_generator(urls[::-1], tag=tag, step=4, max_step=4) as other,
@@ -236,46 +201,21 @@ def test_each_of_several_servers_hands_out_its_share_and_any_may_be_away(
         assert [number % 2 for number in numbers[-100:]] == [1] * 100
 
 
-def test_a_process_that_starts_while_a_server_is_away_takes_from_the_others(
-    server: RedisServer, own_server: RedisServer
+@pytest.mark.parametrize("stride", [1, 2])
+def test_servers_that_hand_out_the_same_numbers_are_refused(
+    server: RedisServer, own_server: RedisServer, stride: int
 ) -> None:
     tag = next(_tags)
-    urls = shared(tag, server, own_server)
-    own_server.kill()
-    with open_generator(urls, tag=tag, step=5, max_step=5) as ids:
-        assert ids.next_ids(3) == [1, 3, 5]
-
-
-def test_servers_with_the_same_share_hand_out_nothing(server: RedisServer, own_server: RedisServer) -> None:
-    tag = next(_tags)
     for each in (server, own_server):
-        create_tag(each.url, tag, share="1/2")
-    with open_generator([server.url, own_server.url], tag=tag) as ids:
-        for _ in range(2):
-            with pytest.raises(ConfigError, match=r"both have share 1/2 of the tag .*No number was made"):
-                ids.next_id()
-    assert show_tag(server.url, tag).handed_out == 0
-
-
-def test_all_servers_of_a_tag_are_named(server: RedisServer, own_server: RedisServer) -> None:
-    tag = next(_tags)
-    urls = shared(tag, server, own_server)
+        create_tag(each.url, tag, stride=stride)
     with (
-        open_generator(urls[1], tag=tag) as ids,
-        pytest.raises(NumbersDiffer, match="share is 2/2 in the tag, 1/1 here"),
+        open_generator([server.url, own_server.url], tag=tag, step=1, max_step=1) as ids,
+        pytest.raises(ConfigError, match=r"the 2 servers of the tag .* hand out the same numbers"),
     ):
-        ids.next_id()
-    three = next(_tags)
-    for share, url in zip(("1/3", "3/3"), urls, strict=True):
-        create_tag(url, three, share=share)
-    with (
-        open_generator(urls, tag=three) as ids,
-        pytest.raises(ConfigError, match=r"is share ./3, and url names 2 servers"),
-    ):
-        ids.next_id()
+        assert [ids.next_id() for _ in range(3)] == []
 
 
-def test_a_server_that_lost_its_share_hands_out_nothing_until_it_is_opened(
+def test_a_server_that_lost_its_tag_hands_out_nothing_until_it_is_created_again(
     server: RedisServer, own_server: RedisServer
 ) -> None:
     tag = next(_tags)
@@ -284,15 +224,10 @@ def test_a_server_that_lost_its_share_hands_out_nothing_until_it_is_opened(
     delete_tag(urls[1], tag)
     used += numbers_of(urls, tag, 40)
     assert {number % 2 for number in used[-40:]} == {1}
-    with open_generator(urls[1:] + urls[:1], tag=tag) as ids:
-        ids.next_id()
-        delete_tag(urls[0], tag)
-        # none of two servers that know nothing hands out
-        with open_generator(urls, tag=tag) as new, pytest.raises(NumbersClosed, match=r"numbers create .* --share K/2"):
-            new.next_id()
-    assert open_tag(urls[1], tag, 1001, share="2/2") == 1002
+    create_tag(urls[1], tag, start=1002, stride=2)
     used += numbers_of(urls, tag, 40)
     assert len(set(used)) == len(used)
+    assert max(used) >= 1002
 
 
 def numbers_of(url: Any, tag: str, count: int) -> list[int]:
@@ -303,7 +238,7 @@ def numbers_of(url: Any, tag: str, count: int) -> list[int]:
 def test_the_kind_is_one_of_generator(server: RedisServer) -> None:
     tag = next(_tags)
     create_tag(server.url, tag, start=100)
-    ids = snowredis.generator(f"segment+{server.url}?tag={tag}&start=100&step=10")
+    ids = snowredis.generator(f"segment+{server.url}?tag={tag}&step=10")
     assert isinstance(ids, snowredis.IdGenerator)
     assert ids.next_ids(2) == [100, 101]
     description = ids.description
@@ -314,5 +249,5 @@ def test_the_kind_is_one_of_generator(server: RedisServer) -> None:
 def test_spaces_separate_the_servers_of_a_tag() -> None:
     assert servers_of("redis://a:1 redis://b:2") == ["redis://a:1", "redis://b:2"]
     assert servers_of("unix:///a path/x.sock") == ["unix:///a path/x.sock"]
-    with pytest.raises(ConfigError, match="names a:1/0 twice"):
+    with pytest.raises(ConfigError, match="names a server twice"):
         open_generator("redis://a:1 redis://a:1")

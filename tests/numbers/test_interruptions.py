@@ -72,7 +72,7 @@ def at_the_end_of_a_part(url: Any, tag: str, parts: int) -> tuple[SegmentGenerat
     # the first part of a segment has one number, the second one three
     made = ids.next_ids(1 if parts == 1 else 4)
     if parts == 2:
-        eventually(lambda: ids._prefetcher.ready)
+        eventually(lambda: ids._buffer.ready)
     return ids, made
 
 
@@ -86,7 +86,7 @@ def traced_before() -> None:
 
 
 @pytest.mark.parametrize(("parts", "count"), [(1, 1), (2, 1), (2, 6)])
-@pytest.mark.parametrize("kind", ["handler", "thread", "drop"])
+@pytest.mark.parametrize("kind", ["handler", "thread", "suspend"])
 def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) -> None:
     for number in range(1, MOST_BYTECODES, 3 if count == 1 else 17):
         pool = memory_pool()
@@ -103,7 +103,8 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
                 thread.join(0.002)
                 threads.append(thread)
             else:
-                ids._drop(0, 0)
+                ids.suspend()
+                ids.resume()
 
         def make(ids: SegmentGenerator = ids) -> list[int]:
             return [ids.next_id()] if count == 1 else ids.next_ids(count)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from snowredis.errors import ConfigError
@@ -167,7 +169,7 @@ def test_sqlite_that_would_keep_the_number_of_a_transaction_that_is_rolled_back_
         take_and_roll_back()
     # what it would lose
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transaction, "_commits_by_itself", lambda _: "")
+        patch.setattr(transaction, "commits_by_itself", lambda _: "")
         take_and_roll_back()
     with engine.connect() as connection:
         connection.exec_driver_sql("BEGIN")
@@ -224,7 +226,7 @@ def test_numbers_of_a_mariadb_without_transactions_by_default_leave_no_gap(
                 numbers.next_id(connection)
             connection.rollback()
         # it kept them
-        assert connection.scalar(sa.select(numbers.table.c.number)) == 3
+        assert connection.scalar(sa.select(numbers.table.c.number).where(numbers.table.c.text != "")) == 3
     engine.dispose()
 
 
@@ -263,6 +265,91 @@ def test_the_highest_number_of_a_period_is_the_last() -> None:
     engine.dispose()
 
 
+def test_a_number_beyond_the_maximum_leaves_no_gap_if_the_caller_commits(engine: sa.Engine) -> None:
+    short, long = (TransactionNumbers("x", period="ever", format=f"N{{number:0{digits}}}") for digits in (1, 2))
+    with engine.begin() as connection:
+        assert [short.next_id(connection) for _ in range(9)][-1] == "N9"
+    for _ in range(3):
+        with engine.begin() as connection, contextlib.suppress(NumbersExhausted):
+            short.next_id(connection)
+            raise AssertionError
+    with engine.begin() as connection:
+        assert long.next_id(connection) == "N10"
+
+
+def test_no_text_comes_twice_whatever_period_zone_or_format_a_tag_is_used_with(engine: sa.Engine) -> None:
+    forms: list[dict[str, Any]] = [
+        {"period": "day"},
+        {"period": "month", "format": "{date:%Y%m%d}-{number:04}"},
+        {"period": "day", "zone": "Asia/Tokyo", "format": "{date:%Y%d%m}-{number}"},
+        {"period": "year", "year_begins": 11, "format": "{date:%Y%m%d}-{number:06}"},
+    ]
+    kinds = [TransactionNumbers("x", **form) for form in forms]
+    made: list[str] = []
+    with engine.begin() as connection:
+        for turn in range(24):
+            day = date(2026, 11 + turn % 2, 1 + turn % 12)
+            made += [each.next_id(connection, day) for each in kinds]
+    assert len(set(made)) == len(made)
+    assert "20261101-000001" in made
+    for other in ("{date:%Y%m%d}{number:06}", "{number:06}-{date:%Y%m%d}", "{date:%y%m%d}-{number:06}"):
+        with engine.begin() as connection, pytest.raises(ConfigError, match="Two numbers could have one text"):
+            TransactionNumbers("x", format=other).next_id(connection)
+
+
+def test_numbers_go_on_where_they_were_counted_before(engine: sa.Engine) -> None:
+    ids = TransactionNumbers("paper", period="ever")
+    with engine.begin() as connection:
+        assert ids.go_on(connection, 302) == "302"
+    with engine.begin() as connection:
+        assert [ids.next_id(connection), ids.next_id(connection)] == ["302", "303"]
+        assert ids.go_on(connection, 5) == "304"
+        assert ids.next_id(connection) == "304"
+        connection.rollback()
+    with engine.begin() as connection:
+        assert ids.next_id(connection) == "302"
+        with pytest.raises(ConfigError, match="number must be from 1 to 9999999999, not 0"):
+            ids.go_on(connection, 0)
+
+
+def test_a_document_has_a_number_of_its_own_date(engine: sa.Engine) -> None:
+    ids = TransactionNumbers("x", period="year", year_begins=4, format="{date:%Y}-{end:%y}/{number:03}")
+    hours = TransactionNumbers("y", period="hour", zone="Europe/Berlin")
+    ids._wall_ms = lambda: NOON_MS
+    with engine.begin() as connection:
+        made = [ids.next_id(connection, day) for day in (date(2026, 3, 31), date(2026, 4, 1), None)]
+        made.append(ids.next_id(connection, datetime(2027, 3, 31, 23, 59, tzinfo=UTC)))
+        assert made == ["2025-26/001", "2026-27/001", "2026-27/002", "2026-27/003"]
+        assert hours.next_id(connection, datetime(2026, 11, 22, 23, 30, tzinfo=UTC)) == "2026112300-000001"
+        with pytest.raises(ConfigError, match="need the time of the document"):
+            hours.next_id(connection, date(2026, 11, 22))
+        with pytest.raises(ConfigError, match="has no time zone"):
+            ids.next_id(connection, datetime(2026, 11, 22))
+
+
+@pytest.mark.parametrize("session", [False, True])
+def test_an_async_connection_that_commits_by_itself_is_refused(tmp_path: Path, session: bool) -> None:
+    """The driver's own setting, which SQLAlchemy does not know of."""
+    commits: list[dict[str, Any]] = [{"isolation_level": None}]
+    commits += [{"autocommit": True}] if sys.version_info >= (3, 12) else []
+    ids = TransactionNumbers("x", period="ever")
+
+    async def take(number: int, options: dict[str, Any]) -> str:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/{number}.db", connect_args=options)
+        try:
+            async with engine.begin() as connection:
+                await connection.run_sync(ids.table.create)
+            async with AsyncSession(engine) if session else engine.connect() as used:
+                return str(await used.run_sync(ids.next_id))
+        finally:
+            await engine.dispose()
+
+    assert asyncio.run(take(0, {})) == "1"
+    for number, options in enumerate(commits, 1):
+        with pytest.raises(ConfigError, match="commits each statement by itself"):
+            asyncio.run(take(number, options))
+
+
 def test_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigError, match="numbers start again each day"):
         TransactionNumbers("x", format="{number}")
@@ -279,7 +366,8 @@ def test_tags_that_differ_only_in_case_have_numbers_of_their_own(
         made = [each.next_id(connection)[-4:] for each in (upper, upper, lower, upper, lower)]
     assert made == ["0001", "0002", "0001", "0003", "0002"]
     with engine.connect() as connection:
-        rows = connection.execute(sa.select(numbers.table.c.tag, numbers.table.c.number)).all()
+        columns = numbers.table.c
+        rows = connection.execute(sa.select(columns.tag, columns.number).where(columns.text != "")).all()
     assert sorted(map(tuple, rows)) == [("INV", 3), ("inv", 2)]
 
 

@@ -29,8 +29,7 @@ MAY_IMPORT = {
     "environment": {"settings", "core", "process.log"},
     "servers": {"errors", "settings", "process", "embedded"},
     "snowflake": {"errors", "settings", "core", "process", "servers"},
-    "registry": {"errors", "signatures", "settings", "core", "process.log", "servers", "snowflake"},
-    "connection": {"errors", "settings", "environment", "core", "process", "snowflake", "registry"},
+    "connection": {"errors", "settings", "environment", "core", "process", "snowflake"},
     "kinds": {"errors", "settings", "environment", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "environment", "process", "snowflake", "connection", "kinds"},
@@ -47,16 +46,15 @@ MAY_IMPORT = {
 }
 LOWER = MAY_IMPORT.keys() - {"merge"}
 MAY_IMPORT |= {
-    "snowredis": LOWER - {"environment", "numbers", "registry", "servers", "settings", "signatures"},
+    "snowredis": LOWER - {"environment", "numbers", "servers", "settings", "signatures"},
     # "cli": a framework's own commands show what ours show
-    "integrations": {*LOWER, "snowredis", "cli"}
-    - {"numbers", "readers", "registry", "servers", "signatures", "worker_pool"},
+    "integrations": {*LOWER, "snowredis", "cli"} - {"numbers", "readers", "servers", "signatures", "worker_pool"},
     # "integrations": metrics are shown there, too
     "web": {*LOWER, "snowredis", "integrations"}
-    - {"embedded", "numbers", "process_generator", "readers", "registry", "signatures", "testing"},
+    - {"embedded", "numbers", "process_generator", "readers", "signatures", "testing"},
     # "servers.runner": gameday writes what nothing below the commands writes
     "cli": {*LOWER, "snowredis", "web", "servers.runner"}
-    - {"kinds", "process_generator", "readers", "servers", "testing"},
+    - {"kinds", "process_generator", "readers", "servers", "signatures", "testing"},
     "__main__": {"cli"},
 }
 NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from snowredis.numbers.tag_store import OpenRequest, TakeRequest
+from snowredis.numbers.protocol import OpenRequest, TakeRequest
 from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, RenewRequest
 
 ROOT = Path(__file__).parents[2] / "snowredis"
-FILES = {path.stem if path.stem != "common" else "numbers": path for path in ROOT.rglob("*.lua")}
+FILES = {path.stem: path for path in ROOT.rglob("*.lua")}
 # the beginnings of other scripts
-PARTS = {"identity": "", "arguments": "", "pool": "arguments", "registry": "arguments", "numbers": "arguments"}
-BASES = {path.parent.parent.name: base for base, path in FILES.items() if base in ("pool", "numbers")}
+PARTS = {"identity": "", "arguments": "", "pool": "arguments", "tag": "arguments"}
+BASES = {path.parent.parent.name: base for base, path in FILES.items() if base in ("pool", "tag")}
 # what Redis 6.2 gives to scripts, as far as it is needed here
 GLOBALS = {
     *("KEYS", "ARGV", "redis", "string", "math", "table"),
@@ -30,9 +30,9 @@ STATUS = re.compile(r"(?:return \{|nil, \{|or \{|reply_with\(\w+,|done\(|keep\(|
 
 def base_of(name: str) -> str:
     """Return the part that a script begins with; "" if there is none."""
-    if name in PARTS or name == "dated":
-        return PARTS.get(name, "arguments")
-    return "registry" if name.startswith("registry_") else BASES[FILES[name].parent.parent.name]
+    if name in PARTS:
+        return PARTS[name]
+    return BASES[FILES[name].parent.parent.name]
 
 
 def split(source: str) -> tuple[str, str]:
@@ -143,5 +143,5 @@ REQUESTS: dict[str, Any] = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str) -> None:
     arguments = [argument for _, argument, _ in ARGUMENT.findall(split(FILES[name].read_text())[0])]
-    fields = [field for field in REQUESTS[name]._fields if field != "caller_ms"]
+    fields = [field for field in REQUESTS[name]._fields if field not in ("caller_ms", "period", "around", "seen")]
     assert arguments == fields + (["capacity", "lane_count", "refused"] if name == "claim" else [])

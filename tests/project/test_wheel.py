@@ -119,7 +119,7 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker_and_nothi
     source = ROOT / "snowredis"
     scripts = list(source.rglob("*.lua"))
     wanted = {*source.rglob("*.py"), *scripts, *source.glob("web/static/*"), source / "py.typed"}
-    assert {path.parent.parent.name for path in scripts} == {"numbers", "registry", "servers", "snowflake"}
+    assert {path.parent.parent.name for path in scripts} == {"numbers", "servers", "snowflake"}
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"snowredis"}

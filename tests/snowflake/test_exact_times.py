@@ -11,7 +11,7 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import PoolBroken
-from snowredis.snowflake.administration import Ends, NumberNoted
+from snowredis.snowflake.administration import Ends
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Absent, Granted, LossReason, Lost, Renewed, Reply, Seen, Settling
@@ -59,12 +59,6 @@ def test_a_change_of_a_pool_that_was_deleted_meanwhile_finds_no_pool(pool: Pool)
     assert isinstance(ends, Ends)
     assert ends.over
     assert isinstance(pool.store.end(pool.now_ms(), layout=WIDER), Absent)
-
-
-def test_the_highest_number_that_was_noted_stays(pool: Pool) -> None:
-    for number in (3, 7, 5):
-        assert isinstance(pool.store.note_number(number, pool.now_ms()), NumberNoted)
-    assert pool.stored_ms("highest_number") == 7
 
 
 @pytest.mark.parametrize("left_ms", [MARGIN_MS, MARGIN_MS + 1])

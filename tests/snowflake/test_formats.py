@@ -15,13 +15,10 @@ import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
-from snowredis.numbers import DatedGenerator, NumbersClosed, change_tag, create_tag, open_tag
-from snowredis.numbers.dated import FORMAT as DATED_FORMAT
+from snowredis.numbers import DatedGenerator, NumbersClosed, create_tag, open_tag
 from snowredis.numbers.segments import open_generator
-from snowredis.numbers.settings import FORMAT as TAG_FORMAT
+from snowredis.numbers.stores import FORMAT as TAG_FORMAT
 from snowredis.numbers.stores import tag_keys
-from snowredis.registry.registry import FORMAT as REGISTRY_FORMAT
-from snowredis.registry.registry import NumberPlace, RedisRegistry, registry_key
 from snowredis.signatures import FORMATS
 from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import FORMAT, PoolConfig, WorkerStats, pool_keys
@@ -37,7 +34,6 @@ HERE = Path(__file__).parent
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 CONFIG = PoolConfig(name="orders", layout=LAYOUT, ttl_ms=30_000)
 OTHER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=3)
-PLACE = NumberPlace.of(Layout(timestamp_bits=41, datacenter_bits=3, backup_bits=1, worker_bits=8, sequence_bits=10))
 # format 1 had no number
 SIGNATURE_1 = CONFIG.signature.partition(" ")[2]
 
@@ -86,7 +82,6 @@ def written_of_a_pool(server: RedisServer) -> None:
     server.client().delete(pool_keys("orders")[1])
     assert Holder(store, wall_ms).claim().worker == killed.worker
     assert isinstance(killed.ask_renew(), Lost)
-    store.note_number(7, wall_ms())
     with pytest.raises(LayoutMismatch):
         Holder(PoolAdministration(server.url, replace(config, ttl_ms=60_000)), wall_ms).claim()
     server.client().hset(pool_keys("orders")[0], "run_id", "another")
@@ -106,42 +101,22 @@ def written_of_a_pool(server: RedisServer) -> None:
 
 def written_of_a_tag(server: RedisServer) -> None:
     create_tag(server.url, "bills", maximum=1_000)
-    with open_generator(server.url, tag="bills", maximum=1_000) as ids:
-        ids.next_id()
-    change_tag(server.url, "bills", maximum=2_000)
     server.client().hset(tag_keys("bills")[0], "identity", "another")
-    with open_generator(server.url, tag="bills", maximum=2_000) as ids, pytest.raises(NumbersClosed):
+    with open_generator(server.url, tag="bills") as ids, pytest.raises(NumbersClosed):
         ids.next_id()
     open_tag(server.url, "bills", 500)
-    with open_generator(server.url, tag="bills", maximum=2_000) as ids:
+    with open_generator(server.url, tag="bills") as ids:
         ids.next_id()
-
-
-def written_of_dated_numbers(server: RedisServer) -> None:
-    with DatedGenerator("bills", server.url) as dated:
+    with DatedGenerator("receipts", server.url) as dated:
         dated.create()
         dated.next_id()
         dated.open(50)
         dated.next_id()
 
 
-def written_of_a_registry(server: RedisServer) -> None:
-    registry = RedisRegistry(server.url, "shards", PLACE)
-    registry.create(first=1)
-    for pool in ("one", "two"):
-        registry.take(pool, "ab" * 8, wanted=None, where="here")
-    registry.confirm("one", "ab" * 8, 1, highest=-1, first=True, where="here")
-    registry.confirm("three", "cd" * 8, 1, highest=-1, first=True, where="here")
-    registry.free(2, confirmed_ms=0)
-    server.client().hset(registry_key("shards"), "run_id", "another")
-    registry.take("four", "ef" * 8, wanted=None, where="here")
-
-
 FORMS: dict[str, tuple[int, Callable[[RedisServer], None]]] = {
     "pool": (FORMAT, written_of_a_pool),
     "tag": (TAG_FORMAT, written_of_a_tag),
-    "dated": (DATED_FORMAT, written_of_dated_numbers),
-    "registry": (REGISTRY_FORMAT, written_of_a_registry),
 }
 
 

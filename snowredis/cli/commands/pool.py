@@ -17,7 +17,6 @@ from snowredis.settings import SETTINGS, required_url
 
 if TYPE_CHECKING:
     from snowredis.monitor.pool import PoolInfo
-    from snowredis.snowflake.replies import CreateReply
     from snowredis.worker_pool import WorkerPool
 
 
@@ -28,14 +27,16 @@ def _add_name(parser: Parser, *, nargs: str | None = None) -> None:
 
 def _add_create_arguments(parser: Parser) -> None:
     _add_name(parser)
-    parser.add_settings(*(setting for setting in SETTINGS.values() if setting.of_pool), SETTINGS["registry_url"])
+    parser.add_settings(*(setting for setting in SETTINGS.values() if setting.of_pool))
+    parser.add_argument("--tag", metavar="TAG", default="shards", help="of --datacenter auto (default: shards)")
+    parser.add_argument("--numbers-url", metavar="URL", help="the Redis of that tag (default: that of the pool)")
     parser.add_yes()
 
 
 def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
-    from snowredis.snowflake.open import has_registry, open_store
+    from snowredis.snowflake.open import open_store
     from snowredis.snowflake.replies import Created
 
     # nothing is created or deleted at a guessed address
@@ -43,14 +44,13 @@ def _create(args: argparse.Namespace) -> None:
     url, options = settings(args)
     options |= {"min_replicas": 0}
     check_end(resolve_layout(options.get("layout")), now_ms())
-    if has_registry(options):
-        reply = _register(url, options)
-    else:
-        _check_not_emptied(args)
-        with contextlib.closing(open_store(url, options, administers=True)) as store:
-            reply = store.create(now_ms())
+    _check_not_emptied(args)
+    if options.get("datacenter") == "auto":
+        options["datacenter"] = _shard_number(args, url, options)
+    with contextlib.closing(open_store(url, options, administers=True)) as store:
+        reply = store.create(now_ms())
     created = isinstance(reply, Created)
-    wait_ms = 0 if reply is None else reply.floor_ms - reply.redis_ms
+    wait_ms = reply.floor_ms - reply.redis_ms
     result = "was created" if created else "already exists, with the same settings; nothing was changed"
     with open_pool(args) as pool:
         info = pool.info()
@@ -81,15 +81,19 @@ def _check_not_emptied(args: argparse.Namespace) -> None:
     confirm(args, f"Are you sure that no process of pool {args.pool} lives?", "nothing was created")
 
 
-def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
-    """Create the pool with a number of its registry; return None if it existed and the number was confirmed."""
-    from snowredis.registry.registration import open_registered
+def _shard_number(args: argparse.Namespace, url: Any, options: dict[str, Any]) -> int:
+    """Return the number that the pool has; for a new pool, take the next one of the tag."""
+    from snowredis.core.presets import resolve_layout
+    from snowredis.numbers import take_shard_number
 
-    with contextlib.closing(open_registered(url, options)) as registered:
-        created = registered.register(now_ms)
-        config, registry = registered.config, registered.registry
-        print(f"pool {config.name} has the number {config.datacenter} of registry {registry.name} at {registry.where}")
-    return created
+    with open_pool(args) as pool:
+        try:
+            return int(pool.info().options["datacenter"])
+        except PoolNotFound:
+            layout = resolve_layout(options.get("layout"))
+            number = take_shard_number(args.numbers_url or url, layout, args.tag)
+    print(f"pool {args.pool} has the number {number} of tag {args.tag}")
+    return number
 
 
 _CREATE = Command(
@@ -105,7 +109,7 @@ pool need the same settings.""",
         ("snowredis pool create orders", "the defaults"),
         ("snowredis pool create game --layout game --ttl 60", "another layout"),
         ("snowredis pool create eu --layout twitter --datacenter 3", "datacenter bits"),
-        ("snowredis pool create s7 --layout twitter --datacenter auto", "a shard"),
+        ("snowredis pool create s7 --layout game-shards --datacenter auto", "a shard"),
         ("snowredis pool create ha --failover-slack 15 --ttl 60", "with failovers"),
     ],
     _add_create_arguments,
@@ -180,7 +184,7 @@ def _add_delete_arguments(parser: Parser) -> None:
 def _delete(args: argparse.Namespace) -> None:
     required_url(args.url)
     with open_known_pool(args) as pool:
-        alive, use, number = _use(pool)
+        alive, use = _use(pool)
         # without information about the pool there is nothing to ask; one in use is refused below
         if use and (not alive or args.force):
             confirm(args, f"delete pool {pool.name} at {pool.where} ({use})?", "nothing was deleted")
@@ -194,11 +198,6 @@ def _delete(args: argparse.Namespace) -> None:
             f"pool {args.pool} at {pool.where} ends at {time_of(deletion.end_ms)}, in {duration(deletion.wait_ms)}: "
             "something is reserved in it until then, and no other pool of this name can be created"
         )
-    if number is not None:
-        print(
-            "its number {1} stays its own: registry {0} gives it to no other pool until you run: snowredis registry "
-            "free {1} --registry {0}".format(*number)
-        )
     if deletion.alive:
         workers = "1 worker is" if deletion.alive == 1 else f"{deletion.alive:,} workers are"
         print(f"{workers} alive: stop them, or they create the pool again")
@@ -206,24 +205,19 @@ def _delete(args: argparse.Namespace) -> None:
         print(f"new workers of a pool of this name start in {duration(deletion.wait_ms)}, to repeat none of its ids")
 
 
-def _use(pool: WorkerPool) -> tuple[int, str, tuple[str, str] | None]:
-    """Return how many workers are alive, the use of the pool as text, and its registry and shard number, if any.
-
-    The text is empty if the pool does not exist.
-    """
+def _use(pool: WorkerPool) -> tuple[int, str]:
+    """Return how many workers are alive, and the use of the pool as text; empty if the pool does not exist."""
     try:
         info = pool.info()
     except PoolNotFound:
-        return 0, "", None
+        return 0, ""
     except LayoutMismatch as error:
-        return 0, printable(str(error), 300), None
+        return 0, printable(str(error), 300)
     except StoreUnavailable as error:
         # a broken pool can be deleted; if Redis does not answer, the next line fails, too
         alive = len(pool.workers())
-        return alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}", None
-    registry, _, registration = info.settings.get("registry", "").partition("/")
-    number = (registry, info.settings["datacenter"]) if registration else None
-    return info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far", number
+        return alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}"
+    return info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far"
 
 
 _DELETE = Command(

@@ -136,7 +136,7 @@ EVENTS = Command(
 
 def _add_doctor_arguments(parser: Parser) -> None:
     parser.add_redis()
-    text = "the tag to check, of segments or of dated numbers (default: all)"
+    text = "the tag to check, of numbers (default: all)"
     parser.add_argument("--tag", metavar="NAME", help=text)
     text = "SQLAlchemy's URL of a database: check also whether readers could miss rows of its tables with a fence"
     parser.add_argument("--database", metavar="URL", help=text)

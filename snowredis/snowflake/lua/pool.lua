@@ -316,19 +316,16 @@ end
 
 -- Drops all records of a pool that is over, in which worker ids may mean something else; what people count stays.
 local function leave(pool)
-  local kept = { 'highest_number', 'layouts', 'alarm', 'alarms', 'claims', 'refused', 'releases', 'expired', 'died',
+  local kept = { 'layouts', 'alarm', 'alarms', 'claims', 'refused', 'releases', 'expired', 'died',
     'returned', 'adopted', 'lost', 'peak', 'mismatches', 'mismatch', 'created' }
   local values = redis.call('HMGET', KEYS[1], unpack(kept))
   -- a user without the right to write is refused here, before anything is dropped
   redis.call('HSET', KEYS[1], 'last', now)
   redis.call('UNLINK', KEYS[1], KEYS[2])
   for i, name in ipairs(kept) do
-    -- another registration has another number
-    if values[i] and (i > 1 or string.match(pool.left, ' registry=(%S+)') == string.match(signature, ' registry=(%S+)')) then
-      put(pool, name, values[i])
-    end
+    if values[i] then put(pool, name, values[i]) end
   end
-  local before = values[2] and values[2] .. ' ' or ''
+  local before = values[1] and values[1] .. ' ' or ''
   put(pool, 'layouts', before .. pool.start .. '|' .. (string.match(pool.left, 'layout=([^ ]+)') or ''))
 end
 

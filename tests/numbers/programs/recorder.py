@@ -15,7 +15,7 @@ from snowredis.errors import SnowredisError
 from snowredis.numbers.segments import open_generator
 
 url, path = sys.argv[1:]
-ids = open_generator(url, tag="word", step=500, max_step=2000, failover_slack=0)
+ids = open_generator(url, tag="word", step=500, max_step=2000)
 record = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 size = 1
 while True:

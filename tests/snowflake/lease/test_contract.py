@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from snowredis.errors import ServerUnidentified
-from snowredis.snowflake.administration import NumberNoted, PoolAdministration
 from snowredis.snowflake.protocol import ReleaseRequest, WorkerStats
-from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import (
-    Absent,
     Behind,
     Created,
     Exists,
@@ -325,13 +320,3 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
     # nor does a claim that is repeated so late
     again = Holder(forgetful.store, forgetful.now_ms, token=holder.token).claim()
     assert again.worker != holder.worker or again.lanes_ms != holder.lanes_ms
-
-
-def test_a_number_is_noted_in_a_pool_that_exists_and_creates_none(forgetful: Place) -> None:
-    store: Any = forgetful.store
-    if isinstance(store, RedisStore):
-        store = PoolAdministration(store._client, store.config)
-    assert isinstance(store.note_number(7, forgetful.now_ms()), Absent)
-    assert isinstance(store.note_number(7, forgetful.now_ms()), Absent)
-    forgetful.created()
-    assert isinstance(store.note_number(7, forgetful.now_ms()), NumberNoted)

@@ -310,7 +310,6 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "StoreRefused": ("host:6379/0", "not this command", "wrong-password"),
     "ServerUnidentified": ("host:6379/0", "strange"),
     "PoolBroken": ("host:6379/0", "orders", "floor", "soon"),
-    "ShardNumberRefused": ("orders", "world", "it has no number there"),
     "GeneratorClosed": ("orders",),
     "GeneratorSuspended": ("orders",),
 }

@@ -478,8 +478,6 @@ def legal_arguments(store: RecordingStore, server: RedisServer, script: str) -> 
             good[6] = fresh_hex()
         case "renew":
             good[6] = ",".join(map(str, living.presented(fresh_hex())))
-        case "note_number":
-            good = [*common, "7"]
         case "end":
             good = [*common, config.signature.replace("41/", "40/"), str(wall_ms() + 60_000), "0"]
         case "release":

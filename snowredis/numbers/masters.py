@@ -1,0 +1,177 @@
+"""Fetch segments: from one server, or alternately from several independent ones, whose numbers lie between each other.
+
+A process shows each server how far it knows the numbers to be handed out, so that a server that forgot some notices it.
+A reply that is lost leaves a gap. One caller at a time: the thread of a Buffer. Blocks as the stores do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
+from snowredis.numbers.protocol import Exhausted, GrantedNumbers, NumbersClosed, NumbersExhausted, Shut, TakeRequest
+from snowredis.process.clock import Clock
+
+GROWTH = 10
+SHRINK = 2
+# how long a segment shall last; Leaf, of Meituan, has the same
+LASTS_S = 900.0
+# a server that handed out nothing is not asked again for this time, if another one does
+AWAY_S = 10.0
+# a rate is known after this time
+LEAST_MS = 1_000
+
+
+class Steps:
+    """Sizes of the segments of one generator: they follow the consumption, so that each lasts for *lasts_s*.
+
+    Args:
+        step: size of the first segment, and the least of any, 1 or more.
+        max_step: the most.
+
+    Raises ConfigError for values that cannot work.
+    """
+
+    def __init__(self, step: int, max_step: int, lasts_s: float = LASTS_S) -> None:
+        if max_step < step:
+            raise ConfigError(f"max_step={max_step} is less than step={step}. Raise max_step.")
+        self.step, self.max_step, self._lasts_s = step, max_step, lasts_s
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with the first size."""
+        self.size = self.step
+        self._fetched_s: float | None = None
+
+    def next_size(self, now_s: float) -> int:
+        """Return how many numbers to ask for at *now_s*, a monotonic clock; the segment before is being used up."""
+        if self._fetched_s is None:
+            return self.size
+        lasted_s = max(now_s - self._fetched_s, 1e-6)
+        target = self.size * self._lasts_s / lasted_s
+        size = min(max(target, self.size / SHRINK), self.size * GROWTH)
+        return int(min(max(size, self.step), self.max_step))
+
+    def fetched(self, size: int, now_s: float) -> None:
+        """Note that a segment of *size* numbers came at *now_s*."""
+        self.size = min(max(size, self.step), self.max_step)
+        self._fetched_s = now_s
+
+
+@dataclass(slots=True)
+class SegmentCounts:
+    """Counters of one generator; they only grow, but begin again in a forked child. Not exact if threads count at once.
+
+    Attributes:
+        segments: segments that were fetched.
+        waits: times that a caller waited for a segment, the first one included.
+        longest_wait_s: the longest of these waits, s.
+        failures: requests that failed.
+        closed: replies that the tag is closed.
+    """
+
+    segments: int = 0
+    waits: int = 0
+    longest_wait_s: float = 0.0
+    failures: int = 0
+    closed: int = 0
+
+    def clear(self) -> None:
+        """Begin again at 0, in a forked child."""
+        SegmentCounts.__init__(self)
+
+
+class Master:
+    """One server, as one process knows it.
+
+    Attributes:
+        seen: the next number after the highest that is known to be handed out.
+        away_until_s: until when others are asked before it.
+        since, view: the first reply, and the newest one; None without one.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.seen, self.away_until_s = 0, 0.0
+        self.since: GrantedNumbers | None = None
+        self.view: GrantedNumbers | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Numbers a second that the tag hands out on this server; None if that is not known yet."""
+        if self.since is None or self.view is None or self.view.redis_ms - self.since.redis_ms < LEAST_MS:
+            return None
+        handed_out = (self.view.next - self.since.next) // self.view.stride
+        return handed_out / (self.view.redis_ms - self.since.redis_ms) * 1000
+
+    def take(self, size: int) -> GrantedNumbers:
+        """Return *size* numbers, or as many as are left.
+
+        Raises NumbersClosed, NumbersExhausted, NumbersDiffer, StoreUnavailable.
+        """
+        reply = self.store.send(TakeRequest(seen=self.seen, wanted=size))
+        self.seen = max(self.seen, reply.next)
+        match reply:
+            case GrantedNumbers():
+                self.view = reply
+                self.since = self.since or reply
+                return reply
+            case Shut():
+                raise NumbersClosed(self.store.tag, reply.reason, reply.next)
+            case Exhausted():
+                raise NumbersExhausted(self.store.tag, reply.next - 1)
+        raise self.store.unknown([type(reply).__name__])
+
+
+class Masters:
+    """The servers of one tag."""
+
+    def __init__(self, stores: Sequence[Any], steps: Steps, counts: SegmentCounts, clock: Clock) -> None:
+        self.all = [Master(store) for store in stores]
+        self._steps, self._counts, self._clock = steps, counts, clock
+        # the index of the one whose turn it is
+        self._turn = 0
+
+    def fetch(self, wanted: int) -> range:
+        """Fetch a segment for callers that need *wanted* numbers at once; it may have fewer.
+
+        Raises:
+            NumbersClosed, NumbersExhausted, StoreUnavailable: no server hands out a segment.
+            NumbersDiffer: a server has the tag with other settings.
+            ConfigError: two servers hand out the same numbers.
+        """
+        now_s, count = self._clock.monotonic(), len(self.all)
+        size = max(self._steps.next_size(now_s), min(wanted, self._steps.max_step))
+        errors: list[SnowredisError] = []
+        in_turn = [(self._turn + i) % count for i in range(count)]
+        for index in sorted(in_turn, key=lambda index: self.all[index].away_until_s > now_s):
+            master = self.all[index]
+            try:
+                granted = master.take(size)
+            except (NumbersClosed, NumbersExhausted, StoreUnavailable) as error:
+                master.away_until_s = self._clock.monotonic() + AWAY_S
+                self._counts.failures += 1
+                self._counts.closed += isinstance(error, NumbersClosed)
+                errors.append(error)
+                continue
+            self._refuse_same_numbers(master, granted)
+            master.away_until_s, self._turn = 0.0, index + 1
+            self._steps.fetched(granted.count, self._clock.monotonic())
+            self._counts.segments += 1
+            return granted.numbers
+        # closed, else away, else exhausted
+        raise min(errors, key=lambda error: (isinstance(error, NumbersExhausted), isinstance(error, StoreUnavailable)))
+
+    def _refuse_same_numbers(self, master: Master, granted: GrantedNumbers) -> None:
+        """Raise ConfigError if another server may hand out the numbers that *master* has *granted*."""
+        others = [other.view for other in self.all if other is not master and other.view is not None]
+        stride = granted.stride
+        same = any((granted.first - other.first) % min(stride, other.stride) == 0 for other in others)
+        if same or stride < len(self.all):
+            raise ConfigError(
+                f"the {len(self.all)} servers of the tag {master.store.tag!r} hand out the same numbers, since it was "
+                f"created with the same start, or with a stride below {len(self.all)}. This segment was not used. "
+                "Create another tag on each server, with start 1, 2, … and one stride."
+            )

@@ -1,1 +1,0 @@
-"""Shard numbers: a registry in Redis gives each pool a number of its own, which its ids contain."""
