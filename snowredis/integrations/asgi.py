@@ -89,10 +89,26 @@ class _Held:
             return
         self._starts, self._running = self._starts + 1, self._running + 1
         try:
-            yield await in_thread(self._claimed)
+            # another thread takes longer than the rest of a call
+            yield self._leased() or await in_thread(self._claimed)
         finally:
             self._running, self._idle_since_s = self._running - 1, time.monotonic()
-            await in_thread(self._ended)
+            if self._starts == 1:
+                # a server may skip Python's exit handlers: there may be no later moment
+                await in_thread(self._close)
+            elif not self._closer.is_alive():
+                self._closer = threading.Thread(target=self._close_if_idle, name="snowredis-idle", daemon=True)
+                self._closer.start()
+
+    def _leased(self) -> IdGenerator[Any] | None:
+        """Return the generator if it has a worker id already."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            ids = self._ids
+            return None if ids is None or ids.closed or getattr(ids, "lease", None) is None else ids
+        finally:
+            self._lock.release()
 
     def _claimed(self) -> IdGenerator[Any]:
         with self._lock:
@@ -101,15 +117,6 @@ class _Held:
                 ids = self._ids = process_generator() if self._connect is None else self._connect()
         claim_within(CLAIM_TIMEOUT_S, [ids])
         return ids
-
-    def _ended(self) -> None:
-        """Close the generator, or let a thread do that."""
-        if self._starts == 1:
-            # a server may skip Python's exit handlers: there may be no later moment
-            self._close()
-        elif not self._closer.is_alive():
-            self._closer = threading.Thread(target=self._close_if_idle, name="snowredis-idle", daemon=True)
-            self._closer.start()
 
     def _close_if_idle(self) -> None:
         left_s = ttl_s = getattr(self._ids, "ttl_ms", 0) / 1000

@@ -86,13 +86,23 @@ def dumps(value: Any, *, keys: Collection[str] = (), **options: Any) -> str:
 def flask_provider(app: Flask, keys: Collection[str] = ()) -> DefaultJSONProvider:
     """Return Flask's JSON provider, with ids as strings: ``app.json = flask_provider(app)``.
 
+    Flask-RESTful and Flask-RESTX, which have their own JSON, get the same encoder.
+
     Args:
         keys: as for stringify().
     """
     from flask.json.provider import DefaultJSONProvider
 
+    class Encoder(SnowflakeEncoder):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(keys=keys, **options)
+
+    # Flask-RESTful and Flask-RESTX write JSON by themselves
+    for name in ("RESTFUL_JSON", "RESTX_JSON"):
+        app.config[name] = {"cls": Encoder, **app.config.get(name, {})}
+
     class SnowflakeProvider(DefaultJSONProvider):
         def dumps(self, obj: Any, **kwargs: Any) -> str:
-            return super().dumps(obj, **{"cls": SnowflakeEncoder, "keys": keys} | kwargs)
+            return super().dumps(obj, **{"cls": Encoder} | kwargs)
 
     return SnowflakeProvider(app)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
+from annotated_types import Interval
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -53,4 +54,5 @@ class _SnowflakeId:
         return {"type": "string", "pattern": PATTERN, "examples": ["249734652741287936"]}
 
 
-JsonSnowflakeId = Annotated[int, _SnowflakeId]
+# the interval is for tools that make values, such as hypothesis and polyfactory
+JsonSnowflakeId = Annotated[int, Interval(gt=0, le=MAX_ID), _SnowflakeId]

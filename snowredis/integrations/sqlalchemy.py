@@ -11,6 +11,7 @@ anext_ids(), which does not block the event loop.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
@@ -173,6 +174,10 @@ def _check_type(value: Any, description: IdDescription) -> Any:
 
 @sa.event.listens_for(GeneratedId, "after_parent_attach", propagate=True)
 def _on_column_of_type(_: GeneratedId, column: sa.Column[Any]) -> None:
+    if mapper := sys.modules.get("strawberry_sqlalchemy_mapper"):
+        # it refuses types that it does not know; models that are imported before it are told to it in one line
+        known = getattr(mapper.StrawberrySQLAlchemyMapper, "_default_sqlalchemy_type_to_strawberry_type_map", {})
+        known.setdefault(SnowflakeId, sys.modules["strawberry"].ID)
     # SQLAlchemy sets a column's default and foreign key after its type
     sa.event.listen(column, "after_parent_attach", _on_table_of_column)
 

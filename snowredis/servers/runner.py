@@ -64,7 +64,11 @@ _OF_TLS = (
     ),
     ("KEY_VALUES_MISMATCH", "Name the key of the certificate ssl_certfile in the URL, as ssl_keyfile=…"),
 )
-_TLS_ADVICE = "Check that the server is running, and that this port speaks TLS"
+# a server that asks for a certificate may just close the connection
+_TLS_ADVICE = (
+    "Check that the server is running, that this port speaks TLS, and whether it asks for a certificate of this "
+    "client: ssl_certfile=… and ssl_keyfile=… in the URL"
+)
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
 # the first match counts

@@ -44,6 +44,7 @@ class SnowredisConfig(AppConfig):
         """Register the checks and configure the generator. Raises ImproperlyConfigured for an unknown setting."""
         register(checks.check_settings, "snowredis")
         register(checks.check_link_tables, "snowredis")
+        register(checks.check_generic_keys, "snowredis")
         register(checks.check_deployment, "snowredis", deploy=True)
         register(checks.check_redis, "snowredis", deploy=True)
         setting_changed.connect(_on_setting_changed, dispatch_uid="snowredis")

@@ -6,6 +6,7 @@ E003 a pool with other settings            W003 a Redis on this machine only
 E004 Redis does not answer                 W004 cache.clear() would empty the pool's database
 E011 the kind of a field                   W005 the pool does not exist yet
 E012 link tables of DEFAULT_AUTO_FIELD     W006 link tables may have keys of 32 bits
+                                           W007 a generic key is too narrow for ids
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from django.utils.module_loading import import_string
 
 from snowredis import process_generator
 from snowredis.connection import END_WARNING_MS, connect
+from snowredis.core.values import MAX_ID
 from snowredis.environment import settings_of_process
 from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError
 from snowredis.settings import KIND, is_embedded, is_in_memory
@@ -79,6 +81,9 @@ def makes_snowflakes() -> bool:
 
 # --- checks ----------------------------------------------------------------------------------------
 
+_NARROW = {f"{sign}{size}IntegerField" for sign in ("", "Positive") for size in ("", "Small")} | {
+    f"{size}AutoField" for size in ("", "Small")
+}
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -137,6 +142,35 @@ def check_link_tables(**_: Any) -> list[Any]:
         )
         return [_warning(6, text, f"{hint} Widen the keys of link tables that exist.")]
     return []
+
+
+# digits of the largest id
+_DIGITS = len(str(MAX_ID))
+
+
+def check_generic_keys(**_: Any) -> list[Any]:
+    """Return a warning for each generic key, such as those of taggit, whose column is too narrow for ids."""
+    # the app is optional, and its module can be imported only with it
+    if not apps.is_installed("django.contrib.contenttypes"):
+        return []
+    from django.contrib.contenttypes.fields import GenericForeignKey
+
+    from snowredis.integrations.django.fields import SnowflakeField
+
+    if not any(isinstance(model._meta.pk, SnowflakeField) for model in apps.get_models()):
+        return []
+    keys = {
+        model._meta.get_field(key.fk_field)
+        for model in apps.get_models(include_auto_created=True)
+        for key in model._meta.private_fields
+        if isinstance(key, GenericForeignKey)
+    }
+    hint = "Widen the column to 64 bits (BigIntegerField), or do not use it for models with such ids."
+    return [
+        _warning(7, f"{key.model._meta.label}.{key.name} is too narrow for ids of 64 bits", hint)
+        for key in sorted(keys, key=str)
+        if key.get_internal_type() in _NARROW or (key.max_length or _DIGITS) < _DIGITS
+    ]
 
 
 def check_deployment(**_: Any) -> list[Any]:

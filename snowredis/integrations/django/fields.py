@@ -106,6 +106,16 @@ class FilledField(models.Field):
         hint = "Use SnowflakeField for numbers, GeneratedUUIDField for UUIDs, GeneratedCharField for text."
         return [checks.Error(f"kind={described.kind!r}: {reason}", hint=hint, obj=self, id="snowredis.E011")]
 
+    def contribute_to_class(self, cls: Any, name: str, **kwargs: Any) -> None:
+        super().contribute_to_class(cls, name, **kwargs)
+        if not cls._meta.abstract:
+            models.signals.pre_save.connect(self._fill_raw, sender=cls)
+
+    def _fill_raw(self, instance: Any, raw: bool, **_: Any) -> None:
+        # loaddata saves rows as they are in a file, and calls no pre_save() of fields
+        if raw and getattr(instance, self.attname) is None and self.is_filled and not self.null:
+            setattr(instance, self.attname, self._make_id())
+
     def get_default(self) -> Any:
         """Return the value of the field in a new object."""
         return None if self.lazy and self.is_filled else super().get_default()
@@ -167,6 +177,11 @@ class SnowflakeField(FilledField, models.BigIntegerField):
             # its digits past 2**53 are lost already
             raise ValidationError(self.error_messages["invalid"], code="invalid", params={"value": value})
         return super().to_python(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        if isinstance(value, float | bool):
+            raise TypeError(f"Field '{self.name}' expected an id but got {value!r}.")
+        return super().get_prep_value(value)
 
     def formfield(self, **kwargs: Any) -> Any:
         return super().formfield(**{"form_class": SnowflakeFormField, "min_value": 1, **kwargs})
