@@ -55,8 +55,12 @@ _PRESETS: dict[str, tuple[str, str]] = {
     ),
     "sonyflake": (
         "39/0/0/16/8;tick_ms=10;epoch_ms=1409529600000;worker_last=1",
-        "Sonyflake (2014), sony/sonyflake, sonyflake.go: 39 bits of 10 ms, 8 sequence, 16 machine at the "
+        "Sonyflake 1 (2014), sony/sonyflake, sonyflake.go: 39 bits of 10 ms, 8 sequence, 16 machine at the "
         "bottom, since 2014-09-01T00:00:00Z.",
+    ),
+    "sonyflake-v2": (
+        "39/0/0/16/8;tick_ms=10;epoch_ms=1735689600000;worker_last=1",
+        "Sonyflake 2 (2025), sony/sonyflake/v2, sonyflake.go: as sonyflake, since 2025-01-01T00:00:00Z.",
     ),
     "discord": (
         "41/5/0/5/12;epoch_ms=1420070400000",

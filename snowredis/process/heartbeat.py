@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -90,6 +91,9 @@ class Heartbeat:
         while not self._stopping.acquire(timeout=delay_s):
             if self._guard.forked_since(self._generation):
                 return
+            if tracing := sys.modules.get("opentelemetry.context"):
+                # each command would be a trace of its own
+                tracing.attach(tracing.set_value("suppress_instrumentation", True))
             generator = self._generator()
             if generator is None:
                 EXIT.drop(self)

@@ -16,7 +16,9 @@ import redis
 import snowredis
 from snowredis.cli import output
 from snowredis.core.presets import resolve_layout
+from snowredis.snowflake.redis_store import load
 from tests.support.records import change_record
+from tests.support.servers import RedisServer
 
 Cli = Callable[..., Any]
 # sets the title, colours, hides what follows, moves the cursor, ends the line, turns the text round, is wide
@@ -186,6 +188,24 @@ def test_a_redis_without_pools_says_how_to_make_one(cli: Cli, server_url: str) -
     empty = f"{server_url}?db=9"
     assert "create one with: snowredis pool create" in cli("pool", "show", "--url", empty).out
     assert "create it once: snowredis pool create" in cli("workers", "--url", empty).err
+
+
+def test_a_pool_is_not_called_new_in_a_redis_that_was_emptied_while_processes_live(
+    cli: Cli, own_server: RedisServer
+) -> None:
+    create = ("pool", "create", "orders", "--url", own_server.url)
+    living = redis.Redis.from_url(own_server.url)
+    living.script_load(load("renew").source)
+    living.flushall()
+    assert cli(*create).code == 0
+    living.flushall()
+    # as the last command of a heartbeat
+    living.eval("return 1", 0)
+    refused = cli(*create)
+    assert (refused.code, "was emptied, and 1 processes" in refused.out) == (2, True)
+    assert living.keys() == []
+    assert cli(*create, "--yes").code == 0
+    living.close()
 
 
 def test_delete_refuses_while_workers_are_alive(

@@ -22,7 +22,7 @@ from tests.core.test_layout import any_layout
 
 NAMES = (
     "default", "twitter", "jd", "jd-seconds", "leaf", "shardingsphere", "uid-generator", "sonyflake",
-    "discord", "instagram", "js-safe", "game", "game-shards",
+    "sonyflake-v2", "discord", "instagram", "js-safe", "game", "game-shards",
 )  # fmt: skip
 CHINA = ZoneInfo("Asia/Shanghai")
 
@@ -124,6 +124,9 @@ def test_sonyflake_keeps_the_machine_in_the_lowest_16_bits_and_lasts_174_years()
     assert (parts.tick, parts.sequence, parts.worker) == (1234, 200, 0xBEEF)
     assert parts.time == datetime(2014, 9, 1, 0, 0, 12, 340000, tzinfo=UTC)
     assert round(layout.lifetime_years) == 174
+    newer = layouts["sonyflake-v2"].decode(1234 << 24 | 200 << 16 | 0xBEEF)
+    assert (newer.tick, newer.sequence, newer.worker) == (1234, 200, 0xBEEF)
+    assert newer.time == datetime(2025, 1, 1, 0, 0, 12, 340000, tzinfo=UTC)
 
 
 def test_a_discord_id_decodes_to_the_time_that_its_users_know() -> None:

@@ -64,19 +64,24 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _check_not_emptied(args: argparse.Namespace) -> None:
-    """Ask if Redis was emptied since a process renewed a lease there: it may live, and make ids of this pool."""
+    """Ask if Redis was emptied while processes live: they go on making ids, and would not be in a pool created now."""
     from snowredis.servers.runner import server_of, translated
     from snowredis.snowflake.protocol import pool_keys
     from snowredis.snowflake.redis_store import load
 
     with open_pool(args) as pool, contextlib.suppress(StoreRefused), translated(pool.where):
         client = server_of(pool.client, pool_keys(pool.name)[0])
-        flushed = {"cmdstat_flushall", "cmdstat_flushdb"} & client.info("commandstats").keys()
-        if not (flushed and any(client.script_exists(load("renew").sha))) or any(client.scan_iter("snowredis:{*")):
+        emptied = {"cmdstat_flushall", "cmdstat_flushdb"} & client.info("commandstats").keys()
+        # only a process with a lease runs this script
+        if not (emptied and any(client.script_exists(load("renew").sha))) or any(client.scan_iter("snowredis:{*")):
+            return
+        # its connection stays, and the last command of a heartbeat is one of these
+        living = sum(each["cmd"] in ("evalsha", "eval", "wait") for each in client.client_list())
+        if not living:
             return
         print(
-            f"Redis at {pool.where} has no pool, and was emptied: a process has renewed a lease there since its start. "
-            "Processes that live put their pool back within ttl / 3, and new ones wait as long as needed."
+            f"Redis at {pool.where} was emptied, and {living} processes that may make ids are connected. They put "
+            "their pool back at their next heartbeat, within ttl / 3, and new ones wait until no id can be repeated."
         )
     confirm(args, f"Are you sure that no process of pool {args.pool} lives?", "nothing was created")
 
