@@ -90,7 +90,8 @@ class _Held:
         self._starts, self._running = self._starts + 1, self._running + 1
         try:
             # another thread takes longer than the rest of a call
-            yield self._leased() or await in_thread(self._claimed)
+            leased = self._leased()
+            yield await in_thread(self._claimed) if leased is None else leased
         finally:
             self._running, self._idle_since_s = self._running - 1, time.monotonic()
             if self._starts == 1:

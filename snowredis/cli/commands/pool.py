@@ -31,12 +31,14 @@ def _add_create_arguments(parser: Parser) -> None:
     parser.add_argument("--tag", metavar="TAG", default="shards", help="of --datacenter auto (default: shards)")
     parser.add_argument("--numbers-url", metavar="URL", help="the Redis of that tag (default: that of the pool)")
     parser.add_yes()
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the settings, even if they are the defaults")
 
 
 def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
     from snowredis.snowflake.open import open_store
+    from snowredis.snowflake.protocol import PoolConfig
     from snowredis.snowflake.replies import Created
 
     # nothing is created or deleted at a guessed address
@@ -60,7 +62,8 @@ def _create(args: argparse.Namespace) -> None:
         if created:
             reason = "the pool of this name before ends then"
         write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
-    show(info, _SETTINGS)
+    if args.verbose or info.signature != PoolConfig(name=info.name).signature:
+        show(info, _SETTINGS)
 
 
 def _check_not_emptied(args: argparse.Namespace) -> None:
