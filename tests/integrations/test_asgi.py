@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
 import snowredis
-from snowredis.integrations import asgi
+from snowredis.integrations import asgi, unavailable
 from snowredis.integrations.asgi import lifespan
-from snowredis.testing import memory_pool, use
+from snowredis.testing import ManualClock, memory_pool, use
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -139,3 +139,54 @@ def test_a_state_of_the_application_that_is_a_mapping_has_the_generator_too() ->
             assert await app.state["ids"].anext_id() > 0
 
     asyncio.run(run())
+
+
+# --- servers that start the application again and again, and tests ---------------------------------
+
+
+def test_a_lease_outlives_the_lifespans_of_an_adapter_for_serverless(here: dict[str, Any]) -> None:
+    app, made = app_with(lifespan=lifespan(**here)), []
+    for _ in range(5):
+        with TestClient(app) as client:
+            made.append(int(client.get("/id").json()["id"]))
+    assert len(set(made)) == 5
+    pool = snowredis.WorkerPool(here["url"], here["pool"])
+    # the first end cannot know that there is a second start
+    assert (pool.info().claims, leased(here)) == (2, 1)
+
+
+def test_an_application_that_is_idle_for_a_ttl_releases_its_worker_id(server: RedisServer) -> None:
+    new_pool(server.url, "idle", ttl=1)
+    here = {"url": server.url, "pool": "idle", "ttl": 1}
+    app = app_with(lifespan=lifespan(**here))
+    for _ in range(2):
+        with TestClient(app):
+            pass
+    assert leased(here) == 1
+    eventually(lambda: leased(here) == 0, "the release", 30)
+    with TestClient(app) as client:
+        assert client.get("/id").status_code == 200
+
+
+def test_the_ids_of_a_test_are_those_of_the_application_whatever_its_settings_are() -> None:
+    app = app_with(lifespan=lifespan("redis://127.0.0.1:1/0", pool="orders"))
+    with use(snowredis.connect(memory_pool(clock=ManualClock()))):
+        made = []
+        for _ in range(2):
+            with TestClient(app) as client:
+                made.append(client.get("/id").json()["id"])
+        assert snowredis.next_id() == int(made[1]) + 1 == int(made[0]) + 2
+
+
+def test_no_ids_are_a_503_and_a_wrong_setting_is_an_error() -> None:
+    app = app_with()
+    app.add_exception_handler(snowredis.SnowredisError, unavailable.starlette)
+
+    @app.get("/{name}")
+    async def fail(name: str) -> None:
+        raise {"away": snowredis.StoreUnavailable("h", "r"), "wrong": snowredis.ConfigError("x")}[name]
+
+    with TestClient(app, raise_server_exceptions=False) as client:
+        refused = client.get("/away")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert client.get("/wrong").status_code == 500
