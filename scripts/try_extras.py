@@ -37,6 +37,7 @@ IMPORTS = {
     "pydantic": "import snowredis.integrations.pydantic",
     "rq": "import snowredis.integrations.rq",
     "sqlalchemy": "import snowredis.integrations.sqlalchemy",
+    "uvicorn": "import uvicorn_worker, snowredis.integrations.gunicorn",
     "web": "import snowredis.web.service, uvicorn, httptools",
 }
 

@@ -157,7 +157,7 @@ def test_a_lease_outlives_the_lifespans_of_an_adapter_for_serverless(here: dict[
 
 def test_an_application_that_is_idle_for_a_ttl_releases_its_worker_id(server: RedisServer) -> None:
     new_pool(server.url, "idle", ttl=1)
-    here = {"url": server.url, "pool": "idle", "ttl": 1}
+    here: dict[str, Any] = {"url": server.url, "pool": "idle", "ttl": 1}
     app = app_with(lifespan=lifespan(**here))
     for _ in range(2):
         with TestClient(app):

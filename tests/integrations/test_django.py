@@ -177,10 +177,6 @@ def test_objects_forms_and_pages_of_the_admin_need_no_redis_until_a_row_is_inser
 
 
 def test_a_composite_primary_key_may_hold_one(project: Project) -> None:
-    import django
-
-    if django.VERSION < (5, 2):
-        pytest.skip("Django has composite primary keys since 5.2")
     project.program("composite_key")
 
 

@@ -1,4 +1,4 @@
-"""Django integration (4.2 and later): an app for INSTALLED_APPS, a model field and a path converter.
+"""Django integration (5.2 and later): an app for INSTALLED_APPS, a model field and a path converter.
 
     INSTALLED_APPS = [..., "snowredis.integrations.django"]             # in settings
 

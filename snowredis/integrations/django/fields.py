@@ -66,7 +66,7 @@ class FilledField(models.Field):
         """True if the field fills itself with ids."""
         if self.default is not models.NOT_PROVIDED:
             return self.default is self._make_id
-        return getattr(self, "db_default", models.NOT_PROVIDED) is models.NOT_PROVIDED
+        return self.db_default is models.NOT_PROVIDED
 
     def deconstruct(self) -> Any:
         """Return what a migration writes, without the defaults of a field that fills itself."""

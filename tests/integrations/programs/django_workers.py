@@ -9,6 +9,6 @@ from shop.models import Tag
 Tag.objects.create()
 out = io.StringIO()
 call_command("snowredis_workers", "--json", stdout=out)
-(worker,) = json.loads(out.getvalue())["workers"]
-assert worker["label"] == "django web", worker
+(worker,) = map(json.loads, out.getvalue().splitlines())
+assert worker["owner"]["label"] == "django web", worker
 call_command("snowredis_workers")
