@@ -30,6 +30,7 @@ _KINDS: tuple[tuple[Kind, str], ...] = (
     ("text", ".*char.*|.*text.*|enum.*|set.*|clob"),
     ("bytes", ".*blob|.*binary.*|bytea|bit.*"),
 )
+_WIDTH = re.compile(r"\b((?:tiny|small|medium|big)?int)\(\d+\)", re.IGNORECASE)
 _MAX = (1 << 63) - 1
 
 
@@ -164,8 +165,10 @@ class Catalog:
             if row.refusal:
                 table.refusals.append(f"{row.col} {row.refusal}")
             kind, limit = _affinity(row.type.lower()) if is_sqlite else _kind_of(row.type.lower())
+            # the width at which a client shows a number says nothing, and not every version has it
+            type_, description = (_WIDTH.sub(r"\1", text) for text in (row.type, row.description))
             table.columns[row.col] = TableColumn(
-                *(row.col, row.type, row.description, kind, limit),
+                *(row.col, type_, description, kind, limit),
                 *(bool(row.is_generated), bool(row.is_counter), row.collation),
             )
         if is_sqlite:

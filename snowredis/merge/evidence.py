@@ -118,6 +118,7 @@ class Evidence:
                     found = self._ids(0, name, column.name), self._ids(1, name, column.name)
                     if any(each.values for each in found):
                         self.ids[name, column.name] = found
+        self._every = self._union(None)
 
     def _read(self, side: int, name: str) -> Sample:
         table = self.catalogs[side].tables.get(name)
@@ -199,11 +200,15 @@ class Evidence:
         best = max(found, default=None)
         return (best[1], best[2]) if best else (0, None)
 
-    def share_of_any(self, sets: Two, but: tuple[str, str] | None = None) -> float:
+    def _union(self, but: tuple[str, str] | None) -> Two:
+        first, second = (
+            set[int]().union(*(ids[side].values for where, ids in self.ids.items() if where != but)) for side in (0, 1)
+        )
+        return first, second
+
+    def share_of_any(self, sets: Two, but: tuple[str, str]) -> float:
         """Return which part of the numbers are ids of any table."""
-        unions = [
-            set().union(*(ids[side].values for where, ids in self.ids.items() if where != but)) for side in (0, 1)
-        ]
+        unions = self._union(but) if but in self.ids else self._every
         return min((len(mine & its) / len(mine) for mine, its in zip(sets, unions, strict=True) if mine), default=0.0)
 
     @property
@@ -232,8 +237,8 @@ class Evidence:
     def by_kind(self, table: str, column: str) -> tuple[str, list[Any]] | None:
         """Return the column that says in which rows another one has ids, and its values there."""
         samples = self.samples[table]
-        every = [set().union(*(ids[side].values for ids in self.ids.values())) for side in (0, 1)]
-        highest = max((max(ids, default=0) for ids in every), default=0)
+        every = self._every
+        highest = max(max(ids, default=0) for ids in every)
         for kind in samples[1].at:
             values = {value for sample in samples for value in sample.values(kind)[:3000]}
             if kind == column or not 2 <= len(values) <= 12:
