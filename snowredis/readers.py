@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
-from snowredis.core.sql import CLOCK_US, FENCE, FENCE_BODY, check_lag, fence_condition, quoted
+from snowredis.core.sql import CLOCK_US, FENCE, FENCE_BODY, fence_condition, quoted
 from snowredis.errors import ConfigError
 from snowredis.process.log import log
 
@@ -37,9 +37,12 @@ _FENCES = f"""WITH RECURSIVE part(oid) AS ({{}}
     ON tgrelid = c.oid AND tgname = '{FENCE}' AND tgtype = 5 AND tgconstraint = 0 AND tgenabled IN ('O', 'A')
     GROUP BY root, tgqual::text, tgargs, tgfoid, prosrc, fit ORDER BY 1, 2"""
 _ALL = f"SELECT tgrelid FROM pg_trigger WHERE tgname = '{FENCE}' AND tgparentid = 0"
-# why rows of any table could be missed, or nothing
-_UNFIT = """SELECT CASE WHEN pg_is_in_recovery() THEN 'this is a replica. Use the primary'
-    WHEN version() !~ '^PostgreSQL [0-9a-z.]+ ' THEN version() || ' is not known to work' END"""
+# number of a transaction that wrote, why rows of any table could be missed, and the time
+_BEGUN = f"""SELECT pg_current_xact_id_if_assigned()::text, CASE WHEN pg_is_in_recovery() THEN
+    'this is a replica. Use the primary' WHEN version() !~ '^PostgreSQL [0-9a-z.]+ '
+    THEN version() || ' is not known to work' END, {CLOCK_US}"""
+# the lowest number of a transaction that is open
+_OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
 # users without the right to see other transactions get fewer rows
 _OPEN_TRANSACTIONS = """SELECT 'pid ' || pid || ' ' || coalesce(application_name, '') || ' since ' || xact_start
     FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() UNION ALL
@@ -75,50 +78,38 @@ class Fence(NamedTuple):
     Attributes:
         root: number of the table in the server; of a partition, the one that is partitioned.
         table: its name.
-        definition: as the server shows the trigger at present. Empty if there is none, or if it is switched off.
-        function: text of the function that the trigger calls.
-        fit: it is a table, and no view and no foreign table.
+        problem: why the table may let old ids in; empty if it does not.
+        lag_ms: age from which the fence refuses an id.
+        lowest: id below which it refuses all ids, whatever their age.
+        since_us: microseconds since 1970 when it was made. A fence that replaced another one has the time of that one.
+        column, layout: of the ids.
     """
 
     root: int
     table: str
-    definition: str
-    function: str
-    fit: bool
+    problem: str
+    lag_ms: int = 0
+    lowest: int = 0
+    since_us: int = 0
+    column: str = ""
+    layout: str = ""
 
-    @property
-    def arguments(self) -> list[str]:
-        """Arguments of the trigger: lag in ms, column, layout, table, and microseconds since 1970 when it was made."""
-        return re.findall(r"'([^']*)'", self.definition.rpartition(" EXECUTE FUNCTION ")[2])
-
-    @property
-    def lag_ms(self) -> int:
-        """Age from which it refuses an id."""
-        return int(self.arguments[0])
-
-    @property
-    def condition(self) -> str:
-        """Condition under which it refuses a row. The last number is an id below which it refuses all ids."""
-        return _plain(self.definition.partition(" WHEN ")[2].rpartition(" EXECUTE FUNCTION ")[0])
-
-    def problem(self) -> str:
-        """Return why it may let old ids in; empty if it does not."""
-        if not self.fit:
-            return "it is no table, which is not known to work"
-        create = f"Run what `snowredis sql postgresql --fence {self.table}` prints"
-        if not self.definition:
-            return f"it has no fence, or one that is switched off. {create}"
-        with contextlib.suppress(ConfigError, ValueError):
-            lag_ms, column, spec, *_ = self.arguments
-            lowest = self.condition.rpartition(",")[2]
-            made = fence_condition("new", resolve_layout(spec), column, int(lag_ms), lowest)
-            if _plain(made) == self.condition and self.function == FENCE_BODY:
-                return ""
-        return f"its fence was changed, or its column was renamed. {create}"
-
-    def first_writable(self, layout: Layout, now_us: int) -> int:
-        """Return the lowest id that it lets in."""
-        return max(int(self.condition.rpartition(",")[2]), _first_id(layout, now_us, self.lag_ms))
+    @classmethod
+    def shown(cls, root: int, table: str, definition: str, function: str, fit: bool) -> Fence:
+        """Return the fence that the server shows at present; the name of a renamed column is another one there."""
+        condition, _, called = definition.partition(" WHEN ")[2].rpartition(" EXECUTE FUNCTION ")
+        problem = "its fence was changed, or its column was renamed"
+        with contextlib.suppress(ValueError):
+            lag_ms, column, layout, _, since_us = re.findall(r"'([^']*)'", called)
+            lowest = _plain(condition).rpartition(",")[2]
+            made = fence_condition("new", resolve_layout(layout), column, int(lag_ms), lowest)
+            if fit and _plain(made) == _plain(condition) and function == FENCE_BODY:
+                return cls(root, table, "", int(lag_ms), int(lowest), int(since_us), column, layout)
+        if not fit:
+            return cls(root, table, "it is no table, which is not known to work")
+        if not definition:
+            problem = "it has no fence, or one that is switched off"
+        return cls(root, table, f"{problem}. Run what `snowredis sql postgresql --fence {table}` prints")
 
 
 def _plain(condition: str) -> str:
@@ -166,15 +157,13 @@ class Watermark:
         column: str = "id",
         after: Cursor | Sequence[int] | int = 0,
     ) -> None:
-        self.layout = resolve_layout(layout)
-        self.lag_ms = round(lag * 1000)
-        check_lag(self.lag_ms)
+        self.layout, self.lag_ms = resolve_layout(layout), round(lag * 1000)
+        # refuses a lag that no fence can have
+        fence_condition("new", self.layout, column, self.lag_ms, "0")
         self.cursor = Cursor(after) if isinstance(after, int) else Cursor(*after)
         self.mark, self.passed_us = self.cursor
-        self.behind_ms = 0
-        self.waits_for: list[str] = []
-        self._database, self._column, self._query = database, column, ""
-        self._id = f"page.{quoted('postgresql', column, column)}"
+        self.behind_ms, self.waits_for = 0, list[str]()
+        self._database, self._column, self._select = database, column, ""
         self._tables = [quoted("postgresql", table, column) for table in tables]
         # numbers of the tables that are read
         self._roots: set[int] = set()
@@ -203,11 +192,8 @@ class Watermark:
         """Async version of advance(), for an AsyncEngine."""
         from sqlalchemy.util import await_only
 
-        def pause(seconds: float) -> None:
-            await_only(asyncio.sleep(seconds))
-
         async with self._database.connect() as connection:
-            return int(await connection.run_sync(self._advance, pause, wait))
+            return int(await connection.run_sync(self._advance, lambda s: await_only(asyncio.sleep(s)), wait))
 
     def pages(self, query: str, *, size: int = 1000, follow: float | None = None) -> Iterator[Page]:
         """Return all rows from the cursor on, in the order of ids, page by page. Not for an AsyncEngine.
@@ -224,12 +210,15 @@ class Watermark:
         Raises:
             As advance(), and ConfigError for another query than before.
         """
-        if self._query not in ("", query):
+        name = f"page.{quoted('postgresql', self._column, self._column)}"
+        # a line of its own: the query may end with a comment
+        select = f"SELECT {name}, page.* FROM ({query}\n) AS page WHERE {name}"
+        if self._select not in ("", select):
             raise ConfigError("this watermark reads another query. Rows could be missed: make a Watermark for each one")
-        self._query = query
+        self._select = select
         while True:
             mark = self.advance()
-            while page := self._fetch(mark, size):
+            while page := self._fetch(mark, max(1, size)):
                 yield page
                 self.cursor = max(self.cursor, page.cursor)
             self.cursor = max(self.cursor, Cursor(mark, self.passed_us))
@@ -237,15 +226,10 @@ class Watermark:
                 return
             time.sleep(follow)
 
-    @property
-    def _select(self) -> str:
-        # a line of its own: the query may end with a comment
-        return f"SELECT {self._id}, page.* FROM ({self._query}\n) AS page WHERE {self._id}"
-
     def _fetch(self, mark: int, size: int) -> Page:
         """Return the next rows below *mark*."""
-        with database_session(self._database) as run:
-            self._check(run, mark)
+        with database_session(self._database) as (run, now_us):
+            self._check(run, mark, now_us)
             rows = run(f"{self._select} BETWEEN {self.cursor.next_id} AND {mark - 1} ORDER BY 1 LIMIT {size}")
             if len(rows) == size:
                 # more rows of the last id may follow
@@ -257,17 +241,17 @@ class Watermark:
     def _advance(self, database: Any, pause: Callable[[float], object], wait: float) -> int:
         """Move the mark in a transaction of its own."""
         until = time.monotonic() + wait
-        with database_session(database) as run:
+        with database_session(database) as (run, now_us):
             if self._candidate is None:
                 # A transaction that inserts below the mark already has a number, a lower one than this. The end
                 # of a snapshot would not do: it is one above the highest number that has ended, not that was given.
-                self._candidate = _clock(run), int(run("SELECT pg_current_xact_id()::text")[0][0])
+                self._candidate = now_us, int(run("SELECT pg_current_xact_id()::text")[0][0])
             at_us, horizon = self._candidate
-            while not (passed := _oldest(run) >= horizon) and time.monotonic() < until:
+            while not (passed := int(run(_OLDEST)[0][0]) >= horizon) and time.monotonic() < until:
                 pause(_POLL_S)
             mark = max(self.mark, _first_id(self.layout, at_us, self.lag_ms)) if passed else self.mark
             # after the wait: what ended meanwhile may have changed a fence
-            now_us = self._check(run, mark)
+            self._check(run, mark, now_us)
             self.waits_for = [] if passed else [row[0] for row in run(_OPEN_TRANSACTIONS)]
         if passed:
             self.mark, self.passed_us, self._candidate = mark, at_us, None
@@ -276,47 +260,42 @@ class Watermark:
         self.behind_ms = now_us // 1000 - self.layout.ms_at(self.mark >> self.layout.timestamp_shift)
         return self.mark
 
-    def _check(self, run: _Run, mark: int) -> int:
-        """Refuse what would miss rows below *mark*; return the time of the server."""
-        columns = dict.fromkeys(self._tables, self._column) | self._columns_of_query(run)
+    def _check(self, run: _Run, mark: int, now_us: int) -> None:
+        """Refuse what would miss rows below *mark*."""
+        columns = dict.fromkeys(self._tables, self._column) | (self._columns_of_query(run) if self._select else {})
         if not columns:
             raise ConfigError("rows could be missed: which tables are read? Name them with tables=")
-        now_us, roots = _clock(run), set[int]()
+        roots = set[int]()
         for column in sorted(set(columns.values())):
             for fence in fences(run, [table for table, named in columns.items() if named == column]):
                 roots.add(fence.root)
-                if problem := fence.problem() or self._mismatch(fence, column, mark, now_us):
+                if problem := fence.problem or self._mismatch(fence, column, mark, now_us):
                     raise ConfigError(f"rows of {fence.table} could be missed: {problem}")
         if self._roots not in (set(), roots):
             raise ConfigError("rows could be missed: other tables are read than before. Make another Watermark")
         self._roots = roots
-        return now_us
 
     def _mismatch(self, fence: Fence, column: str, mark: int, now_us: int) -> str:
         """Return why this reader could miss rows behind *fence*, which works as it was made."""
-        _, named, spec, _, since_us = fence.arguments
-        if (named, spec) != (column, layout_spec(self.layout)):
+        if (fence.column, fence.layout) != (column, layout_spec(self.layout)):
             return f"its fence is not of the layout {layout_spec(self.layout)} and the column {column}"
         if fence.lag_ms > self.lag_ms:
             return f"its fence has a lag of {fence.lag_ms} ms, the reader one of {self.lag_ms} ms"
-        if int(since_us) >= self.passed_us > 0:
+        if fence.since_us >= self.passed_us > 0:
             return "its fence was made after the cursor had passed. Begin again below the oldest row since then"
-        if fence.first_writable(self.layout, now_us) < mark:
+        if max(fence.lowest, _first_id(self.layout, now_us, fence.lag_ms)) < mark:
             return "it lets ids below the mark in: the clock was set back, or the reader begins within the lag"
         return ""
 
     def _columns_of_query(self, run: _Run) -> dict[str, str]:
         """Return the tables that the query reads in the order of ids, and their columns of these ids."""
-        if not self._query:
-            return {}
         plan = run(f"EXPLAIN (VERBOSE, FORMAT JSON) {self._select} >= {_LOWEST}")[0][0]
         columns, others = dict[str, str](), set[str]()
         plan = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
         if not _is_ordered(plan, columns, others) or (others and not self._tables):
-            joined = ", ".join(sorted(others)) or "nothing else"
             raise ConfigError(
-                "rows could be missed: the server does not read all rows of the query by the id of a table, but also "
-                f"{joined}. Name the tables with tables= if it joins others, whose rows may come later or never"
+                f"rows could be missed: the query reads {', '.join(sorted(others))}, but not by the ids of its result. "
+                "Without LIMIT and computed ids, name the tables of the ids with tables= if it joins others"
             )
         return columns
 
@@ -326,7 +305,7 @@ def _is_ordered(node: dict[str, Any], columns: dict[str, str], others: set[str])
 
     Such tables and their columns are added to *columns*, and what else the node reads to *others*.
     """
-    inner = []
+    inner, found, name = [], None, node["Node Type"]
     for child in node.get("Plans", ()):
         if child.get("Parent Relationship") in ("InitPlan", "SubPlan"):
             _is_ordered(child, {}, others)
@@ -334,13 +313,11 @@ def _is_ordered(node: dict[str, Any], columns: dict[str, str], others: set[str])
             inner.append(_is_ordered(child, columns, others))
     if inner:
         return any(inner) if "Join Type" in node else all(inner)
-    if "Relation Name" not in node:
-        others.add(node["Node Type"])
-        return False
-    name = ".".join('"' + node[key].replace('"', '""') + '"' for key in ("Schema", "Relation Name"))
-    conditions = " ".join(str(node.get(key)) for key in ("Index Cond", "Recheck Cond", "Filter"))
-    alias = re.escape(node["Alias"].replace('"', '""'))
-    found = re.search(rf"""\("?{alias}"?\.("?)(\w+)\1 >= '{_LOWEST}'::bigint\)""", conditions)
+    if "Relation Name" in node:
+        name = ".".join('"' + node[key].replace('"', '""') + '"' for key in ("Schema", "Relation Name"))
+        conditions = " ".join(str(node.get(key)) for key in ("Index Cond", "Recheck Cond", "Filter"))
+        alias = re.escape(node["Alias"].replace('"', '""'))
+        found = re.search(rf"""\("?{alias}"?\.("?)(\w+)\1 >= '{_LOWEST}'::bigint\)""", conditions)
     if found:
         columns[name] = found[2]
     else:
@@ -350,68 +327,42 @@ def _is_ordered(node: dict[str, Any], columns: dict[str, str], others: set[str])
 
 def fences(run: _Run, tables: Sequence[str] = ()) -> list[Fence]:
     """Return the fences of *tables*, quoted names, and of their parts; none: of all tables with a fence."""
-    literals = (table.replace("'", "''") for table in tables)
-    chosen = " UNION ".join(f"SELECT '{literal}'::regclass::oid" for literal in literals)
-    return [Fence(*row) for row in run(_FENCES.format(chosen or _ALL))]
-
-
-def _clock(run: _Run) -> int:
-    return int(run(f"SELECT {CLOCK_US}")[0][0])
-
-
-def _oldest(run: _Run) -> int:
-    """Return the lowest number of a transaction that is open."""
-    return int(run("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")[0][0])
+    chosen = " UNION ".join(f"SELECT $name${table}$name$::regclass::oid" for table in tables)
+    return [Fence.shown(*row) for row in run(_FENCES.format(chosen or _ALL))]
 
 
 @contextlib.contextmanager
-def database_session(database: Any) -> Iterator[_Run]:
-    """Begin a transaction; return a function that runs a statement. Rolls back.
+def database_session(database: Any) -> Iterator[tuple[_Run, int]]:
+    """Begin a transaction; return a function that runs a statement, and the time of the server. Rolls back.
 
     Raises:
         ConfigError: a connection in a transaction; a replica; another server than PostgreSQL.
     """
-    with _connected(database) as connection, _transaction(connection) as run:
-        yield run
+    with contextlib.ExitStack() as stack:
+        if hasattr(database, "raw_connection"):  # SQLAlchemy's Engine
+            database = stack.enter_context(contextlib.closing(database.raw_connection()))
+        elif hasattr(database, "exec_driver_sql"):  # SQLAlchemy's Connection
+            if database.in_transaction():
+                raise ConfigError(f"a connection in a transaction: {_OWN_CONNECTION}")
+            database = database.connection
 
+        def run(statement: str) -> list[Any]:
+            with contextlib.closing(database.cursor()) as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall()) if cursor.description else []
 
-@contextlib.contextmanager
-def _connected(database: Any) -> Iterator[Any]:
-    """Return the DB-API connection of what a user gave."""
-    if hasattr(database, "raw_connection"):  # SQLAlchemy's Engine
-        with contextlib.closing(database.raw_connection()) as connection:
-            yield connection
-    elif hasattr(database, "exec_driver_sql"):  # SQLAlchemy's Connection
-        if database.in_transaction():
+        # Django connects here
+        database.cursor().close()
+        try:
+            # needed if the driver commits each statement by itself
+            run("START TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            written, problem, now_us = run(_BEGUN)[0]
+        except Exception as error:
+            raise ConfigError(f"a connection in a transaction, or no PostgreSQL 14: {_OWN_CONNECTION}") from error
+        if written:
+            # it stays as it is, with its rows
             raise ConfigError(f"a connection in a transaction: {_OWN_CONNECTION}")
-        yield database.connection
-    else:
-        yield database
-
-
-@contextlib.contextmanager
-def _transaction(connection: Any) -> Iterator[_Run]:
-    """Run statements in a transaction that is rolled back."""
-
-    def run(statement: str) -> list[Any]:
-        with contextlib.closing(connection.cursor()) as cursor:
-            cursor.execute(statement)
-            return list(cursor.fetchall()) if cursor.description else []
-
-    # Django connects here
-    connection.cursor().close()
-    try:
-        # needed if the driver commits each statement by itself
-        run("START TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        written = run("SELECT pg_current_xact_id_if_assigned()::text")[0][0]
-    except Exception as error:
-        raise ConfigError(f"a connection in a transaction, or no PostgreSQL 14: {_OWN_CONNECTION}") from error
-    if written:
-        # it stays as it is, with its rows
-        raise ConfigError(f"a connection in a transaction: {_OWN_CONNECTION}")
-    try:
-        if problem := run(_UNFIT)[0][0]:
+        stack.callback(database.rollback)
+        if problem:
             raise ConfigError(f"rows could be missed: {problem}")
-        yield run
-    finally:
-        connection.rollback()
+        yield run, now_us

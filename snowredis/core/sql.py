@@ -17,7 +17,7 @@ from snowredis.core.values import MAX_ID, utc_from_ms
 from snowredis.errors import ConfigError, shown
 
 __all__ = ["CLOCK_US", "DIALECTS", "FENCE", "FENCE_BODY", "PERIODS"]
-__all__ += ["check_lag", "fence", "fence_condition", "functions", "partitions", "quoted"]
+__all__ += ["fence", "fence_condition", "functions", "partitions", "quoted"]
 
 # letters, digits and underscores; a table may have a schema in front
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
@@ -219,7 +219,13 @@ BEGIN
 
 
 def fence_condition(row: str, layout: Layout, column: str, lag_ms: int, lowest: str) -> str:
-    """Return the condition of a fence: the id of *row*, new or old, is older than *lag_ms*, or is below *lowest*."""
+    """Return the condition of a fence: the id of *row*, new or old, is older than *lag_ms*, or is below *lowest*.
+
+    Raises:
+        ConfigError: a lag that is not 1 .. MAX_LAG_MS.
+    """
+    if not 1 <= lag_ms <= MAX_LAG_MS:
+        raise ConfigError(f"a lag of {lag_ms} ms is not 1 ms to 1 day")
     tick = f"({CLOCK_US} / 1000 - {layout.epoch_ms + lag_ms}) / {layout.tick_ms}"
     bound = f"LEAST(GREATEST({tick}, 0), {layout.max_tick}) << {layout.timestamp_shift}"
     return f'{row}."{column}" < GREATEST({bound}, {lowest})'
@@ -229,7 +235,8 @@ def fence(dialect: str, layout: Layout, table: str, column: str = "id", *, lag_m
     """Return the SQL of a trigger on *table* that refuses a row whose id is older than *lag_ms* when it is inserted.
 
     Readers rely on it: see snowredis.readers. PostgreSQL 14 or later. A fence that is there is replaced, and the new
-    one refuses what the old one refused at that moment, so that a longer lag lets no id in that readers have passed.
+    one, if it is of the same layout and column, refuses what the old one refused at that moment: then a longer lag lets
+    no id in that readers have passed.
 
     Raises:
         ConfigError: another dialect, a lag that is not 1 .. MAX_LAG_MS, or names as for partitions().
@@ -237,7 +244,6 @@ def fence(dialect: str, layout: Layout, table: str, column: str = "id", *, lag_m
     if dialect != "postgresql":
         raise ConfigError(f"{shown(dialect)} has no fence that holds always. Readers are for postgresql alone.")
     whole = quoted(dialect, table, column)
-    check_lag(lag_ms)
     arguments = f"('{lag_ms}', '{column}', '{layout_spec(layout)}', '{table}', %s)"
     # AFTER, so that the transaction has its number before the clock is read: also the one that makes the fence. WHEN is
     # cheaper than plpgsql
@@ -247,10 +253,10 @@ DO $do$ DECLARE definition text; since text; lowest bigint := 0; BEGIN
     LOCK TABLE {whole} IN SHARE ROW EXCLUSIVE MODE;
     SELECT pg_get_triggerdef(oid) INTO definition FROM pg_trigger
         WHERE tgrelid = '{whole}'::regclass AND tgname = '{FENCE}' AND tgenabled IN ('O', 'A')
-        AND pg_get_triggerdef(oid) ~ ' AFTER INSERT ON .* WHEN [(][(]new[.]"?{column}"? < ';
+        AND pg_get_triggerdef(oid) ~ ' AFTER INSERT ON .* WHEN [(][(]new[.]"?{column}"? < '
+        AND strpos(pg_get_triggerdef(oid), ', ''{layout_spec(layout)}'', ') > 0;
     IF definition IS NULL THEN since := quote_literal({CLOCK_US});
-    ELSE
-        since := substring(definition FROM '(''[0-9]+'')[)]$');
+    ELSE since := substring(definition FROM '(''[0-9]+'')[)]$');
         EXECUTE 'SELECT ' || substring(definition FROM ' < (.*)[)][)] EXECUTE FUNCTION ') INTO lowest; END IF;
     EXECUTE format($$CREATE OR REPLACE TRIGGER {FENCE} AFTER INSERT ON {whole} FOR EACH ROW
         WHEN ({fence_condition("new", layout, column, lag_ms, "%s")})
@@ -260,12 +266,6 @@ DO $do$ DECLARE definition text; since text; lowest bigint := 0; BEGIN
         EXECUTE format($$CREATE OR REPLACE TRIGGER {FENCE}_deleted AFTER DELETE ON {whole} FOR EACH ROW
             WHEN ({fence_condition("old", layout, column, max(1, lag_ms // 2), "%s")})
             EXECUTE FUNCTION {FENCE}{arguments}$$, lowest, since); END IF; END $do$;"""
-
-
-def check_lag(lag_ms: int) -> None:
-    """Refuse a lag that no fence can have."""
-    if not 1 <= lag_ms <= MAX_LAG_MS:
-        raise ConfigError(f"a lag of {lag_ms} ms is not 1 ms to 1 day")
 
 
 def quoted(dialect: str, table: str, column: str) -> str:

@@ -309,15 +309,15 @@ def check_database(url: str) -> Iterator[Condition]:
     try:
         import sqlalchemy
 
-        with database_session(sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)) as run:
+        with database_session(sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)) as (run, _):
             found, problem = fences(run), ""
     except Exception as failure:  # noqa: BLE001 - the errors of drivers have no common class
         found, problem = [], str(failure)
     if problem or not found:
         yield critical(problem or "no table with a fence can be seen", advice).of("database")
     for fence in found:
-        if problem := fence.problem():
-            yield critical(f"rows of {fence.table} could be missed: {problem}", advice).of("fence")
+        if fence.problem:
+            yield critical(f"rows of {fence.table} could be missed: {fence.problem}", advice).of("fence")
         else:
             yield ok(f"the fence of {fence.table} refuses ids older than {fence.lag_ms / 1000:g} s").of("fence")
 
